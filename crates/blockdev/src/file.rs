@@ -1,0 +1,98 @@
+//! A device in a file or on a real block device.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use crate::{BlockDevice, check_range};
+
+/// Longest run of zeros written at a time where holes are not to be had, in bytes.
+const ZERO_CHUNK_BYTES: usize = 1 << 20;
+
+/// An image in a file (or a block device), whose length is taken when it is opened.
+pub struct FileDevice {
+    file: File,
+    len: u64,
+}
+
+impl FileDevice {
+    /// Takes an open file. Errors if its length cannot be found.
+    pub fn new(mut file: File) -> io::Result<Self> {
+        // Seeking finds the length of block devices too, where metadata says 0.
+        let len = file.seek(SeekFrom::End(0))?;
+        Ok(Self { file, len })
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(self.len, offset, buf.len() as u64)?;
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self.len, offset, data.len() as u64)?;
+        self.file.write_all_at(data, offset)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        if punch_hole(&self.file, offset, len).is_ok() {
+            return Ok(());
+        }
+        let zeros = vec![0; ZERO_CHUNK_BYTES.min(usize::try_from(len).unwrap_or(ZERO_CHUNK_BYTES))];
+        let mut done = 0;
+        while done < len {
+            let n = (zeros.len() as u64).min(len - done);
+            self.file.write_all_at(&zeros[..n as usize], offset + done)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_read_as_zeros_and_the_end_is_the_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let device = FileDevice::new(file).unwrap();
+        device.write_at(0, &[7; 8192]).unwrap();
+        device.zero_range(100, 5000).unwrap();
+        let mut all = [0; 8192];
+        device.read_at(0, &mut all).unwrap();
+        assert!(all[..100].iter().all(|&b| b == 7));
+        assert!(all[100..5100].iter().all(|&b| b == 0));
+        assert!(all[5100..].iter().all(|&b| b == 7));
+        assert!(device.read_at(8000, &mut [0; 193]).is_err());
+        assert!(device.write_at(u64::MAX, &[1]).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Block devices: where an image's bytes live. A device knows nothing of what they mean.
+#![forbid(unsafe_code)]
+
+mod file;
+mod memory;
+mod window;
+
+use std::io;
+
+pub use file::FileDevice;
+pub use memory::MemoryDevice;
+pub use window::WindowDevice;
+
+/// A fixed-length run of bytes that any thread may read and write at any place.
+///
+/// Calls that overlap in place and time may interleave at any byte; callers order them.
+pub trait BlockDevice: Send + Sync {
+    /// Length in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the device has no bytes at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset`. An error if any of it lies past the end.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `data` at `offset`. An error if any of it lies past the end.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes a range read as zeros, cheaply where the device can (a hole in a file).
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Returns when everything written before the call is durable.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// Checks that `offset..offset + len` lies within `device_len` bytes.
+fn check_range(device_len: u64, offset: u64, len: u64) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= device_len => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("bytes {offset}+{len} lie past the end of the image ({device_len} bytes)"),
+        )),
+    }
+}

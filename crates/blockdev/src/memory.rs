@@ -1,0 +1,128 @@
+//! A device in memory that takes space only where it was written.
+
+use std::io;
+
+use parking_lot::RwLock;
+
+use crate::{BlockDevice, check_range};
+
+/// Unit of memory taken, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A sparse image in memory. Chunks that were never written take no space and read as zeros.
+pub struct MemoryDevice {
+    chunks: Vec<RwLock<Option<Box<[u8]>>>>,
+    len: u64,
+}
+
+impl MemoryDevice {
+    /// A device of `len` zero bytes.
+    pub fn new(len: u64) -> Self {
+        let count = len.div_ceil(CHUNK_BYTES as u64) as usize;
+        Self { chunks: (0..count).map(|_| RwLock::new(None)).collect(), len }
+    }
+
+    /// A device that holds `bytes`.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let device = Self::new(bytes.len() as u64);
+        for (chunk, part) in device.chunks.iter().zip(bytes.chunks(CHUNK_BYTES)) {
+            let mut contents = vec![0; CHUNK_BYTES];
+            contents[..part.len()].copy_from_slice(part);
+            *chunk.write() = Some(contents.into());
+        }
+        device
+    }
+
+    /// Splits a byte range at chunk boundaries: chunk, offset in it, part of the range.
+    fn pieces(
+        offset: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let at = offset + done as u64;
+            let within = (at % CHUNK_BYTES as u64) as usize;
+            let n = (CHUNK_BYTES - within).min(len - done);
+            let piece = ((at / CHUNK_BYTES as u64) as usize, within, done..done + n);
+            done += n;
+            (n > 0).then_some(piece)
+        })
+    }
+}
+
+impl BlockDevice for MemoryDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(self.len, offset, buf.len() as u64)?;
+        for (chunk, within, part) in Self::pieces(offset, buf.len()) {
+            let part = &mut buf[part];
+            match &*self.chunks[chunk].read() {
+                Some(bytes) => part.copy_from_slice(&bytes[within..within + part.len()]),
+                None => part.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self.len, offset, data.len() as u64)?;
+        for (chunk, within, part) in Self::pieces(offset, data.len()) {
+            let part = &data[part];
+            let mut chunk = self.chunks[chunk].write();
+            let bytes = chunk.get_or_insert_with(|| vec![0; CHUNK_BYTES].into());
+            bytes[within..within + part.len()].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        for (chunk, within, part) in Self::pieces(offset, len as usize) {
+            let mut chunk = self.chunks[chunk].write();
+            if part.len() == CHUNK_BYTES {
+                *chunk = None;
+            } else if let Some(bytes) = chunk.as_mut() {
+                bytes[within..within + part.len()].fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_cross_chunks_read_back() {
+        let device = MemoryDevice::new(3 * CHUNK_BYTES as u64);
+        let data: Vec<u8> = (0..CHUNK_BYTES + 10).map(|i| i as u8).collect();
+        let offset = CHUNK_BYTES as u64 - 5;
+        device.write_at(offset, &data).unwrap();
+        let mut back = vec![0; data.len()];
+        device.read_at(offset, &mut back).unwrap();
+        assert_eq!(back, data);
+        device.zero_range(CHUNK_BYTES as u64, CHUNK_BYTES as u64).unwrap();
+        device.read_at(offset, &mut back).unwrap();
+        assert_eq!(back[..5], data[..5]);
+        assert!(back[5..CHUNK_BYTES + 5].iter().all(|&b| b == 0));
+        assert_eq!(back[CHUNK_BYTES + 5..], data[CHUNK_BYTES + 5..]);
+    }
+
+    #[test]
+    fn nothing_lies_past_the_end() {
+        let device = MemoryDevice::from_bytes(&[1, 2, 3]);
+        let mut buf = [0; 3];
+        device.read_at(0, &mut buf).unwrap();
+        assert_eq!(buf, [1, 2, 3]);
+        assert!(device.read_at(1, &mut buf).is_err());
+        assert!(device.write_at(3, &[0]).is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! Part of a device: an image inside a disk.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::{BlockDevice, check_range};
+
+/// The bytes `start..start + len` of another device.
+pub struct WindowDevice {
+    inner: Arc<dyn BlockDevice>,
+    start: u64,
+    len: u64,
+}
+
+impl WindowDevice {
+    /// A window onto `inner`. Errors if it reaches past the end.
+    pub fn new(inner: Arc<dyn BlockDevice>, start: u64, len: u64) -> io::Result<Self> {
+        check_range(inner.len(), start, len)?;
+        Ok(Self { inner, start, len })
+    }
+}
+
+impl BlockDevice for WindowDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(self.len, offset, buf.len() as u64)?;
+        self.inner.read_at(self.start + offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self.len, offset, data.len() as u64)?;
+        self.inner.write_at(self.start + offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        self.inner.zero_range(self.start + offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,10 @@
+//! The file-system interface: an inode-level trait, its types and errors, and a path API over it.
+#![forbid(unsafe_code)]
+
+mod error;
+mod filesystem;
+mod types;
+
+pub use error::{Corruption, Error, Result, Unsupported};
+pub use filesystem::FileSystem;
+pub use types::*;

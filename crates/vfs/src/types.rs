@@ -1,0 +1,252 @@
+//! The words every file system and every user of one share.
+
+use std::fmt;
+
+/// Longest name of a directory entry, in bytes, in every format supported.
+pub const NAME_LEN_MAX: usize = 255;
+
+/// An inode number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl fmt::Display for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ino({})", self.0)
+    }
+}
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket.
+    Socket,
+}
+
+/// Mask of the file-type bits of a POSIX mode.
+pub const S_IFMT: u16 = 0o170_000;
+
+impl FileType {
+    /// The type bits of a POSIX mode.
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// The type a POSIX mode names, if any.
+    pub const fn from_mode(mode: u16) -> Option<Self> {
+        Some(match mode & S_IFMT {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The letter `ls -l` and `find -type` use (`-` is `f` for `find`).
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Regular => '-',
+            Self::Directory => 'd',
+            Self::Symlink => 'l',
+            Self::CharDevice => 'c',
+            Self::BlockDevice => 'b',
+            Self::Fifo => 'p',
+            Self::Socket => 's',
+        }
+    }
+}
+
+/// A point in time: seconds since 1970-01-01 UTC and nanoseconds within that second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds since the epoch; negative before it.
+    pub sec: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nsec: u32,
+}
+
+/// Device number of a character or block device, as Linux splits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DeviceNumber {
+    /// Major number, below 4096 on disk.
+    pub major: u32,
+    /// Minor number, below 2^20 on disk.
+    pub minor: u32,
+}
+
+/// The attributes of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// The inode.
+    pub ino: Ino,
+    /// Its generation: changes when the number is used again.
+    pub generation: u32,
+    /// Its type.
+    pub file_type: FileType,
+    /// Permission bits, with set-user-id, set-group-id and sticky (below 0o10000).
+    pub permissions: u16,
+    /// Number of links. A directory that can hold no more counts 1.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space taken, in 512-byte units.
+    pub blocks_512: u64,
+    /// Device number, for devices.
+    pub device: DeviceNumber,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Creation, where the format keeps it.
+    pub crtime: Option<Timestamp>,
+}
+
+/// What a new inode starts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewInode {
+    /// Permission bits (below 0o10000).
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// All of its times, and the parent's new mtime and ctime.
+    pub time: Timestamp,
+}
+
+/// Attributes to change; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// Permission bits (below 0o10000).
+    pub permissions: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of the contents.
+    pub mtime: Option<Timestamp>,
+    /// Last change of the inode.
+    pub ctime: Option<Timestamp>,
+    /// Creation, where the format keeps it.
+    pub crtime: Option<Timestamp>,
+}
+
+/// A special file that `mknod` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialFile {
+    /// A character device.
+    CharDevice(DeviceNumber),
+    /// A block device.
+    BlockDevice(DeviceNumber),
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket.
+    Socket,
+}
+
+/// Where a directory listing goes on. 0 is the start; other values come from [`DirEntry::next`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cookie(pub u64);
+
+/// One entry of a directory listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The name, 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// The inode it names.
+    pub ino: Ino,
+    /// The type, where the directory itself says so.
+    pub file_type: Option<FileType>,
+    /// Where a listing goes on after this entry.
+    pub next: Cookie,
+}
+
+/// A run of a file's bytes that lies in one piece on the device, or is known not to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedExtent {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Length in bytes, never 0.
+    pub len: u64,
+    /// Where the bytes are.
+    pub place: ExtentPlace,
+}
+
+/// Where a run of a file's bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentPlace {
+    /// At this byte of the device.
+    Device(u64),
+    /// Allocated at this byte of the device but never written: reads as zeros.
+    Unwritten(u64),
+    /// Not allocated: reads as zeros.
+    Hole,
+    /// Inside metadata (inline data): read it through the file system.
+    Inline,
+}
+
+/// How `allocate` provides space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocateMode {
+    /// Space that reads as zeros; the file grows if the range ends past its size.
+    Unwritten,
+    /// Written space over whatever the blocks held, for a builder that is about to fill all of it
+    /// through the device. Only a fresh image without a log allows it.
+    Exposed,
+}
+
+/// Totals of a file system, in blocks and inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// Blocks that can hold files and metadata (without the format's fixed overhead).
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks that ordinary users may take.
+    pub blocks_available: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// Longest name in bytes.
+    pub name_len_max: u32,
+}
