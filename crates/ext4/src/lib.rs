@@ -1,1 +1,4 @@
-//! Placeholder.
+//! ext2, ext3 and ext4: the on-disk format, and making and changing file systems of it.
+#![forbid(unsafe_code)]
+
+pub mod format;

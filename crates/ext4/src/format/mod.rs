@@ -1,0 +1,9 @@
+//! The on-disk format: typed structures and pure functions, no I/O.
+//!
+//! Raw structures are little-endian (the journal's are big-endian), their sizes are asserted at
+//! compile time and their fields carry the names of the kernel's format documents. Each is parsed
+//! once into a validated type; code outside this module works with validated types only.
+
+pub mod address;
+pub mod checksum;
+pub mod features;
