@@ -113,7 +113,7 @@ pub struct Inode {
 impl Inode {
     /// An inode with nothing in it, for slots of `inode_size` bytes.
     pub fn zeroed(inode_size: usize) -> Self {
-        let mut raw = RawInode::new_zeroed();
+        let mut raw: RawInode = zerocopy::transmute!([0_u8; INODE_FIELDS_SIZE]);
         let present = if inode_size > GOOD_OLD_INODE_SIZE {
             raw.extra_isize = EXTRA_ISIZE.into();
             INODE_FIELDS_SIZE

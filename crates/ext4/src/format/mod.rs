@@ -6,4 +6,8 @@
 
 pub mod address;
 pub mod checksum;
+pub mod dirent;
 pub mod features;
+pub mod hash;
+pub mod htree;
+pub mod inode;
