@@ -270,7 +270,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_node_is_read_without_harm(mut block in proptest::collection::vec(any::<u8>(), 1024), depth in 0_u16..7) {
-            write_header(&mut block[..12], u16::from(block[20]), 84, depth);
+            let entries = u16::from(block[20]);
+            write_header(&mut block[..12], entries, 84, depth);
             let _ = verify(&block, Some(1));
             if let Ok(node) = Node::parse(&block, None) {
                 let _ = node.position(FileBlock(77));
