@@ -7,3 +7,5 @@
 pub mod address;
 pub mod checksum;
 pub mod features;
+pub mod group;
+pub mod superblock;
