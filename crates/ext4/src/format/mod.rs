@@ -7,5 +7,8 @@
 pub mod address;
 pub mod checksum;
 pub mod features;
+pub mod geometry;
 pub mod group;
+pub mod jbd2;
+pub mod orphan;
 pub mod superblock;
