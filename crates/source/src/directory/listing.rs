@@ -159,7 +159,7 @@ mod tests {
             }
             listing.sort();
             let sorted: Vec<_> = (0..listing.len()).map(|i| listing.name(i).to_vec()).collect();
-            prop_assert_eq!(sorted, names.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(sorted, names.iter().cloned().collect::<Vec<_>>());
             for i in 0..listing.len() {
                 prop_assert_eq!(listing.c_name(i).to_bytes(), listing.name(i));
                 let at = shuffled.iter().position(|name| *name == listing.name(i)).unwrap();
