@@ -158,6 +158,14 @@ impl Input {
         Ok(n)
     }
 
+    /// Whether `len` more bytes can be there. Of a stream only reading tells.
+    pub(super) fn may_have(&self, len: u64) -> bool {
+        match &self.bytes {
+            Bytes::File { len: end, .. } => len <= end.saturating_sub(self.offset),
+            Bytes::Stream(_) => true,
+        }
+    }
+
     /// Goes `len` bytes on. False if the archive ends before.
     pub(super) fn skip(&mut self, len: u64) -> Result<bool, SourceError> {
         let result = match &mut self.bytes {

@@ -266,7 +266,7 @@ impl TarSource {
         let (runs, used) = match version {
             (None, None) if sparse.size.is_none() && sparse.runs.is_empty() => {
                 self.set_data(stored, 0);
-                return Ok(self.located(stored, None));
+                return self.located(stored, None);
             }
             (None, None) | (Some(b"0"), Some(b"0" | b"1")) => (sparse.runs, 0),
             (Some(b"1"), Some(b"0")) => self.sparse_map(stored)?,
@@ -280,7 +280,7 @@ impl TarSource {
         let size = sparse.size.ok_or(Damage::Sparse("no real size"))?;
         let runs = sparse::check(runs, size, stored - used)?;
         self.set_data(stored, used);
-        Ok(self.located(size, Some(runs)))
+        self.located(size, Some(runs))
     }
 
     /// Reads the map in front of the data of PAX sparse format 1.0, and its length in bytes.
@@ -315,18 +315,21 @@ impl TarSource {
         let (size, stored) = (header.realsize()?, header.size()?);
         let runs = sparse::check(runs, size, stored)?;
         self.set_data(stored, 0);
-        Ok(self.located(size, Some(runs)))
+        self.located(size, Some(runs))
     }
 
     /// Contents whose data is next in the archive.
-    fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Content {
-        match self.input.archive_file() {
+    fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Result<Content, Fault> {
+        if !self.input.may_have(self.current.data_left) {
+            return Err(Damage::Truncated.into());
+        }
+        Ok(match self.input.archive_file() {
             Some(archive) => Content::archived(size, runs, archive, self.input.offset),
             None => {
                 self.current.is_streamed = true;
                 Content::stream(size, runs)
             }
-        }
+        })
     }
 
     /// Adds the place to what went wrong, and ends the stream.

@@ -47,26 +47,26 @@ pub fn collect(source: &mut dyn Source) -> Result<Vec<Item>, source::SourceError
 
 fn read_file(source: &mut dyn Source, content: &Content) -> Result<Kind, source::SourceError> {
     let runs: Vec<_> = content.runs().iter().map(|run| (run.offset, run.len)).collect();
-    let mut data = vec![0; content.data_len() as usize];
+    // Grows with what is really there: the sizes may be lies.
+    let mut data = Vec::new();
     match content.body() {
         Body::Empty => assert!(runs.is_empty()),
         Body::Stream => {
-            let mut filled = 0;
+            let mut chunk = [0; 1000];
             loop {
-                let end = data.len().min(filled + 1000);
-                match source.read(&mut data[filled..end])? {
+                match source.read(&mut chunk)? {
                     0 => break,
-                    n => filled += n,
+                    n => data.extend_from_slice(&chunk[..n]),
                 }
             }
-            assert_eq!(filled, data.len());
+            assert_eq!(data.len() as u64, content.data_len());
         }
         Body::Detached(detached) => {
             let file = detached.open()?;
-            let mut at = 0;
             for &DataRun { offset, len } in content.runs() {
-                file.read_at(offset, &mut data[at..at + len as usize])?;
-                at += len as usize;
+                let at = data.len();
+                data.resize(at + len as usize, 0);
+                file.read_at(offset, &mut data[at..])?;
             }
             let mut whole = vec![1; content.size() as usize];
             file.read_at(0, &mut whole)?;
