@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use common::{Item, Kind, collect, make_tree, set_xattr};
@@ -152,14 +152,15 @@ fn files_that_change_are_errors_that_name_them() {
 fn errors_come_in_order_and_end_the_stream() {
     let missing = source::open(Path::new("/nonexistent"), &Options::default()).err().unwrap();
     assert!(matches!(missing, SourceError::Io { operation: "open", .. }));
-    if common::is_root() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: root may read every file");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     for i in 0..1000 {
         fs::write(dir.path().join(format!("{i:04}")), b"x").unwrap();
     }
-    let locked = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0));
+    let locked = fs::Permissions::from_mode(0o000);
     fs::set_permissions(dir.path().join("0500"), locked).unwrap();
     for count in [0, 2] {
         let mut source = source::open(dir.path(), &threads(count)).unwrap();

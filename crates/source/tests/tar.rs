@@ -294,6 +294,13 @@ fn sparse_archive() -> Option<Vec<u8>> {
     Some(out.stdout)
 }
 
+#[test]
+fn zstd_windows_are_limited() {
+    // A frame header that announces a window of 2^40 bytes.
+    let error = stream(vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 30 << 3, 1, 0, 0]).unwrap_err();
+    assert!(error.is_archive_fault() && error.to_string().contains("indow"), "{error}");
+}
+
 /// Makes the checksum of the header at `at` right again, so that what is behind it is reached.
 fn repair(archive: &mut [u8], at: usize) {
     let Some(header) = archive.get_mut(at..at + 512) else { return };
@@ -319,6 +326,28 @@ fn no_mutation_panics_or_hangs() {
                 repair(&mut archive, at / 512 * 512);
             }
             if let Err(error) = stream(archive) {
+                prop_assert!(error.is_archive_fault(), "{error}");
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn no_mutation_of_compressed_bytes_panics() {
+    let archive = sparse_archive().unwrap_or_else(small_archive);
+    let start = &archive[..archive.len().min(40_000)];
+    let compressed = [gzip(start), zstd(start)];
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
+    runner
+        .run(&(0..compressed.len(), edits), |(which, edits)| {
+            let mut bytes = compressed[which].clone();
+            for (index, byte) in edits {
+                let at = 4 + index.index(bytes.len() - 4);
+                bytes[at] = byte;
+            }
+            if let Err(error) = stream(bytes) {
                 prop_assert!(error.is_archive_fault(), "{error}");
             }
             Ok(())

@@ -40,9 +40,8 @@ impl Pax {
     /// Adds the records of an extended header.
     pub(super) fn apply(&mut self, mut records: &[u8]) -> Result<(), Damage> {
         while !records.is_empty() {
-            let (key, value, rest) = split_record(records)?;
-            self.set(key, value)?;
-            records = rest;
+            let record = Record::split_off(&mut records)?;
+            self.set(record.key, record.value)?;
         }
         Ok(())
     }
@@ -62,7 +61,7 @@ impl Pax {
             b"SCHILY.acl.access" => self.acl_access = bytes(),
             b"SCHILY.acl.default" => self.acl_default = bytes(),
             b"RHT.security.selinux" => {
-                self.push_xattr(b"security.selinux".to_vec(), value.to_vec())?
+                self.push_xattr(b"security.selinux".to_vec(), value.to_vec())?;
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
@@ -113,18 +112,28 @@ impl Sparse {
     }
 }
 
-/// Splits `LENGTH KEY=VALUE\n` off, where the length counts all of it.
-fn split_record(records: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Damage> {
-    let space = records.iter().take(20).position(|&b| b == b' ').ok_or(Damage::Pax("no length"))?;
-    let len = decimal(&records[..space]).and_then(|len| usize::try_from(len).ok());
-    let len = len.ok_or(Damage::Pax("malformed length"))?;
-    if len <= space + 1 || len > records.len() {
-        return Err(Damage::Pax("its length is out of range"));
+/// One record of an extended header.
+struct Record<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Splits `LENGTH KEY=VALUE\n` off, where the length counts all of it.
+    fn split_off(records: &mut &'a [u8]) -> Result<Self, Damage> {
+        let space = records.iter().take(20).position(|&b| b == b' ');
+        let space = space.ok_or(Damage::Pax("no length"))?;
+        let len = decimal(&records[..space]).and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or(Damage::Pax("malformed length"))?;
+        if len <= space + 1 || len > records.len() {
+            return Err(Damage::Pax("its length is out of range"));
+        }
+        let (record, rest) = records.split_at(len);
+        *records = rest;
+        let record = record[space + 1..].strip_suffix(b"\n").ok_or(Damage::Pax("no newline"))?;
+        let equals = record.iter().position(|&b| b == b'=').ok_or(Damage::Pax("no equals sign"))?;
+        Ok(Self { key: &record[..equals], value: &record[equals + 1..] })
     }
-    let (record, rest) = records.split_at(len);
-    let record = record[space + 1..].strip_suffix(b"\n").ok_or(Damage::Pax("no newline"))?;
-    let equals = record.iter().position(|&b| b == b'=').ok_or(Damage::Pax("no equals sign"))?;
-    Ok((&record[..equals], &record[equals + 1..], rest))
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {
