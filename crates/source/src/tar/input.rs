@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
+use super::readahead::ReadAhead;
 use crate::content::ArchiveFile;
 use crate::{Damage, Progress, SourceError, Unsupported};
 
@@ -112,8 +113,13 @@ impl Input {
         let buffered = BufReader::with_capacity(BUFFER_BYTES, tapped);
         let stream: Box<dyn Read + Send> = match Compression::of(&head[..head_len]) {
             Compression::None => Box::new(buffered),
-            Compression::Gzip => Box::new(BufReader::new(Gzip::new(buffered))),
-            Compression::Zstd => Box::new(BufReader::new(Zstd::new(buffered).map_err(io)?)),
+            Compression::Gzip => {
+                Box::new(ReadAhead::start(Box::new(Gzip::new(buffered))).map_err(io)?)
+            }
+            Compression::Zstd => {
+                let decoder = Zstd::new(buffered).map_err(io)?;
+                Box::new(ReadAhead::start(Box::new(decoder)).map_err(io)?)
+            }
             Compression::Other(compression) => {
                 return Err(SourceError::Unsupported {
                     archive: name.to_owned(),

@@ -1,8 +1,8 @@
 //! A tar archive as a source.
 //!
 //! An entry is a header block, preceded by any number of extension entries (PAX headers, GNU long
-//! names), and followed by its data in whole blocks. Nothing is read ahead of the caller, and no
-//! size an archive announces is allocated before that much has been read.
+//! names), and followed by its data in whole blocks. No size an archive announces is allocated
+//! before that much has been read.
 
 mod acl;
 mod compress;
@@ -10,6 +10,7 @@ mod header;
 mod input;
 mod path;
 mod pax;
+mod readahead;
 mod sparse;
 
 use std::io::Read;
