@@ -80,7 +80,8 @@ impl Op<'_> {
     /// Counts blocks as an inode's.
     pub(crate) fn add_blocks(&mut self, file: &mut Handle, count: u32) -> Result<()> {
         let block_size = self.fs.volume.geometry.block_size();
-        let units = file.inode.blocks_512(block_size) + u64::from(count) * u64::from(block_size / 512);
+        let units =
+            file.inode.blocks_512(block_size) + u64::from(count) * u64::from(block_size / 512);
         let huge = self.fs.volume.huge_file || units <= u64::from(u32::MAX);
         if !huge || !file.inode.set_blocks_512(units, block_size) {
             return Err(Error::FileTooLarge);

@@ -55,7 +55,13 @@ impl Ext4 {
         Ok((offset >> shift) as u32..end)
     }
 
-    pub(crate) fn allocate_range(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
+    pub(crate) fn allocate_range(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        mode: AllocateMode,
+    ) -> Result<()> {
         self.check_writable()?;
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
@@ -77,7 +83,13 @@ impl Ext4 {
     }
 
     /// Maps what is not mapped of a range of blocks, in one operation, and raises the size.
-    fn map_range(&self, ino: Ino, blocks: std::ops::Range<u32>, unwritten: bool, size: u64) -> Result<()> {
+    fn map_range(
+        &self,
+        ino: Ino,
+        blocks: std::ops::Range<u32>,
+        unwritten: bool,
+        size: u64,
+    ) -> Result<()> {
         let mut file = self.load_file(ino)?;
         let mut op = Op::begin(self)?;
         let mut at = blocks.start;

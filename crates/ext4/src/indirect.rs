@@ -43,7 +43,11 @@ fn number_at(bytes: &[u8], slot: usize) -> Block {
 
 impl Op<'_> {
     /// The device block of a block of a file with a block map.
-    pub(crate) fn find_indirect(&mut self, file: &Handle, block: FileBlock) -> Result<Option<Block>> {
+    pub(crate) fn find_indirect(
+        &mut self,
+        file: &Handle,
+        block: FileBlock,
+    ) -> Result<Option<Block>> {
         let path = path_to(block, self.fs.volume.block_size())?;
         let mut found = number_at(file.inode.i_block(), path[0]);
         for &slot in &path[1..] {
@@ -66,7 +70,12 @@ impl Op<'_> {
     }
 
     /// Enters a block into a block map, with the levels that it takes.
-    pub(crate) fn insert_indirect(&mut self, file: &mut Handle, block: FileBlock, start: Block) -> Result<()> {
+    pub(crate) fn insert_indirect(
+        &mut self,
+        file: &mut Handle,
+        block: FileBlock,
+        start: Block,
+    ) -> Result<()> {
         let number = u32::try_from(start.0).map_err(|_| Error::FileTooLarge)?.to_le_bytes();
         let path = path_to(block, self.fs.volume.block_size())?;
         if path.len() == 1 {
@@ -85,7 +94,9 @@ impl Op<'_> {
             let mut child = number_at(self.txn.data(id), slot);
             if child == Block(0) {
                 child = self.new_indirect(file)?;
-                self.txn.edit(id, slot * 4..slot * 4 + 4).copy_from_slice(&(child.0 as u32).to_le_bytes());
+                self.txn
+                    .edit(id, slot * 4..slot * 4 + 4)
+                    .copy_from_slice(&(child.0 as u32).to_le_bytes());
             }
             parent = child;
         }

@@ -68,7 +68,9 @@ impl Op<'_> {
         let Some(run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
         let taken = run.end - run.start;
         if taken > lease.state().desc.free_blocks {
-            return Err(lease.corrupt("block bitmap", "more free blocks than the count says").into());
+            return Err(lease
+                .corrupt("block bitmap", "more free blocks than the count says")
+                .into());
         }
         let window = bitmap::bytes_of(&run);
         let base = window.start as u32 * 8;

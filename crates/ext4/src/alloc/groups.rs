@@ -159,12 +159,14 @@ impl Groups {
             let desc = &mut state.desc;
             if volume.checksums {
                 if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
-                    let id = txn.buffer(desc.block_bitmap.0, Kind::BlockBitmap.of_group(group.0))?;
+                    let id =
+                        txn.buffer(desc.block_bitmap.0, Kind::BlockBitmap.of_group(group.0))?;
                     desc.block_bitmap_csum = block_bitmap_checksum(txn.data(id), &volume.sb);
                     slot.block_bitmap_csum.store(desc.block_bitmap_csum, Ordering::Relaxed);
                 }
                 if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
-                    let id = txn.buffer(desc.inode_bitmap.0, Kind::InodeBitmap.of_group(group.0))?;
+                    let id =
+                        txn.buffer(desc.inode_bitmap.0, Kind::InodeBitmap.of_group(group.0))?;
                     desc.inode_bitmap_csum = inode_bitmap_checksum(txn.data(id), &volume.sb);
                     slot.inode_bitmap_csum.store(desc.inode_bitmap_csum, Ordering::Relaxed);
                 }

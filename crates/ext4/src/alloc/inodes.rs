@@ -45,7 +45,9 @@ impl<'a> Op<'a> {
         let reserved = if group.0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
         let found = bitmap::find_free(self.txn.data(id), from.max(reserved), count);
         let Some(index) = found else {
-            return Err(lease.corrupt("inode bitmap", "no free inode though the count says so").into());
+            return Err(lease
+                .corrupt("inode bitmap", "no free inode though the count says so")
+                .into());
         };
         let range = index..index + 1;
         let window = bitmap::bytes_of(&range);

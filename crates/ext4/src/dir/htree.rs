@@ -72,7 +72,8 @@ impl Op<'_> {
         dir: &Handle,
         hash: impl FnOnce(&NameHasher) -> u32,
     ) -> Result<(Path, NameHasher)> {
-        let damage = |problem: &str| Corruption::new("directory index", problem).of_inode(dir.ino().0);
+        let damage =
+            |problem: &str| Corruption::new("directory index", problem).of_inode(dir.ino().0);
         let at = self.dir_block(dir, FileBlock(0))?;
         let root = self.buffer(at, Kind::HtreeRoot.of(dir.owner))?;
         let RootInfo { hash_version, indirect_levels } = htree::root_info(self.txn.data(root));
@@ -105,7 +106,13 @@ impl Op<'_> {
     }
 
     /// Looks for `name` in the leaves after the one found that go on with the same hash.
-    fn check_later_leaves(&mut self, dir: &Handle, path: &Path, hash: u32, name: &[u8]) -> Result<()> {
+    fn check_later_leaves(
+        &mut self,
+        dir: &Handle,
+        path: &Path,
+        hash: u32,
+        name: &[u8],
+    ) -> Result<()> {
         let mut path = path.clone();
         while self.advance(dir, &mut path)? == Some(hash | 1) {
             let leaf = self.leaf_of(dir, &path)?;
@@ -141,7 +148,9 @@ impl Op<'_> {
         let old = self.txn.data(root).to_vec();
         let mut records = dirent::records(&old);
         let (Some(dot), Some(dot_dot)) = (records.next(), records.next()) else {
-            return Err(Corruption::new("directory block", "no '.' and '..'").of_inode(dir.ino().0).into());
+            return Err(Corruption::new("directory block", "no '.' and '..'")
+                .of_inode(dir.ino().0)
+                .into());
         };
         if dot.name != b"." || dot_dot.name != b".." || dot.rec_len != dirent::record_size(1) {
             return Err(Corruption::new("directory block", "'.' and '..' do not come first")
@@ -149,7 +158,8 @@ impl Op<'_> {
                 .into());
         }
         let (number, leaf) = self.append_leaf(dir)?;
-        let rest: Vec<_> = records.filter(|r| r.inode != 0).map(|r| &old[r.offset..r.offset + r.used()]).collect();
+        let rest: Vec<_> =
+            records.filter(|r| r.inode != 0).map(|r| &old[r.offset..r.offset + r.used()]).collect();
         self.pack_leaf(leaf, &rest);
 
         let size = self.fs.volume.block_size();
@@ -184,7 +194,13 @@ impl Op<'_> {
     }
 
     /// Moves the upper half of a leaf, by hash, into a new leaf.
-    fn split_leaf(&mut self, dir: &mut Handle, parent: &Frame, leaf: BufferId, hasher: &NameHasher) -> Result<()> {
+    fn split_leaf(
+        &mut self,
+        dir: &mut Handle,
+        parent: &Frame,
+        leaf: BufferId,
+        hasher: &NameHasher,
+    ) -> Result<()> {
         let old = self.txn.data(leaf).to_vec();
         let mut items: Vec<_> = dirent::entries(&old)
             .map(|r| Item { hash: hasher.hash(r.name).major, offset: r.offset, size: r.used() })
@@ -208,7 +224,12 @@ impl Op<'_> {
         self.pack_leaf(leaf, &bytes(&items[..split]));
         self.pack_leaf(new_leaf, &bytes(&items[split..]));
         let continued = items[split - 1].hash == items[split].hash;
-        self.insert_index(parent, parent.position + 1, items[split].hash | u32::from(continued), number);
+        self.insert_index(
+            parent,
+            parent.position + 1,
+            items[split].hash | u32::from(continued),
+            number,
+        );
         Ok(())
     }
 
@@ -217,7 +238,11 @@ impl Op<'_> {
         let index = self.index(frame);
         let (count, first) = (index.count(), index.block(0));
         let limit = frame.place.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
-        htree::insert(self.txn.edit(frame.id, htree::insert_range(frame.place, at, count)), hash, block);
+        htree::insert(
+            self.txn.edit(frame.id, htree::insert_range(frame.place, at, count)),
+            hash,
+            block,
+        );
         let counts = self.txn.edit(frame.id, htree::count_range(frame.place));
         htree::write_counts(counts, limit, count as u16 + 1, first);
     }
@@ -253,7 +278,12 @@ impl Op<'_> {
         self.txn.edit(id, start..start + entries.len()).copy_from_slice(entries);
         let first = FileBlock(u32::from_le_bytes(entries[4..8].try_into().unwrap_or_default()));
         let count = (entries.len() / 8) as u16;
-        htree::write_counts(self.txn.edit(id, htree::count_range(Place::Node)), limit, count, first);
+        htree::write_counts(
+            self.txn.edit(id, htree::count_range(Place::Node)),
+            limit,
+            count,
+            first,
+        );
     }
 
     fn split_node(&mut self, dir: &mut Handle, path: &Path, level: usize) -> Result<()> {

@@ -78,11 +78,19 @@ impl Op<'_> {
     }
 
     /// Writes an entry behind the used part of the record at `offset`.
-    fn write_entry(&mut self, id: BufferId, offset: usize, used: usize, rec_len: usize, entry: Entry<'_>) {
+    fn write_entry(
+        &mut self,
+        id: BufferId,
+        offset: usize,
+        used: usize,
+        rec_len: usize,
+        entry: Entry<'_>,
+    ) {
         if used > 0 {
             dirent::write_rec_len(self.txn.edit(id, offset + 4..offset + 6), used);
         }
-        let code = if self.fs.volume.filetype { dirent::file_type_code(entry.file_type) } else { 0 };
+        let code =
+            if self.fs.volume.filetype { dirent::file_type_code(entry.file_type) } else { 0 };
         let start = offset + used;
         let bytes = self.txn.edit(id, start..start + dirent::HEADER_SIZE + entry.name.len());
         dirent::write_record(bytes, rec_len - used, entry.ino.0 as u32, code, entry.name);

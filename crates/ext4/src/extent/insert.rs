@@ -139,7 +139,13 @@ impl Op<'_> {
     }
 
     /// The first entry of `path[level]` now starts at `block`: so must the entries above it.
-    fn lower_keys(&mut self, file: &mut Handle, path: &Path, level: usize, block: FileBlock) -> Result<()> {
+    fn lower_keys(
+        &mut self,
+        file: &mut Handle,
+        path: &Path,
+        level: usize,
+        block: FileBlock,
+    ) -> Result<()> {
         for frame in path[..level].iter().rev() {
             let at = frame.position.unwrap_or(0);
             if self.node(file, frame)?.index(at).block <= block {
@@ -183,7 +189,8 @@ impl Op<'_> {
             self.node_bytes(file, &frame)[start..start + 4].try_into().unwrap_or_default(),
         ));
         let (leaf, id) = self.new_node(file)?;
-        let moved = self.node_bytes(file, &frame)[start..extent::entry_range(count - 1).end].to_vec();
+        let moved =
+            self.node_bytes(file, &frame)[start..extent::entry_range(count - 1).end].to_vec();
         self.txn.edit(id, ENTRY_SIZE..ENTRY_SIZE + moved.len()).copy_from_slice(&moved);
         let max = extent::capacity(self.fs.volume.block_size());
         let header = self.txn.edit(id, 0..ENTRY_SIZE);

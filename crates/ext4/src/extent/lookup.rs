@@ -10,7 +10,11 @@ use crate::op::{Handle, Op};
 
 impl Op<'_> {
     /// The extent that covers a block of a file, if there is one.
-    pub(crate) fn find_extent(&mut self, file: &Handle, block: FileBlock) -> Result<Option<Extent>> {
+    pub(crate) fn find_extent(
+        &mut self,
+        file: &Handle,
+        block: FileBlock,
+    ) -> Result<Option<Extent>> {
         let damage = |c: Corruption| c.of_inode(file.ino().0);
         let root = Node::parse(file.inode.i_block(), None).map_err(damage)?;
         let mut depth = root.depth();
