@@ -2,9 +2,10 @@
 
 use transaction::{Corruption, Tag};
 
+use crate::format::address::Block;
 use crate::format::htree::Place;
 use crate::format::inode::Owner;
-use crate::format::{dirent, extent, group, htree};
+use crate::format::{dirent, extent, group, htree, xattr};
 use crate::volume::Volume;
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
@@ -21,6 +22,8 @@ pub(crate) enum Kind {
     HtreeNode,
     /// A node of an extent tree.
     ExtentNode,
+    /// Extended attributes.
+    Xattr,
     /// A block bitmap; the owner is the group.
     BlockBitmap,
     /// An inode bitmap; the owner is the group.
@@ -28,12 +31,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Pieces,
         Self::DirectoryLeaf,
         Self::HtreeRoot,
         Self::HtreeNode,
         Self::ExtentNode,
+        Self::Xattr,
         Self::BlockBitmap,
         Self::InodeBitmap,
     ];
@@ -59,7 +63,7 @@ impl Kind {
 }
 
 /// Checks a block that was just read.
-pub(crate) fn verify(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify(volume: &Volume, tag: Tag, block: Block, data: &[u8]) -> Result<(), Corruption> {
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
     match Kind::from_tag(tag) {
@@ -70,6 +74,10 @@ pub(crate) fn verify(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corru
         Kind::HtreeRoot => htree::verify(data, Place::Root, seed).map_err(of_inode),
         Kind::HtreeNode => htree::verify(data, Place::Node, seed).map_err(of_inode),
         Kind::ExtentNode => extent::verify(data, seed).map_err(of_inode),
+        Kind::Xattr => {
+            let seed = volume.checksums.then_some(volume.sb.checksum_seed);
+            xattr::verify_block(data, block, seed)
+        }
         Kind::BlockBitmap | Kind::InodeBitmap => verify_bitmap(volume, tag, data),
     }
 }
@@ -92,7 +100,7 @@ fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruptio
 }
 
 /// Brings the checksum of a block up to date.
-pub(crate) fn seal(volume: &Volume, tag: Tag, data: &mut [u8]) {
+pub(crate) fn seal(volume: &Volume, tag: Tag, block: Block, data: &mut [u8]) {
     if !volume.checksums {
         return;
     }
@@ -101,6 +109,7 @@ pub(crate) fn seal(volume: &Volume, tag: Tag, data: &mut [u8]) {
         Kind::HtreeRoot => htree::seal(data, Place::Root, tag.seed),
         Kind::HtreeNode => htree::seal(data, Place::Node, tag.seed),
         Kind::ExtentNode => extent::seal(data, tag.seed),
+        Kind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
         // The checksums of bitmaps stand in the descriptors, those of inodes in the inodes.
         Kind::Pieces | Kind::BlockBitmap | Kind::InodeBitmap => {}
     }

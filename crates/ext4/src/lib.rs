@@ -14,7 +14,7 @@ mod inode;
 mod kind;
 mod op;
 mod volume;
+mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
 #[cfg(test)]
-mod smoke;

@@ -34,6 +34,8 @@ impl Handle {
 struct Staged {
     handle: Handle,
     fresh: bool,
+    /// What follows the fixed fields, if it changes.
+    tail: Option<Vec<u8>>,
 }
 
 /// An operation. Dropped without [`Op::commit`], it leaves no trace.
@@ -59,12 +61,17 @@ impl<'a> Op<'a> {
 
     /// Writes `handle`'s fields when the operation commits.
     pub(crate) fn stage(&mut self, handle: Handle) {
-        self.staged.push(Staged { handle, fresh: false });
+        self.staged.push(Staged { handle, fresh: false, tail: None });
+    }
+
+    /// Writes `handle`'s fields and what follows them in its slot when the operation commits.
+    pub(crate) fn stage_with_tail(&mut self, handle: Handle, tail: Vec<u8>) {
+        self.staged.push(Staged { handle, fresh: false, tail: Some(tail) });
     }
 
     /// Writes a new inode when the operation commits; nothing of its slot's past is kept.
     pub(crate) fn stage_new(&mut self, handle: Handle) {
-        self.staged.push(Staged { handle, fresh: true });
+        self.staged.push(Staged { handle, fresh: true, tail: None });
     }
 
     /// Joins the operation to the running checkpoint.
@@ -88,6 +95,10 @@ impl<'a> Op<'a> {
         }
         let fields = inode.as_bytes();
         slot[..fields.len()].copy_from_slice(fields);
+        if let Some(tail) = &staged.tail {
+            let start = slot.len() - tail.len();
+            slot[start..].copy_from_slice(tail);
+        }
         if volume.checksums {
             inode::seal_slot(owner.seed, slot);
         }

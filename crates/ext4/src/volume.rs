@@ -119,11 +119,11 @@ impl Volume {
 
 impl Format for Volume {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> Result<(), Corruption> {
-        kind::verify(self, tag, data).map_err(|c| c.at_block(block))
+        kind::verify(self, tag, Block(block), data).map_err(|c| c.at_block(block))
     }
 
-    fn seal(&self, tag: Tag, _block: u64, data: &mut [u8]) -> Result<(), Corruption> {
-        kind::seal(self, tag, data);
+    fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> Result<(), Corruption> {
+        kind::seal(self, tag, Block(block), data);
         Ok(())
     }
 
