@@ -6,9 +6,13 @@
 
 pub mod address;
 pub mod checksum;
+pub mod dirent;
 pub mod features;
 pub mod geometry;
 pub mod group;
+pub mod hash;
+pub mod htree;
+pub mod inode;
 pub mod jbd2;
 pub mod orphan;
 pub mod superblock;

@@ -1,0 +1,3 @@
+//! Free space and free inodes.
+
+mod bitmap;

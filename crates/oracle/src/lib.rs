@@ -1,0 +1,33 @@
+//! The judges that Diskwright's tests share: programs this project did not write.
+//!
+//! - [`require!`] skips a test by name where a tool or ability is missing, or fails it
+//!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does).
+//! - [`e2fsck`] accepts an image only if the checker has nothing at all to say about it.
+//! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
+//! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
+//!   [`assert_same`] tells where two of them differ.
+//! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
+//! - [`Mke2fs`], [`debugfs`] and [`populate_with_kernel`] make reference images.
+//!
+//! Everything here panics on failure with the full story, because its callers are tests.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod compare;
+mod mount;
+mod need;
+mod reference;
+mod sample;
+mod sample_kinds;
+mod tool;
+mod tree;
+
+pub use check::{e2fsck, e2fsck_verdict};
+pub use compare::{Ignore, assert_same, differences};
+pub use mount::{KernelMount, MountOptions};
+pub use need::{Need, missing, satisfied};
+pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
+pub use sample::{Sample, sample_tree};
+pub use tool::scratch;
+pub use tree::{HOLE_GRANULE, Kind, Node, Tree};

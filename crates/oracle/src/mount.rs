@@ -1,0 +1,181 @@
+//! Mounting images with the kernel's own driver.
+//!
+//! A mount is gone when its guard is dropped, also when a test panics: the loop device is
+//! set up to detach itself with the last unmount, and a busy mount is detached lazily.
+//! What a killed test process left behind is removed by the next one that mounts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::tool;
+
+const MOUNT_POINT_PREFIX: &str = "diskwright-mount-";
+
+/// How to mount an image.
+#[derive(Clone, Debug)]
+pub struct MountOptions<'a> {
+    /// The kernel's name of the file system, for instance `ext4`.
+    pub fs_type: &'a str,
+    /// Mount read-only.
+    pub read_only: bool,
+    /// Do not replay the journal or log.
+    pub no_recovery: bool,
+    /// Where the file system starts in the image, in bytes.
+    pub offset: u64,
+    /// More options as `mount -o` takes them; empty for none.
+    pub extra: &'a str,
+}
+
+impl<'a> MountOptions<'a> {
+    /// Read-only, with recovery, from the image's first byte.
+    pub fn read_only(fs_type: &'a str) -> Self {
+        MountOptions { fs_type, read_only: true, no_recovery: false, offset: 0, extra: "" }
+    }
+
+    /// Read-write, with recovery, from the image's first byte.
+    pub fn read_write(fs_type: &'a str) -> Self {
+        MountOptions { read_only: false, ..Self::read_only(fs_type) }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::from(if self.read_only { "loop,ro" } else { "loop,rw" });
+        if self.no_recovery {
+            text.push_str(",norecovery");
+        }
+        if self.offset != 0 {
+            text.push_str(&format!(",offset={}", self.offset));
+        }
+        if !self.extra.is_empty() {
+            text.push(',');
+            text.push_str(self.extra);
+        }
+        text
+    }
+}
+
+/// An image mounted by the kernel; unmounted when dropped.
+#[derive(Debug)]
+pub struct KernelMount {
+    mount_point: PathBuf,
+    mounted: bool,
+}
+
+impl KernelMount {
+    /// Mounts an image.
+    ///
+    /// # Panics
+    /// With what `mount` printed if the kernel refuses the image. [`Self::attempt`] returns it.
+    #[track_caller]
+    pub fn new(image: impl AsRef<Path>, options: &MountOptions<'_>) -> Self {
+        let image = image.as_ref();
+        Self::attempt(image, options)
+            .unwrap_or_else(|output| panic!("cannot mount {}: {output}", image.display()))
+    }
+
+    /// Mounts an image that the kernel may refuse.
+    ///
+    /// # Errors
+    /// What `mount` printed.
+    pub fn attempt(image: &Path, options: &MountOptions<'_>) -> Result<Self, String> {
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(remove_leftovers);
+        let mount_point = new_mount_point();
+        let mut mount = KernelMount { mount_point, mounted: false };
+        let mut output = String::new();
+        // Other tests may hold all loop devices, or take the one that `mount` just found.
+        for _ in 0..50 {
+            let finished = tool::finish(
+                tool::command("mount")
+                    .args(["-t", options.fs_type, "-o", &options.to_text()])
+                    .arg(image)
+                    .arg(&mount.mount_point),
+            );
+            if finished.code == Some(0) {
+                mount.mounted = true;
+                return Ok(mount);
+            }
+            output = finished.text;
+            if !output.contains("loop device") {
+                break;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Err(output)
+    }
+
+    /// The root of the mounted file system.
+    pub fn path(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// Unmounts now; the image is complete when this returns.
+    ///
+    /// # Panics
+    /// If something still uses the mount.
+    pub fn unmount(mut self) {
+        let result = self.try_unmount();
+        result.unwrap_or_else(|error| panic!("{}: {error}", self.mount_point.display()));
+    }
+
+    fn try_unmount(&mut self) -> rustix::io::Result<()> {
+        let mut result = Ok(());
+        // A process that a test has just killed may hold the mount a moment longer.
+        for _ in 0..20 {
+            result = unmount(&self.mount_point, UnmountFlags::NOFOLLOW);
+            if result != Err(rustix::io::Errno::BUSY) {
+                break;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        self.mounted = result.is_err();
+        result
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        if self.mounted
+            && let Err(error) = self.try_unmount()
+        {
+            eprintln!("{}: {error}; detaching it lazily", self.mount_point.display());
+            let _ = unmount(&self.mount_point, UnmountFlags::DETACH);
+        }
+        let _ = fs::remove_dir(&self.mount_point);
+    }
+}
+
+/// Makes a directory whose name tells the process that owns it.
+fn new_mount_point() -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{MOUNT_POINT_PREFIX}{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    // A process of the same number may have died here before.
+    let _ = unmount(&path, UnmountFlags::DETACH);
+    let _ = fs::remove_dir(&path);
+    fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    path
+}
+
+/// Detaches the mounts of test processes that no longer run.
+fn remove_leftovers() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(MOUNT_POINT_PREFIX))
+            .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let Some(owner) = owner else { continue };
+        if !Path::new("/proc").join(owner.to_string()).exists() {
+            let _ = unmount(entry.path(), UnmountFlags::DETACH);
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}

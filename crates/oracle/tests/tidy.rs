@@ -1,0 +1,234 @@
+//! Style as a ratchet: files and functions stop growing before they need splitting.
+//!
+//! The scan knows just enough Rust (comments, strings, character literals) to count braces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Crates that need `unsafe`, with the reason in their own documents. None so far.
+const MAY_BE_UNSAFE: [&str; 0] = [];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The files of this repository that end in one of these, without build products.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    let root = workspace();
+    let mut pending = vec![root.clone()];
+    let mut files = Vec::new();
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap_or_default());
+            if entry.file_type().unwrap().is_dir() {
+                let skipped = name == "target" || (name.starts_with('.') && name != ".cargo");
+                if !skipped && name != "corpus" {
+                    pending.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                let relative = path.strip_prefix(&root).unwrap().display().to_string();
+                files.push((relative, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!files.is_empty(), "nothing ends in {endings:?} below {}", root.display());
+    files.sort();
+    files
+}
+
+fn assert_none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+/// Blanks comments, strings and character literals, so that only code is left.
+fn code_only(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut code = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = literal_end(bytes, at);
+        for byte in &mut code[at..end.unwrap_or(at)] {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+        at = end.unwrap_or(at + 1);
+    }
+    String::from_utf8(code).unwrap()
+}
+
+/// The end of the comment or literal that starts here, if one does.
+fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = &bytes[at..];
+    let until = |pattern: &[u8], from: usize| {
+        let place = rest[from..].windows(pattern.len()).position(|window| window == pattern);
+        place.map_or(bytes.len(), |place| at + from + place + pattern.len())
+    };
+    let in_word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
+    match rest {
+        [b'/', b'/', ..] => Some(until(b"\n", 2)),
+        [b'/', b'*', ..] => Some(until(b"*/", 2)),
+        [b'r', b'"' | b'#', ..] if !in_word || bytes[at - 1] == b'b' => {
+            let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
+            if rest.get(1 + hashes) != Some(&b'"') {
+                return None;
+            }
+            Some(until(&[b"\"".as_slice(), &vec![b'#'; hashes]].concat(), hashes + 2))
+        }
+        [b'"', ..] => Some(at + quoted_end(rest, b'"')),
+        // A lifetime has no closing quote after one character.
+        [b'\'', b'\\', ..] => Some(at + quoted_end(rest, b'\'')),
+        [b'\'', first, ..] => {
+            let width = match first {
+                0xf0.. => 4,
+                0xe0.. => 3,
+                0xc0.. => 2,
+                _ => 1,
+            };
+            (rest.get(1 + width) == Some(&b'\'')).then_some(at + width + 2)
+        }
+        _ => None,
+    }
+}
+
+fn quoted_end(rest: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != quote {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// First line and number of lines of each function with a body.
+fn functions(code: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let is_start = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == "fn");
+    let starts = (0..lines.len()).filter(|&line| is_start(lines[line]));
+    starts.filter_map(|start| Some((start + 1, function_lines(&lines[start..])?))).collect()
+}
+
+/// Lines up to the brace that closes the first one; `None` for a declaration or a type.
+fn function_lines(lines: &[&str]) -> Option<usize> {
+    let (mut depth, mut brackets) = (0_usize, 0_usize);
+    for (number, line) in lines.iter().enumerate() {
+        let from = if number == 0 { line.find("fn").unwrap_or(0) } else { 0 };
+        for byte in line[from..].bytes() {
+            match byte {
+                b'(' | b'[' => brackets += 1,
+                b')' | b']' => brackets = brackets.saturating_sub(1),
+                b';' if depth == 0 && brackets == 0 => return None,
+                b'{' => depth += 1,
+                b'}' if depth == 1 => return Some(number + 1),
+                b'}' => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn files_and_functions_stay_small() {
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            found.push(format!("{path}: {lines} lines"));
+        }
+        for (line, length) in functions(&code_only(&text)) {
+            if length > FUNCTION_LINES_MAX {
+                found.push(format!("{path}:{line}: a function of {length} lines"));
+            }
+        }
+    }
+    assert_none("too long", &found);
+}
+
+#[test]
+fn libraries_forbid_unsafe_code() {
+    let is_library = |path: &str| path.starts_with("crates/") && path.ends_with("/src/lib.rs");
+    let exempt = |path: &str| MAY_BE_UNSAFE.iter().any(|name| path.split('/').nth(1) == Some(name));
+    let found: Vec<_> = files(&["lib.rs"])
+        .into_iter()
+        .filter(|(path, text)| is_library(path) && !text.contains("#![forbid(unsafe_code)]"))
+        .map(|(path, _)| path)
+        .filter(|path| !exempt(path))
+        .collect();
+    assert_none("without #![forbid(unsafe_code)]", &found);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        for (number, line) in code_only(&text).lines().enumerate() {
+            for word in ["todo", "unimplemented", "dbg"] {
+                if line.contains(&format!("{word}!(")) {
+                    found.push(format!("{path}:{}: {word}!", number + 1));
+                }
+            }
+        }
+    }
+    assert_none("left unfinished", &found);
+}
+
+#[test]
+fn text_has_no_invisible_characters() {
+    let bad = |c: char| {
+        let is_invisible = matches!(c, '\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        is_invisible || (c.is_control() && c != '\n')
+    };
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs", ".toml", ".md"]) {
+        for (number, line) in text.split('\n').enumerate() {
+            let place = format!("{path}:{}", number + 1);
+            if let Some(c) = line.chars().find(|&c| bad(c)) {
+                found.push(format!("{place}: {}", c.escape_unicode()));
+            }
+            if path.ends_with(".rs") && line.ends_with(' ') {
+                found.push(format!("{place}: space at the end"));
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            found.push(format!("{path}: no newline at the end"));
+        }
+    }
+    assert_none("untidy text", &found);
+}
+
+#[test]
+fn dependencies_come_from_the_default_registry() {
+    const DEFAULT: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+    let mut found = Vec::new();
+    for (path, text) in files(&["Cargo.lock", "Cargo.toml", ".cargo/config.toml"]) {
+        let is_lock = path.ends_with("Cargo.lock");
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let names_another = if is_lock {
+                line.starts_with("source = ") && line != DEFAULT
+            } else {
+                let key = |key: &str| line.contains(&format!("{key} = "));
+                line.starts_with("[source")
+                    || line.starts_with("[registries")
+                    || ["registry", "registry-index", "git"].into_iter().any(key)
+            };
+            if names_another {
+                found.push(format!("{path}:{}: {line}", number + 1));
+            }
+        }
+    }
+    assert!(!workspace().join(".cargo/config").exists());
+    assert_none("not from crates.io", &found);
+}
+
+#[test]
+fn the_scan_measures_functions() {
+    let text = "fn a() {\n    let x = '{';\n    let y = \"}}\"; // }\n    if x { y }\n}\n\
+        trait T {\n    fn b(&self) -> [u8; 2];\n    fn c<'a>(f: fn(u8)) -> &'a str { r#\"\"{\"# }\n}\n";
+    let found = functions(&code_only(text));
+    assert_eq!(found, [(1, 5), (8, 1)]);
+}

@@ -1,0 +1,246 @@
+//! File contents: where their data is, and how to read it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::directory::HostFile;
+use crate::{Change, Damage, SourceError};
+
+/// A run of a file's bytes that hold data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRun {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Length in bytes, never 0 in [`Content::runs`].
+    pub len: u64,
+}
+
+/// The contents of a regular file.
+#[derive(Debug)]
+pub struct Content {
+    whole: DataRun,
+    sparse: Option<Arc<[DataRun]>>,
+    body: Body,
+}
+
+/// How the data of a file is to be read.
+#[derive(Debug)]
+pub enum Body {
+    /// There is none: the file is empty or all hole.
+    Empty,
+    /// Only now and in order, through [`Source::read`](crate::Source::read).
+    Stream,
+    /// At any time, from any thread and at any offset.
+    Detached(Detached),
+}
+
+/// Contents that can be opened at any time and from any thread.
+#[derive(Debug)]
+pub struct Detached(Place);
+
+#[derive(Debug)]
+enum Place {
+    Host(Box<HostFile>),
+    Archive { archive: Arc<ArchiveFile>, offset: u64, content: Box<(u64, Option<Arc<[DataRun]>>)> },
+}
+
+/// An uncompressed archive that file contents are read from.
+#[derive(Debug)]
+pub(crate) struct ArchiveFile {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+}
+
+impl Content {
+    /// Contents of a file on the host; `sparse` lists its data if it has holes.
+    pub(crate) fn host(size: u64, sparse: Option<Vec<DataRun>>, file: Box<HostFile>) -> Self {
+        Self::new(size, sparse, |_| Body::Detached(Detached(Place::Host(file))))
+    }
+
+    /// Contents that must be read in order.
+    pub(crate) fn stream(size: u64, sparse: Option<Vec<DataRun>>) -> Self {
+        Self::new(size, sparse, |_| Body::Stream)
+    }
+
+    /// Contents whose data runs lie one after the other in an archive, from byte `offset` on.
+    pub(crate) fn archived(
+        size: u64,
+        sparse: Option<Vec<DataRun>>,
+        archive: &Arc<ArchiveFile>,
+        offset: u64,
+    ) -> Self {
+        Self::new(size, sparse, |runs| {
+            let content = Box::new((size, runs));
+            Body::Detached(Detached(Place::Archive { archive: archive.clone(), offset, content }))
+        })
+    }
+
+    /// Contents without data.
+    pub(crate) fn hole(size: u64) -> Self {
+        Self::new(size, (size > 0).then(Vec::new), |_| Body::Empty)
+    }
+
+    fn new(
+        size: u64,
+        sparse: Option<Vec<DataRun>>,
+        body: impl FnOnce(Option<Arc<[DataRun]>>) -> Body,
+    ) -> Self {
+        let whole = DataRun { offset: 0, len: size };
+        let sparse: Option<Arc<[DataRun]>> = sparse.map(Into::into);
+        let is_empty = size == 0 || sparse.as_ref().is_some_and(|runs| runs.is_empty());
+        let body = if is_empty { Body::Empty } else { body(sparse.clone()) };
+        Self { whole, sparse, body }
+    }
+
+    /// Size in bytes, holes included.
+    pub fn size(&self) -> u64 {
+        self.whole.len
+    }
+
+    /// Where the data is, sorted and without overlap; the rest of the file is holes.
+    pub fn runs(&self) -> &[DataRun] {
+        match &self.sparse {
+            Some(runs) => runs,
+            None if self.whole.len == 0 => &[],
+            None => std::slice::from_ref(&self.whole),
+        }
+    }
+
+    /// Bytes in all data runs together.
+    pub fn data_len(&self) -> u64 {
+        self.runs().iter().map(|run| run.len).sum()
+    }
+
+    /// How to read the data.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The same, to keep.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+}
+
+/// Contents that were opened. Reads are independent of each other and may come from any thread.
+#[derive(Debug)]
+pub struct ContentFile(Opened);
+
+#[derive(Debug)]
+enum Opened {
+    Host { file: File, expected: HostFile },
+    Archive { archive: Arc<ArchiveFile>, size: u64, pieces: Vec<Piece> },
+}
+
+/// A data run and where its bytes are in the archive.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    run: DataRun,
+    stored_at: u64,
+}
+
+impl Detached {
+    /// Opens the contents.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or is no longer the file that was listed.
+    pub fn open(&self) -> Result<ContentFile, SourceError> {
+        match &self.0 {
+            Place::Host(host) => {
+                let file = host.open()?;
+                Ok(ContentFile(Opened::Host { file, expected: HostFile::clone(host) }))
+            }
+            Place::Archive { archive, offset, content } => {
+                let (size, runs) = &**content;
+                let whole = [DataRun { offset: 0, len: *size }];
+                let mut stored_at = *offset;
+                let mut pieces = Vec::new();
+                for &run in runs.as_deref().unwrap_or(&whole) {
+                    pieces.push(Piece { run, stored_at });
+                    stored_at += run.len;
+                }
+                Ok(ContentFile(Opened::Archive { archive: archive.clone(), size: *size, pieces }))
+            }
+        }
+    }
+}
+
+impl ContentFile {
+    /// Fills `buf` with the file's bytes from `offset` on; holes read as zeros.
+    ///
+    /// # Errors
+    /// I/O errors, and if the file is too short for it by now. Asking for bytes beyond the size
+    /// that was listed is an I/O error too.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        match &self.0 {
+            Opened::Host { file, expected } => match file.read_exact_at(buf, offset) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(expected.shrunk(file)),
+                other => other.map_err(|e| SourceError::io("read", &expected.host_path(), e)),
+            },
+            Opened::Archive { archive, size, pieces } => {
+                let end = offset.checked_add(buf.len() as u64);
+                if end.is_none_or(|end| end > *size) {
+                    let e = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(SourceError::io("read", &archive.path, e));
+                }
+                archive.read_pieces(pieces, offset, buf)
+            }
+        }
+    }
+
+    /// Ends the reading: confirms that the file is still what it was when it was listed.
+    ///
+    /// # Errors
+    /// [`SourceError::Changed`] if its size or modification time is another one.
+    pub fn finish(self) -> Result<(), SourceError> {
+        match self.0 {
+            Opened::Host { file, expected } => expected.check(&file),
+            Opened::Archive { .. } => Ok(()),
+        }
+    }
+}
+
+impl ArchiveFile {
+    fn read_pieces(
+        &self,
+        pieces: &[Piece],
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let end = offset + buf.len() as u64;
+        let first = pieces.partition_point(|piece| piece.run.offset + piece.run.len <= offset);
+        let mut filled = 0;
+        for piece in pieces[first..].iter().take_while(|piece| piece.run.offset < end) {
+            let from = piece.run.offset.max(offset);
+            let to = (piece.run.offset + piece.run.len).min(end);
+            let (start, stop) = ((from - offset) as usize, (to - offset) as usize);
+            buf[filled..start].fill(0);
+            self.read(piece.stored_at + (from - piece.run.offset), &mut buf[start..stop])?;
+            filled = stop;
+        }
+        buf[filled..].fill(0);
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        self.file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => SourceError::Damaged {
+                archive: self.path.clone(),
+                offset,
+                entry: None,
+                damage: Damage::Truncated,
+            },
+            _ => SourceError::io("read", &self.path, e),
+        })
+    }
+}
+
+/// The error for a file at `path` whose size is not what it was.
+pub(crate) fn size_changed(path: &Path, expected: u64, found: u64) -> SourceError {
+    let change =
+        if expected == found { Change::Modified } else { Change::Size { expected, found } };
+    SourceError::Changed { path: path.to_owned(), change }
+}

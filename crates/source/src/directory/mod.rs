@@ -1,0 +1,157 @@
+//! A directory of the host as a source.
+//!
+//! The work is split in three: [`walk`] finds the order of the names, [`scan`] reads everything
+//! about a batch of names (on several threads if wanted, see [`pipeline`]), and [`DirectorySource`]
+//! hands out entries in order and recognises hard links. Only the first and the last depend on
+//! order, so the number of threads changes nothing in the stream.
+
+mod host;
+mod listing;
+mod pipeline;
+mod scan;
+mod walk;
+mod xattr;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::vec;
+
+pub(crate) use host::HostFile;
+use host::Root;
+use pipeline::Pipeline;
+use scan::{Scanned, ScannedBatch, Scanner};
+use walk::Walk;
+
+use crate::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError};
+
+/// A directory and everything below it, other mounted file systems included.
+pub struct DirectorySource {
+    root: Arc<Root>,
+    exclude: Vec<FileId>,
+    batches: Batches,
+    /// Entries of the current batch that have not been returned.
+    entries: vec::IntoIter<Scanned>,
+    /// The error that follows them.
+    error: Option<SourceError>,
+    is_started: bool,
+    is_over: bool,
+    /// Files with several names, by what identifies them.
+    linked: HashMap<FileId, Linked>,
+    returned: u64,
+}
+
+/// A file more of whose names may come.
+struct Linked {
+    path: Box<[u8]>,
+    /// Names not seen yet.
+    left: u64,
+}
+
+enum Batches {
+    Inline(Box<(Walk, Scanner)>),
+    Threads(Pipeline),
+}
+
+impl DirectorySource {
+    /// Opens the directory `path` (through symbolic links) and starts the threads that read ahead.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened or a thread cannot be started.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
+        let root = Arc::new(Root::open(path)?);
+        let walk = Walk::new(root.clone(), options.exclude.clone());
+        let batches = match options.threads.min(Options::THREADS_MAX) {
+            0 => Batches::Inline(Box::new((walk, Scanner::new(root.clone())))),
+            threads => Batches::Threads(Pipeline::start(&root, walk, threads)?),
+        };
+        Ok(Self {
+            root,
+            exclude: options.exclude.clone(),
+            batches,
+            entries: Vec::new().into_iter(),
+            error: None,
+            is_started: false,
+            is_over: false,
+            linked: HashMap::new(),
+            returned: 0,
+        })
+    }
+
+    /// The next entry that is not excluded, or the error that comes before it.
+    fn advance(&mut self) -> Result<Option<Entry>, SourceError> {
+        if !self.is_started {
+            self.is_started = true;
+            return Scanner::new(self.root.clone()).scan_root().map(Some);
+        }
+        loop {
+            if let Some(scanned) = self.entries.next() {
+                if !self.exclude.contains(&scanned.id) {
+                    return Ok(Some(self.linked(scanned)));
+                }
+                continue;
+            }
+            if let Some(error) = self.error.take() {
+                return Err(error);
+            }
+            let batch = self.next_batch();
+            if batch.entries.is_empty() && batch.error.is_none() {
+                return Ok(None);
+            }
+            self.entries = batch.entries.into_iter();
+            self.error = batch.error;
+        }
+    }
+
+    fn next_batch(&mut self) -> ScannedBatch {
+        match &mut self.batches {
+            Batches::Inline(inline) => {
+                let (walk, scanner) = &mut **inline;
+                scanner.scan(walk.next_batch())
+            }
+            Batches::Threads(pipeline) => pipeline.next(&self.root),
+        }
+    }
+
+    /// Turns a further name of a file into a hard link.
+    fn linked(&mut self, scanned: Scanned) -> Entry {
+        let Scanned { mut entry, id, links } = scanned;
+        if links < 2 || matches!(entry.kind, EntryKind::Directory) {
+            return entry;
+        }
+        if let Some(first) = self.linked.get_mut(&id) {
+            entry.kind = EntryKind::Hardlink(first.path.to_vec());
+            entry.xattrs = Vec::new();
+            first.left = first.left.saturating_sub(1);
+            if first.left == 0 {
+                self.linked.remove(&id);
+            }
+        } else {
+            let path = entry.path.as_slice().into();
+            self.linked.insert(id, Linked { path, left: links - 1 });
+        }
+        entry
+    }
+}
+
+impl Source for DirectorySource {
+    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let next = self.advance();
+        match &next {
+            Ok(Some(_)) => self.returned += 1,
+            _ => self.is_over = true,
+        }
+        next
+    }
+
+    fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
+        Ok(0)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.returned, total: None }
+    }
+}

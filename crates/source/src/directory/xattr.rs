@@ -1,0 +1,55 @@
+//! Extended attributes of files on the host.
+
+use std::ffi::CStr;
+use std::path::PathBuf;
+
+use rustix::fs::{lgetxattr, llistxattr};
+use rustix::io::Errno;
+
+use crate::{SourceError, Xattr};
+
+/// Longest list of names and longest value Linux knows (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+const XATTR_BYTES_MAX: usize = 64 << 10;
+const READ_XATTRS: &str = "read the extended attributes of";
+
+/// Reads extended attributes, with room for the largest there can be.
+pub(super) struct Reader {
+    names: Box<[u8]>,
+    value: Box<[u8]>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let room = || vec![0; XATTR_BYTES_MAX].into_boxed_slice();
+        Self { names: room(), value: room() }
+    }
+
+    /// All extended attributes of the file `path`, which is not followed if it is a link. None on
+    /// file systems without them. `shown` makes the path for an error.
+    pub(super) fn read(
+        &mut self,
+        path: &CStr,
+        shown: impl Fn() -> PathBuf,
+    ) -> Result<Vec<Xattr>, SourceError> {
+        let io = |e| SourceError::io(READ_XATTRS, &shown(), e);
+        let len = match llistxattr(path, &mut *self.names) {
+            Ok(len) => len,
+            Err(Errno::NOTSUP) => 0,
+            Err(e) => return Err(io(e)),
+        };
+        let mut xattrs = Vec::new();
+        for name in self.names[..len].split_inclusive(|&b| b == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            let len = match lgetxattr(path, name, &mut *self.value) {
+                Ok(len) => len,
+                // Removed since, or listed by a file system that has no value for it.
+                Err(Errno::NODATA | Errno::NOTSUP) => continue,
+                Err(e) => return Err(io(e)),
+            };
+            xattrs
+                .push(Xattr { name: name.to_bytes().to_vec(), value: self.value[..len].to_vec() });
+        }
+        Xattr::normalize(&mut xattrs);
+        Ok(xattrs)
+    }
+}

@@ -1,0 +1,164 @@
+//! What can go wrong with a source.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// An error of a source. [`Io`](Self::Io) and [`Changed`](Self::Changed) are the host's doing;
+/// [`Damaged`](Self::Damaged) and [`Unsupported`](Self::Unsupported) are the archive's.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The host failed to do something to a file.
+    #[error("cannot {operation} {path:?}: {source}")]
+    Io {
+        /// What was tried: a verb phrase, such as `open` or `read the attributes of`.
+        operation: &'static str,
+        /// The file on the host.
+        path: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// A file changed while it was read, so what was read belongs to no one state of it.
+    #[error("{path:?} changed while it was read: {change}")]
+    Changed {
+        /// The file on the host.
+        path: PathBuf,
+        /// What is different.
+        change: Change,
+    },
+    /// An archive is not what its format demands.
+    #[error("archive {archive:?} is damaged at byte {offset}{}: {damage}", in_entry(.entry))]
+    Damaged {
+        /// The archive.
+        archive: PathBuf,
+        /// Byte of the uncompressed archive at which the damage shows: the header of the entry, or
+        /// the end of what could be read.
+        offset: u64,
+        /// The entry concerned, where its name is known.
+        entry: Option<PathBuf>,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// An archive uses something this reader does not support.
+    #[error("archive {archive:?}, byte {offset}{}: {feature}", in_entry(.entry))]
+    Unsupported {
+        /// The archive.
+        archive: PathBuf,
+        /// Byte of the uncompressed archive.
+        offset: u64,
+        /// The entry concerned, where its name is known.
+        entry: Option<PathBuf>,
+        /// What is not supported, and what to do about it.
+        feature: Unsupported,
+    },
+}
+
+/// How a file changed while it was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Change {
+    /// Its length is another one.
+    #[error("its size was {expected} bytes and now is {found}")]
+    Size {
+        /// Bytes at first.
+        expected: u64,
+        /// Bytes later.
+        found: u64,
+    },
+    /// It was written to, or another file took its place.
+    #[error("it was modified or replaced")]
+    Modified,
+    /// It is of another type.
+    #[error("its type changed")]
+    Type,
+}
+
+/// What is wrong with an archive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// Neither a tar header nor a known compression is at its start.
+    #[error("this is not a tar archive")]
+    NotTar,
+    /// It ends inside an entry or a header.
+    #[error("the archive ends in the middle of an entry")]
+    Truncated,
+    /// It ends without the zero blocks that mark the end, so entries may be missing.
+    #[error("the archive ends without an end-of-archive marker")]
+    NoEndMarker,
+    /// A header's checksum does not match.
+    #[error("header checksum is {found}, the header says {expected}")]
+    Checksum {
+        /// The sum stored in the header.
+        expected: u64,
+        /// The sum of its bytes.
+        found: u64,
+    },
+    /// A numeric field is not a number, or is out of range.
+    #[error("{field} is not a number in range")]
+    Number {
+        /// The field or PAX keyword.
+        field: &'static str,
+    },
+    /// A PAX extended header is malformed.
+    #[error("malformed PAX record: {0}")]
+    Pax(&'static str),
+    /// A sparse map is malformed.
+    #[error("malformed sparse map: {0}")]
+    Sparse(&'static str),
+    /// A text ACL is malformed or names a user or group that is unknown here.
+    #[error("malformed ACL: {0}")]
+    Acl(String),
+    /// A path would leave the root.
+    #[error("path contains \"..\"")]
+    ParentComponent,
+    /// A path or link target is empty or holds a NUL byte.
+    #[error("{0} is empty or contains a NUL byte")]
+    Path(&'static str),
+    /// A header announces more than is accepted.
+    #[error("{what} of {found} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its announced size, in bytes.
+        found: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The compressed data cannot be decoded.
+    #[error("decompression failed: {0}")]
+    Compression(String),
+}
+
+/// What an archive has that is not supported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// A compression other than gzip and zstd.
+    #[error("{0} compression is not supported; decompress it and pass the tar on standard input")]
+    Compression(&'static str),
+    /// An entry type without meaning here.
+    #[error("entry type {:?} is not supported", char::from(*.0))]
+    EntryType(u8),
+    /// A version of GNU's PAX sparse format.
+    #[error("version {0} of GNU's PAX sparse format is not supported")]
+    SparseVersion(String),
+}
+
+impl SourceError {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { operation, path: path.to_owned(), source: source.into() }
+    }
+
+    /// Whether the archive is at fault, rather than the host.
+    pub fn is_archive_fault(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Unsupported { .. })
+    }
+}
+
+fn in_entry(entry: &Option<PathBuf>) -> String {
+    entry.as_ref().map_or_else(String::new, |path| format!(" (entry {path:?})"))
+}
+
+/// Bytes as the path they are.
+pub(crate) fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,95 @@
+//! One cached metadata block.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+
+/// What a block is, as its format tells it apart: enough to verify and seal it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// The kind of structure, numbered by the format.
+    pub kind: u8,
+    /// Checksum seed of the owner, for formats that have one.
+    pub seed: u32,
+    /// The inode or group it belongs to, for verification and messages.
+    pub owner: u64,
+}
+
+/// A number that grows by one with each checkpoint; 0 stands for "none".
+pub(crate) type Epoch = u64;
+
+/// Pieces a block's changes are tracked in: one bit each of a `u64`.
+pub(crate) const CHUNKS: usize = 64;
+
+/// The contents of a block and where they stand between memory and device.
+#[derive(Default)]
+pub(crate) struct Contents {
+    pub(crate) block: u64,
+    pub(crate) tag: Tag,
+    /// Whether `data` holds the block (read and verified, or created).
+    pub(crate) loaded: bool,
+    pub(crate) data: Box<[u8]>,
+    /// The checkpoint that has changes of this block which are not home yet, or 0.
+    pub(crate) dirty: Epoch,
+    /// Which 64ths of the block that checkpoint changed.
+    pub(crate) chunks: u64,
+    /// The block as an earlier checkpoint, still being written, left it.
+    pub(crate) frozen: Option<Frozen>,
+}
+
+/// The image of a block that belongs to a closed checkpoint.
+pub(crate) struct Frozen {
+    pub(crate) tag: Tag,
+    pub(crate) data: Box<[u8]>,
+    pub(crate) chunks: u64,
+}
+
+impl Contents {
+    /// Keeps the image for the checkpoint being written before the first change that is not its.
+    pub(crate) fn freeze_before(&mut self, running: Epoch) {
+        if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
+            self.frozen =
+                Some(Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks });
+        }
+    }
+}
+
+/// The bits of the 64ths of a block of `block_size` bytes that `range` touches.
+pub(crate) fn chunk_bits(range: Range<usize>, block_size: usize) -> u64 {
+    if range.is_empty() {
+        return 0;
+    }
+    let chunk = block_size / CHUNKS;
+    let (first, last) = (range.start / chunk, (range.end - 1) / chunk);
+    (u64::MAX >> (CHUNKS - 1 - last)) & (u64::MAX << first)
+}
+
+pub(crate) type Shared = Arc<RwLock<Contents>>;
+pub(crate) type WriteGuard = ArcRwLockWriteGuard<RawRwLock, Contents>;
+
+/// A verified metadata block, held for reading.
+pub struct BufferRef(pub(crate) ArcRwLockReadGuard<RawRwLock, Contents>);
+
+impl Deref for BufferRef {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_bits_cover_exactly_the_touched_pieces() {
+        assert_eq!(chunk_bits(0..1, 4096), 1);
+        assert_eq!(chunk_bits(63..65, 4096), 0b11);
+        assert_eq!(chunk_bits(0..4096, 4096), u64::MAX);
+        assert_eq!(chunk_bits(4095..4096, 4096), 1 << 63);
+        assert_eq!(chunk_bits(10..10, 4096), 0);
+        assert_eq!(chunk_bits(16..32, 1024), 0b10);
+    }
+}

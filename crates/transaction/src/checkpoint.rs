@@ -1,0 +1,199 @@
+//! Checkpoints: what many transactions changed, made durable as one.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::buffer::{Contents, Epoch, Shared};
+use crate::engine::Engine;
+use crate::{Result, Txn};
+
+/// Bytes gathered before adjoining blocks are written together.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Where checkpoints become durable before their blocks go home.
+pub trait Log: Send + Sync {
+    /// Makes a checkpoint durable: when it returns, recovery would bring all of it back.
+    fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
+
+    /// The checkpoint last written is home and durable there: its space in the log is free.
+    fn retire(&self) -> io::Result<()>;
+}
+
+/// A closed checkpoint, as the log sees it.
+pub struct Checkpoint<'c> {
+    engine: &'c Engine,
+    epoch: Epoch,
+    buffers: &'c [(u64, Shared)],
+    freed: &'c [u64],
+}
+
+impl Checkpoint<'_> {
+    /// Calls `each` with every block the checkpoint changed, in ascending order: its number, which
+    /// 64ths of it changed (bit 0 is the first), and its sealed contents.
+    pub fn for_each(&self, mut each: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<()> {
+        for (block, buffer) in self.buffers {
+            self.engine
+                .with_image(buffer, self.epoch, |chunks, data| each(*block, chunks, data))?;
+        }
+        Ok(())
+    }
+
+    /// The most blocks `for_each` will report.
+    pub fn blocks_max(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Metadata blocks that were freed and not used as metadata again, ascending.
+    pub fn freed(&self) -> &[u64] {
+        self.freed
+    }
+
+    /// Number of the checkpoint, growing by one.
+    pub fn sequence(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Engine {
+    /// Writes everything committed so far, durably. The calling thread must have no open
+    /// transaction: it would wait for itself.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _writer = self.writer.lock();
+        self.check_alive()?;
+        let outcome = self.write_checkpoint();
+        if outcome.is_err() {
+            self.fail();
+        }
+        outcome
+    }
+
+    /// Writes a checkpoint because too much is dirty. If another thread is at it already, this one
+    /// waits only where memory would run over otherwise.
+    pub(crate) fn relieve(&self) {
+        if self.writer.is_locked() && !self.over_hard_limit() {
+            return;
+        }
+        // A failure is remembered; the next transaction reports it.
+        let writer = self.writer.lock();
+        if self.over_dirty_limit() && self.check_alive().is_ok() && self.write_checkpoint().is_err()
+        {
+            self.fail();
+        }
+        drop(writer);
+    }
+
+    /// The caller holds `writer`.
+    fn write_checkpoint(&self) -> Result<()> {
+        let (epoch, buffers, freed) = self.close_checkpoint()?;
+        if let Some(log) = self.log() {
+            log.write(&Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed })?;
+        }
+        self.write_home(epoch, &buffers)?;
+        if let Some(log) = self.log() {
+            self.device().flush()?;
+            log.retire()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the running checkpoint and starts the next.
+    #[expect(clippy::type_complexity, reason = "used once, right above")]
+    fn close_checkpoint(&self) -> Result<(Epoch, Vec<(u64, Shared)>, Vec<u64>)> {
+        let gate = self.gate.write();
+        let mut txn = Txn::new(self, None);
+        self.format().settle(&mut txn)?;
+        txn.commit();
+        let dirty = self.cache.take_dirty();
+        let mut freed = std::mem::take(&mut *self.freed.lock());
+        self.dirty_blocks.store(0, Ordering::Relaxed);
+        let epoch = self.running.fetch_add(1, Ordering::AcqRel);
+        drop(gate);
+
+        let mut buffers: Vec<_> = dirty
+            .into_iter()
+            .map(|buffer| {
+                let block = buffer.read().block;
+                (block, buffer)
+            })
+            .collect();
+        buffers.sort_unstable_by_key(|&(block, _)| block);
+        // A block freed, used again and dirtied again stands in the list once for each life.
+        buffers.dedup_by_key(|&mut (block, _)| block);
+        freed.sort_unstable();
+        freed.dedup();
+        freed.retain(|&block| !is_dirty_in(&buffers, block, epoch));
+        Ok((epoch, buffers, freed))
+    }
+
+    /// Calls `use_image` with the sealed image of a buffer as checkpoint `epoch` left it. Does
+    /// nothing if the checkpoint gave the block up, or if (without a log) a later one has it.
+    fn with_image<R>(
+        &self,
+        buffer: &Shared,
+        epoch: Epoch,
+        use_image: impl FnOnce(u64, &[u8]) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let mut contents = buffer.write();
+        let contents = &mut *contents;
+        let block = contents.block;
+        if let Some(frozen) = &mut contents.frozen {
+            self.format().seal(frozen.tag, block, &mut frozen.data)?;
+            return use_image(frozen.chunks, &frozen.data).map(Some);
+        }
+        if contents.dirty != epoch {
+            return Ok(None);
+        }
+        self.format().seal(contents.tag, block, &mut contents.data)?;
+        use_image(contents.chunks, &contents.data).map(Some)
+    }
+
+    /// Writes the blocks of a durable checkpoint to their places, adjoining ones together.
+    fn write_home(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
+        let block_size = self.block_size() as u64;
+        let mut run = Vec::with_capacity(WRITE_BYTES_MAX.min(buffers.len() * self.block_size()));
+        let mut run_offset = 0;
+        for (block, buffer) in buffers {
+            let offset = block * block_size;
+            if offset != run_offset + run.len() as u64 || run.len() >= WRITE_BYTES_MAX {
+                self.write_run(run_offset, &mut run)?;
+                run_offset = offset;
+            }
+            self.with_image(buffer, epoch, |_, data| {
+                run.extend_from_slice(data);
+                Ok(())
+            })?;
+            // From here on a change makes the buffer dirty again; the list keeps it in the cache
+            // until the run is written.
+            clean(&mut buffer.write(), epoch);
+            if run.is_empty() {
+                run_offset = offset + block_size;
+            }
+        }
+        self.write_run(run_offset, &mut run)
+    }
+
+    fn write_run(&self, offset: u64, run: &mut Vec<u8>) -> Result<()> {
+        if !run.is_empty() {
+            self.device().write_at(offset, run)?;
+            run.clear();
+        }
+        Ok(())
+    }
+}
+
+fn clean(contents: &mut Contents, epoch: Epoch) {
+    contents.frozen = None;
+    if contents.dirty == epoch {
+        contents.dirty = 0;
+        contents.chunks = 0;
+    }
+}
+
+fn is_dirty_in(buffers: &[(u64, Shared)], block: u64, epoch: Epoch) -> bool {
+    buffers.binary_search_by_key(&block, |&(b, _)| b).is_ok_and(|at| {
+        let contents: &Arc<_> = &buffers[at].1;
+        let contents = contents.read();
+        contents.dirty == epoch || contents.frozen.is_some()
+    })
+}

@@ -1,0 +1,181 @@
+//! The engine: a device seen through the cache, and the gate that makes checkpoints consistent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use blockdev::BlockDevice;
+use parking_lot::lock_api::ArcRwLockWriteGuard;
+use parking_lot::{Mutex, RwLock};
+
+use crate::buffer::{BufferRef, Contents, Epoch, Tag, WriteGuard};
+use crate::cache::Cache;
+use crate::checkpoint::Log;
+use crate::{Corruption, Error, Result, Txn};
+
+/// What the engine must know of an on-disk format: how to check a block and how to finish it.
+pub trait Format: Send + Sync {
+    /// Checks a block that was just read.
+    fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption>;
+
+    /// Brings a block's checksum up to date before it is written, and refuses one that is wrong.
+    fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> std::result::Result<(), Corruption>;
+
+    /// Brings into the blocks what the file system keeps in memory only (summary counts). Called
+    /// with no other transaction open, before each checkpoint is closed.
+    fn settle(&self, txn: &mut Txn<'_>) -> Result<()>;
+}
+
+/// Settings of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Block size in bytes, a power of two from 1024.
+    pub block_size: usize,
+    /// Memory for cached blocks, in bytes. Half of it may be dirty.
+    pub cache_bytes: usize,
+}
+
+/// A device seen through cache and transactions.
+pub struct Engine {
+    device: Arc<dyn BlockDevice>,
+    format: Arc<dyn Format>,
+    log: Option<Box<dyn Log>>,
+    block_size: usize,
+    pub(crate) cache: Cache,
+    /// Shared by open transactions, exclusive while a checkpoint is closed.
+    pub(crate) gate: RwLock<()>,
+    /// The running checkpoint. Changes only under the exclusive gate.
+    pub(crate) running: AtomicU64,
+    /// Serialises checkpoints: one is written at a time.
+    pub(crate) writer: Mutex<()>,
+    /// Blocks whose contents the running checkpoint gave up.
+    pub(crate) freed: Mutex<Vec<u64>>,
+    pub(crate) dirty_blocks: AtomicUsize,
+    dirty_blocks_max: usize,
+    failed: AtomicBool,
+}
+
+impl Engine {
+    /// An engine over `device`. Without a `log` a crash may leave any mixture of old and new
+    /// blocks: only for images nobody relies on until they are finished.
+    pub fn new(
+        device: Arc<dyn BlockDevice>,
+        format: Arc<dyn Format>,
+        log: Option<Box<dyn Log>>,
+        options: Options,
+    ) -> Self {
+        let blocks = (options.cache_bytes / options.block_size).max(64);
+        Self {
+            device,
+            format,
+            log,
+            block_size: options.block_size,
+            cache: Cache::new(blocks),
+            gate: RwLock::new(()),
+            running: AtomicU64::new(1),
+            writer: Mutex::new(()),
+            freed: Mutex::new(Vec::new()),
+            dirty_blocks: AtomicUsize::new(0),
+            dirty_blocks_max: blocks / 2,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Block size in bytes.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    pub(crate) fn format(&self) -> &dyn Format {
+        &*self.format
+    }
+
+    pub(crate) fn log(&self) -> Option<&dyn Log> {
+        self.log.as_deref()
+    }
+
+    pub(crate) fn running_epoch(&self) -> Epoch {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Holds a verified block for reading. Must not be called for a block that a transaction of
+    /// the same thread holds: ask the transaction.
+    pub fn read(&self, block: u64, tag: Tag) -> Result<BufferRef> {
+        let buffer = self.cache.get(block);
+        let guard = buffer.read_arc();
+        if guard.loaded && guard.tag == tag {
+            return Ok(BufferRef(guard));
+        }
+        drop(guard);
+        let mut guard = buffer.write_arc();
+        self.load(&mut guard, tag)?;
+        Ok(BufferRef(ArcRwLockWriteGuard::downgrade(guard)))
+    }
+
+    /// Holds a verified block for a transaction.
+    pub(crate) fn lock(&self, block: u64, tag: Tag) -> Result<WriteGuard> {
+        let mut guard = self.cache.get(block).write_arc();
+        if !guard.loaded || guard.tag != tag {
+            self.load(&mut guard, tag)?;
+        }
+        Ok(guard)
+    }
+
+    /// Reads a block that is not loaded, and verifies it. A loaded block that is asked for as
+    /// something else than it was is verified as that: two structures claim it.
+    fn load(&self, contents: &mut Contents, tag: Tag) -> Result<()> {
+        let block = contents.block;
+        if contents.loaded {
+            if contents.tag != tag {
+                self.format.verify(tag, block, &contents.data)?;
+                if contents.dirty == 0 {
+                    contents.tag = tag;
+                }
+            }
+            return Ok(());
+        }
+        if contents.data.len() != self.block_size {
+            contents.data = vec![0; self.block_size].into();
+        }
+        let offset = block.checked_mul(self.block_size as u64);
+        let offset = offset.ok_or_else(|| Corruption::new("block number", "past any device"))?;
+        self.device.read_at(offset, &mut contents.data)?;
+        self.format.verify(tag, block, &contents.data)?;
+        contents.tag = tag;
+        contents.loaded = true;
+        Ok(())
+    }
+
+    /// Opens a transaction. Fails once a checkpoint could not be written.
+    pub fn begin(&self) -> Result<Txn<'_>> {
+        self.check_alive()?;
+        Ok(Txn::new(self, Some(self.gate.read())))
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Device(std::io::Error::other(
+                "an earlier write failed; nothing more is written",
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether so much is dirty that a checkpoint is due.
+    pub(crate) fn over_dirty_limit(&self) -> bool {
+        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_max
+    }
+
+    /// Whether so much is dirty that threads must wait for the checkpoint being written.
+    pub(crate) fn over_hard_limit(&self) -> bool {
+        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_max / 2 * 3
+    }
+}

@@ -1,0 +1,260 @@
+//! Transactions: buffers held, old bytes kept, all or nothing.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use parking_lot::RwLockReadGuard;
+
+use crate::buffer::{Tag, WriteGuard, chunk_bits};
+use crate::engine::Engine;
+use crate::{Corruption, Result};
+
+/// A buffer held by a transaction. Valid for that transaction only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferId(u32);
+
+struct Held {
+    guard: WriteGuard,
+    block: u64,
+    changed: u64,
+    forgotten: bool,
+}
+
+/// One step to take back.
+enum Undo {
+    /// `old[from..from + len]` were the bytes at `offset`.
+    Bytes { held: u32, offset: u32, len: u32, from: usize },
+    /// The buffer was created over one that was loaded, whose bytes are `old[from..]`.
+    Replaced { held: u32, tag: Tag, from: usize },
+    /// The buffer was of another kind.
+    Retagged { held: u32, tag: Tag },
+    /// The buffer was created where nothing was loaded.
+    Created { held: u32 },
+}
+
+/// Memory of transactions, kept by each thread between them so that a transaction allocates
+/// nothing.
+#[derive(Default)]
+struct Scratch {
+    held: Vec<Held>,
+    undo: Vec<Undo>,
+    old: Vec<u8>,
+}
+
+/// Old bytes kept beyond this size are given back when the transaction ends.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// An open transaction. Dropped without [`Txn::commit`], it puts every byte back.
+pub struct Txn<'e> {
+    engine: &'e Engine,
+    gate: Option<RwLockReadGuard<'e, ()>>,
+    scratch: Box<Scratch>,
+    committed: bool,
+}
+
+impl<'e> Txn<'e> {
+    pub(crate) fn new(engine: &'e Engine, gate: Option<RwLockReadGuard<'e, ()>>) -> Self {
+        let scratch = SCRATCH.take().unwrap_or_default();
+        Self { engine, gate, scratch, committed: false }
+    }
+
+    /// Holds `block`, verified as `tag`, to the end of the transaction. Asking again for a block
+    /// that is held gives the same buffer.
+    pub fn buffer(&mut self, block: u64, tag: Tag) -> Result<BufferId> {
+        if let Some(id) = self.find(block) {
+            let held = &self.scratch.held[id.0 as usize];
+            if held.guard.tag != tag {
+                self.engine.format().verify(tag, block, &held.guard.data)?;
+            }
+            return Ok(id);
+        }
+        let guard = self.engine.lock(block, tag)?;
+        Ok(self.hold(block, guard))
+    }
+
+    /// Holds `block` as a new, zero-filled one, without reading it.
+    pub fn create(&mut self, block: u64, tag: Tag) -> Result<BufferId> {
+        let id = match self.find(block) {
+            Some(id) => id,
+            None => {
+                let guard = self.engine.cache.get(block).write_arc();
+                self.hold(block, guard)
+            }
+        };
+        let running = self.engine.running_epoch();
+        let has_log = self.engine.log().is_some();
+        let Scratch { held, undo, old } = &mut *self.scratch;
+        let held_buffer = &mut held[id.0 as usize];
+        let contents = &mut *held_buffer.guard;
+        if has_log {
+            contents.freeze_before(running);
+        }
+        if contents.loaded {
+            let from = old.len();
+            old.extend_from_slice(&contents.data);
+            undo.push(Undo::Replaced { held: id.0, tag: contents.tag, from });
+            contents.data.fill(0);
+        } else {
+            undo.push(Undo::Created { held: id.0 });
+            if contents.data.len() == self.engine.block_size() {
+                contents.data.fill(0);
+            } else {
+                contents.data = vec![0; self.engine.block_size()].into();
+            }
+        }
+        contents.loaded = true;
+        contents.tag = tag;
+        held_buffer.changed = u64::MAX;
+        held_buffer.forgotten = false;
+        Ok(id)
+    }
+
+    fn find(&self, block: u64) -> Option<BufferId> {
+        self.scratch.held.iter().position(|h| h.block == block).map(|at| BufferId(at as u32))
+    }
+
+    fn hold(&mut self, block: u64, guard: WriteGuard) -> BufferId {
+        let id = BufferId(self.scratch.held.len() as u32);
+        self.scratch.held.push(Held { guard, block, changed: 0, forgotten: false });
+        id
+    }
+
+    /// The bytes of a held buffer.
+    pub fn data(&self, id: BufferId) -> &[u8] {
+        &self.scratch.held[id.0 as usize].guard.data
+    }
+
+    /// The block of a held buffer.
+    pub fn block(&self, id: BufferId) -> u64 {
+        self.scratch.held[id.0 as usize].block
+    }
+
+    /// The bytes of `range`, to change. Their old values are kept.
+    ///
+    /// # Panics
+    /// If the range reaches past the block.
+    pub fn edit(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
+        let running = self.engine.running_epoch();
+        let has_log = self.engine.log().is_some();
+        let Scratch { held, undo, old } = &mut *self.scratch;
+        let held = &mut held[id.0 as usize];
+        if has_log && held.changed == 0 {
+            held.guard.freeze_before(running);
+        }
+        let bytes = &mut held.guard.data;
+        held.changed |= chunk_bits(range.clone(), bytes.len());
+        let from = old.len();
+        let bytes = &mut bytes[range.clone()];
+        old.extend_from_slice(bytes);
+        let (offset, len) = (range.start as u32, bytes.len() as u32);
+        undo.push(Undo::Bytes { held: id.0, offset, len, from });
+        bytes
+    }
+
+    /// Makes a held buffer a block of another kind: a leaf that becomes a root. Its bytes are
+    /// changed by [`Txn::edit`].
+    pub fn retag(&mut self, id: BufferId, tag: Tag) {
+        let Scratch { held, undo, .. } = &mut *self.scratch;
+        let contents = &mut *held[id.0 as usize].guard;
+        undo.push(Undo::Retagged { held: id.0, tag: contents.tag });
+        contents.tag = tag;
+    }
+
+    /// Gives up the contents of a held metadata block that is being freed: they need not be
+    /// written any more, and the log must not bring them back.
+    pub fn forget(&mut self, id: BufferId) {
+        self.scratch.held[id.0 as usize].forgotten = true;
+    }
+
+    /// Joins the changes to the running checkpoint. If too much is dirty, this thread writes a
+    /// checkpoint before it returns; a failure of that is reported by the next [`Engine::begin`].
+    pub fn commit(mut self) {
+        self.committed = true;
+        let engine = self.engine;
+        let running = engine.running_epoch();
+        let mut newly_dirty = 0;
+        for held in self.scratch.held.drain(..) {
+            newly_dirty += finish(engine, held, running);
+        }
+        if newly_dirty > 0 {
+            engine.dirty_blocks.fetch_add(newly_dirty, std::sync::atomic::Ordering::Relaxed);
+        }
+        let in_gate = self.gate.take().is_some();
+        drop(self);
+        if in_gate && engine.over_dirty_limit() {
+            engine.relieve();
+        }
+    }
+
+    fn roll_back(&mut self) {
+        let Scratch { held, undo, old } = &mut *self.scratch;
+        for step in undo.drain(..).rev() {
+            match step {
+                Undo::Bytes { held: at, offset, len, from } => {
+                    let (offset, len) = (offset as usize, len as usize);
+                    held[at as usize].guard.data[offset..offset + len]
+                        .copy_from_slice(&old[from..from + len]);
+                }
+                Undo::Replaced { held: at, tag, from } => {
+                    let contents = &mut *held[at as usize].guard;
+                    let len = contents.data.len();
+                    contents.data.copy_from_slice(&old[from..from + len]);
+                    contents.tag = tag;
+                }
+                Undo::Retagged { held: at, tag } => held[at as usize].guard.tag = tag,
+                Undo::Created { held: at } => held[at as usize].guard.loaded = false,
+            }
+        }
+        held.clear();
+    }
+
+    /// Damage in a held buffer, with its place filled in.
+    pub fn corrupt(&self, id: BufferId, corruption: Corruption) -> Corruption {
+        corruption.at_block(self.block(id))
+    }
+}
+
+/// Lets a buffer of a committed transaction go; 1 if it became dirty by it.
+fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
+    if held.forgotten {
+        engine.freed.lock().push(held.block);
+        let has_log = engine.log().is_some();
+        let contents = &mut *held.guard;
+        if has_log {
+            contents.freeze_before(running);
+        }
+        contents.dirty = 0;
+        contents.chunks = 0;
+        contents.loaded = false;
+        return 0;
+    }
+    if held.changed == 0 {
+        return 0;
+    }
+    let contents = &mut *held.guard;
+    if contents.dirty == running {
+        contents.chunks |= held.changed;
+        return 0;
+    }
+    contents.dirty = running;
+    contents.chunks = held.changed;
+    let buffer = parking_lot::ArcRwLockWriteGuard::rwlock(&held.guard).clone();
+    engine.cache.add_dirty(held.block, &buffer);
+    1
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if !self.committed {
+            self.roll_back();
+        }
+        self.scratch.undo.clear();
+        self.scratch.old.clear();
+        self.scratch.old.shrink_to(SCRATCH_BYTES_MAX);
+        SCRATCH.set(Some(std::mem::take(&mut self.scratch)));
+    }
+}

@@ -1,0 +1,249 @@
+//! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use blockdev::{BlockDevice, MemoryDevice};
+use transaction::{Checkpoint, Corruption, Engine, Error, Format, Log, Options, Result, Tag, Txn};
+
+const BLOCK: usize = 1024;
+const TAG: Tag = Tag { kind: 1, seed: 0, owner: 0 };
+
+/// Blocks end in the sum of their other bytes; all-zero blocks are fine too.
+#[derive(Default)]
+struct Sums {
+    settled: AtomicU64,
+}
+
+fn sum(data: &[u8]) -> u32 {
+    data[..BLOCK - 4].iter().map(|&b| u32::from(b)).sum()
+}
+
+impl Format for Sums {
+    fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption> {
+        let stored = u32::from_le_bytes(data[BLOCK - 4..].try_into().unwrap());
+        if tag.kind == 1 && sum(data) != stored {
+            return Err(Corruption::checksum("block", sum(data), stored).at_block(block));
+        }
+        Ok(())
+    }
+
+    fn seal(&self, tag: Tag, _: u64, data: &mut [u8]) -> std::result::Result<(), Corruption> {
+        if tag.kind == 1 {
+            let sum = sum(data);
+            data[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn settle(&self, _: &mut Txn<'_>) -> Result<()> {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Remembers what each checkpoint held, and can call back in the middle of being written.
+#[derive(Clone, Default)]
+struct Recorder {
+    written: Arc<Mutex<Vec<Recorded>>>,
+    during_write: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Recorded {
+    blocks: Vec<(u64, u64, u8)>,
+    freed: Vec<u64>,
+}
+
+impl Log for Recorder {
+    fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()> {
+        if let Some(hook) = self.during_write.lock().unwrap().take() {
+            hook();
+        }
+        let mut blocks = Vec::new();
+        checkpoint.for_each(|block, chunks, data| {
+            assert_eq!(sum(data), u32::from_le_bytes(data[BLOCK - 4..].try_into().unwrap()));
+            blocks.push((block, chunks, data[0]));
+            Ok(())
+        })?;
+        let freed = checkpoint.freed().to_vec();
+        self.written.lock().unwrap().push(Recorded { blocks, freed });
+        Ok(())
+    }
+
+    fn retire(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn engine(log: Option<Recorder>) -> (Arc<MemoryDevice>, Arc<Engine>) {
+    let device = Arc::new(MemoryDevice::new(1 << 20));
+    let options = Options { block_size: BLOCK, cache_bytes: 256 << 10 };
+    let log = log.map(|l| Box::new(l) as Box<dyn Log>);
+    let engine = Engine::new(device.clone(), Arc::new(Sums::default()), log, options);
+    (device, Arc::new(engine))
+}
+
+fn set(engine: &Engine, block: u64, value: u8) {
+    let mut txn = engine.begin().unwrap();
+    let id = txn.buffer(block, TAG).unwrap();
+    txn.edit(id, 0..1)[0] = value;
+    txn.commit();
+}
+
+fn on_device(device: &MemoryDevice, block: u64) -> u8 {
+    let mut byte = [0];
+    device.read_at(block * BLOCK as u64, &mut byte).unwrap();
+    byte[0]
+}
+
+#[test]
+fn a_dropped_transaction_leaves_no_trace() {
+    let (device, engine) = engine(None);
+    set(&engine, 3, 7);
+    let mut txn = engine.begin().unwrap();
+    let a = txn.buffer(3, TAG).unwrap();
+    txn.edit(a, 0..10).fill(1);
+    txn.edit(a, 5..20).fill(2);
+    let b = txn.create(4, TAG).unwrap();
+    txn.edit(b, 0..4).fill(9);
+    let a_again = txn.create(3, Tag { kind: 2, ..TAG }).unwrap();
+    assert_eq!(a, a_again);
+    txn.retag(a, Tag { kind: 3, ..TAG });
+    drop(txn);
+    let block = engine.read(3, TAG).unwrap();
+    assert_eq!(block[..3], [7, 0, 0]);
+    drop(block);
+    assert_eq!(engine.read(4, TAG).unwrap()[0], 0);
+    engine.checkpoint().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 4)), (7, 0));
+}
+
+#[test]
+fn nothing_goes_home_before_the_log_has_it() {
+    let log = Recorder::default();
+    let (device, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 7);
+    let home = device.clone();
+    *log.during_write.lock().unwrap() = Some(Box::new(move || assert_eq!(on_device(&home, 3), 0)));
+    engine.checkpoint().unwrap();
+    assert_eq!(on_device(&device, 3), 7);
+    assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, 1, 7)]);
+}
+
+#[test]
+fn a_checkpoint_being_written_does_not_see_later_changes() {
+    let log = Recorder::default();
+    let (device, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 7);
+    set(&engine, 5, 1);
+    let later = engine.clone();
+    *log.during_write.lock().unwrap() = Some(Box::new(move || {
+        set(&later, 3, 8);
+        let mut txn = later.begin().unwrap();
+        let id = txn.buffer(5, TAG).unwrap();
+        txn.forget(id);
+        txn.commit();
+    }));
+    engine.checkpoint().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (7, 1));
+    engine.checkpoint().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (8, 1));
+    let written = log.written.lock().unwrap();
+    assert_eq!(written[0], Recorded { blocks: vec![(3, 1, 7), (5, 1, 1)], freed: vec![] });
+    assert_eq!(written[1], Recorded { blocks: vec![(3, 1, 8)], freed: vec![5] });
+}
+
+#[test]
+fn a_block_freed_and_used_again_is_not_reported_freed() {
+    let log = Recorder::default();
+    let (_, engine) = engine(Some(log.clone()));
+    for block in [5, 6] {
+        set(&engine, block, 1);
+        let mut txn = engine.begin().unwrap();
+        let id = txn.buffer(block, TAG).unwrap();
+        txn.forget(id);
+        txn.commit();
+    }
+    let mut txn = engine.begin().unwrap();
+    let id = txn.create(5, TAG).unwrap();
+    txn.edit(id, 0..1)[0] = 2;
+    txn.commit();
+    engine.checkpoint().unwrap();
+    let expected = Recorded { blocks: vec![(5, u64::MAX, 2)], freed: vec![6] };
+    assert_eq!(*log.written.lock().unwrap(), [expected]);
+}
+
+#[test]
+fn damage_is_found_on_read_and_named() {
+    let (device, engine) = engine(None);
+    device.write_at(9 * BLOCK as u64, &[1]).unwrap();
+    let Err(Error::Corrupt(c)) = engine.read(9, TAG) else { panic!("damage not found") };
+    assert_eq!(c.block(), Some(9));
+    // As a kind without a checksum the same block is fine, but not as the first kind again.
+    let plain = Tag { kind: 2, ..TAG };
+    assert!(engine.read(9, plain).is_ok());
+    assert!(engine.read(9, TAG).is_err());
+    assert!(matches!(engine.read(1 << 40, TAG), Err(Error::Device(_))));
+    assert!(engine.read(u64::MAX, TAG).is_err());
+}
+
+#[test]
+fn more_blocks_than_memory_all_arrive() {
+    let (device, engine) = engine(None);
+    for round in 1..=2 {
+        for block in 0..1024 {
+            set(&engine, block, (block as u8).wrapping_mul(round));
+        }
+    }
+    engine.checkpoint().unwrap();
+    for block in 0..1024 {
+        assert_eq!(on_device(&device, block), (block as u8).wrapping_mul(2), "block {block}");
+    }
+}
+
+#[test]
+fn threads_that_share_blocks_lose_no_update() {
+    for log in [None, Some(Recorder::default())] {
+        let (device, engine) = engine(log);
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let engine = &engine;
+                scope.spawn(move || {
+                    for i in 0..2000_u64 {
+                        // Buffers are taken in ascending order, so that nobody waits in a circle.
+                        let mut txn = engine.begin().unwrap();
+                        let a = txn.buffer(i % 40, TAG).unwrap();
+                        let b = txn.buffer(40 + i % 97, TAG).unwrap();
+                        for id in [a, b] {
+                            let bytes = txn.edit(id, 8..16);
+                            let n = u64::from_le_bytes(bytes.try_into().unwrap()) + 1;
+                            bytes.copy_from_slice(&n.to_le_bytes());
+                        }
+                        if (i + thread) % 3 > 0 {
+                            txn.commit();
+                        } else {
+                            drop(txn);
+                        }
+                        if i % 500 == 0 {
+                            engine.checkpoint().unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        engine.checkpoint().unwrap();
+        let total = |blocks: std::ops::Range<u64>| -> u64 {
+            let mut bytes = [0; 8];
+            blocks
+                .map(|b| {
+                    device.read_at(b * BLOCK as u64 + 8, &mut bytes).unwrap();
+                    u64::from_le_bytes(bytes)
+                })
+                .sum()
+        };
+        let committed: u64 =
+            (0..8).map(|t| (0..2000).filter(|i| (i + t) % 3 > 0).count() as u64).sum();
+        assert_eq!((total(0..40), total(40..137)), (committed, committed));
+    }
+}
