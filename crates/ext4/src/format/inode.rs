@@ -471,8 +471,9 @@ mod tests {
         #[test]
         fn devices_survive(major in 0_u32..4096, minor in 0_u32..1 << 20) {
             let mut inode = Inode::zeroed(256);
-            prop_assert!(inode.set_device(DeviceNumber { major, minor }));
-            prop_assert_eq!(inode.device(), DeviceNumber { major, minor });
+            let device = DeviceNumber { major, minor };
+            prop_assert!(inode.set_device(device));
+            prop_assert_eq!(inode.device(), device);
         }
 
         #[test]

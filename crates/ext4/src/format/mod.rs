@@ -7,6 +7,7 @@
 pub mod address;
 pub mod checksum;
 pub mod dirent;
+pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod group;
