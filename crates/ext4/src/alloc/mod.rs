@@ -1,3 +1,3 @@
 //! Free space and free inodes.
 
-mod bitmap;
+pub(crate) mod bitmap;
