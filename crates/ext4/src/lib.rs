@@ -18,3 +18,4 @@ mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
 #[cfg(test)]
+pub mod mkfs;
