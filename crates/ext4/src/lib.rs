@@ -3,3 +3,4 @@
 
 mod alloc;
 pub mod format;
+mod read;
