@@ -11,11 +11,12 @@ pub mod format;
 mod fs;
 mod indirect;
 mod inode;
+mod interface;
 mod kind;
+pub mod mkfs;
 mod op;
+mod read;
 mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
-#[cfg(test)]
-pub mod mkfs;
