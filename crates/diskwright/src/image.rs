@@ -1,0 +1,211 @@
+//! Opening an image, whatever format it has.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, FileDevice, WindowDevice};
+use serde::Serialize;
+use vfs::{Error as FsError, FileSystem, Paths};
+
+use crate::partition::{self, Partition};
+use crate::{Error, Result};
+
+/// Bytes at the start of an image that are looked at to tell its format.
+const PROBE_BYTES: usize = 2048;
+
+/// Where in a file the image is, and how to read it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenImage {
+    /// First byte of the image in the file.
+    pub offset: u64,
+    /// Number of the partition the image is in, instead of `offset`.
+    pub partition: Option<u32>,
+    /// Read an image whose journal or log needs recovery as it lies.
+    pub stale: bool,
+}
+
+/// An open image.
+pub struct Image {
+    fs: Box<dyn FileSystem>,
+    info: ImageInfo,
+}
+
+/// What an image says about itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ImageInfo {
+    /// `ext2`, `ext3`, `ext4` or `xfs`.
+    pub format: String,
+    /// Label, as text.
+    pub label: String,
+    /// UUID with dashes.
+    pub uuid: String,
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// All inodes (XFS: as many as there are now).
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// Inode size in bytes.
+    pub inode_size: u32,
+    /// `clean`, or what is the matter, in the format's own terms.
+    pub state: String,
+    /// Whether the journal or log needs recovery before the image is what it should be.
+    pub needs_recovery: bool,
+    /// Features by kind.
+    pub features: Vec<FeatureGroup>,
+    /// Whatever else the format tells.
+    pub sections: Vec<Section>,
+}
+
+/// Features of one kind.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FeatureGroup {
+    /// `compatible`, `incompatible` or `read-only compatible`.
+    pub kind: String,
+    /// Names, in the format's own terms.
+    pub names: Vec<String>,
+}
+
+/// A titled list of values.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    /// What they are about.
+    pub title: String,
+    /// Names and values.
+    pub values: Vec<(String, String)>,
+}
+
+impl Image {
+    /// Opens an image for reading.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is no image that can be used; the error says what it seems
+    /// to be and what to do about it.
+    pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
+        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+        let device = window(path, Arc::new(device), options)?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        let probe = probe(&*device).map_err(|e| Error::host("read", path, e))?;
+        match kind_of(&probe) {
+            Some(kind) => open_format(kind, device, options).map_err(at),
+            None => Err(at(no_format(&*device, &probe, options))),
+        }
+    }
+
+    /// An image that is open already.
+    pub fn new(fs: Box<dyn FileSystem>, info: ImageInfo) -> Self {
+        Self { fs, info }
+    }
+
+    /// Its file system.
+    pub fn file_system(&self) -> &dyn FileSystem {
+        &*self.fs
+    }
+
+    /// Its files by path.
+    pub fn paths(&self) -> Paths<'_> {
+        Paths::new(&*self.fs)
+    }
+
+    /// What it says about itself.
+    pub fn info(&self) -> &ImageInfo {
+        &self.info
+    }
+}
+
+/// A format that can be told by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// ext2, ext3 or ext4.
+    Ext,
+    Xfs,
+}
+
+/// The part of the file that the options name.
+fn window(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    let (start, len) = match options.partition {
+        Some(number) => {
+            let found = partition::find(&*device, number)
+                .map_err(|source| Error::Partition { image: path.to_owned(), source })?;
+            (found.offset, found.len)
+        }
+        None if options.offset == 0 => return Ok(device),
+        None => match device.len().checked_sub(options.offset) {
+            Some(len) if len > 0 => (options.offset, len),
+            _ => {
+                let len = device.len();
+                let past = format!("--offset lies past the end of the image ({len} bytes)");
+                return Err(Error::Usage(past));
+            }
+        },
+    };
+    let window = WindowDevice::new(device, start, len).map_err(|e| Error::host("read", path, e))?;
+    Ok(Arc::new(window))
+}
+
+fn probe(device: &dyn BlockDevice) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; device.len().min(PROBE_BYTES as u64) as usize];
+    device.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// ext's magic number is at byte 56 of the superblock, which starts at byte 1024.
+fn kind_of(probe: &[u8]) -> Option<Kind> {
+    match () {
+        () if probe.starts_with(b"XFSB") => Some(Kind::Xfs),
+        () if probe.get(1080..1082) == Some(&[0x53, 0xef]) => Some(Kind::Ext),
+        () => None,
+    }
+}
+
+/// What an image that is none of the formats seems to be instead.
+fn no_format(device: &dyn BlockDevice, probe: &[u8], options: &OpenImage) -> FsError {
+    const OTHERS: [(&[u8], &str, &str); 8] = [
+        (b"QFI\xfb", "qcow2 images", "convert it with: qemu-img convert -O raw"),
+        (b"KDMV", "VMDK images", "convert it with: qemu-img convert -O raw"),
+        (b"conectix", "VHD images", "convert it with: qemu-img convert -O raw"),
+        (b"vhdxfile", "VHDX images", "convert it with: qemu-img convert -O raw"),
+        (b"\x1f\x8b", "compressed images", "decompress it with: gunzip"),
+        (b"\x28\xb5\x2f\xfd", "compressed images", "decompress it with: unzstd"),
+        (b"\xfd7zXZ\0", "compressed images", "decompress it with: unxz"),
+        (b"hsqs", "SquashFS images", "unsquashfs reads it"),
+    ];
+    if let Some((_, what, advice)) = OTHERS.iter().find(|(magic, ..)| probe.starts_with(magic)) {
+        return FsError::unsupported(*what, advice);
+    }
+    let is_whole = options.partition.is_none() && options.offset == 0;
+    let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
+    if let Some(partitions) = partitions.filter(|partitions| !partitions.is_empty()) {
+        return whole_disk(&partitions);
+    }
+    let what = if probe.iter().all(|&byte| byte == 0) {
+        "an image that starts with nothing but zeros"
+    } else {
+        "neither an ext2/3/4 nor an XFS image"
+    };
+    FsError::unsupported(what, "if it lies inside a disk image, use --partition or --offset")
+}
+
+fn whole_disk(partitions: &[Partition]) -> FsError {
+    let what = format!("a disk with partitions; {}", partition::overview(partitions));
+    FsError::unsupported(what, "choose one with --partition N")
+}
+
+/// Opens the file system of a known format: the only place that knows the formats' crates.
+fn open_format(kind: Kind, _: Arc<dyn BlockDevice>, _: &OpenImage) -> vfs::Result<Image> {
+    match kind {
+        Kind::Ext => Err(FsError::unsupported("ext images", "they come with the next version")),
+        Kind::Xfs => Err(FsError::unsupported("XFS images", "they come with a later version")),
+    }
+}
