@@ -122,6 +122,11 @@ impl Ext4 {
         Ok(handle)
     }
 
+    /// Whether the journal holds changes that are not in their places yet.
+    pub fn needs_recovery(&self) -> bool {
+        self.volume.needs_recovery()
+    }
+
     /// What the superblock says.
     pub fn superblock(&self) -> &Superblock {
         &self.volume.sb

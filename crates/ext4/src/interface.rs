@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, Result,
-    SetAttributes, SpecialFile, StatFs,
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
+    NewInode, Result, SetAttributes, SpecialFile, StatFs,
 };
 
 use crate::Ext4;
@@ -35,7 +35,8 @@ impl FileSystem for Ext4 {
         let volume = &self.volume;
         let (clusters, inodes) = volume.groups.totals();
         let blocks_free = clusters << volume.sb.cluster_blocks_log;
-        let overhead = u64::from(volume.sb.raw.overhead_clusters.get()) << volume.sb.cluster_blocks_log;
+        let overhead =
+            u64::from(volume.sb.raw.overhead_clusters.get()) << volume.sb.cluster_blocks_log;
         Ok(StatFs {
             block_size: volume.geometry.block_size(),
             blocks: volume.geometry.blocks_count.saturating_sub(overhead),

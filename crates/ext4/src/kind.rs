@@ -69,7 +69,12 @@ impl Kind {
 }
 
 /// Checks a block that was just read.
-pub(crate) fn verify(volume: &Volume, tag: Tag, block: Block, data: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify(
+    volume: &Volume,
+    tag: Tag,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
     match Kind::from_tag(tag) {

@@ -68,8 +68,13 @@ impl<'scope> Copier<'scope> {
         device: &Arc<dyn BlockDevice>,
         threads: usize,
     ) -> Self {
-        let mut copier =
-            Self { queue: None, threads: Vec::new(), device: Arc::clone(device), buffer: Vec::new(), sum: 0 };
+        let mut copier = Self {
+            queue: None,
+            threads: Vec::new(),
+            device: Arc::clone(device),
+            buffer: Vec::new(),
+            sum: 0,
+        };
         if threads > 0 {
             let (sender, receiver) = sync_channel(QUEUE_LEN);
             let receiver = Arc::new(Mutex::new(receiver));

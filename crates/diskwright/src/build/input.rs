@@ -44,7 +44,11 @@ impl Input {
     }
 
     /// Opens it from its start. `image` is left out of a directory that holds it.
-    pub(super) fn open(&self, threads: usize, image: FileId) -> Result<Box<dyn Source>, BuildError> {
+    pub(super) fn open(
+        &self,
+        threads: usize,
+        image: FileId,
+    ) -> Result<Box<dyn Source>, BuildError> {
         let options = Options { threads, exclude: vec![image] };
         Ok(match self {
             Self::Path(path) => source::open(path, &options)?,

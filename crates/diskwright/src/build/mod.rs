@@ -21,19 +21,19 @@ use ext4::Ext4;
 use ext4::mkfs::{self, Contents, InodeCount, Layout};
 use vfs::Timestamp;
 
+pub use error::BuildError;
+pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
+
 use copy::Copier;
 use identity::Identity;
 use input::Input;
 use target::Target;
 use writer::{Made, Policy, Writer};
 
-pub use error::BuildError;
-pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
-
 /// Tells how far a build has come.
 pub trait Progress: Sync {
-    /// So many entries have been made, of so many in all, if that is known.
-    fn entries(&self, done: u64, total: Option<u64>);
+    /// So many entries with so many bytes of contents have been made.
+    fn made(&self, entries: u64, bytes: u64);
 }
 
 /// Builds an image.
@@ -74,7 +74,7 @@ enum Fill {
 
 /// A file system that was filled.
 struct Filled {
-    layout: Layout,
+    image_bytes: u64,
     made: Made,
     /// Blocks and inodes that the source took.
     blocks: u64,
@@ -88,7 +88,7 @@ impl Build<'_> {
             None => self.fill_smallest()?,
         };
         Ok(BuildReport {
-            image_bytes: filled.layout.size_bytes(),
+            image_bytes: filled.image_bytes,
             entries: filled.made.entries,
             data_bytes: filled.made.bytes,
         })
@@ -191,11 +191,11 @@ impl Build<'_> {
     /// Makes a file system and fills it from the source.
     fn fill(&self, size: u64, inodes: InodeCount, fill: Fill) -> Result<Filled, BuildError> {
         let layout = self.plan(size, inodes)?;
-        self.target.reset(layout.size_bytes())?;
+        self.target.reset(size)?;
         let device = self.device()?;
         if self.target.is_device() {
             // Blocks that are never written, of holes and at the ends of files, read as zeros.
-            device.zero_range(0, layout.size_bytes()).map_err(BuildError::Write)?;
+            device.zero_range(0, size).map_err(BuildError::Write)?;
         }
         mkfs::format(&*device, &layout, Contents::Zeros)?;
         let fs = Ext4::open_fresh(Arc::clone(&device), ext4::CACHE_BYTES_DEFAULT)?;
@@ -203,11 +203,11 @@ impl Build<'_> {
         let (made, identity) = self.pour(&fs, &device, fill)?;
         let after = vfs::FileSystem::statfs(&fs)?;
         if fill == Fill::Whole {
-            let uuid = self.options.uuid.is_none().then(|| identity.uuid());
-            fs.finish(uuid)?;
+            let derive = self.options.uuid.is_none() && !fs.uuid_is_fixed();
+            fs.finish(derive.then(|| identity.uuid()))?;
         }
         Ok(Filled {
-            layout,
+            image_bytes: size,
             made,
             blocks: before.blocks_free - after.blocks_free,
             inodes: before.inodes_free - after.inodes_free,
@@ -234,7 +234,8 @@ impl Build<'_> {
             is_trial: fill == Fill::Trial,
         };
         thread::scope(|scope| {
-            let copier = Copier::start(scope, device, if fill == Fill::Whole { helpers } else { 0 });
+            let copier =
+                Copier::start(scope, device, if fill == Fill::Whole { helpers } else { 0 });
             let mut writer = Writer::new(fs, policy, copier);
             let mut identity = Identity::new(self.options);
             while let Some(entry) = source.next_entry()? {
@@ -242,7 +243,7 @@ impl Build<'_> {
                 writer.add(entry, &mut *source)?;
                 let made = writer.made();
                 if made.entries % 1024 == 0 {
-                    self.progress.entries(made.entries, None);
+                    self.progress.made(made.entries, made.bytes);
                 }
             }
             let (made, contents) = writer.finish()?;

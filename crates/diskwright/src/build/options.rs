@@ -88,7 +88,8 @@ impl BuildOptions {
         let mut changes = Vec::new();
         for feature in &self.features {
             let sign = if feature.is_on { '+' } else { '-' };
-            changes.extend(ext4::mkfs::FeatureChange::parse_list(&format!("{sign}{}", feature.name))?);
+            changes
+                .extend(ext4::mkfs::FeatureChange::parse_list(&format!("{sign}{}", feature.name))?);
         }
         Ok(changes)
     }

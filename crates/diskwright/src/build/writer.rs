@@ -115,7 +115,12 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     /// Applies owner, permissions and xattrs of the source's root to the image's.
-    fn set_root(&mut self, entry: &Entry, new: &NewInode, times: [Timestamp; 3]) -> Result<(), BuildError> {
+    fn set_root(
+        &mut self,
+        entry: &Entry,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
         let root = self.fs.root();
         self.set_directory(root, new, times)?;
         for xattr in &entry.xattrs {
@@ -149,7 +154,12 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    fn set_directory(&mut self, ino: Ino, new: &NewInode, times: [Timestamp; 3]) -> Result<(), BuildError> {
+    fn set_directory(
+        &mut self,
+        ino: Ino,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
         let change = SetAttributes {
             permissions: Some(new.permissions),
             uid: Some(new.uid),
@@ -160,7 +170,6 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.directories.push((ino, time_change(times)));
         Ok(())
     }
-
 
     /// Gives a new file its contents.
     fn fill(
@@ -353,5 +362,10 @@ fn once<T>(made: vfs::Result<T>) -> Result<T, BuildError> {
 }
 
 fn time_change([atime, mtime, ctime]: [Timestamp; 3]) -> SetAttributes {
-    SetAttributes { atime: Some(atime), mtime: Some(mtime), ctime: Some(ctime), ..Default::default() }
+    SetAttributes {
+        atime: Some(atime),
+        mtime: Some(mtime),
+        ctime: Some(ctime),
+        ..Default::default()
+    }
 }
