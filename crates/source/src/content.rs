@@ -95,7 +95,9 @@ impl Content {
         Self { whole, sparse, body }
     }
 
-    /// Size in bytes, holes included.
+    /// Size in bytes, holes included. A damaged archive can announce any size and [runs](Self::runs)
+    /// of any length (the data of a [`Body::Detached`] is known to be there): allocate for what has
+    /// been read.
     pub fn size(&self) -> u64 {
         self.whole.len
     }

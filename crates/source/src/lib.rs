@@ -36,7 +36,8 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Threads that read a directory's metadata ahead of the caller; 0 reads it on the caller's
-    /// thread. Counts above [`Options::THREADS_MAX`] are lowered to it. Tar sources use none.
+    /// thread. Counts above [`Options::THREADS_MAX`] are lowered to it. A compressed
+    /// archive always has one that decompresses, an uncompressed one none.
     pub threads: usize,
     /// Files of a directory source to leave out, such as the image being written.
     pub exclude: Vec<FileId>,

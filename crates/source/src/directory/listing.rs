@@ -103,6 +103,8 @@ impl Listing {
         self.records.sort_unstable_by(|a, b| {
             a.key.cmp(&b.key).then_with(|| a.name(arena).cmp(b.name(arena)))
         });
+        // A directory that changes while it is listed may give a name twice.
+        self.records.dedup_by(|a, b| a.key == b.key && a.name(arena) == b.name(arena));
     }
 
     /// Number of names.
@@ -156,10 +158,14 @@ mod tests {
             let mut listing = Listing { arena: Vec::new(), records: Vec::new() };
             for (i, name) in shuffled.iter().enumerate() {
                 listing.push(name, if i % 2 == 0 { Hint::Directory } else { Hint::Unknown });
+                if i % 5 == 0 {
+                    // Listed twice.
+                    listing.push(name, if i % 2 == 0 { Hint::Directory } else { Hint::Unknown });
+                }
             }
             listing.sort();
             let sorted: Vec<_> = (0..listing.len()).map(|i| listing.name(i).to_vec()).collect();
-            prop_assert_eq!(sorted, names.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(sorted, names.iter().cloned().collect::<Vec<_>>());
             for i in 0..listing.len() {
                 prop_assert_eq!(listing.c_name(i).to_bytes(), listing.name(i));
                 let at = shuffled.iter().position(|name| *name == listing.name(i)).unwrap();

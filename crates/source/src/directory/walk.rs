@@ -17,7 +17,7 @@ use crate::{Change, FileId, SourceError};
 /// Names in a batch at most: amortises hand-over between threads, and is small enough to spread.
 const BATCH_NAMES_MAX: usize = 256;
 /// Directories in a batch at most: each keeps a descriptor open until the batch is scanned.
-const BATCH_DIRECTORIES_MAX: usize = 8;
+const BATCH_DIRECTORIES_MAX: usize = 24;
 /// Directories of the current path that stay open.
 const OPEN_LEVELS_MAX: usize = 32;
 /// Bytes of directory entries read by one system call.

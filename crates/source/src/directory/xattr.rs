@@ -12,16 +12,19 @@ use crate::{SourceError, Xattr};
 const XATTR_BYTES_MAX: usize = 64 << 10;
 const READ_XATTRS: &str = "read the extended attributes of";
 
-/// Reads extended attributes, with room for the largest there can be.
+/// Room for names and values at first. The kernel allocates as much as it is offered, so offering
+/// the most there can be would double the cost of the usual answer, which is nothing.
+const XATTR_BYTES_USUAL: usize = 256;
+
+/// Reads extended attributes.
 pub(super) struct Reader {
-    names: Box<[u8]>,
-    value: Box<[u8]>,
+    names: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl Reader {
     pub(super) fn new() -> Self {
-        let room = || vec![0; XATTR_BYTES_MAX].into_boxed_slice();
-        Self { names: room(), value: room() }
+        Self { names: vec![0; XATTR_BYTES_USUAL], value: vec![0; XATTR_BYTES_USUAL] }
     }
 
     /// All extended attributes of the file `path`, which is not followed if it is a link. None on
@@ -32,7 +35,7 @@ impl Reader {
         shown: impl Fn() -> PathBuf,
     ) -> Result<Vec<Xattr>, SourceError> {
         let io = |e| SourceError::io(READ_XATTRS, &shown(), e);
-        let len = match llistxattr(path, &mut *self.names) {
+        let len = match with_room(&mut self.names, |names| llistxattr(path, names)) {
             Ok(len) => len,
             Err(Errno::NOTSUP) => 0,
             Err(e) => return Err(io(e)),
@@ -40,7 +43,7 @@ impl Reader {
         let mut xattrs = Vec::new();
         for name in self.names[..len].split_inclusive(|&b| b == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-            let len = match lgetxattr(path, name, &mut *self.value) {
+            let len = match with_room(&mut self.value, |value| lgetxattr(path, name, value)) {
                 Ok(len) => len,
                 // Removed since, or listed by a file system that has no value for it.
                 Err(Errno::NODATA | Errno::NOTSUP) => continue,
@@ -51,5 +54,19 @@ impl Reader {
         }
         Xattr::normalize(&mut xattrs);
         Ok(xattrs)
+    }
+}
+
+/// Tries with the usual room and, if that is too little, with the most there can be.
+fn with_room(
+    buffer: &mut Vec<u8>,
+    call: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    match call(&mut buffer[..XATTR_BYTES_USUAL]) {
+        Err(Errno::RANGE) => {
+            buffer.resize(XATTR_BYTES_MAX, 0);
+            call(buffer)
+        }
+        other => other,
     }
 }

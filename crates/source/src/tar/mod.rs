@@ -1,30 +1,418 @@
-//! stub
-use crate::{Entry, Progress, Source, SourceError};
+//! A tar archive as a source.
+//!
+//! An entry is a header block, preceded by any number of extension entries (PAX headers, GNU long
+//! names), and followed by its data in whole blocks. No size an archive announces is allocated
+//! before that much has been read.
+
+mod acl;
+mod compress;
+mod header;
+mod input;
+mod path;
+mod pax;
+mod readahead;
+mod sparse;
+
 use std::io::Read;
-use std::path::Path;
-/// x
-pub struct TarSource;
-impl TarSource {
-    /// x
-    pub fn open(_path: &Path) -> Result<Self, SourceError> {
-        Ok(Self)
-    }
-    /// x
-    pub fn from_stream(
-        _stream: impl Read + Send + 'static,
-        _name: &str,
-    ) -> Result<Self, SourceError> {
-        Ok(Self)
+use std::path::{Path, PathBuf};
+
+use acl::Accounts;
+use header::{BLOCK_BYTES, Header, SparseBlock};
+use input::Input;
+use path::normalize;
+use pax::Pax;
+use sparse::MapParser;
+
+use crate::error::as_path;
+use crate::{
+    Content, Damage, DataRun, Entry, EntryKind, Metadata, Progress, Source, SourceError, Time,
+    Unsupported, Xattr,
+};
+
+/// Most bytes of a PAX header: sparse maps and extended attributes are in there.
+const PAX_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of a GNU long name or link target.
+const LONG_NAME_BYTES_MAX: u64 = 1 << 20;
+
+/// A tar archive: V7, ustar, PAX or GNU, plain or compressed with gzip or zstd.
+pub struct TarSource {
+    input: Input,
+    accounts: Accounts,
+    /// Extended headers that hold for all entries from here on.
+    global: Pax,
+    current: Current,
+    is_over: bool,
+}
+
+/// The entry being read or last returned.
+#[derive(Default)]
+struct Current {
+    /// Where its header is.
+    offset: u64,
+    path: Option<PathBuf>,
+    /// Bytes of its data not consumed yet.
+    data_left: u64,
+    /// Bytes after its data up to a whole block.
+    padding: u64,
+    /// Whether its data is read through [`Source::read`].
+    is_streamed: bool,
+}
+
+/// What the extension entries before an entry say.
+struct Extensions {
+    pax: Pax,
+    path: Option<Vec<u8>>,
+    linkpath: Option<Vec<u8>>,
+}
+
+/// What went wrong, before the place is added to it.
+enum Fault {
+    Damage(Damage),
+    Unsupported(Unsupported),
+    Source(SourceError),
+}
+
+impl From<Damage> for Fault {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
     }
 }
-impl Source for TarSource {
-    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+
+impl From<Unsupported> for Fault {
+    fn from(feature: Unsupported) -> Self {
+        Self::Unsupported(feature)
+    }
+}
+
+impl From<SourceError> for Fault {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl TarSource {
+    /// Opens the archive at `path`. File contents of an uncompressed archive are
+    /// [`Body::Detached`](crate::Body::Detached), those of others must be read in order.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is compressed in a way that is not supported.
+    pub fn open(path: &Path) -> Result<Self, SourceError> {
+        Ok(Self::new(Input::open(path)?))
+    }
+
+    /// Reads an archive from a stream, which errors will call `name`.
+    ///
+    /// # Errors
+    /// If the stream cannot be read, or is compressed in a way that is not supported.
+    pub fn from_stream(
+        stream: impl Read + Send + 'static,
+        name: &str,
+    ) -> Result<Self, SourceError> {
+        Ok(Self::new(Input::stream(stream, Path::new(name))?))
+    }
+
+    fn new(input: Input) -> Self {
+        Self {
+            input,
+            accounts: Accounts::default(),
+            global: Pax::default(),
+            current: Current::default(),
+            is_over: false,
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Entry>, Fault> {
+        let rest = self.current.data_left + self.current.padding;
+        if !self.input.skip(rest)? {
+            return Err(Damage::Truncated.into());
+        }
+        self.current = Current::default();
+        let mut extensions = Extensions { pax: self.global.clone(), path: None, linkpath: None };
+        loop {
+            self.current.offset = self.input.offset;
+            let Some(block) = self.next_header()? else { return Ok(None) };
+            let header = self.parse(&block)?;
+            match header.typeflag {
+                b'x' | b'X' => {
+                    let records = self.extension(header, "PAX header", PAX_BYTES_MAX)?;
+                    extensions.pax.apply(&records)?;
+                }
+                b'g' => {
+                    let records = self.extension(header, "PAX header", PAX_BYTES_MAX)?;
+                    self.global.apply(&records)?;
+                    extensions.pax.apply(&records)?;
+                }
+                b'L' => extensions.path = Some(self.long_name(header)?),
+                b'K' => extensions.linkpath = Some(self.long_name(header)?),
+                b'V' => {}
+                _ => return self.entry(header, extensions).map(Some),
+            }
+        }
+    }
+
+    fn parse<'a>(&self, block: &'a [u8; BLOCK_BYTES]) -> Result<&'a Header, Damage> {
+        // A bad first header means that this is something else altogether.
+        Header::parse(block).map_err(|e| if self.current.offset == 0 { Damage::NotTar } else { e })
+    }
+
+    /// The next header block, or `None` after the end-of-archive marker.
+    fn next_header(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>, Fault> {
+        let mut block = [0; BLOCK_BYTES];
+        match self.input.read(&mut block)? {
+            BLOCK_BYTES if block.iter().any(|&b| b != 0) => return Ok(Some(block)),
+            BLOCK_BYTES => {}
+            _ if self.current.offset == 0 => return Err(Damage::NotTar.into()),
+            0 => return Err(Damage::NoEndMarker.into()),
+            _ => return Err(Damage::Truncated.into()),
+        }
+        // The second block of the marker may be missing, but nothing else may stand there.
+        let read = self.input.read(&mut block)?;
+        if block[..read].iter().any(|&b| b != 0) {
+            return Err(Damage::NoEndMarker.into());
+        }
+        self.input.drain()?;
         Ok(None)
     }
-    fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
-        Ok(0)
+
+    /// Reads the data of an extension entry and the padding after it.
+    fn extension(
+        &mut self,
+        header: &Header,
+        what: &'static str,
+        limit: u64,
+    ) -> Result<Vec<u8>, Fault> {
+        let size = header.size()?;
+        if size > limit {
+            return Err(Damage::TooLarge { what, found: size, limit }.into());
+        }
+        // Grows with what is really there.
+        let mut data = Vec::new();
+        let mut chunk = [0; 16 * BLOCK_BYTES];
+        let mut left = size;
+        while left > 0 {
+            let n = chunk.len().min(left as usize);
+            self.read_exact(&mut chunk[..n])?;
+            data.extend_from_slice(&chunk[..n]);
+            left -= n as u64;
+        }
+        if !self.input.skip(padding(size))? {
+            return Err(Damage::Truncated.into());
+        }
+        Ok(data)
     }
+
+    fn long_name(&mut self, header: &Header) -> Result<Vec<u8>, Fault> {
+        let mut name = self.extension(header, "long name", LONG_NAME_BYTES_MAX)?;
+        if name.last() == Some(&0) {
+            name.pop();
+        }
+        Ok(name)
+    }
+
+    fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
+        if self.input.read(buf)? == buf.len() { Ok(()) } else { Err(Damage::Truncated.into()) }
+    }
+
+    fn entry(&mut self, header: &Header, extensions: Extensions) -> Result<Entry, Fault> {
+        let Extensions { mut pax, path, linkpath } = extensions;
+        let path = pax.sparse.name.take().or(pax.path.take()).or(path);
+        let path = path.unwrap_or_else(|| header.path());
+        self.current.path = Some(as_path(&path).to_owned());
+        let linkpath = pax.linkpath.take().or(linkpath);
+        let linkpath = linkpath.unwrap_or_else(|| header.linkname().to_vec());
+        let ends_in_slash = path.ends_with(b"/");
+        let path = normalize(&path, "the path")?;
+        let metadata = metadata(header, &pax)?;
+        let mut xattrs = xattrs(&mut pax, &self.accounts)?;
+        let kind = match header.typeflag {
+            b'0' | 0 if ends_in_slash => EntryKind::Directory,
+            b'0' | 0 | b'7' => EntryKind::File(self.content(header, pax)?),
+            b'S' => EntryKind::File(self.gnu_sparse(header)?),
+            b'1' => {
+                xattrs.clear();
+                EntryKind::Hardlink(normalize(&linkpath, "the target of a hard link")?)
+            }
+            b'2' if linkpath.is_empty() || linkpath.contains(&0) => {
+                return Err(Damage::Path("the target of a symbolic link").into());
+            }
+            b'2' => EntryKind::Symlink(linkpath),
+            b'3' => EntryKind::CharDevice { major: header.devmajor()?, minor: header.devminor()? },
+            b'4' => EntryKind::BlockDevice { major: header.devmajor()?, minor: header.devminor()? },
+            b'5' => EntryKind::Directory,
+            b'D' => {
+                // Of an incremental archive: a list of the directory's files follows.
+                self.set_data(pax.size.map_or_else(|| header.size(), Ok)?, 0);
+                EntryKind::Directory
+            }
+            b'6' => EntryKind::Fifo,
+            other => return Err(Unsupported::EntryType(other).into()),
+        };
+        if path.is_empty() && !matches!(kind, EntryKind::Directory) {
+            return Err(Damage::Path("the path").into());
+        }
+        Ok(Entry { path, kind, metadata, xattrs })
+    }
+
+    /// Sets what is left of an entry with `stored` bytes of data, `used` of which were consumed.
+    fn set_data(&mut self, stored: u64, used: u64) {
+        self.current.data_left = stored - used;
+        self.current.padding = padding(stored);
+    }
+
+    /// The content of a regular file, which may be one of the PAX sparse formats.
+    fn content(&mut self, header: &Header, pax: Pax) -> Result<Content, Fault> {
+        let stored = pax.size.map_or_else(|| header.size(), Ok)?;
+        let sparse = pax.sparse;
+        let version = (sparse.major.as_deref(), sparse.minor.as_deref());
+        let (runs, used) = match version {
+            (None, None) if sparse.size.is_none() && sparse.runs.is_empty() => {
+                self.set_data(stored, 0);
+                return self.located(stored, None);
+            }
+            (None, None) | (Some(b"0"), Some(b"0" | b"1")) => (sparse.runs, 0),
+            (Some(b"1"), Some(b"0")) => self.sparse_map(stored)?,
+            (major, minor) => {
+                let part =
+                    |n: Option<&[u8]>| String::from_utf8_lossy(n.unwrap_or(b"?")).into_owned();
+                let version = format!("{}.{}", part(major), part(minor));
+                return Err(Unsupported::SparseVersion(version).into());
+            }
+        };
+        let size = sparse.size.ok_or(Damage::Sparse("no real size"))?;
+        let runs = sparse::check(runs, size, stored - used)?;
+        self.set_data(stored, used);
+        self.located(size, Some(runs))
+    }
+
+    /// Reads the map in front of the data of PAX sparse format 1.0, and its length in bytes.
+    fn sparse_map(&mut self, stored: u64) -> Result<(Vec<DataRun>, u64), Fault> {
+        let mut map = MapParser::default();
+        let mut block = [0; BLOCK_BYTES];
+        let mut used = 0;
+        loop {
+            used += BLOCK_BYTES as u64;
+            if used > stored {
+                return Err(Damage::Sparse("the map is longer than the data").into());
+            }
+            self.read_exact(&mut block)?;
+            if map.push(&block)? {
+                return Ok((map.into_runs(), used));
+            }
+        }
+    }
+
+    /// The content of a file in GNU's old sparse format; the map goes on in blocks of its own.
+    fn gnu_sparse(&mut self, header: &Header) -> Result<Content, Fault> {
+        let mut runs = Vec::new();
+        let mut block = [0; BLOCK_BYTES];
+        let mut is_extended = header.sparse_runs(&mut runs)?;
+        while is_extended {
+            if runs.len() > sparse::RUNS_MAX {
+                return Err(Damage::Sparse("too many runs").into());
+            }
+            self.read_exact(&mut block)?;
+            is_extended = SparseBlock::sparse_runs(&block, &mut runs)?;
+        }
+        let (size, stored) = (header.realsize()?, header.size()?);
+        let runs = sparse::check(runs, size, stored)?;
+        self.set_data(stored, 0);
+        self.located(size, Some(runs))
+    }
+
+    /// Contents whose data is next in the archive.
+    fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Result<Content, Fault> {
+        if !self.input.may_have(self.current.data_left) {
+            return Err(Damage::Truncated.into());
+        }
+        Ok(match self.input.archive_file() {
+            Some(archive) => Content::archived(size, runs, archive, self.input.offset),
+            None => {
+                self.current.is_streamed = true;
+                Content::stream(size, runs)
+            }
+        })
+    }
+
+    /// Adds the place to what went wrong, and ends the stream.
+    fn fail(&mut self, fault: Fault) -> SourceError {
+        self.is_over = true;
+        let archive = self.input.name().to_owned();
+        let (offset, entry) = (self.current.offset, self.current.path.take());
+        match fault {
+            Fault::Damage(damage @ (Damage::Truncated | Damage::NoEndMarker)) => {
+                SourceError::Damaged { archive, offset: self.input.offset, entry, damage }
+            }
+            Fault::Damage(damage) => SourceError::Damaged { archive, offset, entry, damage },
+            Fault::Unsupported(feature) => {
+                SourceError::Unsupported { archive, offset, entry, feature }
+            }
+            Fault::Source(SourceError::Damaged { archive, offset, damage, .. }) => {
+                SourceError::Damaged { archive, offset, entry, damage }
+            }
+            Fault::Source(error) => error,
+        }
+    }
+}
+
+impl Source for TarSource {
+    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let next = self.advance().map_err(|fault| self.fail(fault))?;
+        self.is_over = next.is_none();
+        Ok(next)
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
+        if self.is_over || !self.current.is_streamed {
+            return Ok(0);
+        }
+        let len = self.current.data_left.min(buf.len() as u64);
+        let buf = &mut buf[..len as usize];
+        self.read_exact(buf).map_err(|fault| self.fail(fault))?;
+        self.current.data_left -= len;
+        Ok(buf.len())
+    }
+
     fn progress(&self) -> Progress {
-        Progress { done: 0, total: None }
+        self.input.progress()
     }
+}
+
+/// Bytes from the end of `size` bytes of data to a whole block.
+fn padding(size: u64) -> u64 {
+    let block = BLOCK_BYTES as u64;
+    (block - size % block) % block
+}
+
+fn metadata(header: &Header, pax: &Pax) -> Result<Metadata, Damage> {
+    let header_time = || Ok(Time { sec: header.mtime()?, nsec: 0 });
+    Ok(Metadata {
+        permissions: header.permissions()?,
+        uid: pax.uid.map_or_else(|| header.uid(), Ok)?,
+        gid: pax.gid.map_or_else(|| header.gid(), Ok)?,
+        mtime: pax.mtime.map_or_else(header_time, Ok)?,
+        atime: pax.atime,
+        ctime: pax.ctime,
+    })
+}
+
+fn xattrs(pax: &mut Pax, accounts: &Accounts) -> Result<Vec<Xattr>, Damage> {
+    let mut xattrs = Vec::new();
+    let acls = [
+        (&pax.acl_access, "system.posix_acl_access"),
+        (&pax.acl_default, "system.posix_acl_default"),
+    ];
+    for (text, name) in acls {
+        if let Some(text) = text
+            && let Some(value) = acl::to_xattr(text, accounts)?
+        {
+            xattrs.push(Xattr { name: name.as_bytes().to_vec(), value });
+        }
+    }
+    // An ACL that also comes as an attribute is more exact there, and replaces the text's.
+    xattrs.append(&mut pax.xattrs);
+    Xattr::normalize(&mut xattrs);
+    Ok(xattrs)
 }

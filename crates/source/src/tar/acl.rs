@@ -1,0 +1,174 @@
+//! POSIX ACLs: from the text archives hold to the value of Linux's `system.posix_acl_*`.
+//!
+//! GNU tar, star and libarchive write the same text (`acl(5)`, long or short form) with differences:
+//! a numeric id may follow as a fourth field, and a name may stand without one. Names are then
+//! looked up among this host's users and groups, as GNU tar does.
+
+use std::cell::OnceCell;
+use std::fs;
+
+use crate::Damage;
+
+/// Version at the start of the xattr value (Linux `POSIX_ACL_XATTR_VERSION`).
+const XATTR_VERSION: u32 = 2;
+/// The id of entries that have none (Linux `ACL_UNDEFINED_ID`).
+const NO_ID: u32 = u32::MAX;
+
+/// Kinds of ACL entries (Linux `ACL_USER_OBJ` …), which is also their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tag {
+    UserObj = 0x01,
+    User = 0x02,
+    GroupObj = 0x04,
+    Group = 0x08,
+    Mask = 0x10,
+    Other = 0x20,
+}
+
+/// The host's users and groups, read when first needed.
+#[derive(Default)]
+pub(super) struct Accounts {
+    users: OnceCell<Vec<u8>>,
+    groups: OnceCell<Vec<u8>>,
+}
+
+impl Accounts {
+    fn id(&self, tag: Tag, name: &[u8]) -> Option<u32> {
+        let (cell, file) = match tag {
+            Tag::User => (&self.users, "/etc/passwd"),
+            _ => (&self.groups, "/etc/group"),
+        };
+        // A host without the file has no names.
+        let accounts = cell.get_or_init(|| fs::read(file).unwrap_or_default());
+        accounts.split(|&b| b == b'\n').find_map(|line| {
+            let mut fields = line.split(|&b| b == b':');
+            if fields.next() != Some(name) { None } else { decimal(fields.nth(1)?) }
+        })
+    }
+}
+
+/// The xattr value for an ACL in text form; `None` if it says no more than permission bits do.
+pub(super) fn to_xattr(text: &[u8], accounts: &Accounts) -> Result<Option<Vec<u8>>, Damage> {
+    let text = str::from_utf8(text).map_err(|_| Damage::Acl("it is not UTF-8".to_owned()))?;
+    let mut entries = Vec::new();
+    for entry in text.split(['\n', ',']) {
+        let entry = entry.split('#').next().unwrap_or_default().trim();
+        if !entry.is_empty() {
+            let parsed = parse_entry(entry, accounts)
+                .map_err(|problem| Damage::Acl(format!("{problem} in {entry:?}")))?;
+            entries.push(parsed);
+        }
+    }
+    if !entries.iter().any(|(tag, ..)| matches!(tag, Tag::User | Tag::Group | Tag::Mask)) {
+        return Ok(None);
+    }
+    entries.sort_by_key(|&(tag, id, _)| (tag, id));
+    if entries.windows(2).any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
+        return Err(Damage::Acl("an entry occurs twice".to_owned()));
+    }
+    let mut value = XATTR_VERSION.to_le_bytes().to_vec();
+    for (tag, id, permissions) in entries {
+        value.extend_from_slice(&(tag as u16).to_le_bytes());
+        value.extend_from_slice(&permissions.to_le_bytes());
+        value.extend_from_slice(&id.to_le_bytes());
+    }
+    Ok(Some(value))
+}
+
+fn parse_entry(entry: &str, accounts: &Accounts) -> Result<(Tag, u32, u16), &'static str> {
+    let entry = entry.strip_prefix("default:").unwrap_or(entry);
+    let mut fields = entry.split(':');
+    let (tag, name) = (fields.next().unwrap_or_default(), fields.next().ok_or("no name field")?);
+    let permissions = permission_bits(fields.next().ok_or("no permissions")?)?;
+    let tag = match (tag, name.is_empty()) {
+        ("user" | "u", true) => Tag::UserObj,
+        ("user" | "u", false) => Tag::User,
+        ("group" | "g", true) => Tag::GroupObj,
+        ("group" | "g", false) => Tag::Group,
+        ("mask" | "m", true) => Tag::Mask,
+        ("other" | "o", true) => Tag::Other,
+        _ => return Err("unknown kind"),
+    };
+    if !matches!(tag, Tag::User | Tag::Group) {
+        return Ok((tag, NO_ID, permissions));
+    }
+    let id = match fields.next() {
+        Some(id) => decimal(id.as_bytes()).ok_or("malformed id")?,
+        None => decimal(name.as_bytes())
+            .or_else(|| accounts.id(tag, name.as_bytes()))
+            .ok_or("a name unknown to this host, without numeric id,")?,
+    };
+    Ok((tag, id, permissions))
+}
+
+fn permission_bits(text: &str) -> Result<u16, &'static str> {
+    text.chars().try_fold(0, |bits, c| match c {
+        'r' => Ok(bits | 4),
+        'w' => Ok(bits | 2),
+        'x' => Ok(bits | 1),
+        '-' => Ok(bits),
+        _ => Err("malformed permissions"),
+    })
+}
+
+fn decimal(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let mut value = vec![2, 0, 0, 0];
+        for (tag, permissions, id) in entries {
+            value.extend(tag.to_le_bytes());
+            value.extend(permissions.to_le_bytes());
+            value.extend(id.to_le_bytes());
+        }
+        value
+    }
+
+    #[test]
+    fn texts_of_all_writers_are_understood() {
+        let expected = value(&[
+            (1, 6, NO_ID),
+            (2, 7, 7),
+            (2, 5, 502),
+            (4, 4, NO_ID),
+            (8, 1, 0),
+            (16, 7, NO_ID),
+            (32, 0, NO_ID),
+        ]);
+        let text: &[&str] = &[
+            "user::rw-\nuser:502:r-x\nuser:7:rwx\ngroup::r--\ngroup:root:--x\nmask::rwx\nother::---\n",
+            "u::rw-,u:lisa:r-x:502,u:x:rwx:7,g::r--,g:root:--x:0,m::rwx,o::---",
+            "default:user::rw\nuser:7:rwx #effective:r\nuser:502:rx\ngroup::r\n\ngroup:0:x\nmask::rwx\nother::",
+        ];
+        for text in text {
+            let accounts = Accounts::default();
+            assert_eq!(to_xattr(text.as_bytes(), &accounts).unwrap(), Some(expected.clone()));
+        }
+    }
+
+    #[test]
+    fn minimal_acls_are_permission_bits_and_bad_ones_errors() {
+        let parse = |text: &str| to_xattr(text.as_bytes(), &Accounts::default());
+        assert_eq!(parse("user::rw-,group::r--,other::r--").unwrap(), None);
+        for bad in [
+            "user:no such user:rwx",
+            "user::rwz",
+            "mask:5:r",
+            "user",
+            "user:5",
+            "fish::r",
+            "user:5:r,user:5:w",
+            "user:5:r:99999999999",
+        ] {
+            assert!(matches!(parse(bad), Err(Damage::Acl(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Decompression: gzip with any number of members, zstd with any number of frames.
+
+use std::io::{self, BufRead, Read};
+
+use flate2::bufread::GzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Bytes of a file's start that [`Compression::of`] looks at.
+pub(super) const MAGIC_LEN: usize = 6;
+
+/// How the bytes of an archive are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+    /// Known, by this name, but not supported.
+    Other(&'static str),
+}
+
+impl Compression {
+    /// Recognises a compression by the first bytes of a file, of which there may be fewer.
+    pub(super) fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // A frame, or a skippable frame before one.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Self::Other("xz"),
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Other("bzip2"),
+            [0x04, 0x22, 0x4d, 0x18, ..] => Self::Other("lz4"),
+            [b'L', b'Z', b'I', b'P', ..] => Self::Other("lzip"),
+            [0x89, b'L', b'Z', b'O', ..] => Self::Other("lzop"),
+            [0x1f, 0x9d | 0xa0, ..] => Self::Other("compress"),
+            [b'P', b'K', 3, 4, ..] => Self::Other("zip"),
+            _ => Self::None,
+        }
+    }
+}
+
+/// Decoder of a gzip file. Zeros after the last member are padding and end it.
+pub(super) struct Gzip<R> {
+    /// `None` once the file has ended.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Gzip<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { member: Some(GzDecoder::new(input)) }
+    }
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let n = member.read(buf)?;
+            if n > 0 || buf.is_empty() {
+                return Ok(n);
+            }
+            let Some(mut input) = self.member.take().map(GzDecoder::into_inner) else { break };
+            if input.fill_buf()?.first().is_some_and(|&b| b != 0) {
+                self.member = Some(GzDecoder::new(input));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The smallest zstd frame: no content, one last raw block of 0 bytes.
+const EMPTY_FRAME: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
+
+/// Decoder of a zstd file.
+pub(super) struct Zstd<R> {
+    input: R,
+    frame: FrameDecoder,
+    is_in_frame: bool,
+}
+
+impl<R: BufRead> Zstd<R> {
+    pub(super) fn new(input: R) -> io::Result<Self> {
+        let mut frame = FrameDecoder::new();
+        // The decoder limits window sizes, and with them memory, from its second frame on.
+        frame.reset(EMPTY_FRAME.as_slice()).map_err(io::Error::other)?;
+        Ok(Self { input, frame, is_in_frame: false })
+    }
+
+    /// Goes to the next frame with content. False at the end of the file.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.frame.reset(&mut self.input) {
+                Ok(()) => {
+                    self.is_in_frame = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let length = u64::from(length);
+                    let skipped = io::copy(&mut (&mut self.input).take(length), &mut io::sink())?;
+                    if skipped < length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(e) => return Err(zstd_error(&mut self.input, e)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn end_frame(&mut self) -> io::Result<()> {
+        self.is_in_frame = false;
+        let stored = self.frame.get_checksum_from_data();
+        if stored.is_some() && stored != self.frame.get_calculated_checksum() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "zstd checksum does not match"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        while self.is_in_frame || self.next_frame()? {
+            while self.frame.can_collect() == 0 && !self.frame.is_finished() {
+                self.frame
+                    .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(|e| zstd_error(&mut self.input, e))?;
+            }
+            let n = self.frame.read(buf)?;
+            if n > 0 {
+                return Ok(n);
+            }
+            self.end_frame()?;
+        }
+        Ok(0)
+    }
+}
+
+/// The decoder hides the kind of an error: at the end of the input it is that.
+fn zstd_error(input: &mut impl BufRead, error: FrameDecoderError) -> io::Error {
+    match input.fill_buf() {
+        Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+        Err(e) => e,
+        Ok(_) => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+    }
+}

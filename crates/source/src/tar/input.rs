@@ -1,0 +1,229 @@
+//! The uncompressed bytes of an archive, in order.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
+use super::readahead::ReadAhead;
+use crate::content::ArchiveFile;
+use crate::{Damage, Progress, SourceError, Unsupported};
+
+/// Bytes read at a time from an archive.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// The bytes of an archive and how many of them have been consumed.
+pub(super) struct Input {
+    bytes: Bytes,
+    archive: Arc<ArchiveName>,
+    /// Uncompressed bytes consumed.
+    pub(super) offset: u64,
+    tap: Arc<Tap>,
+    /// Length of the archive as stored, if it is a regular file.
+    stored_len: Option<u64>,
+}
+
+/// What an archive is called in errors.
+type ArchiveName = std::path::PathBuf;
+
+enum Bytes {
+    /// An uncompressed regular file.
+    File {
+        reader: BufReader<File>,
+        archive: Arc<ArchiveFile>,
+        len: u64,
+    },
+    Stream(Box<dyn Read + Send>),
+}
+
+/// What is seen of the stored bytes on their way to a decoder.
+#[derive(Default)]
+struct Tap {
+    read: AtomicU64,
+    /// The host's error, which decoders may not pass on as it was.
+    error: Mutex<Option<io::Error>>,
+}
+
+struct Tapped<R> {
+    inner: R,
+    tap: Arc<Tap>,
+}
+
+impl<R: Read> Read for Tapped<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.inner.read(buf) {
+            Ok(n) => {
+                self.tap.read.fetch_add(n as u64, Ordering::Relaxed);
+                Ok(n)
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Err(e),
+            Err(e) => {
+                let passed_on = io::Error::from(e.kind());
+                *self.tap.error.lock() = Some(e);
+                Err(passed_on)
+            }
+        }
+    }
+}
+
+impl Input {
+    /// Opens the archive at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
+        let io = |operation| move |e: io::Error| SourceError::io(operation, path, e);
+        let file = File::open(path).map_err(io("open"))?;
+        let metadata = file.metadata().map_err(io("open"))?;
+        if !metadata.is_file() {
+            return Self::stream(file, path);
+        }
+        let mut head = [0; MAGIC_LEN];
+        let head_len = file.read_at(&mut head, 0).map_err(io("read"))?;
+        if Compression::of(&head[..head_len]) != Compression::None {
+            let mut input = Self::stream(file, path)?;
+            input.stored_len = Some(metadata.len());
+            return Ok(input);
+        }
+        let shared = file.try_clone().map_err(io("open"))?;
+        let archive = Arc::new(ArchiveFile { file: shared, path: path.to_owned() });
+        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        Ok(Self {
+            bytes: Bytes::File { reader, archive, len: metadata.len() },
+            archive: Arc::new(path.to_owned()),
+            offset: 0,
+            tap: Arc::default(),
+            stored_len: Some(metadata.len()),
+        })
+    }
+
+    /// Reads an archive from a stream, which is called `name` in errors.
+    pub(super) fn stream(
+        mut stream: impl Read + Send + 'static,
+        name: &Path,
+    ) -> Result<Self, SourceError> {
+        let io = |e| SourceError::io("read", name, e);
+        let mut head = [0; MAGIC_LEN];
+        let head_len = fill(&mut stream, &mut head).map_err(io)?;
+        let tap = Arc::new(Tap::default());
+        let inner = Cursor::new(head).take(head_len as u64).chain(stream);
+        let tapped = Tapped { inner, tap: tap.clone() };
+        let buffered = BufReader::with_capacity(BUFFER_BYTES, tapped);
+        let stream: Box<dyn Read + Send> = match Compression::of(&head[..head_len]) {
+            Compression::None => Box::new(buffered),
+            Compression::Gzip => {
+                Box::new(ReadAhead::start(Box::new(Gzip::new(buffered))).map_err(io)?)
+            }
+            Compression::Zstd => {
+                let decoder = Zstd::new(buffered).map_err(io)?;
+                Box::new(ReadAhead::start(Box::new(decoder)).map_err(io)?)
+            }
+            Compression::Other(compression) => {
+                return Err(SourceError::Unsupported {
+                    archive: name.to_owned(),
+                    offset: 0,
+                    entry: None,
+                    feature: Unsupported::Compression(compression),
+                });
+            }
+        };
+        let archive = Arc::new(name.to_owned());
+        Ok(Self { bytes: Bytes::Stream(stream), archive, offset: 0, tap, stored_len: None })
+    }
+
+    pub(super) fn name(&self) -> &Path {
+        &self.archive
+    }
+
+    /// The file to read contents from at any time, if the archive is one.
+    pub(super) fn archive_file(&self) -> Option<&Arc<ArchiveFile>> {
+        match &self.bytes {
+            Bytes::File { archive, .. } => Some(archive),
+            Bytes::Stream(_) => None,
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let done = match self.bytes {
+            Bytes::File { .. } => self.offset,
+            Bytes::Stream(_) => self.tap.read.load(Ordering::Relaxed),
+        };
+        Progress { done, total: self.stored_len }
+    }
+
+    /// Reads until `buf` is full or the archive ends, and returns how much that was.
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
+        let result = match &mut self.bytes {
+            Bytes::File { reader, .. } => fill(reader, buf),
+            Bytes::Stream(stream) => fill(stream, buf),
+        };
+        let n = result.map_err(|e| self.error(e))?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+
+    /// Whether `len` more bytes can be there. Of a stream only reading tells.
+    pub(super) fn may_have(&self, len: u64) -> bool {
+        match &self.bytes {
+            Bytes::File { len: end, .. } => len <= end.saturating_sub(self.offset),
+            Bytes::Stream(_) => true,
+        }
+    }
+
+    /// Goes `len` bytes on. False if the archive ends before.
+    pub(super) fn skip(&mut self, len: u64) -> Result<bool, SourceError> {
+        let result = match &mut self.bytes {
+            Bytes::File { reader, len: end, .. } => match i64::try_from(len) {
+                Ok(distance) if self.offset.checked_add(len).is_some_and(|at| at <= *end) => {
+                    reader.seek_relative(distance).map(|()| len)
+                }
+                _ => return Ok(false),
+            },
+            Bytes::Stream(stream) => io::copy(&mut stream.take(len), &mut io::sink()),
+        };
+        let skipped = result.map_err(|e| self.error(e))?;
+        self.offset += skipped;
+        Ok(skipped == len)
+    }
+
+    /// Reads a stream to its end: whoever writes it can finish, and checksums that follow the
+    /// archive are checked.
+    pub(super) fn drain(&mut self) -> Result<(), SourceError> {
+        if let Bytes::Stream(stream) = &mut self.bytes {
+            io::copy(stream, &mut io::sink()).map_err(|e| self.error(e))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the host's errors from those of a decoder.
+    fn error(&self, error: io::Error) -> SourceError {
+        let archive = self.archive.to_path_buf();
+        if let Some(source) = self.tap.error.lock().take() {
+            return SourceError::Io { operation: "read", path: archive, source };
+        }
+        let damage = match error.kind() {
+            _ if error.raw_os_error().is_some() => {
+                return SourceError::Io { operation: "read", path: archive, source: error };
+            }
+            io::ErrorKind::UnexpectedEof => Damage::Truncated,
+            _ => Damage::Compression(error.to_string()),
+        };
+        SourceError::Damaged { archive, offset: self.offset, entry: None, damage }
+    }
+}
+
+/// Reads until `buf` is full or the reader ends.
+fn fill(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match reader.read(&mut buf[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
