@@ -12,10 +12,9 @@ mod fs;
 mod indirect;
 mod inode;
 mod kind;
+pub mod mkfs;
 mod op;
 mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
-#[cfg(test)]
-pub mod mkfs;
