@@ -141,7 +141,11 @@ impl Maker<'_> {
     fn lost_found(&mut self) -> Result<()> {
         let inode = self.new_inode(FileType::Directory, 0o700, 2);
         // With 1 KiB blocks it would need an indirect block: it ends at the direct ones.
-        let len = (LOST_FOUND_SIZE >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
+        let mut len = (LOST_FOUND_SIZE >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
+        if self.sb.features.incompat(Incompat::INLINE_DATA) {
+            // mke2fs starts it inline and then counts one block too many.
+            len -= 1;
+        }
         let mapped = self.map(LOST_FOUND_INO, Block(0), len)?;
         let names: [(&[u8], Ino); 2] = [(b".", LOST_FOUND_INO), (b"..", ROOT_INO)];
         for at in 0..len as usize {

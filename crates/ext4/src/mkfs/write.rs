@@ -1,7 +1,7 @@
 //! Writing a planned file system: only what is not zero, in runs, the superblock last.
 
 use blockdev::BlockDevice;
-use vfs::{Error, Result};
+use vfs::{Error, Ino, Result};
 use zerocopy::IntoBytes;
 
 use super::layout::{self, Layout};
@@ -143,8 +143,11 @@ fn write_inodes(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
         let slot = &mut table[index as usize * size..][..size];
         let bytes = inode.as_bytes();
         slot[..bytes.len()].copy_from_slice(bytes);
-        if let Some(seed) = layout::checksum_seed(&layout.sb) {
-            inode::seal_slot(checksum::inode_seed(seed, *ino, inode.generation()), slot);
+    }
+    if let Some(seed) = layout::checksum_seed(&layout.sb) {
+        // Reserved inodes that are not in use have a checksum, too. All have generation 0.
+        for (ino, slot) in (1..=u64::from(layout.files.inodes_used)).zip(table.chunks_mut(size)) {
+            inode::seal_slot(checksum::inode_seed(seed, Ino(ino), 0), slot);
         }
     }
     let start = layout.groups.first().map_or(Block(0), |group| group.inode_table);
