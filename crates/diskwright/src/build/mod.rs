@@ -30,6 +30,9 @@ use input::Input;
 use target::Target;
 use writer::{Made, Policy, Writer};
 
+/// Block size where the size of the image is computed, in bytes.
+const BLOCK_SIZE_AUTO: u32 = 4096;
+
 /// Tells how far a build has come.
 pub trait Progress: Sync {
     /// So many entries with so many bytes of contents have been made.
@@ -169,7 +172,9 @@ impl Build<'_> {
         let defaults = mkfs::Options::new(size);
         let (uuid, hash_seed) = identity::from_options(options);
         Ok(mkfs::Options {
-            block_size: options.block_size,
+            // Blocks are counted in a trial before the size is known, so its size must not follow from
+            // that of the image.
+            block_size: options.block_size.or(options.size.is_none().then_some(BLOCK_SIZE_AUTO)),
             inode_size: options.inode_size.unwrap_or(defaults.inode_size),
             inodes,
             label: options.label.clone().unwrap_or_default(),
