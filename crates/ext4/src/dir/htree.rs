@@ -45,8 +45,7 @@ impl Op<'_> {
     /// Adds an entry to a directory with an index.
     pub(super) fn add_indexed(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<()> {
         for _ in 0..ROUNDS_MAX {
-            let (path, hasher) = self.index_path(dir, |hasher| hasher.hash(entry.name).major)?;
-            let hash = hasher.hash(entry.name).major;
+            let (path, hasher, hash) = self.index_path(dir, entry.name)?;
             let leaf = self.leaf_of(dir, &path)?;
             self.check_later_leaves(dir, &path, hash, entry.name)?;
             if self.add_to_leaf(leaf, entry)? {
@@ -66,12 +65,9 @@ impl Op<'_> {
         Index::new(self.txn.data(frame.id), frame.place)
     }
 
-    /// Descends to the index entry that covers a hash.
-    fn index_path(
-        &mut self,
-        dir: &Handle,
-        hash: impl FnOnce(&NameHasher) -> u32,
-    ) -> Result<(Path, NameHasher)> {
+    /// Descends to the index entry that covers a name; also how names are hashed here, and the
+    /// hash of this one.
+    fn index_path(&mut self, dir: &Handle, name: &[u8]) -> Result<(Path, NameHasher, u32)> {
         let damage =
             |problem: &str| Corruption::new("directory index", problem).of_inode(dir.ino().0);
         let at = self.dir_block(dir, FileBlock(0))?;
@@ -82,7 +78,7 @@ impl Op<'_> {
         if indirect_levels > LEVELS_MAX_LARGE {
             return Err(damage("more levels than there can be").into());
         }
-        let hash = hash(&hasher);
+        let hash = hasher.hash(name).major;
         let mut path = Path::new();
         let mut frame = Frame { id: root, place: Place::Root, position: 0 };
         for level in 0..=indirect_levels {
@@ -95,7 +91,7 @@ impl Op<'_> {
                 frame = Frame { id, place: Place::Node, position: 0 };
             }
         }
-        Ok((path, hasher))
+        Ok((path, hasher, hash))
     }
 
     fn leaf_of(&mut self, dir: &Handle, path: &Path) -> Result<BufferId> {

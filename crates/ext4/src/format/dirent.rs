@@ -115,25 +115,74 @@ pub enum Search<'a> {
     Full,
 }
 
+/// A name to compare many others with: their ends first, for that is where the names of one
+/// directory differ.
+struct Probe<'n> {
+    name: &'n [u8],
+    end: u64,
+}
+
+impl<'n> Probe<'n> {
+    fn new(name: &'n [u8]) -> Self {
+        Self { name, end: end_of(name) }
+    }
+
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        name.len() == self.name.len() && end_of(name) == self.end && name == self.name
+    }
+}
+
+/// The last eight bytes of a name, or its first and last four: all of a shorter one counts.
+#[inline]
+fn end_of(name: &[u8]) -> u64 {
+    if let Some(end) = name.last_chunk::<8>() {
+        return u64::from_le_bytes(*end);
+    }
+    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
+        }
+        _ => name.iter().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+    }
+}
+
 /// Searches a block for `name`, and for the first place where it would fit.
+///
+/// Nothing is done more often when files are made, so records are told apart by their headers
+/// alone, and looked at closely only where the length of the name or the room is right.
 pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
     let needed = record_size(name.len());
+    let probe = Probe::new(name);
     let mut room = Search::Full;
-    for record in records(block) {
-        if record.inode != 0 && record.name == name {
-            return Search::Found(record);
+    let mut offset = 0;
+    while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
+        let rec_len = decode_rec_len(u16_at(header, 4), block.len());
+        let name_len = usize::from(header[6]);
+        if (name_len == name.len()
+            || rec_len >= record_size(name_len) + needed
+            || header[..4] == [0; 4])
+            && let Some(record) = record_at(block, offset)
+        {
+            if record.inode != 0 && probe.is(record.name) {
+                return Search::Found(record);
+            }
+            if room == Search::Full && record.room() >= needed {
+                room = Search::Room { offset, used: record.used(), rec_len };
+            }
         }
-        if room == Search::Full && record.room() >= needed {
-            let used = record.used();
-            room = Search::Room { offset: record.offset, used, rec_len: record.rec_len };
+        if rec_len < HEADER_SIZE {
+            break;
         }
+        offset += rec_len;
     }
     room
 }
 
 /// The record of a name.
 pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
-    entries(block).find(|record| record.name == name)
+    let probe = Probe::new(name);
+    entries(block).find(|record| probe.is(record.name))
 }
 
 /// Writes a record to the start of `bytes`, `rec_len` bytes long.
