@@ -1,78 +1,66 @@
-//! Reading: inodes, file data, directories, symbolic links and extended attributes.
+//! Reading: file data, directories, symbolic links and extended attributes.
 //!
-//! Everything here is generic over [`Blocks`], which hands out verified metadata blocks. Code relies
-//! on that verification for its results but not for its safety: offsets are still checked, and every
-//! loop is bounded by what the inode maps, never by what a field claims.
+//! Blocks come verified from the engine. Code here relies on that for its results but not for its
+//! safety: offsets are still checked, and every loop is bounded by what the inode maps, never by
+//! what a field claims.
 //!
 //! At most one block is held at a time, and none while a callback runs.
 
-pub(crate) mod casefold;
-pub(crate) mod directory;
-pub(crate) mod file;
-pub(crate) mod index;
-pub(crate) mod inline;
-pub(crate) mod inode;
-pub(crate) mod listing;
-pub(crate) mod map;
-pub(crate) mod names;
-pub(crate) mod xattr;
+mod casefold;
+mod directory;
+mod file;
+mod index;
+mod inline;
+mod listing;
+mod map;
+mod names;
+mod xattr;
 
 #[cfg(test)]
 mod tests;
 
-use std::ops::Deref;
+use transaction::{BufferRef, Corruption, Tag};
+use vfs::{Error, FileType, Result};
 
-use vfs::Result;
+use crate::Ext4;
+use crate::format::address::Block;
+use crate::op::Handle;
 
-use crate::format::address::{Block, Group};
-use crate::format::geometry::Geometry;
-use crate::format::inode::Owner;
-use crate::format::superblock::Superblock;
+pub(crate) use directory::lookup;
+pub(crate) use file::{extent_map, read, readlink};
+pub(crate) use listing::{Scratch, for_each_entry, readdir};
+pub(crate) use xattr::{get as get_xattr, list as list_xattrs};
 
-/// What a metadata block is read as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Part of an inode table; inodes are checked one by one.
-    InodeTable,
-    /// Directory entries.
-    DirectoryLeaf,
-    /// The root of a directory's index.
-    HtreeRoot,
-    /// A node of a directory's index.
-    HtreeNode,
-    /// A node of an extent tree.
-    ExtentNode,
-    /// Pointers to blocks.
-    Indirect,
-    /// Extended attributes.
-    Xattr,
-}
-
-/// A file system that can be read.
-pub(crate) trait Blocks {
-    /// A block held for reading.
-    type Ref<'a>: Deref<Target = [u8]>
-    where
-        Self: 'a;
-
-    /// The superblock.
-    fn superblock(&self) -> &Superblock;
-
-    /// The geometry.
-    fn geometry(&self) -> &Geometry;
-
-    /// First block of a group's inode table.
-    fn inode_table(&self, group: Group) -> Result<Block>;
-
-    /// The metadata block `block`, verified as `kind`. It belongs to `owner`, unless it is part of
-    /// an inode table or holds extended attributes.
-    fn block(&self, block: Block, kind: Kind, owner: Owner) -> Result<Self::Ref<'_>>;
+impl Ext4 {
+    /// A verified metadata block.
+    fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
+        Ok(self.engine.read(block.0, tag)?)
+    }
 
     /// Reads file data from byte `offset` of the device.
-    fn data(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.engine.device().read_at(offset, buf).map_err(Error::Device)
+    }
+}
 
-    /// Block size in bytes.
-    fn block_size(&self) -> usize {
-        self.geometry().block_size() as usize
+impl Handle {
+    /// Damage to this inode or what belongs to it.
+    fn corrupt(&self, structure: &'static str, problem: &'static str) -> Error {
+        Corruption::new(structure, problem).of_inode(self.ino().0).into()
+    }
+
+    /// Its type. A mode that names none is damage.
+    fn file_type(&self) -> Result<FileType> {
+        let none = || self.corrupt("inode", "its mode names no file type");
+        self.inode.file_type().ok_or_else(none)
+    }
+
+    /// `NotADirectory` unless it is one.
+    fn require_directory(&self) -> Result<()> {
+        if self.inode.is_dir() { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+
+    fn has_flag(&self, flag: u32) -> bool {
+        self.inode.has_flag(flag)
     }
 }
