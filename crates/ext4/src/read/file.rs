@@ -16,15 +16,19 @@ const SYMLINK_SIZE_MAX: u64 = 4096;
 
 /// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
 pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
-    match handle.file_type()? {
-        FileType::Regular => {}
-        FileType::Directory => return Err(Error::IsADirectory),
-        _ => return Err(Error::Invalid("not a regular file")),
-    }
+    require_regular(handle)?;
     if handle.has_flag(flags::ENCRYPT) {
         return Err(Error::Encrypted);
     }
     read_contents(fs, handle, offset, buf)
+}
+
+fn require_regular(handle: &Handle) -> Result<()> {
+    match handle.file_type()? {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Error::IsADirectory),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
 }
 
 /// [`read`], of an inode of any type.
@@ -77,8 +81,8 @@ fn bytes_at(fs: &Ext4, handle: &Handle, offset: u64) -> Result<(ExtentPlace, u64
     Ok((place, (len << log) - within))
 }
 
-/// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and without
-/// gaps; runs that continue each other come as one. Ends early when `each` breaks.
+/// Reports the runs that cover `offset..offset + len` of a regular file (clipped to the size), in
+/// order and without gaps; runs that continue each other come as one. Ends early when `each` breaks.
 pub(crate) fn extent_map(
     fs: &Ext4,
     handle: &Handle,
@@ -86,6 +90,7 @@ pub(crate) fn extent_map(
     len: u64,
     each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
 ) -> Result<()> {
+    require_regular(handle)?;
     let end = handle.inode.size().min(offset.saturating_add(len));
     if offset >= end {
         return Ok(());

@@ -3,6 +3,8 @@
 //! Hashed directories are listed in the order of the hash, as the kernel does: an entry's cookie is
 //! `(major >> 1) << 32 | minor` of its name, so that it stays where it is while others come and go
 //! and leaves split. Where several entries have the same hash, each after the first counts one up.
+//! Directories of one block, or inline, count as hashed ones if the file system makes those, so that
+//! cookies outlast their growth.
 //! Other directories are listed in the order of their blocks, with the byte as cookie. `next` of an
 //! entry is one past its own cookie, or the byte after it.
 //!
@@ -15,8 +17,8 @@ use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
 use super::directory::{self, for_each_leaf};
 use super::index::{self, Cursor};
-use super::inline;
 use super::names::Style;
+use super::{inline, map};
 use crate::Ext4;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, Record};
@@ -61,16 +63,20 @@ pub(crate) fn readdir(
     each: &mut Each<'_>,
 ) -> Result<()> {
     dir.require_directory()?;
-    if !index::is_indexed(fs, dir) {
+    let (leaves, version, parent) = if index::is_indexed(fs, dir) {
+        let (info, parent) = index::root(fs, dir)?;
+        (Leaves::Indexed(info), info.hash_version, Some(parent))
+    } else if fs.volume.dir_index && directory::blocks_count(fs, dir) <= 1 {
+        (Leaves::Single, fs.volume.default_hash_version(), directory::parent(fs, dir)?)
+    } else {
         return in_place_order(fs, dir, from, scratch, each);
-    }
-    let (info, parent) = index::root(fs, dir)?;
-    match fs.volume.hasher(info.hash_version) {
-        Some(hasher) => {
+    };
+    match (fs.volume.hasher(version), parent) {
+        (Some(hasher), Some(parent)) => {
             let listing = Listing::new(fs, dir);
-            in_hash_order(&listing, info, parent, &hasher, from, scratch, each)
+            in_hash_order(&listing, leaves, parent, &hasher, from, scratch, each)
         }
-        None => in_place_order(fs, dir, from, scratch, each),
+        _ => in_place_order(fs, dir, from, scratch, each),
     }
 }
 
@@ -205,12 +211,20 @@ fn in_inode(
     Ok(())
 }
 
+/// Where the entries of a directory listed by hash are.
+enum Leaves {
+    /// Below an index.
+    Indexed(RootInfo),
+    /// In the only block, or in the inode.
+    Single,
+}
+
 /// The highest cookie that a listing in the order of hashes comes to.
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
 fn in_hash_order(
     listing: &Listing<'_>,
-    info: RootInfo,
+    leaves: Leaves,
     parent: u32,
     hasher: &NameHasher,
     from: Cookie,
@@ -226,11 +240,20 @@ fn in_hash_order(
     if from.0 >= HASH_COOKIE_MAX {
         return Ok(());
     }
-    let mut cursor = Cursor::seek(fs, dir, info, ((from.0 >> 32) as u32) << 1)?;
+    let start = ((from.0 >> 32) as u32) << 1;
+    let mut cursor = match leaves {
+        Leaves::Indexed(info) => Some(Cursor::seek(fs, dir, info, start)?),
+        Leaves::Single => None,
+    };
     let mut leaves_left = directory::blocks_count(fs, dir);
     let mut position = 1;
     loop {
-        let more = gather(listing, &mut cursor, &mut leaves_left, hasher, scratch)?;
+        scratch.bytes.clear();
+        scratch.items.clear();
+        let more = match &mut cursor {
+            Some(cursor) => gather(listing, cursor, &mut leaves_left, hasher, scratch)?,
+            None => gather_single(listing, hasher, scratch)?,
+        };
         scratch.items.sort_unstable();
         let Scratch { bytes, items, name } = scratch;
         for item in items.iter() {
@@ -260,36 +283,63 @@ fn gather(
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { fs, dir, style, .. } = *listing;
-    let Scratch { bytes, items, name } = scratch;
-    bytes.clear();
-    items.clear();
+    let Listing { fs, dir, .. } = *listing;
     loop {
         let too_many =
             || dir.corrupt("directory index", "more leaves than the directory has blocks");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
-        let start = bytes.len();
+        let start = scratch.bytes.len();
         index::with_block(fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
-            bytes.extend_from_slice(block);
+            scratch.bytes.extend_from_slice(block);
         })?;
-        if u32::try_from(bytes.len()).is_err() {
+        if u32::try_from(scratch.bytes.len()).is_err() {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
         }
-        for record in dirent::entries(&bytes[start..]) {
-            let hash = style.hash(hasher, record.name, name);
-            items.push(Item {
-                key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
-                name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
-                inode: record.inode,
-                name_len: record.name.len() as u8,
-                file_type: record.file_type,
-            });
-        }
+        gather_chain(listing.style, hasher, scratch, start);
         // Bit 0 says that the leaf goes on with the hash that the one before ended with.
         match cursor.advance(fs, dir)? {
             None => return Ok(false),
             Some(hash) if hash & 1 == 0 => return Ok(true),
             Some(_) => {}
         }
+    }
+}
+
+/// Copies the entries of a directory that has one block or none.
+fn gather_single(
+    listing: &Listing<'_>,
+    hasher: &NameHasher,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Listing { fs, dir, style, .. } = *listing;
+    if dir.has_flag(flags::INLINE_DATA) {
+        let contents = inline::contents(fs, dir)?;
+        for (_, part) in directory::inline_parts(fs, dir, &contents)? {
+            let start = scratch.bytes.len();
+            scratch.bytes.extend_from_slice(part);
+            gather_chain(style, hasher, scratch, start);
+        }
+    } else if let Some(place) = map::directory_block(fs, dir, FileBlock(0))? {
+        scratch.bytes.extend_from_slice(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
+        gather_chain(style, hasher, scratch, 0);
+    }
+    Ok(false)
+}
+
+/// Enters the records of a chain, which starts at byte `start`, into the list; but for `.` and `..`.
+fn gather_chain(style: Style, hasher: &NameHasher, scratch: &mut Scratch, start: usize) {
+    let Scratch { bytes, items, name } = scratch;
+    for record in dirent::entries(&bytes[start..]) {
+        if matches!(record.name, b"." | b"..") {
+            continue;
+        }
+        let hash = style.hash(hasher, record.name, name);
+        items.push(Item {
+            key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
+            name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
+            inode: record.inode,
+            name_len: record.name.len() as u8,
+            file_type: record.file_type,
+        });
     }
 }
