@@ -58,13 +58,18 @@ fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
         extents += 1;
         if extents < WALK_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    errors += usize::from(mapped.is_err());
+    errors += usize::from(is_damage(&mapped));
     let mut buf = [0; 5000];
     for offset in [0, 1000, handle.inode.size() / 2, handle.inode.size().saturating_sub(4000)] {
         let read = super::super::read(fs, handle, offset, &mut buf);
-        errors += usize::from(read.is_err() && !matches!(read, Err(vfs::Error::Invalid(_))));
+        errors += usize::from(is_damage(&read));
     }
-    errors + usize::from(matches!(readlink(fs, handle), Err(vfs::Error::Corrupt(_))))
+    errors + usize::from(is_damage(&readlink(fs, handle)))
+}
+
+/// Whether something failed, but not because it makes no sense for that type of file.
+fn is_damage<T>(result: &vfs::Result<T>) -> bool {
+    matches!(result, Err(error) if !matches!(error, vfs::Error::Invalid(_)))
 }
 
 fn open_bytes(bytes: &[u8]) -> Option<Ext4> {

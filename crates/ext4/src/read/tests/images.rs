@@ -187,13 +187,13 @@ fn blocks_of_64_kib_made_by_mke2fs_read() {
     let scratch = scratch();
     let (source, image) = (scratch.path().join("source"), scratch.path().join("image"));
     fs::create_dir(&source).unwrap();
-    let sample = Sample { huge_sparse: false, ..small(4096) };
+    let sample = Sample { huge_sparse: false, wide_times: false, ..small(4096) };
     let _ = sample_tree(&source, &sample);
     let mke2fs = Mke2fs::new("ext4").block_size(65536).populate(&source);
     mke2fs.create(&image, 512 * MIB);
     let (actual, _) = tree_of(&open(&image));
     // mke2fs makes copies of linked symbolic links and special files.
     let paths = vec![&b"links"[..]];
-    let ignore = Ignore { holes: true, root: true, paths, ..Ignore::default() };
+    let ignore = Ignore { holes: true, nanoseconds: true, root: true, paths, ..Ignore::default() };
     assert_same(&Tree::of(&source), &actual, &ignore);
 }
