@@ -1,1 +1,21 @@
-//! Placeholder.
+//! Diskwright: ext4 and XFS in user space.
+//!
+//! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
+//!   [`vfs::Paths`] reads it like `std::fs`.
+//! - [`build`] makes an image of a directory or a tar archive.
+//! - [`list`], [`find`] and [`extract`] are what the commands of the same names do.
+#![forbid(unsafe_code)]
+
+pub mod build;
+mod error;
+pub mod extract;
+pub mod find;
+mod image;
+pub mod list;
+pub mod partition;
+mod record;
+pub mod text;
+
+pub use error::{Error, Outcome, Result};
+pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
+pub use record::Record;

@@ -1,14 +1,18 @@
-//! An open file system, and its place behind the format-blind interface.
+//! An open file system.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
-use transaction::Engine;
+use transaction::{BufferRef, Engine, Tag};
 use vfs::{Error, Ino, Result};
 
 use crate::alloc::spread::Spread;
+use crate::format::address::Block;
+use crate::format::superblock::Superblock;
 use crate::inode::locks::InodeLocks;
+use crate::op::Handle;
+use crate::read;
 use crate::volume::Volume;
 
 /// The root directory.
@@ -104,17 +108,62 @@ impl Ext4 {
         self.engine.device()
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    /// An inode in use. `NotFound` if it is not.
+    pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
+        read::inode::load(self, ino)
+    }
+
+    /// A directory in use.
+    pub(crate) fn load_dir(&self, ino: Ino) -> Result<Handle> {
+        let handle = self.load(ino)?;
+        handle.require_directory()?;
+        Ok(handle)
+    }
+
+    /// Whether the journal holds changes that are not in their places yet.
+    pub fn needs_recovery(&self) -> bool {
+        self.volume.needs_recovery()
+    }
+
+    /// What the superblock says.
+    pub fn superblock(&self) -> &Superblock {
+        &self.volume.sb
+    }
+
+    /// Ends the filling of a fresh image: writes all metadata, then the superblock, with a new
+    /// uuid if one is given.
     ///
     /// # Errors
-    /// If the device fails. The image is then not sound.
-    pub fn finish(&self) -> Result<()> {
+    /// If the device fails. The image is then not sound. `Invalid` if the uuid cannot change
+    /// because checksums depend on it.
+    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
         self.engine.checkpoint()?;
         let mut raw = self.volume.sb.raw.clone();
         let (clusters, inodes) = self.volume.groups.totals();
         raw.set_free_blocks(clusters << self.volume.sb.cluster_blocks_log);
         raw.free_inodes_count = (inodes as u32).into();
+        if let Some(uuid) = uuid {
+            if self.volume.uuid_is_seed() {
+                return Err(Error::Invalid("checksums depend on the uuid"));
+            }
+            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
         self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+
+    /// A verified metadata block.
+    pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
+        Ok(self.engine.read(block.0, tag)?)
+    }
+
+    /// Reads file data from byte `offset` of the device.
+    pub(crate) fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.engine.device().read_at(offset, buf).map_err(Error::Device)
+    }
+
+    /// Whether checksums depend on the uuid, so that it cannot change.
+    pub fn uuid_is_fixed(&self) -> bool {
+        self.volume.uuid_is_seed()
     }
 }

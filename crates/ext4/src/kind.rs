@@ -5,15 +5,17 @@ use transaction::{Corruption, Tag};
 use crate::format::address::Block;
 use crate::format::htree::Place;
 use crate::format::inode::Owner;
-use crate::format::{dirent, extent, group, htree, xattr};
+use crate::format::{dirent, extent, group, htree, indirect, xattr};
 use crate::volume::Volume;
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Checked piece by piece where it is used: inode tables, descriptors, indirect blocks.
-    Pieces,
+    /// Group descriptors, checked one by one.
+    Descriptors,
+    /// Part of an inode table; inodes are checked one by one.
+    InodeTable,
     /// Directory entries.
     DirectoryLeaf,
     /// The root of a directory's index.
@@ -22,6 +24,8 @@ pub(crate) enum Kind {
     HtreeNode,
     /// A node of an extent tree.
     ExtentNode,
+    /// Pointers to blocks.
+    Indirect,
     /// Extended attributes.
     Xattr,
     /// A block bitmap; the owner is the group.
@@ -31,12 +35,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
-        Self::Pieces,
+    const ALL: [Self; 10] = [
+        Self::Descriptors,
+        Self::InodeTable,
         Self::DirectoryLeaf,
         Self::HtreeRoot,
         Self::HtreeNode,
         Self::ExtentNode,
+        Self::Indirect,
         Self::Xattr,
         Self::BlockBitmap,
         Self::InodeBitmap,
@@ -58,7 +64,7 @@ impl Kind {
     }
 
     fn from_tag(tag: Tag) -> Self {
-        Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Pieces)
+        Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Descriptors)
     }
 }
 
@@ -72,7 +78,8 @@ pub(crate) fn verify(
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
     match Kind::from_tag(tag) {
-        Kind::Pieces => Ok(()),
+        Kind::Descriptors | Kind::InodeTable => Ok(()),
+        Kind::Indirect => indirect::verify(data, volume.geometry.blocks_count).map_err(of_inode),
         Kind::DirectoryLeaf => {
             dirent::verify(data, volume.geometry.inodes_count, seed).map_err(of_inode)
         }
@@ -116,6 +123,10 @@ pub(crate) fn seal(volume: &Volume, tag: Tag, block: Block, data: &mut [u8]) {
         Kind::ExtentNode => extent::seal(data, tag.seed),
         Kind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
         // The checksums of bitmaps stand in the descriptors, those of inodes in the inodes.
-        Kind::Pieces | Kind::BlockBitmap | Kind::InodeBitmap => {}
+        Kind::Descriptors
+        | Kind::InodeTable
+        | Kind::Indirect
+        | Kind::BlockBitmap
+        | Kind::InodeBitmap => {}
     }
 }

@@ -7,29 +7,15 @@
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Tag, Txn};
-use vfs::{Ino, Result};
+use vfs::Result;
 
 use crate::Ext4;
 use crate::alloc::groups::Lease;
 use crate::format::address::Block;
-use crate::format::inode::{self, Inode, Owner};
+use crate::format::inode::{self, Owner};
 use crate::kind::Kind;
 
-/// An inode in use: its number, its place and a copy of its fixed fields.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Handle {
-    pub(crate) owner: Owner,
-    pub(crate) inode: Inode,
-    /// Where its slot is.
-    pub(crate) block: Block,
-    pub(crate) offset: usize,
-}
-
-impl Handle {
-    pub(crate) fn ino(&self) -> Ino {
-        self.owner.ino
-    }
-}
+pub(crate) use crate::read::inode::Handle;
 
 struct Staged {
     handle: Handle,
@@ -88,7 +74,7 @@ impl<'a> Op<'a> {
     fn write_inode(&mut self, staged: &Staged) -> Result<()> {
         let volume = &self.fs.volume;
         let Handle { owner, inode, block, offset } = &staged.handle;
-        let id = self.txn.buffer(block.0, Kind::Pieces.plain())?;
+        let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
         let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
         if staged.fresh {
             slot.fill(0);

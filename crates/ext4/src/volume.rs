@@ -96,6 +96,33 @@ impl Volume {
         self.sb.features.incompat(Incompat::RECOVER)
     }
 
+    /// Whether checksums depend on the uuid.
+    pub(crate) fn uuid_is_seed(&self) -> bool {
+        let features = &self.sb.features;
+        features.group_csum() && !features.incompat(Incompat::CSUM_SEED)
+    }
+
+    /// Gives the file system another uuid: in `raw` and in the backups of the superblock. (The
+    /// journal has a uuid of its own.)
+    pub(crate) fn write_uuid(
+        &self,
+        uuid: [u8; 16],
+        raw: &mut RawSuperblock,
+        device: &dyn BlockDevice,
+    ) -> vfs::Result<()> {
+        raw.uuid = uuid;
+        for group in self.geometry.groups().skip(1) {
+            let Some(block) = self.geometry.superblock_of(group) else { continue };
+            let mut backup = RawSuperblock::zeroed();
+            let offset = self.geometry.byte_of(block);
+            device.read_at(offset, backup.as_mut_bytes()).map_err(vfs::Error::Device)?;
+            backup.uuid = uuid;
+            backup.seal();
+            device.write_at(offset, backup.as_bytes()).map_err(vfs::Error::Device)?;
+        }
+        Ok(())
+    }
+
     /// Writes the primary superblock.
     pub(crate) fn write_superblock(
         &self,

@@ -6,13 +6,13 @@ use vfs::{Error, Ino, Result};
 
 use crate::Ext4;
 use crate::format::address::Block;
-use crate::format::inode::GOOD_OLD_INODE_SIZE;
 use crate::format::xattr::{
     Area, AttributeName, Entry, NewAttribute, NewValue, Value, acl_from_linux, block_refcount,
     encode_block, encode_in_inode, is_acl_index,
 };
 use crate::kind::Kind;
 use crate::op::{Handle, Op};
+use crate::read;
 
 /// Longest name of an attribute, without its prefix, in bytes.
 const NAME_LEN_MAX: usize = 255;
@@ -38,14 +38,8 @@ impl Ext4 {
 
     fn store_attribute(&self, ino: Ino, name: AttributeName<'_>, value: &[u8]) -> Result<()> {
         let _lock = self.locks.exclusive(&[ino]);
-        let (mut handle, slot) = self.load_slot(ino)?;
-        let inode_size = usize::from(self.volume.geometry.inode_size);
-        let start = GOOD_OLD_INODE_SIZE + usize::from(handle.inode.extra_isize());
-        let mut tail = slot[handle.offset..handle.offset + inode_size]
-            .get(start..)
-            .unwrap_or_default()
-            .to_vec();
-        drop(slot);
+        let mut handle = self.load(ino)?;
+        let mut tail = read::xattr::slot_area(self, &handle)?;
         let new = NewAttribute { name, value: NewValue::Here(value) };
         let old_tail = tail.clone();
         let area = Area::in_inode(&old_tail).map_err(|c| c.of_inode(ino.0))?;

@@ -3,8 +3,10 @@
 
 mod error;
 mod filesystem;
+pub mod path;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};
 pub use filesystem::FileSystem;
+pub use path::Paths;
 pub use types::*;

@@ -10,7 +10,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use blockdev::BlockDevice;
 use source::Detached;
 
-use super::BuildError;
+use super::{BuildError, identity};
 
 /// Bytes copied at a time by one thread: large enough to make system calls cheap, small enough to
 /// stay in the processor's cache between the read and the write.
@@ -54,9 +54,11 @@ impl Runs {
 /// A pool of copying threads, or none: then files are copied as they are handed in.
 pub(super) struct Copier<'scope> {
     queue: Option<SyncSender<Job>>,
-    threads: Vec<ScopedJoinHandle<'scope, Result<(), BuildError>>>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<u64, BuildError>>>,
     device: Arc<dyn BlockDevice>,
     buffer: Vec<u8>,
+    /// Sum over the contents copied.
+    sum: u64,
 }
 
 impl<'scope> Copier<'scope> {
@@ -66,8 +68,13 @@ impl<'scope> Copier<'scope> {
         device: &Arc<dyn BlockDevice>,
         threads: usize,
     ) -> Self {
-        let mut copier =
-            Self { queue: None, threads: Vec::new(), device: Arc::clone(device), buffer: Vec::new() };
+        let mut copier = Self {
+            queue: None,
+            threads: Vec::new(),
+            device: Arc::clone(device),
+            buffer: Vec::new(),
+            sum: 0,
+        };
         if threads > 0 {
             let (sender, receiver) = sync_channel(QUEUE_LEN);
             let receiver = Arc::new(Mutex::new(receiver));
@@ -84,25 +91,28 @@ impl<'scope> Copier<'scope> {
     pub(super) fn copy(&mut self, body: Detached, runs: Runs) -> Result<(), BuildError> {
         let job = Job { body, runs };
         let Some(queue) = &self.queue else {
-            return copy_job(&job, &*self.device, &mut self.buffer);
+            let sum = copy_job(&job, &*self.device, &mut self.buffer)?;
+            self.sum = self.sum.wrapping_add(sum);
+            return Ok(());
         };
         if queue.send(job).is_err() {
             // All threads have ended, which only an error makes them do.
-            return self.join();
+            self.join()?;
         }
         Ok(())
     }
 
-    /// Waits until everything is copied.
-    pub(super) fn finish(mut self) -> Result<(), BuildError> {
-        self.join()
+    /// Waits until everything is copied; the sum over all contents, in any order.
+    pub(super) fn finish(mut self) -> Result<u64, BuildError> {
+        self.join()?;
+        Ok(self.sum)
     }
 
     fn join(&mut self) -> Result<(), BuildError> {
         self.queue = None;
         for thread in self.threads.drain(..) {
             match thread.join() {
-                Ok(outcome) => outcome?,
+                Ok(outcome) => self.sum = self.sum.wrapping_add(outcome?),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -110,17 +120,19 @@ impl<'scope> Copier<'scope> {
     }
 }
 
-fn copy_jobs(queue: &Mutex<Receiver<Job>>, device: &dyn BlockDevice) -> Result<(), BuildError> {
+fn copy_jobs(queue: &Mutex<Receiver<Job>>, device: &dyn BlockDevice) -> Result<u64, BuildError> {
     let mut buffer = Vec::new();
+    let mut sum = 0_u64;
     loop {
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
-        let Ok(job) = next else { return Ok(()) };
-        copy_job(&job, device, &mut buffer)?;
+        let Ok(job) = next else { return Ok(sum) };
+        sum = sum.wrapping_add(copy_job(&job, device, &mut buffer)?);
     }
 }
 
-fn copy_job(job: &Job, device: &dyn BlockDevice, buffer: &mut Vec<u8>) -> Result<(), BuildError> {
+fn copy_job(job: &Job, device: &dyn BlockDevice, buffer: &mut Vec<u8>) -> Result<u64, BuildError> {
     let file = job.body.open()?;
+    let mut sum = 0_u64;
     for run in job.runs.as_slice() {
         let mut done = 0;
         while done < run.len {
@@ -131,9 +143,10 @@ fn copy_job(job: &Job, device: &dyn BlockDevice, buffer: &mut Vec<u8>) -> Result
             let piece = &mut buffer[..len];
             file.read_at(run.file_offset + done, piece)?;
             device.write_at(run.device_offset + done, piece).map_err(BuildError::Write)?;
+            sum = sum.wrapping_add(identity::contents_term(run.file_offset + done, piece));
             done += len as u64;
         }
     }
     file.finish()?;
-    Ok(())
+    Ok(sum)
 }

@@ -4,7 +4,6 @@
 //! editor of an image uses; that order alone decides what lies where. Only the copying of file
 //! contents is spread over threads.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use source::{Body, Entry, EntryKind, Metadata, Source, Time};
@@ -14,7 +13,7 @@ use vfs::{
 };
 
 use super::copy::{Copier, Run, Runs};
-use super::{BuildError, Owner};
+use super::{BuildError, Owner, identity};
 
 /// Bytes of a streamed file read at a time.
 const STREAM_BYTES: usize = 1 << 20;
@@ -31,6 +30,8 @@ pub(super) struct Policy {
     pub(super) latest: Option<i64>,
     /// Time of what the source does not mention.
     pub(super) time: Timestamp,
+    /// Leave the contents of files out.
+    pub(super) is_trial: bool,
 }
 
 /// What has been made so far.
@@ -50,6 +51,8 @@ pub(super) struct Writer<'a, 'scope> {
     /// The directory of the last entry: nearly always that of the next one too.
     parent: (Vec<u8>, Ino),
     made: Made,
+    /// Sum over the contents of streamed files.
+    contents: u64,
     buffer: Vec<u8>,
 }
 
@@ -57,7 +60,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
         let parent = (Vec::new(), fs.root());
         let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
-        Self { fs, policy, copier, directories, parent, made, buffer }
+        Self { fs, policy, copier, directories, parent, made, contents: 0, buffer }
     }
 
     /// What has been made so far.
@@ -79,28 +82,28 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             return self.set_root(&entry, &new, times);
         }
         let (dir, name) = self.parent_of(&entry.path)?;
+        let fs = self.fs;
+        let special = |file| once(fs.mknod(dir, name, file, &new));
         let ino = match entry.kind {
             EntryKind::Directory => self.directory(dir, name, &new, times)?,
             EntryKind::File(content) => {
-                let ino = self.replace(dir, name, |fs| fs.create(dir, name, &new))?;
+                let ino = once(self.fs.create(dir, name, &new))?;
                 self.fill(ino, content, source)?;
                 ino
             }
-            EntryKind::Symlink(target) => {
-                self.replace(dir, name, |fs| fs.symlink(dir, name, &target, &new))?
-            }
+            EntryKind::Symlink(target) => once(self.fs.symlink(dir, name, &target, &new))?,
             EntryKind::Hardlink(target) => {
                 let ino = self.resolve(&target)?.ok_or(BuildError::LinkTarget(target))?;
-                return self.replace(dir, name, |fs| fs.link(ino, dir, name));
+                return once(self.fs.link(ino, dir, name));
             }
             EntryKind::CharDevice { major, minor } => {
-                self.special(dir, name, SpecialFile::CharDevice(DeviceNumber { major, minor }), &new)?
+                special(SpecialFile::CharDevice(DeviceNumber { major, minor }))?
             }
             EntryKind::BlockDevice { major, minor } => {
-                self.special(dir, name, SpecialFile::BlockDevice(DeviceNumber { major, minor }), &new)?
+                special(SpecialFile::BlockDevice(DeviceNumber { major, minor }))?
             }
-            EntryKind::Fifo => self.special(dir, name, SpecialFile::Fifo, &new)?,
-            EntryKind::Socket => self.special(dir, name, SpecialFile::Socket, &new)?,
+            EntryKind::Fifo => special(SpecialFile::Fifo)?,
+            EntryKind::Socket => special(SpecialFile::Socket)?,
         };
         for xattr in &entry.xattrs {
             self.fs.set_xattr(ino, &xattr.name, &xattr.value)?;
@@ -112,7 +115,12 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     /// Applies owner, permissions and xattrs of the source's root to the image's.
-    fn set_root(&mut self, entry: &Entry, new: &NewInode, times: [Timestamp; 3]) -> Result<(), BuildError> {
+    fn set_root(
+        &mut self,
+        entry: &Entry,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
         let root = self.fs.root();
         self.set_directory(root, new, times)?;
         for xattr in &entry.xattrs {
@@ -146,7 +154,12 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    fn set_directory(&mut self, ino: Ino, new: &NewInode, times: [Timestamp; 3]) -> Result<(), BuildError> {
+    fn set_directory(
+        &mut self,
+        ino: Ino,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
         let change = SetAttributes {
             permissions: Some(new.permissions),
             uid: Some(new.uid),
@@ -156,23 +169,6 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.fs.set_attributes(ino, &change)?;
         self.directories.push((ino, time_change(times)));
         Ok(())
-    }
-
-    fn special(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino, BuildError> {
-        self.replace(dir, name, |fs| fs.mknod(dir, name, file, new))
-    }
-
-    /// Makes an entry whose name may be taken: archives that were appended to list a file twice.
-    fn replace<T>(
-        &self,
-        _dir: Ino,
-        _name: &[u8],
-        make: impl Fn(&dyn FileSystem) -> vfs::Result<T>,
-    ) -> Result<T, BuildError> {
-        match make(self.fs) {
-            Err(vfs::Error::Exists) => Err(BuildError::Repeated),
-            other => Ok(other?),
-        }
     }
 
     /// Gives a new file its contents.
@@ -188,11 +184,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         let mut runs = Vec::new();
         let mut whole = None;
         match content.body() {
-            Body::None => {}
-            Body::Stream => stream = true,
-            Body::Detached(_) => {
+            Body::Empty => {}
+            Body::Stream if !self.policy.is_trial => stream = true,
+            Body::Stream | Body::Detached(_) => {
                 for run in content.runs() {
                     self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed)?;
+                    if self.policy.is_trial {
+                        continue;
+                    }
                     self.place(ino, run.offset, run.len, &mut whole, &mut runs)?;
                 }
             }
@@ -202,6 +201,9 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
         if content.runs().last().map_or(0, |r| r.offset + r.len) < size {
             self.fs.truncate(ino, size)?;
+        }
+        if self.policy.is_trial {
+            return Ok(());
         }
         if let (Body::Detached(body), Some(first)) = (content.into_body(), whole) {
             let runs = if runs.is_empty() { Runs::One(first) } else { Runs::Many(runs) };
@@ -257,7 +259,10 @@ impl<'a, 'scope> Writer<'a, 'scope> {
                     }
                     filled += n;
                 }
-                self.fs.write(ino, run.offset + done, &self.buffer[..want])?;
+                let offset = run.offset + done;
+                self.fs.write(ino, offset, &self.buffer[..want])?;
+                let term = identity::contents_term(offset, &self.buffer[..want]);
+                self.contents = self.contents.wrapping_add(term);
                 done += want as u64;
             }
         }
@@ -338,15 +343,29 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     /// Waits for the copying and settles the times of directories.
-    pub(super) fn finish(self) -> Result<Made, BuildError> {
-        self.copier.finish()?;
+    /// Returns what was made, and the sum over all contents.
+    pub(super) fn finish(self) -> Result<(Made, u64), BuildError> {
+        let copied = self.copier.finish()?;
         for (ino, change) in &self.directories {
             self.fs.set_attributes(*ino, change)?;
         }
-        Ok(self.made)
+        Ok((self.made, self.contents.wrapping_add(copied)))
+    }
+}
+
+/// Archives that were appended to may list a name twice.
+fn once<T>(made: vfs::Result<T>) -> Result<T, BuildError> {
+    match made {
+        Err(vfs::Error::Exists) => Err(BuildError::Repeated),
+        other => Ok(other?),
     }
 }
 
 fn time_change([atime, mtime, ctime]: [Timestamp; 3]) -> SetAttributes {
-    SetAttributes { atime: Some(atime), mtime: Some(mtime), ctime: Some(ctime), ..Default::default() }
+    SetAttributes {
+        atime: Some(atime),
+        mtime: Some(mtime),
+        ctime: Some(ctime),
+        ..Default::default()
+    }
 }

@@ -172,7 +172,7 @@ impl Groups {
                 }
             }
             let (block, offset) = volume.geometry.descriptor_position(group);
-            let id = txn.buffer(block.0, Kind::Pieces.plain())?;
+            let id = txn.buffer(block.0, Kind::Descriptors.plain())?;
             let bytes = txn.edit(id, offset..offset + usize::from(volume.geometry.desc_size));
             desc.write(bytes, &volume.sb, group);
             state.dirty = false;

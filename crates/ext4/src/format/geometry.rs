@@ -197,9 +197,7 @@ impl Geometry {
     pub fn has_superblock(&self, group: Group) -> bool {
         match self.backups {
             Backups::All => true,
-            Backups::Sparse => {
-                group.0 <= 1 || [3, 5, 7].iter().any(|&base| is_power_of(group.0, base))
-            }
+            Backups::Sparse => is_sparse_backup(group.0),
             Backups::Two(groups) => group.0 == 0 || groups.contains(&group.0),
         }
     }
@@ -288,6 +286,11 @@ impl Geometry {
             None => self.first_block(group),
         }
     }
+}
+
+/// Whether `sparse_super` puts a copy of the superblock into a group.
+pub(crate) fn is_sparse_backup(group: u32) -> bool {
+    group <= 1 || [3, 5, 7].iter().any(|&base| is_power_of(group, base))
 }
 
 fn is_power_of(number: u32, base: u32) -> bool {

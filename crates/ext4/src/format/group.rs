@@ -118,15 +118,16 @@ impl GroupDescriptor {
     /// Writes the descriptor over the old one (`sb.desc_size` bytes; what lies past the defined
     /// fields is kept) and brings its checksum up to date.
     pub fn write(&self, bytes: &mut [u8], sb: &Superblock, group: Group) {
-        let (mut low, high) = self.split();
-        // Snapshots were never merged, but their bitmap's address is not this one's to drop.
-        if let Ok((old, _)) = RawLow::read_from_prefix(bytes) {
-            low.exclude_bitmap_lo = old.exclude_bitmap_lo;
-        }
-        // A slice too short for a part has no such part.
-        let _ = low.write_to_prefix(bytes);
-        if let Some(rest) = bytes.get_mut(size_of::<RawLow>()..) {
-            let _ = high.write_to_prefix(rest);
+        let (mut new_low, mut new_high) = self.split();
+        // Snapshots were never merged, but their bitmap's address is not this one's to drop. A
+        // slice too short for a part has no such part.
+        if let Ok((low, rest)) = RawLow::mut_from_prefix(bytes) {
+            new_low.exclude_bitmap_lo = low.exclude_bitmap_lo;
+            *low = new_low;
+            if let Ok((high, _)) = RawHigh::mut_from_prefix(rest) {
+                new_high.exclude_bitmap_hi = high.exclude_bitmap_hi;
+                *high = new_high;
+            }
         }
         if let Some(checksum) = checksum_of(bytes, sb, group) {
             bytes[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_le_bytes());

@@ -53,7 +53,7 @@ impl RawJournalSuperblock {
     /// The superblock of an empty journal of `blocks` blocks inside the file system `uuid`. It has
     /// no features: the first kernel that mounts it adds those it uses.
     #[must_use]
-    pub fn empty(block_size: u32, blocks: u32, fast_commit_blocks: u32, uuid: [u8; 16]) -> Self {
+    pub fn empty(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
         let mut raw = Self::new_zeroed();
         raw.h_magic = MAGIC.into();
         raw.h_blocktype = SUPERBLOCK_V2.into();
@@ -63,7 +63,6 @@ impl RawJournalSuperblock {
         raw.sequence = 1.into();
         raw.uuid = uuid;
         raw.nr_users = 1.into();
-        raw.num_fc_blks = fast_commit_blocks.into();
         raw
     }
 
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_empty_journal_starts_as_mke2fs_writes_it() {
-        let raw = RawJournalSuperblock::empty(4096, 0x2000, 0, [0xb9; 16]);
+        let raw = RawJournalSuperblock::empty(4096, 0x2000, [0xb9; 16]);
         let expected = [
             0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x20, 0, 0, 0, 0,
             1, 0, 0, 0, 1, 0, 0, 0, 0,

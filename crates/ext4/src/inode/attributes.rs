@@ -1,41 +1,12 @@
-//! Attributes of inodes, as everyone sees them.
+//! Changing attributes.
 
-use transaction::Corruption;
-use vfs::{Attributes, DeviceNumber, FileType, Result, SetAttributes};
+use vfs::{Result, SetAttributes};
 
 use crate::Ext4;
 use crate::format::inode::{Inode, Time};
-use crate::op::{Handle, Op};
+use crate::op::Op;
 
 impl Ext4 {
-    /// The attributes of an inode.
-    pub(crate) fn attributes_of(&self, handle: &Handle) -> Result<Attributes> {
-        let inode = &handle.inode;
-        let Some(file_type) = inode.file_type() else {
-            return Err(Corruption::new("inode", "impossible file type")
-                .of_inode(handle.ino().0)
-                .mismatch("a POSIX file type", format_args!("mode {:#o}", inode.mode()))
-                .into());
-        };
-        let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
-        Ok(Attributes {
-            ino: handle.ino(),
-            generation: inode.generation(),
-            file_type,
-            permissions: inode.permissions(),
-            links: u32::from(inode.links_count()),
-            uid: inode.uid(),
-            gid: inode.gid(),
-            size: inode.size(),
-            blocks_512: inode.blocks_512(self.volume.geometry.block_size()),
-            device: if is_device { inode.device() } else { DeviceNumber::default() },
-            atime: inode.time(Time::Access),
-            mtime: inode.time(Time::Modify),
-            ctime: inode.time(Time::Change),
-            crtime: inode.crtime(),
-        })
-    }
-
     pub(crate) fn change_attributes(&self, ino: vfs::Ino, change: &SetAttributes) -> Result<()> {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);

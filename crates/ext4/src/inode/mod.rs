@@ -1,5 +1,4 @@
-//! Inodes: finding them in their tables, locking them, their attributes.
+//! Inodes: locking them, changing their attributes.
 
 mod attributes;
 pub(crate) mod locks;
-mod table;

@@ -12,7 +12,7 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::dirent;
 use crate::format::inode::flags;
 use crate::kind::Kind;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// The inode a name stands for. `NotFound` if there is none.
 pub(crate) fn lookup(fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {

@@ -9,7 +9,7 @@ use super::map::{self, Place, Run};
 use crate::Ext4;
 use crate::format::address::FileBlock;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// Longest target of a symbolic link, in bytes; a block may be shorter.
 const SYMLINK_SIZE_MAX: u64 = 4096;

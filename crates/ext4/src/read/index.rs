@@ -9,7 +9,7 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
 use crate::format::inode::flags;
 use crate::kind::Kind;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// Index blocks from the root down to the leaves, at most.
 const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;

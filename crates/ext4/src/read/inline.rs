@@ -6,7 +6,7 @@ use super::xattr;
 use crate::Ext4;
 use crate::format::inode::I_BLOCK_SIZE;
 use crate::format::xattr::{AttributeName, Value};
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// The contents of an inode whose data is inline, as many bytes as its size says.
 pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {

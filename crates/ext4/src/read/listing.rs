@@ -27,7 +27,7 @@ use crate::format::hash::NameHasher;
 use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
 use crate::kind::Kind;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// Called with each entry, until it breaks.
 pub(crate) type Each<'a> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'a;

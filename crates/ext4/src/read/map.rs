@@ -8,7 +8,7 @@ use crate::format::extent::Node;
 use crate::format::indirect::{self, Path};
 use crate::format::inode::flags;
 use crate::kind::Kind;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// One past the last block a file can have.
 pub(crate) const FILE_BLOCKS_MAX: u64 = 1 << 32;
@@ -131,7 +131,7 @@ fn run_in_map(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
             return Ok(Run { place: Place::Hole, len });
         };
         check(fs, handle, block, 1)?;
-        let bytes = fs.block(block, Kind::Pieces.plain())?;
+        let bytes = fs.block(block, Kind::Indirect.of(handle.owner))?;
         if step + 1 == below.len() {
             return Ok(run_of_pointers(&bytes, index));
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::casefold;
 use crate::format::hash::{NameHash, NameHasher};
 use crate::format::inode::flags;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 
 /// How a directory keeps its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

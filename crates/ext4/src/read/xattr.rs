@@ -8,13 +8,13 @@ use crate::format::address::Block;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Time, flags};
 use crate::format::xattr::{self, Area, AttributeName, Entry, VALUE_SIZE_MAX, Value};
 use crate::kind::Kind;
-use crate::op::Handle;
+use crate::read::inode::Handle;
 use transaction::BufferRef;
 
 /// The bytes of an inode's slot behind `extra_isize`.
 pub(crate) fn slot_area(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     let start = GOOD_OLD_INODE_SIZE + usize::from(handle.inode.extra_isize());
-    let table = fs.block(handle.block, Kind::Pieces.plain())?;
+    let table = fs.block(handle.block, Kind::InodeTable.plain())?;
     let end = handle.offset + usize::from(fs.volume.geometry.inode_size);
     Ok(table.get(handle.offset + start..end).unwrap_or_default().to_vec())
 }

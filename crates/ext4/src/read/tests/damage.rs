@@ -9,9 +9,10 @@ use oracle::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::Ino;
 
 use super::{
-    Scratch, extent_map, for_each_entry, get_xattr, list_from, list_xattrs, lookup, readlink,
+    Scratch, attributes, extent_map, for_each_entry, get_xattr, list_from, list_xattrs, lookup,
+    read, readlink,
 };
-use crate::op::Handle;
+use crate::read::inode::Handle;
 use crate::{Ext4, OpenOptions};
 
 const MIB: u64 = 1 << 20;
@@ -38,7 +39,7 @@ fn walk(fs: &Ext4) -> usize {
 
 fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
     let mut names = Vec::new();
-    let mut errors = usize::from(fs.attributes_of(handle).is_err());
+    let mut errors = usize::from(attributes(fs, handle).is_err());
     errors += usize::from(list_xattrs(fs, handle, &mut |name| names.push(name.to_vec())).is_err());
     errors += names.iter().filter(|name| get_xattr(fs, handle, name).is_err()).count();
     if handle.inode.is_dir() {
@@ -61,7 +62,7 @@ fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
     errors += usize::from(is_damage(&mapped));
     let mut buf = [0; 5000];
     for offset in [0, 1000, handle.inode.size() / 2, handle.inode.size().saturating_sub(4000)] {
-        let read = super::super::read(fs, handle, offset, &mut buf);
+        let read = read(fs, handle, offset, &mut buf);
         errors += usize::from(is_damage(&read));
     }
     errors + usize::from(is_damage(&readlink(fs, handle)))

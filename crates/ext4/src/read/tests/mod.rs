@@ -14,10 +14,12 @@ use blockdev::FileDevice;
 use oracle::{HOLE_GRANULE, Kind as NodeKind, Node, Tree};
 use vfs::{Attributes, Cookie, ExtentPlace, FileType, Ino, Result, Timestamp};
 
-use super::{
-    Scratch, extent_map, for_each_entry, get_xattr, list_xattrs, lookup, readdir, readlink,
-};
-use crate::op::Handle;
+use super::directory::lookup;
+use super::file::{extent_map, read, readlink};
+use super::inode::attributes;
+use super::listing::{Scratch, for_each_entry, readdir};
+use super::xattr::{get as get_xattr, list as list_xattrs};
+use crate::read::inode::Handle;
 use crate::{Ext4, OpenOptions};
 
 fn open(image: &Path) -> Ext4 {
@@ -117,7 +119,7 @@ fn tree_of(fs: &Ext4) -> (Tree, Order) {
 }
 
 fn node_of(fs: &Ext4, handle: &Handle) -> Node {
-    let attributes = fs.attributes_of(handle).unwrap();
+    let attributes = attributes(fs, handle).unwrap();
     let pair = |time: Timestamp| (time.sec, i64::from(time.nsec));
     let Attributes { file_type, permissions, links, uid, gid, device, .. } = attributes;
     let mut node = Node {
@@ -172,7 +174,7 @@ fn read_file(fs: &Ext4, handle: &Handle, node: &mut Node) {
     let mut granule = vec![0; HOLE_GRANULE as usize];
     for range in &node.data {
         for start in range.clone().step_by(granule.len()) {
-            let len = super::read(fs, handle, start, &mut granule).unwrap();
+            let len = read(fs, handle, start, &mut granule).unwrap();
             if granule[..len].iter().any(|&b| b != 0) {
                 node.content = crc32c::crc32c_append(node.content, &start.to_le_bytes());
                 node.content = crc32c::crc32c_append(node.content, &granule[..len]);

@@ -10,7 +10,7 @@ use oracle::{
 };
 use vfs::{Error, Ino};
 
-use super::{list_from, list_thoroughly, lookup, open, readlink};
+use super::{list_from, list_thoroughly, lookup, open, read, readlink};
 use crate::format::address::Block;
 use crate::format::xattr::{Area, Value, entry_hash};
 use crate::kind::Kind;
@@ -96,7 +96,7 @@ fn encrypted_things_are_shown_as_such() {
     let fs = open(&image);
     let root = fs.load(Ino(2)).unwrap();
     let load = |name: &[u8]| fs.load(lookup(&fs, &root, name).unwrap()).unwrap();
-    let read = super::super::read(&fs, &load(b"file"), 0, &mut [0; 1]);
+    let read = read(&fs, &load(b"file"), 0, &mut [0; 1]);
     assert!(matches!(read, Err(Error::Encrypted)), "{read:?}");
     assert!(matches!(readlink(&fs, &load(b"link")), Err(Error::Encrypted)));
     let listed = list_thoroughly(&fs, &load(b"dir"));

@@ -1,0 +1,85 @@
+//! The arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use diskwright::OpenImage;
+
+use crate::commands::{build, cat, extract, find, info, ls};
+
+const EXAMPLES: &str = "\
+Examples:
+  diskwright build rootfs/ root.img --size 2G --label root
+  docker export web | diskwright build - web.img --free 512M
+  diskwright ls -l root.img /etc
+  diskwright cat --partition 2 disk.img /etc/fstab
+  diskwright find root.img /usr --name '*.so*' --type f
+  diskwright extract root.img - --path /etc | tar -t
+
+Sizes are bytes, or a number and K, M, G or T (powers of 1024).
+
+Exit status:
+  0  done
+  1  the answer is no: no such file in the image, or not everything could be extracted
+  2  the arguments make no sense
+  3  the image or archive is damaged or unsupported
+  4  reading or writing failed, or there is no space";
+
+/// Build and read ext4 images without root and without a kernel driver
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where in a file the image is. Part of every command that reads one.
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
+    /// Image file or block device
+    pub(crate) image: PathBuf,
+
+    /// First byte of the image, if it lies inside a larger file (K, M, G and T may follow)
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = diskwright::text::parse_size,
+        default_value = "0",
+        hide_default_value = true,
+        help_heading = "Image",
+        conflicts_with = "partition"
+    )]
+    offset: u64,
+
+    /// Number of the partition the image is in (MBR or GPT, counted as Linux does)
+    #[arg(long, value_name = "N", help_heading = "Image")]
+    partition: Option<u32>,
+
+    /// Read an image whose journal needs recovery as it lies, without what the journal holds
+    #[arg(long, help_heading = "Image")]
+    stale: bool,
+}
+
+impl ImageArgs {
+    pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
+        let Self { offset, partition, stale, .. } = *self;
+        diskwright::Image::open(&self.image, &OpenImage { offset, partition, stale })
+    }
+}
+
+/// The commands, each in a file of its own.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Build(build::BuildArgs),
+    Info(info::InfoArgs),
+    Ls(ls::LsArgs),
+    Cat(cat::CatArgs),
+    Find(find::FindArgs),
+    Extract(extract::ExtractArgs),
+}
+
+/// A path in an image, as the bytes it was typed as.
+pub(crate) fn bytes(text: &std::ffi::OsStr) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    text.as_bytes()
+}

@@ -1,0 +1,234 @@
+//! `diskwright build`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use diskwright::build::{BuildOptions, BuildReport, FeatureChange, Format, Owner, Progress, build};
+use diskwright::text::{parse_size, size};
+use diskwright::{Error, Outcome, Result};
+use indicatif::ProgressBar;
+
+use crate::terminal;
+
+const NOTES: &str = "\
+Examples:
+  diskwright build rootfs/ root.img
+  diskwright build rootfs.tar.zst root.img --size 4G --label root --owner 0:0
+  docker export web | diskwright build - web.img --free 512M
+  diskwright build data/ data.img --features ^has_journal,+inline_data --block-size 1K
+
+The same source and options give the same bytes, whatever the number of threads. The environment
+variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. Nothing is left
+under IMAGE's name if the build fails.";
+
+/// Build an image from a directory or a tar archive
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct BuildArgs {
+    /// Directory, tar archive (plain, gzip or zstd), or - for an archive on standard input
+    source: PathBuf,
+
+    /// Image to make
+    image: PathBuf,
+
+    /// Format
+    #[arg(long, value_enum, default_value = "ext4")]
+    fs: FormatArg,
+
+    /// Size of the image, or "auto" for the smallest that holds the source
+    #[arg(long, value_name = "SIZE|auto", value_parser = auto_size, default_value = "auto")]
+    size: AutoSize,
+
+    /// Space to leave free, with --size auto
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    free: u64,
+
+    /// Label (ext4: at most 16 bytes, XFS: 12)
+    #[arg(long)]
+    label: Option<String>,
+
+    /// UUID, instead of one derived from the contents
+    #[arg(long, value_parser = uuid)]
+    uuid: Option<[u8; 16]>,
+
+    /// Features to turn on (+name or name) and off (-name or ^name), with commas; "none" first
+    /// starts from nothing
+    #[arg(
+        short = 'O',
+        long,
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        value_parser = feature
+    )]
+    features: Vec<FeatureChange>,
+
+    /// Leave the journal out: the same as --features ^has_journal
+    #[arg(long)]
+    no_journal: bool,
+
+    /// Block size: 1K, 2K or 4K
+    #[arg(long, value_name = "SIZE", value_parser = small_size)]
+    block_size: Option<u32>,
+
+    /// Inode size in bytes: a power of two from 128 to the block size
+    #[arg(long, value_name = "SIZE", value_parser = small_size)]
+    inode_size: Option<u32>,
+
+    /// One inode for this many bytes of the image
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "inodes")]
+    bytes_per_inode: Option<u64>,
+
+    /// Number of inodes, instead of what the source needs and some more
+    #[arg(long, value_name = "COUNT")]
+    inodes: Option<u64>,
+
+    /// Owner of everything, as numbers, instead of the source's owners
+    #[arg(long, value_name = "UID:GID", value_parser = owner)]
+    owner: Option<Owner>,
+
+    /// Threads; the image does not depend on it [default: one per processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Seed of the directory hashes, written like a UUID, instead of one derived from the contents
+    #[arg(long, value_name = "UUID", value_parser = uuid)]
+    hash_seed: Option<[u8; 16]>,
+
+    /// Overwrite an existing image
+    #[arg(long)]
+    force: bool,
+
+    /// Report what was built as one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatArg {
+    Ext4,
+    Xfs,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AutoSize(Option<u64>);
+
+fn auto_size(text: &str) -> Result<AutoSize, String> {
+    if text == "auto" { Ok(AutoSize(None)) } else { parse_size(text).map(|n| AutoSize(Some(n))) }
+}
+
+fn small_size(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is too large"))
+}
+
+fn owner(text: &str) -> Result<Owner, String> {
+    let ids = text.split_once(':');
+    let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    let (uid, gid) = ids.ok_or("write two numbers, such as 0:0 or 1000:1000")?;
+    Ok(Owner { uid, gid })
+}
+
+fn uuid(text: &str) -> Result<[u8; 16], String> {
+    let digits: String = text.chars().filter(|&c| c != '-').collect();
+    let is_hex = digits.len() == 32 && digits.chars().all(|c| c.is_ascii_hexdigit());
+    let value = u128::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
+    let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
+    value.map(u128::to_be_bytes).ok_or_else(|| problem.into())
+}
+
+fn feature(text: &str) -> Result<FeatureChange, String> {
+    let (name, is_on) = match text.strip_prefix(['-', '^']) {
+        Some(name) => (name, false),
+        None => (text.strip_prefix('+').unwrap_or(text), true),
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_word) {
+        return Err("write names of features, such as +large_dir or ^has_journal".into());
+    }
+    Ok(FeatureChange { name: name.into(), is_on })
+}
+
+/// The time that reproducible builds are told to use (reproducible-builds.org).
+fn source_date_epoch() -> Result<Option<i64>> {
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|&sec: &i64| sec >= 0);
+    let problem = "SOURCE_DATE_EPOCH is not a number of seconds since 1970: correct or unset it";
+    seconds.map(Some).ok_or_else(|| Error::Usage(problem.into()))
+}
+
+fn options(args: &BuildArgs) -> Result<BuildOptions> {
+    if args.free > 0 && args.size.0.is_some() {
+        let problem = "--free goes with --size auto: a given size says what is free already";
+        return Err(Error::Usage(problem.into()));
+    }
+    if args.threads == Some(0) {
+        return Err(Error::Usage("--threads must be at least 1".into()));
+    }
+    let mut features = args.features.clone();
+    if args.no_journal {
+        features.push(FeatureChange { name: "has_journal".into(), is_on: false });
+    }
+    let inode_size = args.inode_size.map(u16::try_from).transpose();
+    Ok(BuildOptions {
+        source: args.source.clone(),
+        image: args.image.clone(),
+        format: match args.fs {
+            FormatArg::Ext4 => Format::Ext4,
+            FormatArg::Xfs => Format::Xfs,
+        },
+        size: args.size.0,
+        free: args.free,
+        label: args.label.clone().map(String::into_bytes),
+        uuid: args.uuid,
+        hash_seed: args.hash_seed,
+        features,
+        block_size: args.block_size,
+        inode_size: inode_size.map_err(|_| Error::Usage("--inode-size is too large".into()))?,
+        bytes_per_inode: args.bytes_per_inode,
+        inodes: args.inodes,
+        owner: args.owner,
+        threads: args.threads,
+        force: args.force,
+        source_date_epoch: source_date_epoch()?,
+    })
+}
+
+/// Shows how a build goes.
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn made(&self, entries: u64, bytes: u64) {
+        self.0.set_position(entries);
+        if !self.0.is_hidden() {
+            self.0.set_message(size(bytes));
+        }
+    }
+}
+
+pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
+    let options = options(args)?;
+    let bar = Bar(terminal::spinner("building:"));
+    let built = build(&options, &bar);
+    bar.0.finish_and_clear();
+    report(args, &built?)?;
+    Ok(Outcome::Done)
+}
+
+fn report(args: &BuildArgs, report: &BuildReport) -> Result<()> {
+    if args.json {
+        return terminal::with_output(|out| {
+            serde_json::to_writer(&mut *out, report)
+                .map_err(std::io::Error::from)
+                .and_then(|()| writeln!(out))
+                .map_err(Error::Output)
+        });
+    }
+    terminal::message(&format_args!(
+        "built {}: {} files, {} of contents, {} image",
+        diskwright::text::escaped(args.image.as_os_str().as_encoded_bytes()),
+        report.entries,
+        size(report.data_bytes),
+        size(report.image_bytes),
+    ));
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! `diskwright extract`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diskwright::extract::{ExtractOptions, ExtractReport, extract_to_directory, extract_to_tar};
+use diskwright::{Error, Image, Outcome, Result};
+
+use crate::cli::{ImageArgs, bytes};
+use crate::terminal::{self, ExtractProgress};
+
+const NOTES: &str = "\
+Everything is restored: types, permissions, nanosecond times, hard links, holes, extended
+attributes with ACLs and capabilities, device nodes and, for root, owners. Without root, owners stay
+yours and set-user-id and set-group-id bits are dropped. What the destination does not take (a
+device node without the right to make one, an attribute, a socket in a tar) is named and left out,
+and the exit status is 1. lost+found is extracted like any other directory.
+
+No path in an image can lead outside of DEST. An archive that could not be finished is removed.";
+
+/// Copy files out of an image, to a directory or a tar archive
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct ExtractArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// A directory, new or empty; a file NAME.tar; or - for a tar on standard output
+    #[arg(value_name = "DEST")]
+    destination: PathBuf,
+
+    /// Only this file or directory; what is in a directory comes without its name
+    #[arg(long, default_value = "/")]
+    path: OsString,
+
+    /// Extract into a directory that is not empty, replacing files; replace an existing archive
+    #[arg(long)]
+    force: bool,
+
+    /// Go on after damage: leave out or fill with zeros what cannot be read, and exit with 3
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Report what was extracted as one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
+    let to_output = args.destination.as_os_str() == "-";
+    if to_output && args.json {
+        let problem = "--json has no place beside an archive on standard output";
+        return Err(Error::Usage(problem.into()));
+    }
+    if to_output && io::stdout().is_terminal() {
+        let problem = "an archive is nothing for a terminal: redirect it, or name a file";
+        return Err(Error::Usage(problem.into()));
+    }
+    let image = args.image.open()?;
+    let options = ExtractOptions {
+        path: bytes(&args.path).to_vec(),
+        keep_going: args.keep_going,
+        force: args.force,
+    };
+    let report = if to_output {
+        let mut progress = ExtractProgress::new();
+        terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?
+    } else if args.destination.extension().is_some_and(|extension| extension == "tar") {
+        to_file(&image, &args.destination, &options)?
+    } else {
+        let mut progress = ExtractProgress::new();
+        extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
+    };
+    finish(args, &report)
+}
+
+/// Makes an archive in a file, which is removed if it cannot be finished.
+fn to_file(image: &Image, path: &Path, options: &ExtractOptions) -> Result<ExtractReport> {
+    let host = |operation| move |source| Error::Host { operation, path: path.to_owned(), source };
+    let mut how = File::options();
+    how.write(true).create(true).truncate(true).create_new(!options.force);
+    let file = how.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            host("make")(io::Error::other("it exists; use --force to replace it"))
+        }
+        _ => host("make")(error),
+    })?;
+    let mut progress = ExtractProgress::new();
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let result = extract_to_tar(image.paths(), &mut out, options, &mut progress)
+        .and_then(|report| out.flush().map(|()| report).map_err(Error::Output))
+        .map_err(|error| match error {
+            Error::Output(source) => host("write")(source),
+            other => other,
+        });
+    if result.is_err() && path.is_file() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(path);
+    }
+    result
+}
+
+fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {
+    if report.unreadable > 0 || report.left_out > 0 {
+        terminal::message(&format_args!(
+            "{} files could not be read, {} things were left out",
+            report.unreadable, report.left_out
+        ));
+    }
+    if args.json {
+        terminal::with_output(|out| {
+            serde_json::to_writer(&mut *out, report)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+                .map_err(Error::Output)
+        })?;
+    }
+    Ok(report.outcome())
+}

@@ -1,0 +1,67 @@
+//! `diskwright info`.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use diskwright::{Error, ImageInfo, Outcome, Result, text};
+
+use crate::cli::ImageArgs;
+use crate::terminal;
+
+/// Show what an image says about itself
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// Write one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
+    let image = args.image.open()?;
+    terminal::with_output(|out| {
+        let written = if args.json {
+            serde_json::to_writer_pretty(&mut *out, image.info())
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+        } else {
+            write_text(image.info(), out)
+        };
+        written.map_err(Error::Output)
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = |name: &str, value: &str| {
+        let value = text::escaped(value.as_bytes()).to_string();
+        writeln!(out, "{:<28}{value}", format!("{name}:"))
+    };
+    let share = |free, all| format!("{free} free of {all}");
+    line("format", &info.format)?;
+    line("label", if info.label.is_empty() { "(none)" } else { &info.label })?;
+    line("uuid", &info.uuid)?;
+    line("state", &info.state)?;
+    if info.needs_recovery {
+        line("needs recovery", "yes")?;
+    }
+    let size = text::size(info.blocks.saturating_mul(info.block_size.into()));
+    line("size", &size)?;
+    line("block size", &text::size(info.block_size.into()))?;
+    line("blocks", &share(info.blocks_free, info.blocks))?;
+    line("inodes", &share(info.inodes_free, info.inodes))?;
+    line("inode size", &text::size(info.inode_size.into()))?;
+    for group in &info.features {
+        line(&format!("{} features", group.kind), &group.names.join(" "))?;
+    }
+    for section in &info.sections {
+        writeln!(out, "\n{}", section.title)?;
+        for (name, value) in &section.values {
+            let value = text::escaped(value.as_bytes()).to_string();
+            writeln!(out, "  {:<26}{value}", format!("{name}:"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Why a command failed, and what kind of failure it is to the program that ran it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::build::BuildError;
+use crate::partition::PartitionError;
+
+/// Result of the library's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How a command ended; the number is its exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It did what was asked.
+    Done = 0,
+    /// The answer is no: the file is not there, or not everything could be done.
+    No = 1,
+    /// The request makes no sense.
+    Usage = 2,
+    /// The image (or archive) is damaged or uses what is not supported.
+    Image = 3,
+    /// Reading or writing failed, or there is no space.
+    Io = 4,
+}
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request makes no sense; says why, and what would.
+    #[error("{0}")]
+    Usage(String),
+    /// The host failed to do something to a file of its own.
+    #[error("cannot {operation} {}: {source}", shown(path))]
+    Host {
+        /// What was tried: a verb phrase.
+        operation: &'static str,
+        /// The file on the host.
+        path: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// Writing to the output failed.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+    /// The image as a whole cannot be used.
+    #[error("{}: {source}", shown(image))]
+    Image {
+        /// The image file.
+        image: PathBuf,
+        /// The reason.
+        source: vfs::Error,
+    },
+    /// The partition asked for cannot be used.
+    #[error("{}: {source}", shown(image))]
+    Partition {
+        /// The image file.
+        image: PathBuf,
+        /// The reason.
+        source: PartitionError,
+    },
+    /// A file in the image cannot be used.
+    #[error("{}: {source}", crate::text::escaped(path))]
+    File {
+        /// Its path in the image.
+        path: Vec<u8>,
+        /// The reason.
+        source: vfs::Error,
+    },
+    /// A build failed.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+impl Error {
+    /// An error of a file on the host.
+    pub(crate) fn host(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Host { operation, path: path.as_ref().to_owned(), source: source.into() }
+    }
+
+    /// An error of a file in the image.
+    pub fn file(path: &[u8], source: vfs::Error) -> Self {
+        Self::File { path: path.to_vec(), source }
+    }
+
+    /// What kind of failure it is.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Usage(_) => Outcome::Usage,
+            Self::Host { .. } | Self::Output(_) => Outcome::Io,
+            Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
+            Self::Partition { source, .. } => source.outcome(),
+            Self::Build(error) => error.outcome(),
+        }
+    }
+
+    /// Whether the reader of the output went away, which is not worth a message.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// What kind of failure an error of a file system is.
+pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
+    use vfs::Error as E;
+    match error {
+        E::Unsupported(_) | E::Corrupt(_) | E::Encrypted => Outcome::Image,
+        E::Device(_) | E::NoSpace | E::NoInodes | E::ReadOnly(_) => Outcome::Io,
+        _ => Outcome::No,
+    }
+}
+
+fn shown(path: &Path) -> String {
+    crate::text::escaped(path.as_os_str().as_encoded_bytes()).to_string()
+}

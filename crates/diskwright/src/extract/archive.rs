@@ -1,0 +1,154 @@
+//! Extraction to a tar archive.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use vfs::path::{Order, Walked};
+use vfs::{FileType, Ino, Paths};
+
+use super::contents::Run;
+use super::pax::{self, BLOCK_BYTES, Member, Times};
+use super::{ExtractOptions, ExtractReport, Job, Observer};
+use crate::{Error, Result};
+
+/// Extracts to a tar archive in the PAX format, as GNU tar reads it: times to the nanosecond,
+/// extended attributes (`SCHILY.xattr`), ACLs (`SCHILY.acl`), hard links, devices, holes (GNU's
+/// sparse format 1.0), names of any bytes. The same image gives the same archive. Sockets have no
+/// place in an archive and are left out.
+///
+/// # Errors
+/// If the image cannot be read (the error names the file), or the output not written.
+pub fn extract_to_tar(
+    paths: Paths<'_>,
+    out: &mut dyn Write,
+    options: &ExtractOptions,
+    observer: &mut dyn Observer,
+) -> Result<ExtractReport> {
+    let job = Job::new(paths, options, observer)?;
+    let top = job.top_ino;
+    let mut archiver = Archiver { job, out, links: HashMap::new(), buffer: Vec::new() };
+    for walked in paths.walk(top, Order::Sorted) {
+        match walked {
+            Ok(walked) => archiver.add(&walked)?,
+            Err(e) => archiver.job.unreadable(&e.path, e.error)?,
+        }
+    }
+    pax::end(archiver.out).and_then(|()| archiver.out.flush()).map_err(Error::Output)?;
+    Ok(archiver.job.report)
+}
+
+struct Archiver<'a> {
+    job: Job<'a>,
+    out: &'a mut dyn Write,
+    /// First path of each file with several.
+    links: HashMap<Ino, Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl Archiver<'_> {
+    fn add(&mut self, walked: &Walked) -> Result<()> {
+        self.job.observer.file(&walked.path);
+        self.job.report.files += 1;
+        let attributes = &walked.attributes;
+        let is_directory = attributes.file_type == FileType::Directory;
+        let mut path = match walked.depth {
+            0 if is_directory => b".".to_vec(),
+            0 => self.job.top_name.clone(),
+            _ => walked.path.clone(),
+        };
+        if is_directory {
+            path.push(b'/');
+        }
+        let times =
+            Times { atime: attributes.atime, mtime: attributes.mtime, ctime: attributes.ctime };
+        let mut member = Member {
+            path: &path,
+            permissions: attributes.permissions,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            times,
+            ..Member::default()
+        };
+        let first = self.links.get(&attributes.ino).cloned();
+        if let Some(first) = first.filter(|_| attributes.links > 1) {
+            member.typeflag = b'1';
+            member.link = &first;
+            return member.write(self.out).map_err(Error::Output);
+        }
+        let xattrs = self.job.xattrs(&walked.path, attributes.ino)?;
+        member.xattrs = &xattrs;
+        if !self.member(walked, member)? {
+            return Ok(());
+        }
+        if attributes.links > 1 && !is_directory {
+            self.links.insert(attributes.ino, path);
+        }
+        Ok(())
+    }
+
+    /// Writes a file that is no further name of another; returns whether it has a place in an
+    /// archive.
+    fn member(&mut self, walked: &Walked, member: Member<'_>) -> Result<bool> {
+        let attributes = &walked.attributes;
+        let target;
+        // A link's target lives shorter than the member that came in.
+        let mut member = member;
+        member.typeflag = match attributes.file_type {
+            FileType::Regular => return self.regular(walked, member).map(|()| true),
+            FileType::Directory => b'5',
+            FileType::Symlink => {
+                let read = self.job.target(&walked.path, attributes.ino)?;
+                let Some(read) = read else { return Ok(false) };
+                target = read;
+                member.link = &target;
+                b'2'
+            }
+            FileType::CharDevice => b'3',
+            FileType::BlockDevice => b'4',
+            FileType::Fifo => b'6',
+            FileType::Socket => {
+                self.job.left_out(&walked.path, "a tar archive cannot hold this socket");
+                return Ok(false);
+            }
+        };
+        if matches!(member.typeflag, b'3' | b'4') {
+            member.device = attributes.device;
+        }
+        member.write(self.out).map_err(Error::Output)?;
+        Ok(true)
+    }
+
+    fn regular(&mut self, walked: &Walked, mut member: Member<'_>) -> Result<()> {
+        let (path, ino, size) = (&walked.path, walked.attributes.ino, walked.attributes.size);
+        let runs = self.job.data_runs(path, ino, size)?;
+        let data_bytes: u64 = runs.iter().map(|run| run.len).sum();
+        let map = (data_bytes < size).then(|| sparse_map(&runs, size));
+        member.typeflag = b'0';
+        member.stored_bytes = data_bytes + map.as_ref().map_or(0, |map| map.len() as u64);
+        member.sparse_size = map.as_ref().map(|_| size);
+        let written: io::Result<()> = member.write(self.out);
+        let written = written.and_then(|()| self.out.write_all(&map.unwrap_or_default()));
+        written.map_err(Error::Output)?;
+        let (job, out, buffer) = (&mut self.job, &mut *self.out, &mut self.buffer);
+        job.copy_runs(path, ino, &runs, buffer, &mut |_, bytes| {
+            out.write_all(bytes).map_err(Error::Output)
+        })?;
+        pax::pad(self.out, member.stored_bytes).map_err(Error::Output)
+    }
+}
+
+/// The map of a sparse file in GNU's format 1.0: decimal numbers, filled up to a block. A hole at
+/// the end is told by an empty run there.
+fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
+    let end = runs.last().map_or(0, |run| run.offset + run.len);
+    let last = (end < size).then_some(Run { offset: size, len: 0 });
+    let mut map = format!("{}\n", runs.len() + usize::from(last.is_some()));
+    for run in runs.iter().chain(&last) {
+        // Writing to a string cannot fail.
+        let _ = write!(map, "{}\n{}\n", run.offset, run.len);
+    }
+    let mut map = map.into_bytes();
+    map.resize(map.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    map
+}

@@ -1,0 +1,219 @@
+//! A tree being made on the host, into which no name or link from an image can lead astray.
+//!
+//! Every step is taken from an open directory by one name that holds no `/` and is neither `.` nor
+//! `..` (the walk has checked that), and never through a symbolic link. At most [`OPEN_MAX`]
+//! directories are open, whatever the depth.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+
+/// Most directories kept open on the current path.
+const OPEN_MAX: usize = 64;
+
+const DIRECTORY: OFlags =
+    OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+const NEW_FILE: OFlags = OFlags::CREATE
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::WRONLY);
+
+/// A tree on the host and the directory in it that is being filled.
+pub(super) struct HostTree {
+    root: OwnedFd,
+    /// Names on the way to the current directory.
+    names: Vec<Vec<u8>>,
+    /// The last few of them, open; empty only if `names` is.
+    open: Vec<OwnedFd>,
+    /// Whether files that are in the way are replaced.
+    replace: bool,
+}
+
+impl HostTree {
+    /// Opens or makes the directory that the tree goes into.
+    pub(super) fn open(path: &Path, force: bool) -> io::Result<Self> {
+        match std::fs::create_dir(path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        if !force && std::fs::read_dir(path)?.next().is_some() {
+            let problem = "the directory is not empty; use --force to extract into it";
+            return Err(io::Error::other(problem));
+        }
+        // The user's own path may well be a link.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { root, names: Vec::new(), open: Vec::new(), replace: force })
+    }
+
+    /// The directory being filled.
+    pub(super) fn current(&self) -> BorrowedFd<'_> {
+        self.open.last().unwrap_or(&self.root).as_fd()
+    }
+
+    /// Makes a directory in the current one, for its owner only, and makes it the current one.
+    pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
+        let dir = self.current();
+        match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
+            Err(Errno::EXIST) if self.replace => {
+                let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+                    rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
+                }
+            }
+            made => made?,
+        }
+        let entered = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+        self.open.push(entered);
+        self.names.push(name.to_vec());
+        if self.open.len() > OPEN_MAX {
+            self.open.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Makes the parent of the current directory the current one.
+    pub(super) fn leave(&mut self) -> io::Result<()> {
+        self.names.pop();
+        self.open.pop();
+        if !self.open.is_empty() || self.names.is_empty() {
+            return Ok(());
+        }
+        let mut dir = rustix::io::dup(&self.root)?;
+        for (depth, name) in self.names.iter().enumerate() {
+            dir = rustix::fs::openat(&dir, name.as_slice(), DIRECTORY, Mode::empty())?;
+            if depth + OPEN_MAX >= self.names.len() {
+                self.open.push(rustix::io::dup(&dir)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the directory at a path below the top, step by step.
+    fn open_below(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        let mut dir = rustix::io::dup(&self.root)?;
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            dir = rustix::fs::openat(&dir, name, DIRECTORY, Mode::empty())?;
+        }
+        Ok(dir)
+    }
+
+    fn make_way(&self, name: &[u8]) -> io::Result<()> {
+        if !self.replace {
+            return Ok(());
+        }
+        match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR) => Err(io::Error::other("a directory is in the way")),
+            other => Ok(other?),
+        }
+    }
+
+    /// Makes a regular file in the current directory.
+    pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
+        self.make_way(name)?;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::openat(self.current(), name, NEW_FILE, mode)?.into())
+    }
+
+    /// Makes a symbolic link in the current directory.
+    pub(super) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        self.make_way(name)?;
+        Ok(rustix::fs::symlinkat(target, self.current(), name)?)
+    }
+
+    /// Makes a special file in the current directory.
+    pub(super) fn special(
+        &self,
+        name: &[u8],
+        file_type: FileType,
+        device: vfs::DeviceNumber,
+    ) -> io::Result<()> {
+        self.make_way(name)?;
+        let device = rustix::fs::makedev(device.major, device.minor);
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::mknodat(self.current(), name, file_type, mode, device)?)
+    }
+
+    /// Gives the file at a path below the top another name, in the current directory.
+    pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
+        self.make_way(name)?;
+        let slash = existing.iter().rposition(|&b| b == b'/');
+        let parent = self.open_below(&existing[..slash.unwrap_or(0)])?;
+        let existing = &existing[slash.map_or(0, |slash| slash + 1)..];
+        Ok(rustix::fs::linkat(parent, existing, self.current(), name, AtFlags::empty())?)
+    }
+}
+
+/// A file that was just made, to give attributes to.
+#[derive(Clone, Copy)]
+pub(super) enum Made<'a> {
+    /// Through itself.
+    Open(BorrowedFd<'a>),
+    /// By its name in a directory; a link is not followed.
+    Named(BorrowedFd<'a>, &'a [u8]),
+}
+
+impl Made<'_> {
+    /// Sets user and group. They must not be `u32::MAX`, which the system call takes for no change.
+    pub(super) fn set_owner(self, uid: u32, gid: u32) -> io::Result<()> {
+        let uid = Some(rustix::fs::Uid::from_raw(uid));
+        let gid = Some(rustix::fs::Gid::from_raw(gid));
+        match self {
+            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
+            Self::Named(dir, name) => {
+                rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the permission bits; not for symbolic links, which have none.
+    pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(permissions.into());
+        match self {
+            Self::Open(fd) => rustix::fs::fchmod(fd, mode)?,
+            // What was just made under this name is no link.
+            Self::Named(dir, name) => rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?,
+        }
+        Ok(())
+    }
+
+    /// Sets an extended attribute.
+    pub(super) fn set_xattr(self, attribute: &[u8], value: &[u8]) -> io::Result<()> {
+        let flags = XattrFlags::empty();
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, attribute, value, flags)?,
+            Self::Named(dir, name) => {
+                // There is no call that takes a directory and a name.
+                let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+                path.extend_from_slice(name);
+                rustix::fs::lsetxattr(path, attribute, value, flags)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the times of last access and change.
+    pub(super) fn set_times(self, atime: vfs::Timestamp, mtime: vfs::Timestamp) -> io::Result<()> {
+        let [last_access, last_modification] = [atime, mtime].map(|time| Timespec {
+            tv_sec: time.sec,
+            // Numbers above mean something else to the system call.
+            tv_nsec: time.nsec.min(999_999_999).into(),
+        });
+        let times = Timestamps { last_access, last_modification };
+        match self {
+            Self::Open(fd) => rustix::fs::futimens(fd, &times)?,
+            Self::Named(dir, name) => {
+                rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+}

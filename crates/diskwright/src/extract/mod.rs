@@ -1,0 +1,169 @@
+//! What `diskwright extract` does: copies files out of an image, to a directory or a tar archive.
+//!
+//! Both give everything the image has, `lost+found` included, parents first and sorted by name.
+//! What cannot be read from the image ends the work, unless it is told to keep going. What cannot
+//! be given to the destination (a device node without the right to make one, an attribute that a
+//! file system does not keep, a socket in an archive) is said, counted and left out.
+
+mod acl;
+mod archive;
+mod contents;
+mod directory;
+mod host;
+mod pax;
+
+use serde::Serialize;
+use vfs::path::{LastLink, split_last};
+use vfs::{FileSystem, FileType, Ino, Paths};
+
+use crate::list::{absolute, join};
+use crate::{Error, Outcome, Result};
+
+pub use archive::extract_to_tar;
+pub use directory::extract_to_directory;
+
+/// What to extract, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ExtractOptions {
+    /// The file or directory to extract; what is in a directory comes without its name.
+    pub path: Vec<u8>,
+    /// Go on after something in the image that cannot be read.
+    pub keep_going: bool,
+    /// Extract into a directory that is not empty, and replace files in it.
+    pub force: bool,
+}
+
+/// Hears how the work goes.
+pub trait Observer {
+    /// Another file is about to be extracted.
+    fn file(&mut self, path: &[u8]);
+    /// More bytes of contents have been copied.
+    fn copied(&mut self, bytes: u64);
+    /// Something was left out, or is not what it should be.
+    fn warning(&mut self, message: &str);
+}
+
+/// What was extracted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExtractReport {
+    /// Files of any type.
+    pub files: u64,
+    /// Bytes of contents, without holes.
+    pub bytes: u64,
+    /// Files in the image that could not be read, or not to their end.
+    pub unreadable: u64,
+    /// Files and attributes that the destination did not take.
+    pub left_out: u64,
+}
+
+impl ExtractReport {
+    /// How the command ends.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self { unreadable: 1.., .. } => Outcome::Image,
+            Self { left_out: 1.., .. } => Outcome::No,
+            _ => Outcome::Done,
+        }
+    }
+}
+
+/// What both kinds of extraction keep track of.
+struct Job<'a> {
+    paths: Paths<'a>,
+    options: &'a ExtractOptions,
+    observer: &'a mut dyn Observer,
+    report: ExtractReport,
+    /// Absolute path of what is extracted.
+    top: Vec<u8>,
+    top_ino: Ino,
+    /// Name of what is extracted, unless it is a directory.
+    top_name: Vec<u8>,
+}
+
+impl<'a> Job<'a> {
+    fn new(
+        paths: Paths<'a>,
+        options: &'a ExtractOptions,
+        observer: &'a mut dyn Observer,
+    ) -> Result<Self> {
+        let fs = paths.file_system();
+        let at = |source| Error::file(&options.path, source);
+        let top_ino = paths.resolve(&options.path, LastLink::Keep).map_err(at)?;
+        let is_directory = fs.attributes(top_ino).map_err(at)?.file_type == FileType::Directory;
+        let top_name = match split_last(&options.path) {
+            _ if is_directory => Vec::new(),
+            Some((_, name)) => name.to_vec(),
+            None => return Err(at(vfs::Error::NotADirectory)),
+        };
+        let (top, report) = (absolute(&options.path), ExtractReport::default());
+        Ok(Self { paths, options, observer, report, top, top_ino, top_name })
+    }
+
+    fn fs(&self) -> &'a dyn FileSystem {
+        self.paths.file_system()
+    }
+
+    /// Path in the image of what has `path` below the top.
+    fn image_path(&self, path: &[u8]) -> Vec<u8> {
+        join(&self.top, path)
+    }
+
+    /// Something in the image cannot be read: an error, or a warning if told to keep going.
+    fn unreadable(&mut self, path: &[u8], error: vfs::Error) -> Result<()> {
+        let error = Error::file(&self.image_path(path), error);
+        if !self.options.keep_going {
+            return Err(error);
+        }
+        self.report.unreadable += 1;
+        self.observer.warning(&error.to_string());
+        Ok(())
+    }
+
+    /// The destination did not take something.
+    fn left_out(&mut self, path: &[u8], what: &str) {
+        self.report.left_out += 1;
+        let path = self.image_path(path);
+        self.observer.warning(&format!("{}: {what}", crate::text::escaped(&path)));
+    }
+
+    /// The extended attributes of a file, sorted by name; those that can be read, if told to keep
+    /// going.
+    fn xattrs(&mut self, path: &[u8], ino: Ino) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let fs = self.fs();
+        let mut names = Vec::new();
+        if let Err(e) = fs.list_xattrs(ino, &mut |name| names.push(name.to_vec())) {
+            self.unreadable(path, e)?;
+        }
+        names.sort();
+        names.dedup();
+        let mut xattrs = Vec::with_capacity(names.len());
+        for name in names {
+            if name.is_empty() || name.contains(&0) {
+                let problem = "attribute name is empty or contains a NUL byte";
+                let damage = vfs::Corruption::new("extended attribute", problem).of_inode(ino.0);
+                self.unreadable(path, damage.into())?;
+                continue;
+            }
+            match fs.get_xattr(ino, &name) {
+                Ok(value) => xattrs.push((name, value)),
+                Err(e) => self.unreadable(path, e)?,
+            }
+        }
+        Ok(xattrs)
+    }
+
+    /// The target of a symbolic link, or `None` if it cannot be read.
+    fn target(&mut self, path: &[u8], ino: Ino) -> Result<Option<Vec<u8>>> {
+        let target = self.fs().readlink(ino).and_then(|target| {
+            if target.is_empty() || target.contains(&0) {
+                let problem = "target is empty or contains a NUL byte";
+                return Err(vfs::Corruption::new("symbolic link", problem).of_inode(ino.0).into());
+            }
+            Ok(target)
+        });
+        match target {
+            Ok(target) => Ok(Some(target)),
+            Err(e) => self.unreadable(path, e).map(|()| None),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Members of a tar archive in the PAX format (POSIX.1-2001 `pax`), as GNU tar reads them.
+//!
+//! A header says what fits into the old fields; everything else, and whatever must be exact, is in
+//! PAX records before it. Nothing depends on the time or the place of writing.
+
+use std::io::{self, Write};
+
+use vfs::Timestamp;
+use zerocopy::{Immutable, IntoBytes};
+
+/// Unit of an archive, in bytes.
+pub(super) const BLOCK_BYTES: u64 = 512;
+/// Longest path in the old field, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// Largest number in the old fields for ids: seven octal digits.
+const ID_MAX: u32 = 0o7_777_777;
+/// Largest size in the old field, in bytes: eleven octal digits.
+const SIZE_MAX: u64 = 0o77_777_777_777;
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct RawHeader {
+    name: [u8; NAME_BYTES_MAX],
+    mode: [u8; 8],
+    uid: [u8; 8],
+    gid: [u8; 8],
+    size: [u8; 12],
+    mtime: [u8; 12],
+    checksum: [u8; 8],
+    typeflag: u8,
+    link_name: [u8; NAME_BYTES_MAX],
+    magic: [u8; 6],
+    version: [u8; 2],
+    user_name: [u8; 32],
+    group_name: [u8; 32],
+    major: [u8; 8],
+    minor: [u8; 8],
+    prefix: [u8; 155],
+    padding: [u8; 12],
+}
+
+const _: () = assert!(size_of::<RawHeader>() as u64 == BLOCK_BYTES);
+
+/// A member of an archive, without its contents.
+#[derive(Default)]
+pub(super) struct Member<'a> {
+    pub(super) typeflag: u8,
+    pub(super) path: &'a [u8],
+    /// Target of a link.
+    pub(super) link: &'a [u8],
+    pub(super) permissions: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Bytes that follow in the archive.
+    pub(super) stored_bytes: u64,
+    /// Size of a file with holes, whose map is at the start of what follows.
+    pub(super) sparse_size: Option<u64>,
+    pub(super) times: Times,
+    pub(super) device: vfs::DeviceNumber,
+    /// Names and values, sorted.
+    pub(super) xattrs: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+/// The times of a member.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Times {
+    pub(super) atime: Timestamp,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
+}
+
+impl Member<'_> {
+    /// Writes records and header.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let records = self.records();
+        let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
+        name.truncate(NAME_BYTES_MAX);
+        let len = records.len() as u64;
+        let header = RawHeader::new(b'x', &name, len);
+        out.write_all(header.finished().as_bytes())?;
+        out.write_all(&records)?;
+        pad(out, len)?;
+        self.write_header(out)
+    }
+
+    fn write_header(&self, out: &mut dyn Write) -> io::Result<()> {
+        let sparse_name = [&b"GNUSparseFile.0/"[..], last_name(self.path)].concat();
+        let name = if self.sparse_size.is_some() { &sparse_name } else { self.path };
+        let mut header = RawHeader::new(self.typeflag, name, self.stored_bytes);
+        octal(&mut header.mode, self.permissions.into());
+        octal(&mut header.uid, fitting(self.uid).into());
+        octal(&mut header.gid, fitting(self.gid).into());
+        octal(&mut header.mtime, u64::try_from(self.times.mtime.sec).unwrap_or(0).min(SIZE_MAX));
+        octal(&mut header.major, self.device.major.into());
+        octal(&mut header.minor, self.device.minor.into());
+        copy(&mut header.link_name, self.link);
+        out.write_all(header.finished().as_bytes())
+    }
+
+    fn records(&self) -> Vec<u8> {
+        let mut records = Vec::new();
+        let mut add = |key: &[u8], value: &[u8]| add_record(&mut records, key, value);
+        if [self.path, self.link].iter().any(|name| std::str::from_utf8(name).is_err()) {
+            add(b"hdrcharset", b"BINARY");
+        }
+        if self.sparse_size.is_none() && !fits(self.path) {
+            add(b"path", self.path);
+        }
+        if !fits(self.link) {
+            add(b"linkpath", self.link);
+        }
+        let times = self.times;
+        for (key, time) in [("mtime", times.mtime), ("atime", times.atime), ("ctime", times.ctime)]
+        {
+            add(key.as_bytes(), decimal(time).as_bytes());
+        }
+        for (key, id) in [("uid", self.uid), ("gid", self.gid)] {
+            if id > ID_MAX {
+                add(key.as_bytes(), id.to_string().as_bytes());
+            }
+        }
+        if self.stored_bytes > SIZE_MAX {
+            add(b"size", self.stored_bytes.to_string().as_bytes());
+        }
+        if let Some(size) = self.sparse_size {
+            add(b"GNU.sparse.major", b"1");
+            add(b"GNU.sparse.minor", b"0");
+            add(b"GNU.sparse.name", self.path);
+            add(b"GNU.sparse.realsize", size.to_string().as_bytes());
+        }
+        for (name, value) in self.xattrs {
+            let acl = match name.as_slice() {
+                b"system.posix_acl_access" => Some("SCHILY.acl.access"),
+                b"system.posix_acl_default" => Some("SCHILY.acl.default"),
+                _ => None,
+            };
+            // Readers that know ACLs take the text, others the attribute.
+            if let (Some(key), Some(text)) = (acl, super::acl::to_text(value)) {
+                add(key.as_bytes(), text.as_bytes());
+            }
+            add(&xattr_key(name), value);
+        }
+        records
+    }
+}
+
+impl RawHeader {
+    fn new(typeflag: u8, name: &[u8], size: u64) -> Self {
+        let mut header = Self {
+            name: [0; NAME_BYTES_MAX],
+            mode: *b"0000644\0",
+            uid: *b"0000000\0",
+            gid: *b"0000000\0",
+            size: [0; 12],
+            mtime: *b"00000000000\0",
+            checksum: [b' '; 8],
+            typeflag,
+            link_name: [0; NAME_BYTES_MAX],
+            magic: *b"ustar\0",
+            version: *b"00",
+            user_name: [0; 32],
+            group_name: [0; 32],
+            major: *b"0000000\0",
+            minor: *b"0000000\0",
+            prefix: [0; 155],
+            padding: [0; 12],
+        };
+        copy(&mut header.name, name);
+        octal(&mut header.size, if size > SIZE_MAX { 0 } else { size });
+        header
+    }
+
+    /// With its checksum: the sum of all bytes, those of the checksum taken for spaces.
+    fn finished(mut self) -> Self {
+        let sum = self.as_bytes().iter().map(|&byte| u64::from(byte)).sum();
+        octal(&mut self.checksum[..7], sum);
+        self
+    }
+}
+
+/// Fills up to the next block.
+pub(super) fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
+    let missing = len.next_multiple_of(BLOCK_BYTES) - len;
+    out.write_all(&[0; BLOCK_BYTES as usize][..missing as usize])
+}
+
+/// Writes the end of the archive.
+pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(&[0; 2 * BLOCK_BYTES as usize])
+}
+
+/// A record's length counts itself.
+fn add_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    let rest = key.len() + value.len() + " =\n".len();
+    let mut len = rest + 1;
+    while rest + len.to_string().len() != len {
+        len = rest + len.to_string().len();
+    }
+    records.extend_from_slice(format!("{len} ").as_bytes());
+    records.extend_from_slice(key);
+    records.push(b'=');
+    records.extend_from_slice(value);
+    records.push(b'\n');
+}
+
+/// `=` ends a keyword, so GNU tar writes it and `%` as URLs do.
+fn xattr_key(name: &[u8]) -> Vec<u8> {
+    let mut key = b"SCHILY.xattr.".to_vec();
+    for &byte in name {
+        match byte {
+            b'=' => key.extend_from_slice(b"%3D"),
+            b'%' => key.extend_from_slice(b"%25"),
+            _ => key.push(byte),
+        }
+    }
+    key
+}
+
+/// Seconds with nine decimals; the fraction counts away from zero, as the sign is for the whole.
+fn decimal(time: Timestamp) -> String {
+    let nsec = i128::from(time.nsec.min(999_999_999));
+    let total = i128::from(time.sec) * 1_000_000_000 + nsec;
+    let (sign, total) = (if total < 0 { "-" } else { "" }, total.unsigned_abs());
+    format!("{sign}{}.{:09}", total / 1_000_000_000, total % 1_000_000_000)
+}
+
+fn fits(name: &[u8]) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.is_ascii()
+}
+
+fn fitting(id: u32) -> u32 {
+    if id > ID_MAX { 0 } else { id }
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.rsplit(|&b| b == b'/').next().unwrap_or_default()
+}
+
+fn copy(field: &mut [u8], bytes: &[u8]) {
+    for (place, &byte) in field.iter_mut().zip(bytes) {
+        *place = byte;
+    }
+}
+
+/// Octal digits and a NUL.
+fn octal(field: &mut [u8], mut value: u64) {
+    let Some((last, digits)) = field.split_last_mut() else { return };
+    *last = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value & 7) as u8;
+        value >>= 3;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_its_own_length() {
+        for len in 0..2000 {
+            let mut record = Vec::new();
+            add_record(&mut record, b"key", &vec![b'x'; len]);
+            let space = record.iter().position(|&b| b == b' ').unwrap();
+            let told: usize = std::str::from_utf8(&record[..space]).unwrap().parse().unwrap();
+            assert_eq!(told, record.len());
+        }
+    }
+
+    #[test]
+    fn times_before_1970_count_down() {
+        let text = |sec, nsec| decimal(Timestamp { sec, nsec });
+        assert_eq!(text(1, 5), "1.000000005");
+        assert_eq!(text(-1, 250_000_000), "-0.750000000");
+        assert_eq!(text(-2, 0), "-2.000000000");
+    }
+}

@@ -1,0 +1,76 @@
+//! What `diskwright find` does.
+
+use std::io::Write;
+
+use vfs::path::{LastLink, Order};
+use vfs::{FileType, Paths};
+
+use crate::list::{absolute, join, write_name};
+use crate::{Error, Record, Result};
+
+/// How a found file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Its path and a newline, escaped for a terminal.
+    Escaped,
+    /// Its path as it is, and a newline.
+    Lines,
+    /// Its path as it is, and a NUL byte.
+    Null,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What to find; without conditions, everything.
+#[derive(Clone, Debug)]
+pub struct FindOptions {
+    /// A pattern for the name: `*`, `?`, `[a-z]`, `[!a-z]`, `{a,b}`, and `\` before a character
+    /// that stands for itself.
+    pub name: Option<Vec<u8>>,
+    /// Types, any of which will do; none means all.
+    pub types: Vec<FileType>,
+    /// How a found file is written.
+    pub style: Style,
+}
+
+/// Writes the files from `path` down that meet all conditions, parents first, sorted by name.
+///
+/// # Errors
+/// If a file cannot be read (the error names it), or the output cannot be written.
+pub fn find(
+    paths: Paths<'_>,
+    path: &[u8],
+    options: &FindOptions,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let fs = paths.file_system();
+    let top = absolute(path);
+    let ino = paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))?;
+    for walked in paths.walk(ino, Order::Sorted) {
+        let walked = walked.map_err(|e| Error::file(&join(&top, &e.path), e.error))?;
+        let found = join(&top, &walked.path);
+        let name = found.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let file_type = walked.attributes.file_type;
+        let has_name = options.name.as_ref().is_none_or(|glob| fast_glob::glob_match(glob, name));
+        let has_type = options.types.is_empty() || options.types.contains(&file_type);
+        if !(has_name && has_type) {
+            continue;
+        }
+        match options.style {
+            Style::Escaped | Style::Lines => {
+                write_name(out, &found, options.style == Style::Escaped)?;
+                out.write_all(b"\n").map_err(Error::Output)?;
+            }
+            Style::Null => {
+                write_name(out, &found, false)?;
+                out.write_all(b"\0").map_err(Error::Output)?;
+            }
+            Style::Json => {
+                let record = Record::new(fs, &found, &walked.attributes);
+                let record = record.map_err(|e| Error::file(&found, e))?;
+                out.write_all(record.json_line().as_bytes()).map_err(Error::Output)?;
+            }
+        }
+    }
+    Ok(())
+}

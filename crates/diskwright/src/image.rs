@@ -1,0 +1,298 @@
+//! Opening an image, whatever format it has.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, FileDevice, WindowDevice};
+use ext4::Ext4;
+use ext4::format::features::{Compat, Features, Incompat, RoCompat};
+use ext4::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
+use serde::Serialize;
+use vfs::{Error as FsError, FileSystem, Paths};
+
+use crate::partition::{self, Partition};
+use crate::{Error, Result};
+
+/// Bytes at the start of an image that are looked at to tell its format.
+const PROBE_BYTES: usize = 2048;
+
+/// Where in a file the image is, and how to read it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenImage {
+    /// First byte of the image in the file.
+    pub offset: u64,
+    /// Number of the partition the image is in, instead of `offset`.
+    pub partition: Option<u32>,
+    /// Read an image whose journal or log needs recovery as it lies.
+    pub stale: bool,
+}
+
+/// An open image.
+pub struct Image {
+    fs: Box<dyn FileSystem>,
+    info: ImageInfo,
+}
+
+/// What an image says about itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ImageInfo {
+    /// `ext2`, `ext3`, `ext4` or `xfs`.
+    pub format: String,
+    /// Label, as text.
+    pub label: String,
+    /// UUID with dashes.
+    pub uuid: String,
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// All inodes (XFS: as many as there are now).
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// Inode size in bytes.
+    pub inode_size: u32,
+    /// `clean`, or what is the matter, in the format's own terms.
+    pub state: String,
+    /// Whether the journal or log needs recovery before the image is what it should be.
+    pub needs_recovery: bool,
+    /// Features by kind.
+    pub features: Vec<FeatureGroup>,
+    /// Whatever else the format tells.
+    pub sections: Vec<Section>,
+}
+
+/// Features of one kind.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FeatureGroup {
+    /// `compatible`, `incompatible` or `read-only compatible`.
+    pub kind: String,
+    /// Names, in the format's own terms.
+    pub names: Vec<String>,
+}
+
+/// A titled list of values.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    /// What they are about.
+    pub title: String,
+    /// Names and values.
+    pub values: Vec<(String, String)>,
+}
+
+impl Image {
+    /// Opens an image for reading.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is no image that can be used; the error says what it seems
+    /// to be and what to do about it.
+    pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
+        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+        let device = window(path, Arc::new(device), options)?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        let probe = probe(&*device).map_err(|e| Error::host("read", path, e))?;
+        match kind_of(&probe) {
+            Some(kind) => open_format(kind, device, options).map_err(at),
+            None => Err(at(no_format(&*device, &probe, options))),
+        }
+    }
+
+    /// An image that is open already.
+    pub fn new(fs: Box<dyn FileSystem>, info: ImageInfo) -> Self {
+        Self { fs, info }
+    }
+
+    /// Its file system.
+    pub fn file_system(&self) -> &dyn FileSystem {
+        &*self.fs
+    }
+
+    /// Its files by path.
+    pub fn paths(&self) -> Paths<'_> {
+        Paths::new(&*self.fs)
+    }
+
+    /// What it says about itself.
+    pub fn info(&self) -> &ImageInfo {
+        &self.info
+    }
+}
+
+/// A format that can be told by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// ext2, ext3 or ext4.
+    Ext,
+    Xfs,
+}
+
+/// The part of the file that the options name.
+fn window(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    let (start, len) = match options.partition {
+        Some(number) => {
+            let found = partition::find(&*device, number)
+                .map_err(|source| Error::Partition { image: path.to_owned(), source })?;
+            (found.offset, found.len)
+        }
+        None if options.offset == 0 => return Ok(device),
+        None => match device.len().checked_sub(options.offset) {
+            Some(len) if len > 0 => (options.offset, len),
+            _ => {
+                let len = device.len();
+                let past = format!("--offset lies past the end of the image ({len} bytes)");
+                return Err(Error::Usage(past));
+            }
+        },
+    };
+    let window = WindowDevice::new(device, start, len).map_err(|e| Error::host("read", path, e))?;
+    Ok(Arc::new(window))
+}
+
+fn probe(device: &dyn BlockDevice) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; device.len().min(PROBE_BYTES as u64) as usize];
+    device.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// ext's magic number is at byte 56 of the superblock, which starts at byte 1024.
+fn kind_of(probe: &[u8]) -> Option<Kind> {
+    match () {
+        () if probe.starts_with(b"XFSB") => Some(Kind::Xfs),
+        () if probe.get(1080..1082) == Some(&[0x53, 0xef]) => Some(Kind::Ext),
+        () => None,
+    }
+}
+
+/// What an image that is none of the formats seems to be instead.
+fn no_format(device: &dyn BlockDevice, probe: &[u8], options: &OpenImage) -> FsError {
+    const OTHERS: [(&[u8], &str, &str); 8] = [
+        (b"QFI\xfb", "qcow2 images", "convert it with: qemu-img convert -O raw"),
+        (b"KDMV", "VMDK images", "convert it with: qemu-img convert -O raw"),
+        (b"conectix", "VHD images", "convert it with: qemu-img convert -O raw"),
+        (b"vhdxfile", "VHDX images", "convert it with: qemu-img convert -O raw"),
+        (b"\x1f\x8b", "compressed images", "decompress it with: gunzip"),
+        (b"\x28\xb5\x2f\xfd", "compressed images", "decompress it with: unzstd"),
+        (b"\xfd7zXZ\0", "compressed images", "decompress it with: unxz"),
+        (b"hsqs", "SquashFS images", "unsquashfs reads it"),
+    ];
+    if let Some((_, what, advice)) = OTHERS.iter().find(|(magic, ..)| probe.starts_with(magic)) {
+        return FsError::unsupported(*what, advice);
+    }
+    let is_whole = options.partition.is_none() && options.offset == 0;
+    let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
+    if let Some(partitions) = partitions.filter(|partitions| !partitions.is_empty()) {
+        return whole_disk(&partitions);
+    }
+    let what = if probe.iter().all(|&byte| byte == 0) {
+        "an image that starts with nothing but zeros"
+    } else {
+        "neither an ext2/3/4 nor an XFS image"
+    };
+    FsError::unsupported(what, "if it lies inside a disk image, use --partition or --offset")
+}
+
+fn whole_disk(partitions: &[Partition]) -> FsError {
+    let what = format!("a disk with partitions; {}", partition::overview(partitions));
+    FsError::unsupported(what, "choose one with --partition N")
+}
+
+/// Opens the file system of a known format: the only place that knows the formats' crates.
+fn open_format(
+    kind: Kind,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> vfs::Result<Image> {
+    match kind {
+        Kind::Ext => {
+            let open = ext4::OpenOptions { stale: options.stale, ..ext4::OpenOptions::default() };
+            let fs = Ext4::open(device, &open)?;
+            let info = ext4_info(&fs)?;
+            Ok(Image::new(Box::new(fs), info))
+        }
+        Kind::Xfs => Err(FsError::unsupported("XFS images", "they come with a later version")),
+    }
+}
+
+fn ext4_info(fs: &Ext4) -> vfs::Result<ImageInfo> {
+    let sb = fs.superblock();
+    let raw = &sb.raw;
+    let totals = fs.statfs()?;
+    Ok(ImageInfo {
+        format: ext_version(sb).into(),
+        label: crate::text::escaped(sb.label()).to_string(),
+        uuid: uuid_text(&raw.uuid),
+        block_size: sb.block_size(),
+        blocks: sb.blocks_count,
+        blocks_free: totals.blocks_free,
+        inodes: sb.inodes_count.into(),
+        inodes_free: totals.inodes_free,
+        inode_size: sb.inode_size.into(),
+        state: ext_state(raw.state.get()).into(),
+        needs_recovery: fs.needs_recovery(),
+        features: ext_features(&sb.features),
+        sections: ext_sections(sb),
+    })
+}
+
+/// Which of the family it is: the oldest one that has all of its features.
+fn ext_version(sb: &Superblock) -> &'static str {
+    let newer = Incompat::FILETYPE | Incompat::META_BG | Incompat::RECOVER;
+    let older = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE;
+    if !newer.contains(sb.features.incompat) || !older.contains(sb.features.ro_compat) {
+        return "ext4";
+    }
+    if sb.features.compat(Compat::HAS_JOURNAL) { "ext3" } else { "ext2" }
+}
+
+fn ext_state(state: u16) -> &'static str {
+    match (state & STATE_VALID != 0, state & STATE_ERROR != 0) {
+        (_, true) => "has errors",
+        (true, false) => "clean",
+        (false, false) => "not cleanly unmounted",
+    }
+}
+
+fn ext_features(features: &Features) -> Vec<FeatureGroup> {
+    let empty = Features::default();
+    let of_kind = |kind: &str, features: Features| FeatureGroup {
+        kind: kind.into(),
+        names: features.names(),
+    };
+    vec![
+        of_kind("compatible", Features { compat: features.compat, ..empty }),
+        of_kind("incompatible", Features { incompat: features.incompat, ..empty }),
+        of_kind("read-only compatible", Features { ro_compat: features.ro_compat, ..empty }),
+    ]
+}
+
+fn ext_sections(sb: &Superblock) -> Vec<Section> {
+    let raw = &sb.raw;
+    let value = |name: &str, value: u64| (name.to_owned(), value.to_string());
+    vec![Section {
+        title: "layout".into(),
+        values: vec![
+            value("groups", sb.groups_count.into()),
+            value("blocks per group", sb.blocks_per_group.into()),
+            value("inodes per group", sb.inodes_per_group.into()),
+            value("descriptor size", sb.desc_size.into()),
+            value("reserved blocks", raw.reserved_blocks()),
+            value("journal inode", raw.journal_inum.get().into()),
+            value("orphan file inode", raw.orphan_file_inum.get().into()),
+        ],
+    }]
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digits = format!("{:032x}", u128::from_be_bytes(*uuid));
+    let part = |range: std::ops::Range<usize>| &digits[range];
+    format!("{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))
+}

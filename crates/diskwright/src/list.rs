@@ -1,0 +1,235 @@
+//! What `diskwright ls` does.
+
+use std::io::Write;
+
+use vfs::path::{DirectoryGuard, LastLink, Named};
+use vfs::{Attributes, FileType, Paths};
+
+use crate::{Error, Record, Result, text};
+
+/// Lines of a long listing that are aligned together: bounds what is held of a large directory.
+const ALIGNED_LINES: usize = 4096;
+
+/// How a listing looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// Names.
+    #[default]
+    Names,
+    /// Like `ls -l`, with numeric owners, and times in UTC.
+    Long,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How to list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListOptions {
+    /// How it looks.
+    pub style: Style,
+    /// Everything below too.
+    pub recursive: bool,
+    /// Whether names are escaped, for a terminal, or come as the bytes they are.
+    pub escape: bool,
+}
+
+/// Lists the file at `path`, or what is in the directory there, sorted by name.
+///
+/// # Errors
+/// If a file cannot be read (the error names it), or the output cannot be written.
+pub fn list(
+    paths: Paths<'_>,
+    path: &[u8],
+    options: &ListOptions,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let fs = paths.file_system();
+    let at = |source| Error::file(path, source);
+    // Like ls, a listing follows a link to a directory unless it is about the link itself.
+    let last = if options.style == Style::Names { LastLink::Follow } else { LastLink::Keep };
+    let ino = match paths.resolve(path, last) {
+        Err(vfs::Error::NotFound) => paths.resolve(path, LastLink::Keep),
+        found => found,
+    };
+    let attributes = ino.and_then(|ino| fs.attributes(ino)).map_err(at)?;
+    let mut lister = Lister { paths, options, out, rows: Vec::new(), widths: [0; 5] };
+    if attributes.file_type == FileType::Directory {
+        lister.tree(&absolute(path), attributes)
+    } else {
+        lister.file(&absolute(path), path, &attributes)?;
+        lister.flush()
+    }
+}
+
+/// A path from the root with a `/` at its start and none at its end.
+pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
+    let mut absolute = Vec::with_capacity(path.len() + 1);
+    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        absolute.push(b'/');
+        absolute.extend_from_slice(part);
+    }
+    if absolute.is_empty() { b"/".to_vec() } else { absolute }
+}
+
+/// The path of a file in a directory.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = dir.to_vec();
+    if !path.ends_with(b"/") && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// Writes a name, for a terminal or as it is.
+pub(crate) fn write_name(out: &mut dyn Write, name: &[u8], escape: bool) -> Result<()> {
+    let written = if escape { write!(out, "{}", text::escaped(name)) } else { out.write_all(name) };
+    written.map_err(Error::Output)
+}
+
+struct Lister<'a> {
+    paths: Paths<'a>,
+    options: &'a ListOptions,
+    out: &'a mut dyn Write,
+    rows: Vec<Row>,
+    /// Of links, owner, group, size (or major) and minor.
+    widths: [usize; 5],
+}
+
+struct Row {
+    mode: String,
+    columns: [String; 5],
+    time: String,
+    name: Vec<u8>,
+    target: Option<Vec<u8>>,
+}
+
+impl Lister<'_> {
+    /// Lists a directory and, if asked to, those below it, each on its own like `ls -R`.
+    fn tree(&mut self, top: &[u8], attributes: Attributes) -> Result<()> {
+        let mut guard = DirectoryGuard::default();
+        let mut pending = vec![(top.to_vec(), attributes.ino, 0)];
+        let mut is_first = true;
+        while let Some((path, dir, depth)) = pending.pop() {
+            guard.enter(dir, depth).map_err(|e| Error::file(&path, e))?;
+            if self.options.recursive && self.options.style != Style::Json {
+                self.heading(&path, is_first)?;
+            }
+            is_first = false;
+            let entries = self.paths.read_dir_inode(dir).map_err(|e| Error::file(&path, e))?;
+            let below = pending.len();
+            for entry in &entries {
+                if self.entry(&path, entry)? && self.options.recursive {
+                    pending.push((join(&path, &entry.name), entry.ino, depth + 1));
+                }
+            }
+            pending[below..].reverse();
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, path: &[u8], is_first: bool) -> Result<()> {
+        self.text(if is_first { "" } else { "\n" })?;
+        write_name(self.out, path, self.options.escape)?;
+        self.text(":\n")
+    }
+
+    /// Lists one entry; returns whether it is a directory.
+    fn entry(&mut self, dir: &[u8], entry: &Named) -> Result<bool> {
+        let needs_attributes = self.options.style != Style::Names;
+        if let (false, Some(file_type)) = (needs_attributes, entry.file_type) {
+            self.name_line(&entry.name)?;
+            return Ok(file_type == FileType::Directory);
+        }
+        let path = || join(dir, &entry.name);
+        if !needs_attributes && !self.options.recursive {
+            self.name_line(&entry.name)?;
+            return Ok(false);
+        }
+        let attributes = self.paths.file_system().attributes(entry.ino);
+        let attributes = attributes.map_err(|e| Error::file(&path(), e))?;
+        self.file(&path(), &entry.name, &attributes)?;
+        Ok(attributes.file_type == FileType::Directory)
+    }
+
+    fn file(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<()> {
+        let fs = self.paths.file_system();
+        match self.options.style {
+            Style::Names => self.name_line(name),
+            Style::Json => {
+                let record = Record::new(fs, path, attributes).map_err(|e| Error::file(path, e))?;
+                self.text(&record.json_line())
+            }
+            Style::Long => {
+                let target = match attributes.file_type {
+                    FileType::Symlink => Some(fs.readlink(attributes.ino)),
+                    _ => None,
+                };
+                let target = target.transpose().map_err(|e| Error::file(path, e))?;
+                self.row(Row::new(name, attributes, target))
+            }
+        }
+    }
+
+    fn row(&mut self, row: Row) -> Result<()> {
+        for (width, column) in self.widths.iter_mut().zip(&row.columns) {
+            *width = (*width).max(column.len());
+        }
+        self.rows.push(row);
+        if self.rows.len() < ALIGNED_LINES { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes the rows that are waiting.
+    fn flush(&mut self) -> Result<()> {
+        let [links, uid, gid, size, minor] = self.widths;
+        for row in std::mem::take(&mut self.rows) {
+            let c = &row.columns;
+            let line = format!("{} {:>links$} {:<uid$} {:<gid$} ", row.mode, c[0], c[1], c[2]);
+            self.text(&line)?;
+            // Devices have "major, minor" where other files have their size.
+            match (c[4].is_empty(), minor) {
+                (true, 0) => self.text(&format!("{:>size$}", c[3]))?,
+                (true, _) => self.text(&format!("{:>1$}", c[3], size + 2 + minor))?,
+                (false, _) => self.text(&format!("{:>size$}, {:>minor$}", c[3], c[4]))?,
+            }
+            self.text(&format!(" {} ", row.time))?;
+            write_name(self.out, &row.name, self.options.escape)?;
+            if let Some(target) = &row.target {
+                self.text(" -> ")?;
+                write_name(self.out, target, self.options.escape)?;
+            }
+            self.text("\n")?;
+        }
+        Ok(())
+    }
+
+    fn name_line(&mut self, name: &[u8]) -> Result<()> {
+        write_name(self.out, name, self.options.escape)?;
+        self.text("\n")
+    }
+
+    fn text(&mut self, text: &str) -> Result<()> {
+        self.out.write_all(text.as_bytes()).map_err(Error::Output)
+    }
+}
+
+impl Row {
+    fn new(name: &[u8], attributes: &Attributes, target: Option<Vec<u8>>) -> Self {
+        let [size, minor] = match attributes.file_type {
+            FileType::CharDevice | FileType::BlockDevice => {
+                [attributes.device.major.to_string(), attributes.device.minor.to_string()]
+            }
+            _ => [attributes.size.to_string(), String::new()],
+        };
+        let [links, uid, gid] =
+            [attributes.links, attributes.uid, attributes.gid].map(|number| number.to_string());
+        Self {
+            mode: text::mode(attributes),
+            columns: [links, uid, gid, size, minor],
+            time: text::minute(attributes.mtime),
+            name: name.to_vec(),
+            target,
+        }
+    }
+}

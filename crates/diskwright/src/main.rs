@@ -1,0 +1,23 @@
+//! The command line: arguments in, exit status out. What commands do is in the library.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use diskwright::Outcome;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let outcome = commands::run(&cli).unwrap_or_else(|error| {
+        if error.is_broken_pipe() {
+            return Outcome::Done;
+        }
+        terminal::message(&error);
+        error.outcome()
+    });
+    ExitCode::from(outcome as u8)
+}

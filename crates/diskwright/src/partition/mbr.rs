@@ -1,0 +1,73 @@
+//! Master boot records and extended boot records. No I/O.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// Bytes of a sector; the unit of all addresses in a boot record.
+pub(super) const SECTOR_BYTES: usize = 512;
+/// `0x55 0xaa` at the end of the sector.
+const SIGNATURE: u16 = 0xaa55;
+/// The type that says that a GPT rules.
+const PROTECTIVE: u8 = 0xee;
+/// Containers of logical partitions: CHS, LBA and Linux's own.
+const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawRecord {
+    code: [u8; 446],
+    entries: [RawEntry; 4],
+    signature: U16,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawEntry {
+    status: u8,
+    chs_first: [u8; 3],
+    kind: u8,
+    chs_last: [u8; 3],
+    lba_first: U32,
+    sectors: U32,
+}
+
+const _: () = assert!(size_of::<RawRecord>() == SECTOR_BYTES);
+const _: () = assert!(size_of::<RawEntry>() == 16);
+
+/// A used entry of a boot record, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Position in the record, 0 to 3.
+    pub(super) slot: usize,
+    pub(super) kind: u8,
+    /// From the start of whatever the record counts from.
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+impl Entry {
+    pub(super) fn is_protective(&self) -> bool {
+        self.kind == PROTECTIVE
+    }
+
+    pub(super) fn is_extended(&self) -> bool {
+        EXTENDED.contains(&self.kind)
+    }
+}
+
+/// The used entries of a boot record; `None` if the sector is none. The first sector of a FAT or
+/// NTFS file system has the same signature, but no sensible table.
+pub(super) fn parse(sector: &[u8]) -> Option<Vec<Entry>> {
+    let (raw, _) = RawRecord::ref_from_prefix(sector).ok()?;
+    let is_sensible = raw.entries.iter().all(|entry| matches!(entry.status, 0 | 0x80));
+    if raw.signature.get() != SIGNATURE || !is_sensible {
+        return None;
+    }
+    let entries = raw.entries.iter().enumerate().map(|(slot, entry)| Entry {
+        slot,
+        kind: entry.kind,
+        first: entry.lba_first.get().into(),
+        count: entry.sectors.get().into(),
+    });
+    Some(entries.filter(|entry| entry.kind != 0 && entry.count != 0).collect())
+}

@@ -1,0 +1,80 @@
+//! Messages, output and progress bars.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::time::Duration;
+
+use diskwright::extract::Observer;
+use diskwright::{Error, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Bytes of output collected before they are written.
+const OUTPUT_BYTES: usize = 256 << 10;
+
+/// Says something on standard error.
+pub(crate) fn message(text: &dyn Display) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "diskwright: {text}");
+}
+
+/// Whether names on standard output are for people.
+pub(crate) fn escapes_names() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Runs `write` with a buffered standard output and sees to it that all of it is written.
+pub(crate) fn with_output<T>(
+    write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> Result<T>,
+) -> Result<T> {
+    let mut out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
+    let result = write(&mut out);
+    // What came before an error is still worth having.
+    let flushed = out.flush().map_err(Error::Output);
+    let value = result?;
+    flushed.map(|()| value)
+}
+
+/// A spinner on standard error with counts, if that is a terminal.
+pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+    let template = "{spinner} {prefix} {pos} files, {msg}, {elapsed}";
+    let style = ProgressStyle::with_template(template);
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(125));
+    bar.with_prefix(what)
+}
+
+/// Shows how an extraction goes.
+pub(crate) struct ExtractProgress {
+    bar: ProgressBar,
+    bytes: u64,
+}
+
+impl ExtractProgress {
+    pub(crate) fn new() -> Self {
+        Self { bar: spinner("extracting:"), bytes: 0 }
+    }
+}
+
+impl Drop for ExtractProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for ExtractProgress {
+    fn file(&mut self, _: &[u8]) {
+        self.bar.inc(1);
+    }
+
+    fn copied(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if !self.bar.is_hidden() {
+            self.bar.set_message(diskwright::text::size(self.bytes));
+        }
+    }
+
+    fn warning(&mut self, text: &str) {
+        self.bar.suspend(|| message(&text));
+    }
+}
