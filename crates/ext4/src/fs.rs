@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
-use transaction::{BufferRef, Engine};
+use transaction::{BufferRef, Engine, Tag};
 use vfs::{Error, Ino, Result};
 
 use crate::alloc::spread::Spread;
-use crate::format::address::{Block, Group};
-use crate::format::geometry::Geometry;
-use crate::format::inode::Owner;
+use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::locks::InodeLocks;
 use crate::op::Handle;
-use crate::read::{self, Blocks, Kind};
+use crate::read;
 use crate::volume::Volume;
 
 /// The root directory.
@@ -154,36 +152,18 @@ impl Ext4 {
         self.volume.write_superblock(&raw, &**self.engine.device())
     }
 
-    /// Whether checksums depend on the uuid, so that it cannot change.
-    pub fn uuid_is_fixed(&self) -> bool {
-        self.volume.uuid_is_seed()
-    }
-}
-
-impl Blocks for Ext4 {
-    type Ref<'a> = BufferRef;
-
-    fn superblock(&self) -> &Superblock {
-        &self.volume.sb
-    }
-
-    fn geometry(&self) -> &Geometry {
-        &self.volume.geometry
-    }
-
-    fn inode_table(&self, group: Group) -> Result<Block> {
-        Ok(self.volume.groups.inode_table(group))
-    }
-
-    fn block(&self, block: Block, kind: Kind, owner: Owner) -> Result<BufferRef> {
-        let tag = match kind {
-            Kind::InodeTable | Kind::Xattr => kind.plain(),
-            _ => kind.of(owner),
-        };
+    /// A verified metadata block.
+    pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
         Ok(self.engine.read(block.0, tag)?)
     }
 
-    fn data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Reads file data from byte `offset` of the device.
+    pub(crate) fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.engine.device().read_at(offset, buf).map_err(Error::Device)
+    }
+
+    /// Whether checksums depend on the uuid, so that it cannot change.
+    pub fn uuid_is_fixed(&self) -> bool {
+        self.volume.uuid_is_seed()
     }
 }

@@ -4,50 +4,52 @@ use std::ops::ControlFlow;
 
 use vfs::{Error, Ino, NAME_LEN_MAX, Result};
 
-use super::inode::Handle;
 use super::map::{self, FILE_BLOCKS_MAX, Place, Run};
 use super::names::{Style, Wanted};
-use super::{Blocks, Kind, index, inline};
+use super::{index, inline};
+use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent;
 use crate::format::inode::flags;
+use crate::kind::Kind;
+use crate::read::inode::Handle;
 
 /// The inode a name stands for. `NotFound` if there is none.
-pub(crate) fn lookup<R: Blocks>(reader: &R, dir: &Handle, name: &[u8]) -> Result<Ino> {
+pub(crate) fn lookup(fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
     dir.require_directory()?;
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong);
     }
     let found = match name {
         b"." => Some(dir.ino().0 as u32),
-        b".." => parent(reader, dir)?,
-        _ => find(reader, dir, name)?,
+        b".." => parent(fs, dir)?,
+        _ => find(fs, dir, name)?,
     };
     found.map(|ino| Ino(ino.into())).ok_or(Error::NotFound)
 }
 
-fn find<R: Blocks>(reader: &R, dir: &Handle, name: &[u8]) -> Result<Option<u32>> {
+fn find(fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Option<u32>> {
     let mut wanted = Wanted::new(Style::of(dir), name);
     if dir.has_flag(flags::INLINE_DATA) {
-        let contents = inline::contents(reader, dir)?;
-        for (_, entries) in inline_parts(reader, dir, &contents)? {
+        let contents = inline::contents(fs, dir)?;
+        for (_, entries) in inline_parts(fs, dir, &contents)? {
             if let Some(ino) = find_in_block(entries, &mut wanted) {
                 return Ok(Some(ino));
             }
         }
         return Ok(None);
     }
-    if index::is_indexed(reader, dir) {
-        let (info, _) = index::root(reader, dir)?;
-        let hasher = index::hasher(reader.superblock(), info.hash_version);
+    if index::is_indexed(fs, dir) {
+        let (info, _) = index::root(fs, dir)?;
+        let hasher = fs.volume.hasher(info.hash_version);
         if let Some(hash) = hasher.and_then(|hasher| wanted.hash(&hasher)) {
-            let cursor = index::Cursor::seek(reader, dir, info, hash.major)?;
-            return find_by_hash(reader, dir, cursor, hash.major, &mut wanted);
+            let cursor = index::Cursor::seek(fs, dir, info, hash.major)?;
+            return find_by_hash(fs, dir, cursor, hash.major, &mut wanted);
         }
     }
     let mut found = None;
-    for_each_leaf(reader, dir, FileBlock(0), &mut |_, place, kind| {
-        let block = reader.block(place, kind, dir.owner)?;
+    for_each_leaf(fs, dir, FileBlock(0), &mut |_, place, kind| {
+        let block = fs.block(place, kind.of(dir.owner))?;
         found = find_in_block(&block, &mut wanted);
         Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
@@ -62,22 +64,22 @@ fn find_in_block(block: &[u8], wanted: &mut Wanted<'_>) -> Option<u32> {
 }
 
 /// Searches the leaf at `cursor` and those after it that hold names of the same hash.
-fn find_by_hash<R: Blocks>(
-    reader: &R,
+fn find_by_hash(
+    fs: &Ext4,
     dir: &Handle,
     mut cursor: index::Cursor,
     hash: u32,
     wanted: &mut Wanted<'_>,
 ) -> Result<Option<u32>> {
-    for _ in 0..blocks_count(reader, dir) {
+    for _ in 0..blocks_count(fs, dir) {
         let leaf = cursor.leaf();
-        let found = index::with_block(reader, dir, leaf, Kind::DirectoryLeaf, |block| {
+        let found = index::with_block(fs, dir, leaf, Kind::DirectoryLeaf, |block| {
             find_in_block(block, wanted)
         })?;
         if found.is_some() {
             return Ok(found);
         }
-        match cursor.advance(reader, dir)? {
+        match cursor.advance(fs, dir)? {
             Some(next) if next & !1 == hash => {}
             _ => return Ok(None),
         }
@@ -86,15 +88,15 @@ fn find_by_hash<R: Blocks>(
 }
 
 /// The parent of a directory, as `..` says.
-pub(crate) fn parent<R: Blocks>(reader: &R, dir: &Handle) -> Result<Option<u32>> {
+pub(crate) fn parent(fs: &Ext4, dir: &Handle) -> Result<Option<u32>> {
     if dir.has_flag(flags::INLINE_DATA) {
         return Ok(Some(inline_parent(dir)));
     }
-    if index::is_indexed(reader, dir) {
-        return Ok(Some(index::root(reader, dir)?.1));
+    if index::is_indexed(fs, dir) {
+        return Ok(Some(index::root(fs, dir)?.1));
     }
-    let Some(place) = map::directory_block(reader, dir, FileBlock(0))? else { return Ok(None) };
-    let block = reader.block(place, Kind::DirectoryLeaf, dir.owner)?;
+    let Some(place) = map::directory_block(fs, dir, FileBlock(0))? else { return Ok(None) };
+    let block = fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?;
     Ok(dirent::find(&block, b"..").map(|record| record.inode))
 }
 
@@ -105,8 +107,8 @@ pub(crate) fn inline_parent(dir: &Handle) -> u32 {
 }
 
 /// The two checked chains of entries of an inline directory, and the byte each starts at.
-pub(crate) fn inline_parts<'c, R: Blocks>(
-    reader: &R,
+pub(crate) fn inline_parts<'c>(
+    fs: &Ext4,
     dir: &Handle,
     contents: &'c [u8],
 ) -> Result<[(usize, &'c [u8]); 2]> {
@@ -115,15 +117,15 @@ pub(crate) fn inline_parts<'c, R: Blocks>(
     let first = contents.get(FIRST..split).unwrap_or_default();
     let parts = [(FIRST, first), (split, &contents[split..])];
     for (_, part) in parts {
-        dirent::verify(part, reader.geometry().inodes_count, None)
+        dirent::verify(part, fs.volume.geometry.inodes_count, None)
             .map_err(|c| c.of_inode(dir.ino().0))?;
     }
     Ok(parts)
 }
 
 /// Blocks that a directory's size covers.
-pub(crate) fn blocks_count<R: Blocks>(reader: &R, dir: &Handle) -> u64 {
-    (dir.inode.size() >> reader.geometry().block_size_log).min(FILE_BLOCKS_MAX)
+pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> u64 {
+    (dir.inode.size() >> fs.volume.geometry.block_size_log).min(FILE_BLOCKS_MAX)
 }
 
 /// What [`for_each_leaf`] calls with a block's place in the directory, on the device, and what it
@@ -132,23 +134,23 @@ pub(crate) type EachLeaf<'a> = dyn FnMut(FileBlock, Block, Kind) -> Result<Contr
 
 /// Goes through the blocks that hold entries, in the order they have in the directory, from `from`
 /// on. The root of an index is one of them, for it holds `.` and `..`. Holes are passed over.
-pub(crate) fn for_each_leaf<R: Blocks>(
-    reader: &R,
+pub(crate) fn for_each_leaf(
+    fs: &Ext4,
     dir: &Handle,
     from: FileBlock,
     each: &mut EachLeaf<'_>,
 ) -> Result<()> {
-    let end = blocks_count(reader, dir);
-    let indexed = index::is_indexed(reader, dir);
+    let end = blocks_count(fs, dir);
+    let indexed = index::is_indexed(fs, dir);
     let nodes = if indexed {
-        let (info, _) = index::root(reader, dir)?;
-        index::nodes(reader, dir, info, end)?
+        let (info, _) = index::root(fs, dir)?;
+        index::nodes(fs, dir, info, end)?
     } else {
         Vec::new()
     };
     let mut at = u64::from(from.0);
     while at < end {
-        let Run { place, len } = map::run_at(reader, dir, FileBlock(at as u32))?;
+        let Run { place, len } = map::run_at(fs, dir, FileBlock(at as u32))?;
         let run_end = at.saturating_add(len).min(end);
         if let Place::Written(start) = place {
             for (nth, block) in (at..run_end).enumerate() {

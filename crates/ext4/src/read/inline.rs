@@ -2,14 +2,15 @@
 
 use vfs::{Corruption, Result};
 
-use super::inode::Handle;
-use super::{Blocks, xattr};
+use super::xattr;
+use crate::Ext4;
 use crate::format::inode::I_BLOCK_SIZE;
 use crate::format::xattr::{AttributeName, Value};
+use crate::read::inode::Handle;
 
 /// The contents of an inode whose data is inline, as many bytes as its size says.
-pub(crate) fn contents<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
-    let mut bytes = all(reader, handle)?;
+pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
+    let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
     if size > room as u64 {
         return Err(Corruption::new("inline data", "the size is larger than what is there")
@@ -22,9 +23,9 @@ pub(crate) fn contents<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>
 }
 
 /// All bytes that the inode has for inline data.
-pub(crate) fn all<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
+pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     let mut bytes = handle.inode.i_block().to_vec();
-    let slot = xattr::slot_area(reader, handle)?;
+    let slot = xattr::slot_area(fs, handle)?;
     let area = xattr::parse_slot_area(handle, &slot)?;
     let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));
     match rest.map(|entry| entry.value) {

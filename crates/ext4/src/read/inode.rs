@@ -2,10 +2,11 @@
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
-use super::{Blocks, Kind};
+use crate::Ext4;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time};
+use crate::kind::Kind;
 
 /// An inode in use: its number, its place and a copy of its fixed fields.
 #[derive(Clone, Copy, Debug)]
@@ -49,26 +50,25 @@ impl Handle {
 }
 
 /// Reads an inode and checks it. `NotFound` if there is no such inode or it has no links.
-pub(crate) fn load<R: Blocks>(reader: &R, ino: Ino) -> Result<Handle> {
-    let handle = load_unlinked(reader, ino)?;
+pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
+    let handle = load_unlinked(fs, ino)?;
     if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
 }
 
 /// Reads an inode that may have lost its last link but is not free yet. `NotFound` if there is no
 /// such inode or its slot is empty.
-pub(crate) fn load_unlinked<R: Blocks>(reader: &R, ino: Ino) -> Result<Handle> {
-    let geometry = reader.geometry();
+pub(crate) fn load_unlinked(fs: &Ext4, ino: Ino) -> Result<Handle> {
+    let geometry = &fs.volume.geometry;
     let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;
-    let (block, offset) = geometry.inode_position(reader.inode_table(group)?, index);
-    let nobody = Owner { ino, seed: 0 };
-    let table = reader.block(block, Kind::InodeTable, nobody)?;
-    let slot = slot(reader, &table, offset).ok_or(Error::NotFound)?;
+    let (block, offset) = geometry.inode_position(fs.volume.groups.inode_table(group), index);
+    let table = fs.block(block, Kind::InodeTable.plain())?;
+    let slot = slot(fs, &table, offset).ok_or(Error::NotFound)?;
     let inode = Inode::from_slot(slot);
     if inode.mode() == 0 && inode.links_count() == 0 {
         return Err(Error::NotFound);
     }
     let at = |c: Corruption| c.of_inode(ino.0).at_block(block.0);
-    let sb = reader.superblock();
+    let sb = &fs.volume.sb;
     let seed = inode_seed(sb.checksum_seed, ino, inode.generation());
     if sb.features.metadata_csum() {
         let (computed, stored) = inode::slot_checksums(seed, slot);
@@ -85,12 +85,12 @@ pub(crate) fn load_unlinked<R: Blocks>(reader: &R, ino: Ino) -> Result<Handle> {
 }
 
 /// The slot at `offset` of a block of an inode table.
-pub(crate) fn slot<'t, R: Blocks>(reader: &R, table: &'t [u8], offset: usize) -> Option<&'t [u8]> {
-    table.get(offset..offset + usize::from(reader.geometry().inode_size))
+pub(crate) fn slot<'t>(fs: &Ext4, table: &'t [u8], offset: usize) -> Option<&'t [u8]> {
+    table.get(offset..offset + usize::from(fs.volume.geometry.inode_size))
 }
 
 /// The attributes of an inode.
-pub(crate) fn attributes<R: Blocks>(reader: &R, handle: &Handle) -> Result<Attributes> {
+pub(crate) fn attributes(fs: &Ext4, handle: &Handle) -> Result<Attributes> {
     let inode = &handle.inode;
     let file_type = handle.file_type()?;
     let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
@@ -103,7 +103,7 @@ pub(crate) fn attributes<R: Blocks>(reader: &R, handle: &Handle) -> Result<Attri
         uid: inode.uid(),
         gid: inode.gid(),
         size: inode.size(),
-        blocks_512: inode.blocks_512(reader.geometry().block_size()),
+        blocks_512: inode.blocks_512(fs.volume.geometry.block_size()),
         device: if is_device { inode.device() } else { DeviceNumber::default() },
         atime: inode.time(Time::Access),
         mtime: inode.time(Time::Modify),

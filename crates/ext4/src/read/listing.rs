@@ -3,6 +3,8 @@
 //! Hashed directories are listed in the order of the hash, as the kernel does: an entry's cookie is
 //! `(major >> 1) << 32 | minor` of its name, so that it stays where it is while others come and go
 //! and leaves split. Where several entries have the same hash, each after the first counts one up.
+//! Directories of one block, or inline, count as hashed ones if the file system makes those, so that
+//! cookies outlast their growth.
 //! Other directories are listed in the order of their blocks, with the byte as cookie. `next` of an
 //! entry is one past its own cookie, or the byte after it.
 //!
@@ -15,15 +17,17 @@ use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
 use super::directory::{self, for_each_leaf};
 use super::index::{self, Cursor};
-use super::inode::Handle;
 use super::names::Style;
-use super::{Blocks, Kind, inline};
+use super::{inline, map};
+use crate::Ext4;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, Record};
 use crate::format::features::Incompat;
 use crate::format::hash::NameHasher;
 use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
+use crate::kind::Kind;
+use crate::read::inode::Handle;
 
 /// Called with each entry, until it breaks.
 pub(crate) type Each<'a> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'a;
@@ -51,51 +55,55 @@ struct Item {
 
 /// Lists a directory from `from` on, `.` and `..` first. The entry that `each` breaks on counts as
 /// delivered.
-pub(crate) fn readdir<R: Blocks>(
-    reader: &R,
+pub(crate) fn readdir(
+    fs: &Ext4,
     dir: &Handle,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
     dir.require_directory()?;
-    if !index::is_indexed(reader, dir) {
-        return in_place_order(reader, dir, from, scratch, each);
-    }
-    let (info, parent) = index::root(reader, dir)?;
-    match index::hasher(reader.superblock(), info.hash_version) {
-        Some(hasher) => {
-            let listing = Listing::new(reader, dir);
-            in_hash_order(&listing, info, parent, &hasher, from, scratch, each)
+    let (leaves, version, parent) = if index::is_indexed(fs, dir) {
+        let (info, parent) = index::root(fs, dir)?;
+        (Leaves::Indexed(info), info.hash_version, Some(parent))
+    } else if fs.volume.dir_index && directory::blocks_count(fs, dir) <= 1 {
+        (Leaves::Single, fs.volume.default_hash_version(), directory::parent(fs, dir)?)
+    } else {
+        return in_place_order(fs, dir, from, scratch, each);
+    };
+    match (fs.volume.hasher(version), parent) {
+        (Some(hasher), Some(parent)) => {
+            let listing = Listing::new(fs, dir);
+            in_hash_order(&listing, leaves, parent, &hasher, from, scratch, each)
         }
-        None => in_place_order(reader, dir, from, scratch, each),
+        _ => in_place_order(fs, dir, from, scratch, each),
     }
 }
 
 /// Reports all entries, `.` and `..` included, in the order that is fastest to read. Their cookies
 /// are of no use.
-pub(crate) fn for_each_entry<R: Blocks>(
-    reader: &R,
+pub(crate) fn for_each_entry(
+    fs: &Ext4,
     dir: &Handle,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
     dir.require_directory()?;
-    in_place_order(reader, dir, Cookie(0), scratch, each)
+    in_place_order(fs, dir, Cookie(0), scratch, each)
 }
 
 /// What all ways of listing need to know of a directory.
-struct Listing<'l, R> {
-    reader: &'l R,
+struct Listing<'l> {
+    fs: &'l Ext4,
     dir: &'l Handle,
     style: Style,
     has_types: bool,
 }
 
-impl<'l, R: Blocks> Listing<'l, R> {
-    fn new(reader: &'l R, dir: &'l Handle) -> Self {
-        let has_types = reader.superblock().features.incompat(Incompat::FILETYPE);
-        Self { reader, dir, style: Style::of(dir), has_types }
+impl<'l> Listing<'l> {
+    fn new(fs: &'l Ext4, dir: &'l Handle) -> Self {
+        let has_types = fs.volume.sb.features.incompat(Incompat::FILETYPE);
+        Self { fs, dir, style: Style::of(dir), has_types }
     }
 
     /// Reports one entry; `file_type` is the byte of its record.
@@ -158,43 +166,43 @@ impl<'l, R: Blocks> Listing<'l, R> {
     }
 }
 
-fn in_place_order<R: Blocks>(
-    reader: &R,
+fn in_place_order(
+    fs: &Ext4,
     dir: &Handle,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let listing = Listing::new(reader, dir);
+    let listing = Listing::new(fs, dir);
     if dir.has_flag(flags::INLINE_DATA) {
         return in_inode(&listing, from, scratch, each);
     }
-    let log = reader.geometry().block_size_log;
+    let log = fs.volume.geometry.block_size_log;
     let Ok(first) = u32::try_from(from.0 >> log) else { return Ok(()) };
     let Scratch { bytes, name, .. } = scratch;
-    for_each_leaf(reader, dir, FileBlock(first), &mut |block, place, kind| {
+    for_each_leaf(fs, dir, FileBlock(first), &mut |block, place, kind| {
         bytes.clear();
-        bytes.extend_from_slice(&reader.block(place, kind, dir.owner)?);
+        bytes.extend_from_slice(&fs.block(place, kind.of(dir.owner))?);
         listing.deliver_chain(bytes, u64::from(block.0) << log, from, name, each)
     })
 }
 
 /// Lists an inline directory. Cookies: 0 for `.`, 1 for `..`, then two more than the byte.
-fn in_inode<R: Blocks>(
-    listing: &Listing<'_, R>,
+fn in_inode(
+    listing: &Listing<'_>,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { reader, dir, .. } = *listing;
-    let contents = inline::contents(reader, dir)?;
+    let Listing { fs, dir, .. } = *listing;
+    let contents = inline::contents(fs, dir)?;
     for (position, inode) in [dir.ino().0 as u32, directory::inline_parent(dir)].iter().enumerate()
     {
         if listing.deliver_dot(position as u64, *inode, from, each).is_break() {
             return Ok(());
         }
     }
-    for (start, part) in directory::inline_parts(reader, dir, &contents)? {
+    for (start, part) in directory::inline_parts(fs, dir, &contents)? {
         let start = start as u64 + 2;
         if listing.deliver_chain(part, start, from, &mut scratch.name, each)?.is_break() {
             break;
@@ -203,19 +211,27 @@ fn in_inode<R: Blocks>(
     Ok(())
 }
 
+/// Where the entries of a directory listed by hash are.
+enum Leaves {
+    /// Below an index.
+    Indexed(RootInfo),
+    /// In the only block, or in the inode.
+    Single,
+}
+
 /// The highest cookie that a listing in the order of hashes comes to.
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
-fn in_hash_order<R: Blocks>(
-    listing: &Listing<'_, R>,
-    info: RootInfo,
+fn in_hash_order(
+    listing: &Listing<'_>,
+    leaves: Leaves,
     parent: u32,
     hasher: &NameHasher,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { reader, dir, .. } = *listing;
+    let Listing { fs, dir, .. } = *listing;
     for (position, inode) in [dir.ino().0 as u32, parent].into_iter().enumerate() {
         if listing.deliver_dot(position as u64, inode, from, each).is_break() {
             return Ok(());
@@ -224,11 +240,20 @@ fn in_hash_order<R: Blocks>(
     if from.0 >= HASH_COOKIE_MAX {
         return Ok(());
     }
-    let mut cursor = Cursor::seek(reader, dir, info, ((from.0 >> 32) as u32) << 1)?;
-    let mut leaves_left = directory::blocks_count(reader, dir);
+    let start = ((from.0 >> 32) as u32) << 1;
+    let mut cursor = match leaves {
+        Leaves::Indexed(info) => Some(Cursor::seek(fs, dir, info, start)?),
+        Leaves::Single => None,
+    };
+    let mut leaves_left = directory::blocks_count(fs, dir);
     let mut position = 1;
     loop {
-        let more = gather(listing, &mut cursor, &mut leaves_left, hasher, scratch)?;
+        scratch.bytes.clear();
+        scratch.items.clear();
+        let more = match &mut cursor {
+            Some(cursor) => gather(listing, cursor, &mut leaves_left, hasher, scratch)?,
+            None => gather_single(listing, hasher, scratch)?,
+        };
         scratch.items.sort_unstable();
         let Scratch { bytes, items, name } = scratch;
         for item in items.iter() {
@@ -251,43 +276,70 @@ fn in_hash_order<R: Blocks>(
 
 /// Copies the leaf at the cursor, and those after it that go on with the same hash, and moves on.
 /// False at the end of the directory.
-fn gather<R: Blocks>(
-    listing: &Listing<'_, R>,
+fn gather(
+    listing: &Listing<'_>,
     cursor: &mut Cursor,
     leaves_left: &mut u64,
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { reader, dir, style, .. } = *listing;
-    let Scratch { bytes, items, name } = scratch;
-    bytes.clear();
-    items.clear();
+    let Listing { fs, dir, .. } = *listing;
     loop {
         let too_many =
             || dir.corrupt("directory index", "more leaves than the directory has blocks");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
-        let start = bytes.len();
-        index::with_block(reader, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
-            bytes.extend_from_slice(block);
+        let start = scratch.bytes.len();
+        index::with_block(fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
+            scratch.bytes.extend_from_slice(block);
         })?;
-        if u32::try_from(bytes.len()).is_err() {
+        if u32::try_from(scratch.bytes.len()).is_err() {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
         }
-        for record in dirent::entries(&bytes[start..]) {
-            let hash = style.hash(hasher, record.name, name);
-            items.push(Item {
-                key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
-                name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
-                inode: record.inode,
-                name_len: record.name.len() as u8,
-                file_type: record.file_type,
-            });
-        }
+        gather_chain(listing.style, hasher, scratch, start);
         // Bit 0 says that the leaf goes on with the hash that the one before ended with.
-        match cursor.advance(reader, dir)? {
+        match cursor.advance(fs, dir)? {
             None => return Ok(false),
             Some(hash) if hash & 1 == 0 => return Ok(true),
             Some(_) => {}
         }
+    }
+}
+
+/// Copies the entries of a directory that has one block or none.
+fn gather_single(
+    listing: &Listing<'_>,
+    hasher: &NameHasher,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Listing { fs, dir, style, .. } = *listing;
+    if dir.has_flag(flags::INLINE_DATA) {
+        let contents = inline::contents(fs, dir)?;
+        for (_, part) in directory::inline_parts(fs, dir, &contents)? {
+            let start = scratch.bytes.len();
+            scratch.bytes.extend_from_slice(part);
+            gather_chain(style, hasher, scratch, start);
+        }
+    } else if let Some(place) = map::directory_block(fs, dir, FileBlock(0))? {
+        scratch.bytes.extend_from_slice(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
+        gather_chain(style, hasher, scratch, 0);
+    }
+    Ok(false)
+}
+
+/// Enters the records of a chain, which starts at byte `start`, into the list; but for `.` and `..`.
+fn gather_chain(style: Style, hasher: &NameHasher, scratch: &mut Scratch, start: usize) {
+    let Scratch { bytes, items, name } = scratch;
+    for record in dirent::entries(&bytes[start..]) {
+        if matches!(record.name, b"." | b"..") {
+            continue;
+        }
+        let hash = style.hash(hasher, record.name, name);
+        items.push(Item {
+            key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
+            name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
+            inode: record.inode,
+            name_len: record.name.len() as u8,
+            file_type: record.file_type,
+        });
     }
 }

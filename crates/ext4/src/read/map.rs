@@ -2,12 +2,13 @@
 
 use vfs::{Corruption, Result};
 
-use super::inode::Handle;
-use super::{Blocks, Kind};
+use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Node;
 use crate::format::indirect::{self, Path};
 use crate::format::inode::flags;
+use crate::kind::Kind;
+use crate::read::inode::Handle;
 
 /// One past the last block a file can have.
 pub(crate) const FILE_BLOCKS_MAX: u64 = 1 << 32;
@@ -34,20 +35,20 @@ pub(crate) struct Run {
 /// The run that starts at `block`. Neighbouring runs may continue it.
 ///
 /// The inode's contents must not be inline.
-pub(crate) fn run_at<R: Blocks>(reader: &R, handle: &Handle, block: FileBlock) -> Result<Run> {
+pub(crate) fn run_at(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
     let run = if handle.has_flag(flags::EXTENTS) {
-        run_in_extents(reader, handle, block)?
+        run_in_extents(fs, handle, block)?
     } else {
-        run_in_map(reader, handle, block)?
+        run_in_map(fs, handle, block)?
     };
     if let Place::Written(start) | Place::Unwritten(start) = run.place {
-        check(reader, handle, start, run.len)?;
+        check(fs, handle, start, run.len)?;
     }
     Ok(run)
 }
 
-fn check<R: Blocks>(reader: &R, handle: &Handle, start: Block, len: u64) -> Result<()> {
-    let geometry = reader.geometry();
+fn check(fs: &Ext4, handle: &Handle, start: Block, len: u64) -> Result<()> {
+    let geometry = fs.volume.geometry;
     if geometry.contains(start, len) {
         return Ok(());
     }
@@ -59,14 +60,14 @@ fn check<R: Blocks>(reader: &R, handle: &Handle, start: Block, len: u64) -> Resu
 }
 
 /// Walks down an extent tree. Each step goes one level down, so a loop of blocks ends.
-fn run_in_extents<R: Blocks>(reader: &R, handle: &Handle, block: FileBlock) -> Result<Run> {
+fn run_in_extents(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
     let at_inode = |c: Corruption| c.of_inode(handle.ino().0);
     let root = Node::parse(handle.inode.i_block(), None).map_err(at_inode)?;
     let mut step = step_in_extents(&root, block, FILE_BLOCKS_MAX);
     for depth in (0..root.depth()).rev() {
         let Step::Down { leaf, end } = step else { break };
-        check(reader, handle, leaf, 1)?;
-        let bytes = reader.block(leaf, Kind::ExtentNode, handle.owner)?;
+        check(fs, handle, leaf, 1)?;
+        let bytes = fs.block(leaf, Kind::ExtentNode.of(handle.owner))?;
         let node = Node::trusted(&bytes, depth).map_err(|c| at_inode(c.at_block(leaf.0)))?;
         step = step_in_extents(&node, block, end);
     }
@@ -112,8 +113,8 @@ fn step_in_extents(node: &Node<'_>, block: FileBlock, end: u64) -> Step {
 }
 
 /// Walks down a block map.
-fn run_in_map<R: Blocks>(reader: &R, handle: &Handle, block: FileBlock) -> Result<Run> {
-    let block_size = reader.geometry().block_size();
+fn run_in_map(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
+    let block_size = fs.volume.geometry.block_size();
     let Some(path) = Path::to(block, block_size) else {
         let len = FILE_BLOCKS_MAX - u64::from(block.0);
         return Ok(Run { place: Place::Hole, len });
@@ -129,8 +130,8 @@ fn run_in_map<R: Blocks>(reader: &R, handle: &Handle, block: FileBlock) -> Resul
             let len = path.shared_after(step, block_size);
             return Ok(Run { place: Place::Hole, len });
         };
-        check(reader, handle, block, 1)?;
-        let bytes = reader.block(block, Kind::Indirect, handle.owner)?;
+        check(fs, handle, block, 1)?;
+        let bytes = fs.block(block, Kind::Indirect.of(handle.owner))?;
         if step + 1 == below.len() {
             return Ok(run_of_pointers(&bytes, index));
         }
@@ -152,12 +153,12 @@ fn run_of_pointers(pointers: &[u8], index: u16) -> Run {
 }
 
 /// The metadata block at `block` of a directory, or `None` in a hole.
-pub(crate) fn directory_block<R: Blocks>(
-    reader: &R,
+pub(crate) fn directory_block(
+    fs: &Ext4,
     handle: &Handle,
     block: FileBlock,
 ) -> Result<Option<Block>> {
-    Ok(match run_at(reader, handle, block)?.place {
+    Ok(match run_at(fs, handle, block)?.place {
         Place::Written(block) => Some(block),
         Place::Unwritten(_) | Place::Hole => None,
     })

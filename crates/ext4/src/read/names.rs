@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::casefold;
-use super::inode::Handle;
 use crate::format::hash::{NameHash, NameHasher};
 use crate::format::inode::flags;
+use crate::read::inode::Handle;
 
 /// How a directory keeps its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,18 +2,21 @@
 
 use vfs::{Corruption, Error, Result};
 
-use super::inode::{self, Handle};
-use super::{Blocks, Kind, file};
+use super::file;
+use crate::Ext4;
 use crate::format::address::Block;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Time, flags};
 use crate::format::xattr::{self, Area, AttributeName, Entry, VALUE_SIZE_MAX, Value};
+use crate::kind::Kind;
+use crate::read::inode::Handle;
+use transaction::BufferRef;
 
 /// The bytes of an inode's slot behind `extra_isize`.
-pub(crate) fn slot_area<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
+pub(crate) fn slot_area(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     let start = GOOD_OLD_INODE_SIZE + usize::from(handle.inode.extra_isize());
-    let table = reader.block(handle.block, Kind::InodeTable, handle.owner)?;
-    let slot = inode::slot(reader, &table, handle.offset).unwrap_or_default();
-    Ok(slot.get(start..).unwrap_or_default().to_vec())
+    let table = fs.block(handle.block, Kind::InodeTable.plain())?;
+    let end = handle.offset + usize::from(fs.volume.geometry.inode_size);
+    Ok(table.get(handle.offset + start..end).unwrap_or_default().to_vec())
 }
 
 /// The attributes in what [`slot_area`] gave.
@@ -22,26 +25,22 @@ pub(crate) fn parse_slot_area<'a>(handle: &Handle, bytes: &'a [u8]) -> Result<Op
 }
 
 /// The block of attributes outside the inode, if it has one.
-fn block<'r, R: Blocks>(reader: &'r R, handle: &Handle) -> Result<Option<R::Ref<'r>>> {
+fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
     let block = Block(handle.inode.file_acl());
     if block.0 == 0 {
         return Ok(None);
     }
-    if !reader.geometry().contains(block, 1) {
+    if !fs.volume.geometry.contains(block, 1) {
         return Err(Corruption::new("inode", "its attribute block is outside the file system")
             .of_inode(handle.ino().0)
-            .mismatch(format_args!("below {}", reader.geometry().blocks_count), block)
+            .mismatch(format_args!("below {}", fs.volume.geometry.blocks_count), block)
             .into());
     }
-    reader.block(block, Kind::Xattr, handle.owner).map(Some)
+    fs.block(block, Kind::Xattr.plain()).map(Some)
 }
 
 /// Reports the names of all attributes that Linux shows.
-pub(crate) fn list<R: Blocks>(
-    reader: &R,
-    handle: &Handle,
-    each: &mut dyn FnMut(&[u8]),
-) -> Result<()> {
+pub(crate) fn list(fs: &Ext4, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> Result<()> {
     let mut report = |area: Area<'_>| {
         let mut name = Vec::new();
         for entry in area.entries() {
@@ -54,11 +53,11 @@ pub(crate) fn list<R: Blocks>(
             }
         }
     };
-    let slot = slot_area(reader, handle)?;
+    let slot = slot_area(fs, handle)?;
     if let Some(area) = parse_slot_area(handle, &slot)? {
         report(area);
     }
-    let copy = block(reader, handle)?.map(|block| block.to_vec());
+    let copy = block(fs, handle)?.map(|block| block.to_vec());
     if let Some(block) = copy {
         report(Area::in_block(&block));
     }
@@ -66,9 +65,9 @@ pub(crate) fn list<R: Blocks>(
 }
 
 /// The value of an attribute, named and encoded as Linux does. `NoAttribute` if there is none.
-pub(crate) fn get<R: Blocks>(reader: &R, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(fs: &Ext4, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let name = AttributeName::from_linux(name).ok_or(Error::NoAttribute)?;
-    let value = get_stored(reader, handle, name)?.ok_or(Error::NoAttribute)?;
+    let value = get_stored(fs, handle, name)?.ok_or(Error::NoAttribute)?;
     if !xattr::is_acl_index(name.index) {
         return Ok(value);
     }
@@ -92,31 +91,31 @@ impl Found {
 }
 
 /// The value of an attribute as stored.
-pub(crate) fn get_stored<R: Blocks>(
-    reader: &R,
+pub(crate) fn get_stored(
+    fs: &Ext4,
     handle: &Handle,
     name: AttributeName<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    let slot = slot_area(reader, handle)?;
+    let slot = slot_area(fs, handle)?;
     let mut found =
         parse_slot_area(handle, &slot)?.and_then(|area| area.find(name)).map(Found::from);
     if found.is_none() {
         // The block is let go before another inode is read.
-        let block = block(reader, handle)?;
+        let block = block(fs, handle)?;
         found = block.and_then(|block| Area::in_block(&block).find(name).map(Found::from));
     }
     match found {
         None => Ok(None),
         Some(Found::Value(value)) => Ok(Some(value)),
         Some(Found::Elsewhere { ino, size, entry_hash }) => {
-            read_value_inode(reader, handle, name, ino, size, entry_hash).map(Some)
+            read_value_inode(fs, handle, name, ino, size, entry_hash).map(Some)
         }
     }
 }
 
 /// Reads a large value from its inode and checks it against the hashes.
-fn read_value_inode<R: Blocks>(
-    reader: &R,
+fn read_value_inode(
+    fs: &Ext4,
     handle: &Handle,
     name: AttributeName<'_>,
     ino: u32,
@@ -124,7 +123,7 @@ fn read_value_inode<R: Blocks>(
     entry_hash: u32,
 ) -> Result<Vec<u8>> {
     let bad = |problem| Corruption::new("extended attribute inode", problem).of_inode(ino.into());
-    let holder = match inode::load(reader, vfs::Ino(ino.into())) {
+    let holder = match fs.load(vfs::Ino(ino.into())) {
         Err(Error::NotFound) => return Err(bad("an attribute refers to it, but it is free").into()),
         other => other?,
     };
@@ -136,12 +135,12 @@ fn read_value_inode<R: Blocks>(
         return Err(bad("wrong size").mismatch(size, stored_size).into());
     }
     let mut value = vec![0; size as usize];
-    file::read_contents(reader, &holder, 0, &mut value)?;
+    file::read_contents(fs, &holder, 0, &mut value)?;
     // Lustre's first form has no hashes, but names the inode that refers to it.
     let refers_back = holder.inode.time(Time::Modify).sec as u64 & 0xffff_ffff == handle.ino().0
         && holder.inode.generation() == handle.inode.generation();
     let stored = holder.inode.time(Time::Access).sec as u32;
-    let computed = xattr::value_hash(reader.superblock().checksum_seed, &value);
+    let computed = xattr::value_hash(fs.volume.sb.checksum_seed, &value);
     if stored != computed {
         let damage = || Corruption::checksum("extended attribute inode", computed, stored);
         return if refers_back { Ok(value) } else { Err(damage().of_inode(ino.into()).into()) };

@@ -16,7 +16,7 @@ pub enum NewValue<'a> {
         ino: u32,
         /// Length of the value in bytes.
         size: u32,
-        /// [`super::value_hash`] of the value.
+        /// `e_hash`: [`super::entry_hash`] of the name and the four bytes of [`super::value_hash`].
         hash: u32,
     },
 }
@@ -45,7 +45,7 @@ impl NewAttribute<'_> {
         match self.value {
             NewValue::Here(value) if in_block => entry_hash(self.name.suffix, value),
             NewValue::Here(_) => 0,
-            NewValue::Inode { hash, .. } => entry_hash(self.name.suffix, &hash.to_le_bytes()),
+            NewValue::Inode { hash, .. } => hash,
         }
     }
 }
@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn a_value_in_an_inode_is_named() {
         let name = AttributeName { index: 1, suffix: b"large" };
-        let value = NewValue::Inode { ino: 77, size: 65536, hash: 3 };
+        let value =
+            NewValue::Inode { ino: 77, size: 65536, hash: entry_hash(b"large", &[3, 0, 0, 0]) };
         let mut block = vec![0; 1024];
         assert!(encode_block(&mut block, &mut [NewAttribute { name, value }]));
         let entry = Area::in_block(&block).find(name).unwrap();
