@@ -83,11 +83,11 @@ impl Extractor<'_> {
         // Only a file that is extracted alone has no name below the top.
         let path = if walked.depth == 0 { self.job.top_name.clone() } else { walked.path };
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default().to_vec();
-        if attributes.links > 1 {
-            if let Some(first) = self.links.get(&attributes.ino) {
-                let linked = self.tree.link(first, &name);
-                return linked.map_err(|e| self.at("link", &path, e));
-            }
+        if attributes.links > 1
+            && let Some(first) = self.links.get(&attributes.ino)
+        {
+            let linked = self.tree.link(first, &name);
+            return linked.map_err(|e| self.at("link", &path, e));
         }
         let is_made = match attributes.file_type {
             FileType::Regular => self.regular(&path, &name, &attributes)?,
