@@ -1,1 +1,22 @@
-//! Placeholder.
+//! ext2, ext3 and ext4: the on-disk format, and making, reading and filling file systems of it.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod block_map;
+mod create;
+mod dir;
+mod extent;
+mod file;
+pub mod format;
+mod fs;
+mod indirect;
+mod inode;
+mod interface;
+mod kind;
+pub mod mkfs;
+mod op;
+mod read;
+mod volume;
+mod xattr;
+
+pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};

@@ -1,104 +1,42 @@
 //! Builds an image from a directory or an archive.
+//!
+//! The image is filled through the operations that an editor of an image uses, in the order of the
+//! source, on a fresh file system without a journal; the same source and options give the same
+//! bytes, whatever the number of threads. It gets its name only when it is finished.
 
-use std::path::PathBuf;
+mod copy;
+mod error;
+mod identity;
+mod input;
+mod options;
+mod size;
+mod target;
+mod writer;
 
-use serde::Serialize;
+use std::sync::Arc;
+use std::thread;
 
-use crate::Outcome;
+use blockdev::{BlockDevice, FileDevice};
+use ext4::Ext4;
+use ext4::mkfs::{self, Contents, InodeCount, Layout};
+use vfs::Timestamp;
 
-/// The format of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// ext2, ext3 or ext4, as the features say.
-    Ext4,
-    /// XFS.
-    Xfs,
-}
+pub use error::BuildError;
+pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
 
-/// The owner of everything in an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
+use copy::Copier;
+use identity::Identity;
+use input::Input;
+use target::Target;
+use writer::{Made, Policy, Writer};
 
-/// A feature to turn on or off, in the format's own term.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeatureChange {
-    /// Its name; `none`, turned on, clears all before it.
-    pub name: String,
-    /// Whether it is turned on.
-    pub is_on: bool,
-}
+/// Block size where the size of the image is computed, in bytes.
+const BLOCK_SIZE_AUTO: u32 = 4096;
 
-/// What to build, and how.
-#[derive(Clone, Debug)]
-pub struct BuildOptions {
-    /// Directory or archive; `-` is an archive on standard input.
-    pub source: PathBuf,
-    /// The image to make.
-    pub image: PathBuf,
-    /// Its format.
-    pub format: Format,
-    /// Size in bytes; `None` is the smallest that holds the source.
-    pub size: Option<u64>,
-    /// Bytes left free in an image whose size is computed.
-    pub free: u64,
-    /// Label.
-    pub label: Option<Vec<u8>>,
-    /// UUID; `None` derives one from the contents.
-    pub uuid: Option<[u8; 16]>,
-    /// Seed of directory hashes; `None` derives one from the contents.
-    pub hash_seed: Option<[u8; 16]>,
-    /// Features, in order.
-    pub features: Vec<FeatureChange>,
-    /// Block size in bytes.
-    pub block_size: Option<u32>,
-    /// Inode size in bytes.
-    pub inode_size: Option<u16>,
-    /// Bytes of image per inode.
-    pub bytes_per_inode: Option<u64>,
-    /// Number of inodes.
-    pub inodes: Option<u64>,
-    /// Owner of everything, instead of the source's.
-    pub owner: Option<Owner>,
-    /// Threads; `None` takes as many as there are processors.
-    pub threads: Option<usize>,
-    /// Whether an existing image may be overwritten.
-    pub force: bool,
-    /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
-    pub source_date_epoch: Option<i64>,
-}
-
-/// What was built.
-#[derive(Clone, Debug, Serialize)]
-pub struct BuildReport {
-    /// Size of the image in bytes.
-    pub image_bytes: u64,
-    /// Files of any type that were made.
-    pub entries: u64,
-    /// Bytes of file contents.
-    pub data_bytes: u64,
-}
-
-/// Why a build failed.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The file system refused.
-    #[error(transparent)]
-    FileSystem(#[from] vfs::Error),
-}
-
-impl BuildError {
-    /// What kind of failure it is.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::FileSystem(error) => crate::error::vfs_outcome(error),
-        }
-    }
+/// Tells how far a build has come.
+pub trait Progress: Sync {
+    /// So many entries with so many bytes of contents have been made.
+    fn made(&self, entries: u64, bytes: u64);
 }
 
 /// Builds an image.
@@ -106,6 +44,216 @@ impl BuildError {
 /// # Errors
 /// Whatever the source, the file system or the host refuses; nothing is left under the image's
 /// name then.
-pub fn build(_: &BuildOptions) -> Result<BuildReport, BuildError> {
-    Err(vfs::Error::unsupported("building images", "it comes with the next version").into())
+pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
+    if options.format == Format::Xfs {
+        let advice = "use --fs ext4";
+        return Err(vfs::Error::unsupported("building XFS images", advice).into());
+    }
+    let target = Target::create(&options.image, options.force)?;
+    let may_read_twice = options.size.is_none() || options.inodes.is_none();
+    let input = Input::prepare(&options.source, &options.image, may_read_twice)?;
+    let build = Build { options, target: &target, input: &input, progress };
+    let report = build.run()?;
+    target.keep()?;
+    Ok(report)
+}
+
+/// One build: what it reads, where it writes, how.
+struct Build<'a> {
+    options: &'a BuildOptions,
+    target: &'a Target,
+    input: &'a Input,
+    progress: &'a dyn Progress,
+}
+
+/// How a file system is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    /// With everything.
+    Whole,
+    /// Without the contents of files, to learn what it takes.
+    Trial,
+}
+
+/// A file system that was filled.
+struct Filled {
+    image_bytes: u64,
+    made: Made,
+    /// Blocks and inodes that the source took.
+    blocks: u64,
+    inodes: u64,
+}
+
+impl Build<'_> {
+    fn run(&self) -> Result<BuildReport, BuildError> {
+        let filled = match self.size()? {
+            Some(size) => self.fill_given(size)?,
+            None => self.fill_smallest()?,
+        };
+        Ok(BuildReport {
+            image_bytes: filled.image_bytes,
+            entries: filled.made.entries,
+            data_bytes: filled.made.bytes,
+        })
+    }
+
+    /// The size of the image, if it is not to be computed.
+    fn size(&self) -> Result<Option<u64>, BuildError> {
+        if self.options.size.is_some() || !self.target.is_device() {
+            return Ok(self.options.size);
+        }
+        let device = self.device()?;
+        Ok(Some(device.len()))
+    }
+
+    /// Fills an image of a given size. If the usual number of inodes does not do, it is found out
+    /// how many do.
+    fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
+        let inodes = self.inode_count();
+        let first = self.fill(size, inodes, Fill::Whole);
+        let chosen = self.options.inodes.is_some() || self.options.bytes_per_inode.is_some();
+        match first {
+            Err(e) if e.is_no_inodes() && !chosen && self.input.can_be_read_again() => {
+                let needed = self.try_out()?.inodes;
+                self.fill(size, size::inodes_for(needed), Fill::Whole)
+            }
+            other => other,
+        }
+    }
+
+    /// Fills the smallest image that holds the source and what is to be left free.
+    fn fill_smallest(&self) -> Result<Filled, BuildError> {
+        let needed = self.try_out()?;
+        let inodes = match self.inode_count() {
+            chosen @ InodeCount::Count(_) => chosen,
+            InodeCount::PerBytes(_) if self.options.bytes_per_inode.is_some() => self.inode_count(),
+            InodeCount::PerBytes(_) => size::inodes_for(needed.inodes),
+        };
+        let mut blocks = needed.blocks;
+        for _ in 0..size::ATTEMPTS {
+            let plan = |size| self.plan(size, inodes);
+            let size = size::smallest(plan, blocks, self.options.free)?;
+            match self.fill(size, inodes, Fill::Whole) {
+                // Less space in one piece can take more blocks to map the same files.
+                Err(e) if e.is_no_space() => blocks += size::grow_by(blocks),
+                other => return other,
+            }
+        }
+        Err(vfs::Error::NoSpace.into())
+    }
+
+    /// Fills an image that is large enough, without file contents.
+    fn try_out(&self) -> Result<Filled, BuildError> {
+        let mut last = None;
+        for size in size::TRIAL_BYTES {
+            match self.fill(size, InodeCount::PerBytes(size::TRIAL_INODE_RATIO), Fill::Trial) {
+                Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
+                other => return other,
+            }
+        }
+        Err(last.unwrap_or_else(|| vfs::Error::NoSpace.into()))
+    }
+
+    fn inode_count(&self) -> InodeCount {
+        let defaults = mkfs::Options::new(0).inodes;
+        match (self.options.inodes, self.options.bytes_per_inode) {
+            (Some(count), _) => InodeCount::Count(u32::try_from(count).unwrap_or(u32::MAX)),
+            (None, Some(bytes)) => InodeCount::PerBytes(bytes),
+            (None, None) => defaults,
+        }
+    }
+
+    fn plan(&self, size: u64, inodes: InodeCount) -> Result<Layout, BuildError> {
+        Ok(mkfs::plan(&self.mkfs_options(size, inodes)?)?)
+    }
+
+    fn mkfs_options(&self, size: u64, inodes: InodeCount) -> Result<mkfs::Options, BuildError> {
+        let options = self.options;
+        let defaults = mkfs::Options::new(size);
+        let (uuid, hash_seed) = identity::from_options(options);
+        Ok(mkfs::Options {
+            // Blocks are counted in a trial before the size is known, so its size must not follow from
+            // that of the image.
+            block_size: options.block_size.or(options.size.is_none().then_some(BLOCK_SIZE_AUTO)),
+            inode_size: options.inode_size.unwrap_or(defaults.inode_size),
+            inodes,
+            label: options.label.clone().unwrap_or_default(),
+            uuid: options.uuid.unwrap_or(uuid),
+            hash_seed: options.hash_seed.unwrap_or(hash_seed),
+            features: options.mkfs_features()?,
+            time: options.image_time(),
+            root_uid: options.owner.map_or(0, |o| o.uid),
+            root_gid: options.owner.map_or(0, |o| o.gid),
+            ..defaults
+        })
+    }
+
+    fn device(&self) -> Result<Arc<dyn BlockDevice>, BuildError> {
+        let file = self.target.file().try_clone().map_err(BuildError::Write)?;
+        Ok(Arc::new(FileDevice::new(file).map_err(BuildError::Write)?))
+    }
+
+    /// Makes a file system and fills it from the source.
+    fn fill(&self, size: u64, inodes: InodeCount, fill: Fill) -> Result<Filled, BuildError> {
+        let layout = self.plan(size, inodes)?;
+        self.target.reset(size)?;
+        let device = self.device()?;
+        if self.target.is_device() {
+            // Blocks that are never written, of holes and at the ends of files, read as zeros.
+            device.zero_range(0, size).map_err(BuildError::Write)?;
+        }
+        mkfs::format(&*device, &layout, Contents::Zeros)?;
+        let fs = Ext4::open_fresh(Arc::clone(&device), ext4::CACHE_BYTES_DEFAULT)?;
+        let before = vfs::FileSystem::statfs(&fs)?;
+        let (made, identity) = self.pour(&fs, &device, fill)?;
+        let after = vfs::FileSystem::statfs(&fs)?;
+        if fill == Fill::Whole {
+            let derive = self.options.uuid.is_none() && !fs.uuid_is_fixed();
+            fs.finish(derive.then(|| identity.uuid()))?;
+        }
+        Ok(Filled {
+            image_bytes: size,
+            made,
+            blocks: before.blocks_free - after.blocks_free,
+            inodes: before.inodes_free - after.inodes_free,
+        })
+    }
+
+    /// Makes every entry of the source in `fs`.
+    fn pour(
+        &self,
+        fs: &Ext4,
+        device: &Arc<dyn BlockDevice>,
+        fill: Fill,
+    ) -> Result<(Made, Identity), BuildError> {
+        let threads = self.options.threads.unwrap_or_else(|| {
+            thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+        });
+        // One thread in all means this one.
+        let helpers = if threads > 1 { threads } else { 0 };
+        let mut source = self.input.open(helpers, self.target.id()?)?;
+        let policy = Policy {
+            owner: self.options.owner,
+            latest: self.options.source_date_epoch,
+            time: Timestamp { sec: self.options.image_time().sec, nsec: 0 },
+            is_trial: fill == Fill::Trial,
+        };
+        thread::scope(|scope| {
+            let copier =
+                Copier::start(scope, device, if fill == Fill::Whole { helpers } else { 0 });
+            let mut writer = Writer::new(fs, policy, copier);
+            let mut identity = Identity::new(self.options);
+            while let Some(entry) = source.next_entry()? {
+                identity.add(&entry);
+                writer.add(entry, &mut *source)?;
+                let made = writer.made();
+                if made.entries % 1024 == 0 {
+                    self.progress.made(made.entries, made.bytes);
+                }
+            }
+            let (made, contents) = writer.finish()?;
+            identity.add_contents(contents);
+            Ok((made, identity))
+        })
+    }
 }

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use diskwright::build::{BuildOptions, BuildReport, FeatureChange, Format, Owner, build};
+use diskwright::build::{BuildOptions, BuildReport, FeatureChange, Format, Owner, Progress, build};
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
+use indicatif::ProgressBar;
 
 use crate::terminal;
 
@@ -192,11 +193,23 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     })
 }
 
+/// Shows how a build goes.
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn made(&self, entries: u64, bytes: u64) {
+        self.0.set_position(entries);
+        if !self.0.is_hidden() {
+            self.0.set_message(size(bytes));
+        }
+    }
+}
+
 pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let options = options(args)?;
-    let bar = terminal::spinner("building:");
-    let built = build(&options);
-    bar.finish_and_clear();
+    let bar = Bar(terminal::spinner("building:"));
+    let built = build(&options, &bar);
+    bar.0.finish_and_clear();
     report(args, &built?)?;
     Ok(Outcome::Done)
 }

@@ -1,0 +1,121 @@
+//! The programs that are compared, and how each is called.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oracle::Need;
+
+use crate::sources::Census;
+
+/// Block size of all images, in bytes.
+const BLOCK_SIZE: u64 = 4096;
+
+/// Bytes per inode in Debian's `mke2fs.conf`: fewer inodes than entries must be asked for.
+const MKE2FS_INODE_RATIO: u64 = 16384;
+
+/// One way to turn a directory into an image (or, for tar, just to read it all).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    Diskwright(PathBuf),
+    Mke2fs,
+    MkfsXfs(PathBuf),
+    Tar,
+}
+
+/// One image to be made.
+pub(crate) struct Job<'a> {
+    pub(crate) source: &'a Path,
+    pub(crate) image: &'a Path,
+    pub(crate) census: Census,
+}
+
+impl Job<'_> {
+    /// Size of the image in bytes: the same for all contestants, and ample for each.
+    fn image_bytes(&self) -> u64 {
+        let need = self.census.bytes + self.census.bytes / 4 + self.census.entries * 1024;
+        (need + (1 << 30)).next_multiple_of(1 << 20)
+    }
+}
+
+impl Contestant {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Contestant::Diskwright(_) => "diskwright build",
+            Contestant::Mke2fs => "mke2fs -d",
+            Contestant::MkfsXfs(_) => "mkfs.xfs -p",
+            Contestant::Tar => "tar -c to cat",
+        }
+    }
+
+    /// Whether its image is one that e2fsck can judge.
+    pub(crate) fn makes_ext4(&self) -> bool {
+        matches!(self, Contestant::Diskwright(_) | Contestant::Mke2fs)
+    }
+
+    /// Prepares the image file, which is not part of the work, and the command to be timed.
+    pub(crate) fn prepare(&self, job: &Job<'_>) -> Result<Command, String> {
+        if job.image.exists() {
+            std::fs::remove_file(job.image).map_err(|error| error.to_string())?;
+        }
+        if matches!(self, Contestant::Mke2fs | Contestant::MkfsXfs(_)) {
+            File::create(job.image)
+                .and_then(|file| file.set_len(job.image_bytes()))
+                .map_err(|error| format!("{}: {error}", job.image.display()))?;
+        }
+        Ok(match self {
+            Contestant::Diskwright(program) => diskwright(program, job),
+            Contestant::Mke2fs => mke2fs(job),
+            Contestant::MkfsXfs(program) => {
+                let mut command = Command::new(program);
+                command.args(["-q", "-f", "-p"]).arg(job.source).arg(job.image);
+                command
+            }
+            Contestant::Tar => {
+                // GNU tar reads no file content when it writes to /dev/null itself.
+                let mut command = Command::new("bash");
+                let script = "set -o pipefail; tar -c -C \"$0\" . | cat >/dev/null";
+                command.args(["-c", script]).arg(job.source);
+                command
+            }
+        })
+    }
+}
+
+fn diskwright(program: &Path, job: &Job<'_>) -> Command {
+    let mut command = Command::new(program);
+    command.arg("build").arg(job.source).arg(job.image);
+    command.args(["--fs", "ext4", "--size", &job.image_bytes().to_string()]);
+    command
+}
+
+fn mke2fs(job: &Job<'_>) -> Command {
+    let mut command = Command::new("mke2fs");
+    command.args(["-q", "-F", "-t", "ext4", "-b", &BLOCK_SIZE.to_string()]);
+    let inodes_wanted = job.census.entries + 1000;
+    if job.image_bytes() / MKE2FS_INODE_RATIO < inodes_wanted {
+        command.args(["-N", &inodes_wanted.to_string()]);
+    }
+    command.arg("-d").arg(job.source).arg(job.image);
+    command
+}
+
+/// The program under test: as given, or beside this one.
+pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String> {
+    let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("diskwright"));
+    let program = given.map(Path::to_path_buf).or_else(beside).unwrap_or_default();
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(format!("{} does not exist; run `cargo build --release` first", program.display()))
+}
+
+/// The mkfs.xfs that copies a directory, or why there is none.
+pub(crate) fn mkfs_xfs(given: Option<&Path>) -> Result<PathBuf, String> {
+    match (given, oracle::missing(Need::Version("mkfs.xfs", 6, 17))) {
+        (Some(path), _) if path.is_file() => Ok(path.to_path_buf()),
+        (Some(path), _) => Err(format!("{} does not exist", path.display())),
+        (None, None) => Ok(PathBuf::from("mkfs.xfs")),
+        (None, Some(reason)) => Err(format!("{reason} (6.17 copies directories)")),
+    }
+}

@@ -1,0 +1,77 @@
+//! Measures Diskwright against its peers: same machine, same source, same run, interleaved.
+//!
+//! The command under test is the release binary, run as a user would run it. Sources and
+//! images are in memory, so that what is compared is work and not a disk.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod contestant;
+mod machine;
+mod measure;
+mod report;
+mod sources;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measures Diskwright against its peers in the same run")]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Subcommand)]
+enum Benchmark {
+    /// Images from directories: against mke2fs -d, mkfs.xfs -p and tar
+    Build(BuildOptions),
+}
+
+/// What the build benchmark is asked to do.
+#[derive(Args)]
+struct BuildOptions {
+    /// Fewer rounds, no 2-million-file directory, and /usr/share as the tree
+    #[arg(long)]
+    quick: bool,
+    /// Timed runs of each contestant; the median counts [default: 5, with --quick 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Directory on a memory-backed file system for sources and images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
+    /// Real tree to build an image from [default: /usr, with --quick /usr/share]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+    /// Only the cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Program under test [default: diskwright beside this program]
+    #[arg(long, value_name = "FILE", env = "DISKWRIGHT_BIN")]
+    program: Option<PathBuf>,
+    /// mkfs.xfs of xfsprogs 6.17 or newer [default: the installed one]
+    #[arg(long, value_name = "FILE", env = "DISKWRIGHT_MKFS_XFS")]
+    mkfs_xfs: Option<PathBuf>,
+    /// Print the report as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let Benchmark::Build(options) = Arguments::parse().benchmark;
+    match build::run(&options) {
+        Ok(report) if options.json => print!("{}", report.json()),
+        Ok(report) if options.markdown => print!("{}", report.markdown()),
+        Ok(report) => print!("{}", report.text()),
+        Err(error) => {
+            eprintln!("bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,115 @@
+//! Running one contestant once, and what many runs say.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// How often a running process is asked for its peak memory. The kernel keeps the peak
+/// itself, so only growth in the last interval before the exit is missed.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Runs a command that must succeed; the time it took.
+pub(crate) fn timed(command: &mut Command) -> Result<Duration, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let start = Instant::now();
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let elapsed = start.elapsed();
+    if output.status.success() {
+        return Ok(elapsed);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?} failed ({}): {}", output.status, errors.trim()))
+}
+
+/// Runs a command that must succeed, watching its memory; its peak in bytes.
+///
+/// The watching costs time, so this run is not timed.
+pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let status_file = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    let status = loop {
+        // Empty of memory figures once the process has exited, until it is waited for.
+        peak = fs::read_to_string(&status_file)
+            .ok()
+            .and_then(|text| high_water(&text))
+            .unwrap_or(peak);
+        let ended = child.try_wait().map_err(|error| format!("{command:?}: {error}"))?;
+        if let Some(status) = ended {
+            break status;
+        }
+        sleep(MEMORY_INTERVAL);
+    };
+    if status.success() { Ok(peak) } else { Err(format!("{command:?} failed ({status})")) }
+}
+
+/// The peak resident set of a process in bytes, from its `/proc/PID/status`.
+fn high_water(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// What the timed runs of one contestant say.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) runs: usize,
+    pub(crate) median_s: f64,
+    pub(crate) min_s: f64,
+    pub(crate) max_s: f64,
+}
+
+impl Summary {
+    /// `None` without a run.
+    pub(crate) fn of(times: &[Duration]) -> Option<Self> {
+        let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+        seconds.sort_by(f64::total_cmp);
+        let (&min_s, &max_s) = (seconds.first()?, seconds.last()?);
+        let middle = seconds.len() / 2;
+        let median_s = if seconds.len().is_multiple_of(2) {
+            f64::midpoint(seconds[middle - 1], seconds[middle])
+        } else {
+            seconds[middle]
+        };
+        Some(Summary { runs: seconds.len(), median_s, min_s, max_s })
+    }
+
+    /// Distance of the extremes as a share of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        (self.max_s - self.min_s) / self.median_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::{Summary, high_water, peak_memory, timed};
+
+    #[test]
+    fn the_median_is_the_middle() {
+        let of = |seconds: &[u64]| {
+            let times: Vec<_> = seconds.iter().copied().map(Duration::from_secs).collect();
+            Summary::of(&times).map(|summary| (summary.median_s, summary.spread()))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[9, 1, 4]), Some((4.0, 2.0)));
+        assert_eq!(of(&[4, 2]), Some((3.0, 2.0 / 3.0)));
+    }
+
+    #[test]
+    fn memory_is_read_from_the_kernel() {
+        assert_eq!(high_water("Name:\tx\nVmHWM:\t    2048 kB\n"), Some(2 << 20));
+        assert!(peak_memory(Command::new("sleep").arg("0.05")).unwrap() > 1 << 16);
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error_with_its_message() {
+        let error = timed(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
+        assert!(error.contains("why"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Why a build failed.
+
+use std::io;
+use std::path::PathBuf;
+
+use source::SourceError;
+
+use crate::Outcome;
+use crate::text::escaped;
+
+/// Why a build failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The source cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The file system refused.
+    #[error(transparent)]
+    FileSystem(#[from] vfs::Error),
+    /// An entry of the source could not be made.
+    #[error("{}: {reason}", escaped(path))]
+    Entry {
+        /// Its path.
+        path: Vec<u8>,
+        /// The reason.
+        reason: Box<BuildError>,
+    },
+    /// The source does not fit into the image.
+    #[error(
+        "{}: {reason}; make the image larger with --size, or leave the size to be computed",
+        escaped(path)
+    )]
+    DoesNotFit {
+        /// The entry that no longer fitted.
+        path: Vec<u8>,
+        /// What ran out.
+        reason: vfs::Error,
+    },
+    /// A hard link to something that the source has not listed before.
+    #[error("a hard link to {}, which the archive does not hold before it", escaped(.0))]
+    LinkTarget(Vec<u8>),
+    /// Two entries of the same name.
+    #[error("listed more than once; make the archive anew, without appending to it")]
+    Repeated,
+    /// Less contents than announced.
+    #[error("its contents end before their time")]
+    ShortContent,
+    /// The image cannot be written.
+    #[error("cannot write the image: {0}")]
+    Write(io::Error),
+    /// The image file cannot be made.
+    #[error("cannot write {}: {source}", image.display())]
+    Target {
+        /// The image.
+        image: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// Something is there already.
+    #[error("{} exists and is not an empty file; use --force to overwrite it", .0.display())]
+    TargetExists(PathBuf),
+    /// An archive on standard input cannot be kept to be read twice.
+    #[error("cannot keep a copy of the archive: {0}; give --size and --inodes to do without one")]
+    Spool(io::Error),
+}
+
+impl BuildError {
+    /// The same, with the entry it is about.
+    pub(super) fn at(self, path: &[u8]) -> Self {
+        let path = path.to_vec();
+        match self {
+            // These name the file themselves.
+            Self::Source(_) | Self::Write(_) => self,
+            Self::FileSystem(reason @ (vfs::Error::NoSpace | vfs::Error::NoInodes)) => {
+                Self::DoesNotFit { path, reason }
+            }
+            reason => Self::Entry { path, reason: Box::new(reason) },
+        }
+    }
+
+    pub(super) fn is_no_space(&self) -> bool {
+        matches!(self, Self::DoesNotFit { reason: vfs::Error::NoSpace, .. })
+    }
+
+    pub(super) fn is_no_inodes(&self) -> bool {
+        matches!(self, Self::DoesNotFit { reason: vfs::Error::NoInodes, .. })
+    }
+
+    /// What kind of failure it is.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Source(error) if error.is_archive_fault() => Outcome::Image,
+            Self::FileSystem(vfs::Error::Invalid(_) | vfs::Error::Unsupported(_)) => Outcome::Usage,
+            Self::FileSystem(error) => crate::error::vfs_outcome(error),
+            Self::Entry { reason, .. } => match **reason {
+                Self::FileSystem(_) => Outcome::Io,
+                ref reason => reason.outcome(),
+            },
+            Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
+            Self::TargetExists(_) => Outcome::Usage,
+            Self::Source(_)
+            | Self::DoesNotFit { .. }
+            | Self::Write(_)
+            | Self::Target { .. }
+            | Self::Spool(_) => Outcome::Io,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! UUIDs that follow from what is in an image, so that the same source gives the same image.
+
+use source::{Entry, EntryKind};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::BuildOptions;
+
+/// Sets the hashes of this version apart from those of any other use.
+const DOMAIN: u64 = 0x6469_736b_7772_6774;
+
+/// A running hash of all that goes into an image.
+pub(super) struct Identity {
+    hash: Xxh3,
+}
+
+impl Identity {
+    pub(super) fn new(options: &BuildOptions) -> Self {
+        let mut hash = Xxh3::with_seed(DOMAIN);
+        hash.update(options.label.as_deref().unwrap_or_default());
+        for value in [options.size, options.inodes, options.bytes_per_inode] {
+            hash.update(&value.map_or(u64::MAX, |v| v).to_le_bytes());
+        }
+        for feature in &options.features {
+            hash.update(feature.name.as_bytes());
+            hash.update(&[u8::from(feature.is_on)]);
+        }
+        Self { hash }
+    }
+
+    /// Adds an entry: all but the contents of files.
+    pub(super) fn add(&mut self, entry: &Entry) {
+        let metadata = &entry.metadata;
+        self.field(&entry.path);
+        self.hash.update(&metadata.permissions.to_le_bytes());
+        self.hash.update(&metadata.uid.to_le_bytes());
+        self.hash.update(&metadata.gid.to_le_bytes());
+        self.hash.update(&metadata.mtime.sec.to_le_bytes());
+        self.hash.update(&metadata.mtime.nsec.to_le_bytes());
+        match &entry.kind {
+            EntryKind::Directory => self.hash.update(b"d"),
+            EntryKind::File(content) => {
+                self.hash.update(b"f");
+                self.hash.update(&content.size().to_le_bytes());
+            }
+            EntryKind::Symlink(target) => {
+                self.hash.update(b"l");
+                self.field(target);
+            }
+            EntryKind::Hardlink(target) => {
+                self.hash.update(b"h");
+                self.field(target);
+            }
+            EntryKind::CharDevice { major, minor } => self.device(b"c", *major, *minor),
+            EntryKind::BlockDevice { major, minor } => self.device(b"b", *major, *minor),
+            EntryKind::Fifo => self.hash.update(b"p"),
+            EntryKind::Socket => self.hash.update(b"s"),
+        }
+        for xattr in &entry.xattrs {
+            self.field(&xattr.name);
+            self.field(&xattr.value);
+        }
+    }
+
+    /// Adds the contents of all files, as the copiers summed them up.
+    pub(super) fn add_contents(&mut self, sum: u64) {
+        self.hash.update(&sum.to_le_bytes());
+    }
+
+    fn field(&mut self, bytes: &[u8]) {
+        self.hash.update(&(bytes.len() as u64).to_le_bytes());
+        self.hash.update(bytes);
+    }
+
+    fn device(&mut self, kind: &[u8], major: u32, minor: u32) {
+        self.hash.update(kind);
+        self.hash.update(&major.to_le_bytes());
+        self.hash.update(&minor.to_le_bytes());
+    }
+
+    /// A UUID (version 8, RFC 9562) of everything added.
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        to_uuid(self.hash.digest128())
+    }
+}
+
+/// What of a file's bytes goes into the hash of an image, summed over all files in any order.
+pub(super) fn contents_term(file_offset: u64, bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, DOMAIN ^ file_offset)
+}
+
+/// A UUID and a hash seed that follow from the options, for a start.
+pub(super) fn from_options(options: &BuildOptions) -> ([u8; 16], [u8; 16]) {
+    let identity = Identity::new(options);
+    let mut seed = identity.hash.clone();
+    seed.update(b"hash seed");
+    (identity.uuid(), to_uuid(seed.digest128()))
+}
+
+fn to_uuid(hash: u128) -> [u8; 16] {
+    let mut bytes = hash.to_be_bytes();
+    bytes[6] = 0x80 | bytes[6] & 0x0f;
+    bytes[8] = 0x80 | bytes[8] & 0x3f;
+    bytes
+}

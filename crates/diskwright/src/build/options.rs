@@ -1,0 +1,107 @@
+//! What to build, and what was built.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use vfs::Timestamp;
+
+use super::BuildError;
+
+/// The format of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// ext2, ext3 or ext4, as the features say.
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+/// The owner of everything in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A feature to turn on or off, in the format's own term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureChange {
+    /// Its name.
+    pub name: String,
+    /// Whether it is turned on.
+    pub is_on: bool,
+}
+
+/// What to build, and how.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Directory or archive; `-` is an archive on standard input.
+    pub source: PathBuf,
+    /// The image to make.
+    pub image: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// Size in bytes; `None` is the smallest that holds the source.
+    pub size: Option<u64>,
+    /// Bytes left free in an image whose size is computed.
+    pub free: u64,
+    /// Label.
+    pub label: Option<Vec<u8>>,
+    /// UUID; `None` derives one from the contents.
+    pub uuid: Option<[u8; 16]>,
+    /// Seed of directory hashes; `None` derives one from the options.
+    pub hash_seed: Option<[u8; 16]>,
+    /// Features, in order.
+    pub features: Vec<FeatureChange>,
+    /// Block size in bytes.
+    pub block_size: Option<u32>,
+    /// Inode size in bytes.
+    pub inode_size: Option<u16>,
+    /// Bytes of image per inode.
+    pub bytes_per_inode: Option<u64>,
+    /// Number of inodes.
+    pub inodes: Option<u64>,
+    /// Owner of everything, instead of the source's.
+    pub owner: Option<Owner>,
+    /// Threads; `None` takes as many as there are processors.
+    pub threads: Option<usize>,
+    /// Whether an existing image may be overwritten.
+    pub force: bool,
+    /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
+    pub source_date_epoch: Option<i64>,
+}
+
+impl BuildOptions {
+    /// The time of the file system itself.
+    pub(super) fn image_time(&self) -> Timestamp {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let sec = self.source_date_epoch.unwrap_or_else(|| now().cast_signed());
+        Timestamp { sec, nsec: 0 }
+    }
+
+    /// The features in the form that mkfs takes.
+    pub(super) fn mkfs_features(&self) -> Result<Vec<ext4::mkfs::FeatureChange>, BuildError> {
+        let mut changes = Vec::new();
+        for feature in &self.features {
+            let sign = if feature.is_on { '+' } else { '-' };
+            changes
+                .extend(ext4::mkfs::FeatureChange::parse_list(&format!("{sign}{}", feature.name))?);
+        }
+        Ok(changes)
+    }
+}
+
+/// What was built.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuildReport {
+    /// Size of the image in bytes.
+    pub image_bytes: u64,
+    /// Files of any type that were made.
+    pub entries: u64,
+    /// Bytes of file contents.
+    pub data_bytes: u64,
+}

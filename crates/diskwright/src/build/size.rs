@@ -1,0 +1,73 @@
+//! How large an image has to be.
+
+use ext4::mkfs::{InodeCount, Layout};
+
+use super::BuildError;
+
+/// Sizes of the image that a source is tried on, in bytes: sparse files, of which only metadata is
+/// written.
+pub(super) const TRIAL_BYTES: [u64; 3] = [64 << 30, 1 << 40, 15 << 40];
+
+/// Bytes per inode in such an image.
+pub(super) const TRIAL_INODE_RATIO: u64 = 16 << 10;
+
+/// Images built before giving up, each a little larger than the one before.
+pub(super) const ATTEMPTS: usize = 8;
+
+/// Inodes that every file system uses itself, more than enough.
+const INODES_RESERVED: u64 = 16;
+
+/// Bytes of the smallest image tried.
+const SMALLEST_BYTES: u64 = 256 << 10;
+
+/// Inodes to ask for when `needed` will be used.
+pub(super) fn inodes_for(needed: u64) -> InodeCount {
+    InodeCount::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
+}
+
+/// Blocks to add when an image turned out too small.
+pub(super) fn grow_by(blocks: u64) -> u64 {
+    (blocks / 200).max(8)
+}
+
+/// The smallest size, in bytes, whose file system has `blocks` free blocks and `free` bytes more
+/// that ordinary users may take.
+pub(super) fn smallest(
+    plan: impl Fn(u64) -> Result<Layout, BuildError>,
+    blocks: u64,
+    free: u64,
+) -> Result<u64, BuildError> {
+    let holds = |size: u64| -> Result<bool, BuildError> {
+        let layout = match plan(size) {
+            Ok(layout) => layout,
+            // Too small for a file system at all.
+            Err(BuildError::FileSystem(vfs::Error::NoSpace | vfs::Error::Invalid(_))) => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        };
+        let block_size = u64::from(layout.superblock().block_size());
+        let reserved = if free > 0 { layout.superblock().raw.reserved_blocks() } else { 0 };
+        Ok(layout.free_blocks() >= blocks + reserved + free.div_ceil(block_size))
+    };
+    let mut high = SMALLEST_BYTES;
+    while !holds(high)? {
+        if high >= 1 << 60 {
+            // Nothing is large enough: let the plan say why.
+            plan(high)?;
+            return Err(vfs::Error::NoSpace.into());
+        }
+        high *= 2;
+    }
+    // Sizes are tried in whole KiB, of which every block size is a multiple.
+    let (mut low, mut high) = (high >> 11, high >> 10);
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if holds(middle << 10)? {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(high << 10)
+}

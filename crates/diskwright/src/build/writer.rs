@@ -1,0 +1,371 @@
+//! Turns the entries of a source into operations on a fresh file system.
+//!
+//! Entries are applied in the order of the source by one thread, with the operations that any
+//! editor of an image uses; that order alone decides what lies where. Only the copying of file
+//! contents is spread over threads.
+
+use std::ops::ControlFlow;
+
+use source::{Body, Entry, EntryKind, Metadata, Source, Time};
+use vfs::{
+    AllocateMode, DeviceNumber, ExtentPlace, FileSystem, Ino, NewInode, SetAttributes, SpecialFile,
+    Timestamp,
+};
+
+use super::copy::{Copier, Run, Runs};
+use super::{BuildError, Owner, identity};
+
+/// Bytes of a streamed file read at a time.
+const STREAM_BYTES: usize = 1 << 20;
+
+/// Permission bits of directories that a source mentions in paths but never lists.
+const IMPLIED_DIRECTORY_PERMISSIONS: u16 = 0o755;
+
+/// How entries are changed on their way in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Policy {
+    /// The owner of everything, instead of the source's.
+    pub(super) owner: Option<Owner>,
+    /// No time is later than this (`SOURCE_DATE_EPOCH`).
+    pub(super) latest: Option<i64>,
+    /// Time of what the source does not mention.
+    pub(super) time: Timestamp,
+    /// Leave the contents of files out.
+    pub(super) is_trial: bool,
+}
+
+/// What has been made so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Made {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes entries into a file system.
+pub(super) struct Writer<'a, 'scope> {
+    fs: &'a dyn FileSystem,
+    policy: Policy,
+    copier: Copier<'scope>,
+    /// Attributes that making further entries would change again.
+    directories: Vec<(Ino, SetAttributes)>,
+    /// The directory of the last entry: nearly always that of the next one too.
+    parent: (Vec<u8>, Ino),
+    made: Made,
+    /// Sum over the contents of streamed files.
+    contents: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a, 'scope> Writer<'a, 'scope> {
+    pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
+        let parent = (Vec::new(), fs.root());
+        let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
+        Self { fs, policy, copier, directories, parent, made, contents: 0, buffer }
+    }
+
+    /// What has been made so far.
+    pub(super) fn made(&self) -> Made {
+        self.made
+    }
+
+    /// Makes one entry. The contents of a streamed file are read from `source`.
+    pub(super) fn add(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
+        let path = entry.path.clone();
+        self.made.entries += 1;
+        self.apply(entry, source).map_err(|e| e.at(&path))
+    }
+
+    fn apply(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
+        let times = self.times(&entry.metadata);
+        let new = self.new_inode(&entry.metadata, times[1]);
+        if entry.path.is_empty() {
+            return self.set_root(&entry, &new, times);
+        }
+        let (dir, name) = self.parent_of(&entry.path)?;
+        let fs = self.fs;
+        let special = |file| once(fs.mknod(dir, name, file, &new));
+        let ino = match entry.kind {
+            EntryKind::Directory => self.directory(dir, name, &new, times)?,
+            EntryKind::File(content) => {
+                let ino = once(self.fs.create(dir, name, &new))?;
+                self.fill(ino, content, source)?;
+                ino
+            }
+            EntryKind::Symlink(target) => once(self.fs.symlink(dir, name, &target, &new))?,
+            EntryKind::Hardlink(target) => {
+                let ino = self.resolve(&target)?.ok_or(BuildError::LinkTarget(target))?;
+                return once(self.fs.link(ino, dir, name));
+            }
+            EntryKind::CharDevice { major, minor } => {
+                special(SpecialFile::CharDevice(DeviceNumber { major, minor }))?
+            }
+            EntryKind::BlockDevice { major, minor } => {
+                special(SpecialFile::BlockDevice(DeviceNumber { major, minor }))?
+            }
+            EntryKind::Fifo => special(SpecialFile::Fifo)?,
+            EntryKind::Socket => special(SpecialFile::Socket)?,
+        };
+        for xattr in &entry.xattrs {
+            self.fs.set_xattr(ino, &xattr.name, &xattr.value)?;
+        }
+        if times[0] != times[1] || times[2] != times[1] {
+            self.fs.set_attributes(ino, &time_change(times))?;
+        }
+        Ok(())
+    }
+
+    /// Applies owner, permissions and xattrs of the source's root to the image's.
+    fn set_root(
+        &mut self,
+        entry: &Entry,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
+        let root = self.fs.root();
+        self.set_directory(root, new, times)?;
+        for xattr in &entry.xattrs {
+            self.fs.set_xattr(root, &xattr.name, &xattr.value)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, or takes over one that is there.
+    fn directory(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<Ino, BuildError> {
+        match self.fs.mkdir(dir, name, new) {
+            Ok(ino) => {
+                self.directories.push((ino, time_change(times)));
+                Ok(ino)
+            }
+            Err(vfs::Error::Exists) => {
+                let ino = self.fs.lookup(dir, name)?;
+                if self.fs.attributes(ino)?.file_type != vfs::FileType::Directory {
+                    return Err(BuildError::Repeated);
+                }
+                self.set_directory(ino, new, times)?;
+                Ok(ino)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn set_directory(
+        &mut self,
+        ino: Ino,
+        new: &NewInode,
+        times: [Timestamp; 3],
+    ) -> Result<(), BuildError> {
+        let change = SetAttributes {
+            permissions: Some(new.permissions),
+            uid: Some(new.uid),
+            gid: Some(new.gid),
+            ..time_change(times)
+        };
+        self.fs.set_attributes(ino, &change)?;
+        self.directories.push((ino, time_change(times)));
+        Ok(())
+    }
+
+    /// Gives a new file its contents.
+    fn fill(
+        &mut self,
+        ino: Ino,
+        content: source::Content,
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        let size = content.size();
+        self.made.bytes += content.data_len();
+        let mut stream = false;
+        let mut runs = Vec::new();
+        let mut whole = None;
+        match content.body() {
+            Body::Empty => {}
+            Body::Stream if !self.policy.is_trial => stream = true,
+            Body::Stream | Body::Detached(_) => {
+                for run in content.runs() {
+                    self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed)?;
+                    if self.policy.is_trial {
+                        continue;
+                    }
+                    self.place(ino, run.offset, run.len, &mut whole, &mut runs)?;
+                }
+            }
+        }
+        if stream {
+            self.stream(ino, content.runs(), source)?;
+        }
+        if content.runs().last().map_or(0, |r| r.offset + r.len) < size {
+            self.fs.truncate(ino, size)?;
+        }
+        if self.policy.is_trial {
+            return Ok(());
+        }
+        if let (Body::Detached(body), Some(first)) = (content.into_body(), whole) {
+            let runs = if runs.is_empty() { Runs::One(first) } else { Runs::Many(runs) };
+            self.copier.copy(body, runs)?;
+        }
+        Ok(())
+    }
+
+    /// Finds where the allocated bytes of a run lie: in `one` if that is a single place for the
+    /// whole file, in `many` otherwise.
+    fn place(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        one: &mut Option<Run>,
+        many: &mut Vec<Run>,
+    ) -> Result<(), BuildError> {
+        self.fs.extent_map(ino, offset, len, &mut |extent| {
+            let ExtentPlace::Device(device_offset) = extent.place else {
+                return ControlFlow::Continue(());
+            };
+            let run = Run { file_offset: extent.offset, device_offset, len: extent.len };
+            if let Some(first) = *one {
+                if many.is_empty() {
+                    many.push(first);
+                }
+                many.push(run);
+            } else {
+                *one = Some(run);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+
+    fn stream(
+        &mut self,
+        ino: Ino,
+        runs: &[source::DataRun],
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        self.buffer.resize(STREAM_BYTES, 0);
+        for run in runs {
+            let mut done = 0;
+            while done < run.len {
+                let want = (run.len - done).min(STREAM_BYTES as u64) as usize;
+                let mut filled = 0;
+                while filled < want {
+                    let n = source.read(&mut self.buffer[filled..want])?;
+                    if n == 0 {
+                        return Err(BuildError::ShortContent);
+                    }
+                    filled += n;
+                }
+                let offset = run.offset + done;
+                self.fs.write(ino, offset, &self.buffer[..want])?;
+                let term = identity::contents_term(offset, &self.buffer[..want]);
+                self.contents = self.contents.wrapping_add(term);
+                done += want as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory an entry goes into, and its name there. Directories that the source has not
+    /// listed are made.
+    fn parent_of<'p>(&mut self, path: &'p [u8]) -> Result<(Ino, &'p [u8]), BuildError> {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+            return Ok((self.fs.root(), path));
+        };
+        let (parent, name) = (&path[..slash], &path[slash + 1..]);
+        if self.parent.0 != parent {
+            let ino = self.make_directories(parent)?;
+            self.parent.0.clear();
+            self.parent.0.extend_from_slice(parent);
+            self.parent.1 = ino;
+        }
+        Ok((self.parent.1, name))
+    }
+
+    fn make_directories(&mut self, path: &[u8]) -> Result<Ino, BuildError> {
+        let mut dir = self.fs.root();
+        for name in path.split(|&b| b == b'/') {
+            dir = match self.fs.lookup(dir, name) {
+                Ok(ino) => ino,
+                Err(vfs::Error::NotFound) => {
+                    let new = NewInode {
+                        permissions: IMPLIED_DIRECTORY_PERMISSIONS,
+                        uid: self.policy.owner.map_or(0, |o| o.uid),
+                        gid: self.policy.owner.map_or(0, |o| o.gid),
+                        time: self.policy.time,
+                    };
+                    let ino = self.fs.mkdir(dir, name, &new)?;
+                    self.directories.push((ino, time_change([self.policy.time; 3])));
+                    ino
+                }
+                Err(e) => return Err(e.into()),
+            };
+        }
+        Ok(dir)
+    }
+
+    fn resolve(&self, path: &[u8]) -> Result<Option<Ino>, BuildError> {
+        let mut ino = self.fs.root();
+        for name in path.split(|&b| b == b'/') {
+            ino = match self.fs.lookup(ino, name) {
+                Ok(ino) => ino,
+                Err(vfs::Error::NotFound | vfs::Error::NotADirectory) => return Ok(None),
+                Err(e) => return Err(e.into()),
+            };
+        }
+        Ok(Some(ino))
+    }
+
+    fn new_inode(&self, metadata: &Metadata, time: Timestamp) -> NewInode {
+        NewInode {
+            permissions: metadata.permissions,
+            uid: self.policy.owner.map_or(metadata.uid, |o| o.uid),
+            gid: self.policy.owner.map_or(metadata.gid, |o| o.gid),
+            time,
+        }
+    }
+
+    /// Access, modification and change time. What the source does not say is the modification
+    /// time, so that reading a source does not change the image made of it.
+    fn times(&self, metadata: &Metadata) -> [Timestamp; 3] {
+        let clamp = |time: Time| {
+            let time = Timestamp { sec: time.sec, nsec: time.nsec };
+            match self.policy.latest {
+                Some(latest) => time.min(Timestamp { sec: latest, nsec: 0 }),
+                None => time,
+            }
+        };
+        let mtime = clamp(metadata.mtime);
+        [metadata.atime.map_or(mtime, clamp), mtime, metadata.ctime.map_or(mtime, clamp)]
+    }
+
+    /// Waits for the copying and settles the times of directories.
+    /// Returns what was made, and the sum over all contents.
+    pub(super) fn finish(self) -> Result<(Made, u64), BuildError> {
+        let copied = self.copier.finish()?;
+        for (ino, change) in &self.directories {
+            self.fs.set_attributes(*ino, change)?;
+        }
+        Ok((self.made, self.contents.wrapping_add(copied)))
+    }
+}
+
+/// Archives that were appended to may list a name twice.
+fn once<T>(made: vfs::Result<T>) -> Result<T, BuildError> {
+    match made {
+        Err(vfs::Error::Exists) => Err(BuildError::Repeated),
+        other => Ok(other?),
+    }
+}
+
+fn time_change([atime, mtime, ctime]: [Timestamp; 3]) -> SetAttributes {
+    SetAttributes {
+        atime: Some(atime),
+        mtime: Some(mtime),
+        ctime: Some(ctime),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,85 @@
+//! Finding and taking runs of blocks.
+
+use std::ops::Range;
+
+use vfs::{Error, Result};
+
+use super::bitmap;
+use crate::format::address::{Block, Group};
+use crate::format::group::GroupDescriptor;
+use crate::op::Op;
+
+/// A run that is at least this long is taken even if more was wanted: 8 MiB of 4 KiB blocks.
+const GOOD_RUN_BLOCKS: u32 = 2048;
+
+impl Op<'_> {
+    /// Takes up to `wanted` blocks in one run, at `goal` or as near behind it as can be. Returns
+    /// the first block and how many there are, at least 1.
+    pub(crate) fn allocate_blocks(&mut self, goal: Block, wanted: u32) -> Result<(Block, u32)> {
+        let geometry = &self.fs.volume.geometry;
+        let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
+        let groups = &self.fs.volume.groups;
+        let start = groups.block_spill(home);
+        for good_enough in [wanted.min(GOOD_RUN_BLOCKS), 1] {
+            for group in groups.from(start) {
+                if self.descriptor(group).free_blocks < good_enough {
+                    continue;
+                }
+                let from = if group == home { geometry.bit_of(goal) } else { 0 };
+                if let Some(run) = self.allocate_run(group, from, wanted, good_enough)? {
+                    groups.set_block_spill(home, group);
+                    let first = geometry.first_block(group).plus(u64::from(run.start));
+                    return Ok((first, run.end - run.start));
+                }
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// A group's descriptor as this operation sees it.
+    pub(super) fn descriptor(&mut self, group: Group) -> GroupDescriptor {
+        match self.leases.iter_mut().find(|l| l.group() == group) {
+            Some(lease) => lease.state().desc,
+            None => self.fs.volume.groups.descriptor(group),
+        }
+    }
+
+    /// Takes a run in one group: the first of `wanted` blocks from bit `from` on, else from the
+    /// start, else the longest one, if that has `good_enough`.
+    fn allocate_run(
+        &mut self,
+        group: Group,
+        from: u32,
+        wanted: u32,
+        good_enough: u32,
+    ) -> Result<Option<Range<u32>>> {
+        let volume = &self.fs.volume;
+        let at = self.lease(group);
+        let lease = &mut self.leases[at];
+        let id = lease.block_bitmap(volume, &mut self.txn)?;
+        let bits = self.txn.data(id);
+        let len = volume.geometry.clusters_in(group);
+        let first_free = lease.state().first_free_block;
+        let from = from.max(first_free);
+        let mut run = bitmap::find_free_run(bits, from, len, wanted);
+        if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
+            run = bitmap::find_free_run(bits, first_free, len, wanted);
+        }
+        let Some(run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
+        let taken = run.end - run.start;
+        if taken > lease.state().desc.free_blocks {
+            return Err(lease
+                .corrupt("block bitmap", "more free blocks than the count says")
+                .into());
+        }
+        let window = bitmap::bytes_of(&run);
+        let base = window.start as u32 * 8;
+        bitmap::set(self.txn.edit(id, window), base, run.clone());
+        let state = lease.state();
+        state.desc.free_blocks -= taken;
+        if run.start <= state.first_free_block {
+            state.first_free_block = run.end;
+        }
+        Ok(Some(run))
+    }
+}

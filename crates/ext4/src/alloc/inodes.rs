@@ -1,0 +1,86 @@
+//! Finding, taking and numbering inodes.
+
+use vfs::{Error, Ino, Result};
+
+use super::bitmap;
+use crate::format::address::Group;
+use crate::format::checksum::{crc32c, inode_seed};
+use crate::format::inode::{Inode, Owner};
+use crate::op::{Handle, Op};
+
+impl<'a> Op<'a> {
+    /// Takes a free inode: near `parent` for files, and for directories where there is room for
+    /// what will be put into them. All of its fields are zero but the generation.
+    pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Result<Handle> {
+        let groups = &self.fs.volume.groups;
+        let home = self.home_group(parent, is_dir);
+        for group in groups.from(groups.inode_spill(home)) {
+            if self.descriptor(group).free_inodes > 0 {
+                groups.set_inode_spill(home, group);
+                return self.allocate_inode_in(group, is_dir);
+            }
+        }
+        Err(Error::NoInodes)
+    }
+
+    /// Directories of the root go to the next group that is emptier than most; everything else
+    /// stays with its parent.
+    fn home_group(&self, parent: &Handle, is_dir: bool) -> Group {
+        let volume = &self.fs.volume;
+        let parent_group = volume.geometry.place_of(parent.ino()).map_or(Group(0), |(g, _)| g);
+        if is_dir && parent.ino() == self.fs.root_ino() {
+            return self.fs.spread.next_group(&volume.groups, &volume.geometry);
+        }
+        parent_group
+    }
+
+    fn allocate_inode_in(&mut self, group: Group, is_dir: bool) -> Result<Handle> {
+        let volume = &self.fs.volume;
+        let geometry = &volume.geometry;
+        let at = self.lease(group);
+        let lease = &mut self.leases[at];
+        let id = lease.inode_bitmap(volume, &mut self.txn)?;
+        let from = lease.state().first_free_inode;
+        let count = geometry.inodes_per_group;
+        let reserved = if group.0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
+        let found = bitmap::find_free(self.txn.data(id), from.max(reserved), count);
+        let Some(index) = found else {
+            return Err(lease
+                .corrupt("inode bitmap", "no free inode though the count says so")
+                .into());
+        };
+        let range = index..index + 1;
+        let window = bitmap::bytes_of(&range);
+        let base = window.start as u32 * 8;
+        bitmap::set(self.txn.edit(id, window), base, range);
+
+        let state = lease.state();
+        state.first_free_inode = index + 1;
+        state.desc.free_inodes -= 1;
+        state.desc.used_dirs += u32::from(is_dir);
+        state.desc.itable_unused = state.desc.itable_unused.min(count - index - 1);
+        let (block, offset) = geometry.inode_position(state.desc.inode_table, index);
+        let ino = geometry.ino_of(group, index);
+        Ok(self.blank_inode(ino, block, offset))
+    }
+
+    fn blank_inode(&self, ino: Ino, block: crate::format::address::Block, offset: usize) -> Handle {
+        let volume = &self.fs.volume;
+        let mut inode = Inode::zeroed(usize::from(volume.geometry.inode_size));
+        // Different for each use of a number, yet the same in every build of the same image.
+        let uses = self.fs.generations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let generation = crc32c(crc32c(uses, &ino.0.to_le_bytes()), &volume.sb.raw.hash_seed);
+        inode.set_generation(generation);
+        let seed = inode_seed(volume.sb.checksum_seed, ino, generation);
+        Handle { owner: Owner { ino, seed }, inode, block, offset }
+    }
+
+    /// Holds a group to the end of the operation; its place among the leases.
+    pub(crate) fn lease(&mut self, group: Group) -> usize {
+        if let Some(at) = self.leases.iter().position(|l| l.group() == group) {
+            return at;
+        }
+        self.leases.push(self.fs.volume.groups.lease(group));
+        self.leases.len() - 1
+    }
+}

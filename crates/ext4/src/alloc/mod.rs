@@ -1,0 +1,11 @@
+//! Free space and free inodes.
+//!
+//! Each group has a lock, held by an operation from its first allocation in the group to its end;
+//! the group's counts are put back if the operation fails, as its bitmap is by the transaction.
+//! Descriptors and the checksums of bitmaps are brought up to date when a checkpoint is closed.
+
+pub(crate) mod bitmap;
+mod blocks;
+pub(crate) mod groups;
+mod inodes;
+pub(crate) mod spread;

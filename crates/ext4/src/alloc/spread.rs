@@ -1,0 +1,30 @@
+//! Which groups top-level directories go to.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::groups::Groups;
+use crate::format::address::Group;
+use crate::format::geometry::Geometry;
+
+/// Spreads directories over groups, so that what is put into them later has room beside them.
+#[derive(Default)]
+pub(crate) struct Spread {
+    last: AtomicU32,
+}
+
+impl Spread {
+    /// The next group that has at least the average of free inodes and free blocks.
+    pub(crate) fn next_group(&self, groups: &Groups, geometry: &Geometry) -> Group {
+        let (clusters, inodes) = groups.totals();
+        let count = u64::from(geometry.groups_count);
+        let start = self.last.load(Ordering::Relaxed).wrapping_add(1) % geometry.groups_count;
+        let chosen = groups.from(Group(start)).find(|&group| {
+            let desc = groups.descriptor(group);
+            u64::from(desc.free_inodes) >= inodes / count
+                && u64::from(desc.free_blocks) >= clusters / count
+        });
+        let chosen = chosen.unwrap_or(Group(start));
+        self.last.store(chosen.0, Ordering::Relaxed);
+        chosen
+    }
+}

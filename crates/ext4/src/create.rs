@@ -1,0 +1,169 @@
+//! Making files, directories, links and special files.
+
+use vfs::{Error, FileType, Ino, NewInode, Result, SpecialFile};
+
+use crate::Ext4;
+use crate::dir::{Entry, check_name};
+use crate::format::extent;
+use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
+use crate::op::{Handle, Op};
+
+/// Most links of an inode.
+const LINKS_MAX: u16 = 65_000;
+
+impl Ext4 {
+    pub(crate) fn create_file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_with(dir, name, FileType::Regular, new, |op, file| {
+            op.init_map(file);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn create_dir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_with(dir, name, FileType::Directory, new, |op, child| {
+            op.init_map(child);
+            child.inode.set_links_count(2);
+            op.init_dir(child, dir)
+        })
+    }
+
+    pub(crate) fn create_special(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        file: SpecialFile,
+        new: &NewInode,
+    ) -> Result<Ino> {
+        let (file_type, device) = match file {
+            SpecialFile::CharDevice(device) => (FileType::CharDevice, Some(device)),
+            SpecialFile::BlockDevice(device) => (FileType::BlockDevice, Some(device)),
+            SpecialFile::Fifo => (FileType::Fifo, None),
+            SpecialFile::Socket => (FileType::Socket, None),
+        };
+        self.create_with(dir, name, file_type, new, |_, child| match device {
+            Some(device) if !child.inode.set_device(device) => {
+                Err(Error::Invalid("a device number has at most 12 bits of major and 20 of minor"))
+            }
+            _ => Ok(()),
+        })
+    }
+
+    pub(crate) fn create_symlink(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        target: &[u8],
+        new: &NewInode,
+    ) -> Result<Ino> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("a link's target must not be empty or contain NUL"));
+        }
+        if target.len() >= self.volume.block_size() {
+            return Err(Error::NameTooLong);
+        }
+        self.create_with(dir, name, FileType::Symlink, new, |op, child| {
+            child.inode.set_permissions(0o777);
+            child.inode.set_size(target.len() as u64);
+            if target.len() < I_BLOCK_SIZE {
+                child.inode.i_block_mut()[..target.len()].copy_from_slice(target);
+                return Ok(());
+            }
+            op.init_map(child);
+            op.write_new_block(child, target)
+        })
+    }
+
+    /// Makes an inode, lets `fill` give it its contents, and enters it into `dir`.
+    fn create_with(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        file_type: FileType,
+        new: &NewInode,
+        fill: impl FnOnce(&mut Op<'_>, &mut Handle) -> Result<()>,
+    ) -> Result<Ino> {
+        self.check_writable()?;
+        check_name(name)?;
+        let _lock = self.locks.exclusive(&[dir]);
+        let mut parent = self.load_dir(dir)?;
+        let mut op = Op::begin(self)?;
+        let is_dir = file_type == FileType::Directory;
+        if is_dir {
+            self.add_subdirectory(&mut parent.inode)?;
+        }
+        let mut child = op.allocate_inode(&parent, is_dir)?;
+        set_new(&mut child.inode, file_type, new);
+        fill(&mut op, &mut child)?;
+        op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
+        touch(&mut parent.inode, new.time);
+        op.stage(parent);
+        op.stage_new(child);
+        op.commit()?;
+        Ok(child.ino())
+    }
+
+    /// Counts the `..` of a new subdirectory. A directory with too many to count shows 1.
+    fn add_subdirectory(&self, parent: &mut Inode) -> Result<()> {
+        let links = parent.links_count();
+        if links == 1 {
+            return Ok(());
+        }
+        let links = if links < LINKS_MAX {
+            links + 1
+        } else if self.volume.dir_nlink() && parent.has_flag(flags::INDEX) {
+            1
+        } else {
+            return Err(Error::TooManyLinks);
+        };
+        parent.set_links_count(links);
+        Ok(())
+    }
+
+    pub(crate) fn add_link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        let _lock = self.locks.exclusive(&[ino, dir]);
+        let mut parent = self.load_dir(dir)?;
+        let mut file = self.load(ino)?;
+        let Some(file_type) = file.inode.file_type().filter(|t| *t != FileType::Directory) else {
+            return Err(Error::IsADirectory);
+        };
+        let links = file.inode.links_count();
+        if links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        file.inode.set_links_count(links + 1);
+        let mut op = Op::begin(self)?;
+        op.add_entry(&mut parent, Entry { name, ino, file_type })?;
+        op.stage(parent);
+        op.stage(file);
+        op.commit()
+    }
+}
+
+fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
+    inode.set_mode(file_type.mode_bits() | new.permissions & 0o7777);
+    inode.set_uid(new.uid);
+    inode.set_gid(new.gid);
+    inode.set_links_count(1);
+    for which in [Time::Access, Time::Change, Time::Modify] {
+        inode.set_time(which, new.time);
+    }
+    inode.set_crtime(new.time);
+}
+
+fn touch(dir: &mut Inode, time: vfs::Timestamp) {
+    dir.set_time(Time::Modify, time);
+    dir.set_time(Time::Change, time);
+}
+
+impl Op<'_> {
+    /// Gives a new inode an empty block map.
+    pub(crate) fn init_map(&self, file: &mut Handle) {
+        if self.fs.volume.extents {
+            file.inode.set_flag(flags::EXTENTS, true);
+            let root = &mut file.inode.i_block_mut()[..extent::ENTRY_SIZE];
+            extent::write_header(root, 0, extent::capacity(I_BLOCK_SIZE), 0);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Blocks of directory entries.
+//!
+//! Source: kernel Documentation/filesystems/ext4/directory.rst. A block is a chain of records that
+//! fills it exactly; a record with inode 0 is unused. With `metadata_csum` the last 12 bytes are a
+//! record of their own that holds the checksum.
+//!
+//! [`verify`] checks the whole chain once, when a block is read. The other functions rely on that
+//! for their results, but not for their safety: on a bad chain they end early.
+
+use transaction::Corruption;
+use vfs::FileType;
+
+use super::checksum::crc32c;
+
+/// Bytes of a record before its name.
+pub const HEADER_SIZE: usize = 8;
+
+/// Bytes of the record that holds the checksum.
+pub const TAIL_SIZE: usize = 12;
+
+/// What the file-type byte of the checksum record holds.
+const TAIL_FILE_TYPE: u8 = 0xde;
+
+/// Bytes a record with a name of this length needs.
+pub const fn record_size(name_len: usize) -> usize {
+    (HEADER_SIZE + name_len).next_multiple_of(4)
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Byte of the block it starts at.
+    pub offset: usize,
+    /// Bytes to the next record.
+    pub rec_len: usize,
+    /// Inode number, 0 if unused.
+    pub inode: u32,
+    /// File-type byte; the high byte of the name's length where the file system has no
+    /// `filetype`.
+    pub file_type: u8,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Bytes of the record that are in use.
+    pub fn used(&self) -> usize {
+        if self.inode == 0 { 0 } else { record_size(self.name.len()) }
+    }
+
+    /// Bytes of the record that a new one may take. The checksum record gives none.
+    fn room(&self) -> usize {
+        let is_tail =
+            self.inode == 0 && self.file_type == TAIL_FILE_TYPE && self.rec_len == TAIL_SIZE;
+        if is_tail { 0 } else { self.rec_len - self.used() }
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+/// `rec_len` cannot say 65536: 0 and 65535 stand for it.
+fn decode_rec_len(raw: usize, block_len: usize) -> usize {
+    if block_len >= 1 << 16 && (raw == 0 || raw == 0xffff) { 1 << 16 } else { raw }
+}
+
+fn encode_rec_len(len: usize) -> [u8; 2] {
+    u16::try_from(len).unwrap_or(u16::MAX).to_le_bytes()
+}
+
+/// Reads the record at `offset`, or `None` where there is no sound one.
+#[inline]
+fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
+    let header = block.get(offset..offset + HEADER_SIZE)?;
+    let rec_len = decode_rec_len(u16_at(header, 4), block.len());
+    let name_len = usize::from(header[6]);
+    let name = block.get(offset + HEADER_SIZE..offset + HEADER_SIZE + name_len)?;
+    let sound =
+        rec_len >= record_size(name_len) && rec_len % 4 == 0 && rec_len <= block.len() - offset;
+    let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    sound.then_some(Record { offset, rec_len, inode, file_type: header[7], name })
+}
+
+/// All records of a block, unused ones included.
+pub fn records(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let record = record_at(block, offset)?;
+        offset += record.rec_len;
+        Some(record)
+    })
+}
+
+/// The records that name something.
+pub fn entries(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    records(block).filter(|r| r.inode != 0)
+}
+
+/// What a search of a block for a name and for room found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Search<'a> {
+    /// The name is there.
+    Found(Record<'a>),
+    /// It is not, and a new record fits behind the used part of this one.
+    Room {
+        /// Where the host record starts.
+        offset: usize,
+        /// Bytes of it in use; 0 if it is an unused one.
+        used: usize,
+        /// Its whole length.
+        rec_len: usize,
+    },
+    /// It is not, and nothing fits.
+    Full,
+}
+
+/// Searches a block for `name`, and for the first place where it would fit.
+pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
+    let needed = record_size(name.len());
+    let mut room = Search::Full;
+    for record in records(block) {
+        if record.inode != 0 && record.name == name {
+            return Search::Found(record);
+        }
+        if room == Search::Full && record.room() >= needed {
+            let used = record.used();
+            room = Search::Room { offset: record.offset, used, rec_len: record.rec_len };
+        }
+    }
+    room
+}
+
+/// The record of a name.
+pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
+    entries(block).find(|record| record.name == name)
+}
+
+/// Writes a record to the start of `bytes`, `rec_len` bytes long.
+pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8, name: &[u8]) {
+    bytes[..4].copy_from_slice(&inode.to_le_bytes());
+    bytes[4..6].copy_from_slice(&encode_rec_len(rec_len));
+    bytes[6] = name.len() as u8;
+    bytes[7] = file_type;
+    bytes[HEADER_SIZE..HEADER_SIZE + name.len()].copy_from_slice(name);
+}
+
+/// Writes the length field of a record; `bytes` is the field.
+pub fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
+    bytes.copy_from_slice(&encode_rec_len(rec_len));
+}
+
+/// Writes the checksum record, its checksum still zero, over the end of a block.
+pub fn write_tail(block: &mut [u8]) {
+    let at = block.len() - TAIL_SIZE;
+    write_record(&mut block[at..], TAIL_SIZE, 0, TAIL_FILE_TYPE, &[]);
+    block[at + 8..].fill(0);
+}
+
+/// Whether a block ends in a checksum record.
+fn has_tail(block: &[u8]) -> bool {
+    let tail = &block[block.len() - TAIL_SIZE..];
+    tail[..4] == [0; 4] && u16_at(tail, 4) == TAIL_SIZE && tail[6] == 0 && tail[7] == TAIL_FILE_TYPE
+}
+
+/// Checks the chain of records, their inode numbers (at most `inodes`), and with `seed` the
+/// checksum.
+pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corruption> {
+    let bad = |problem| Err(Corruption::new("directory block", problem));
+    if let Some(seed) = seed {
+        if !has_tail(block) {
+            return bad("no checksum at its end");
+        }
+        let (body, tail) = block.split_at(block.len() - TAIL_SIZE);
+        let stored = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
+        let computed = crc32c(seed, body);
+        if stored != computed {
+            return Err(Corruption::checksum("directory block", computed, stored));
+        }
+    }
+    let mut end = 0;
+    for record in records(block) {
+        if record.inode > inodes {
+            return bad("an entry names an inode past the last");
+        }
+        // Any byte may be part of an encrypted name: other names are checked where they are used.
+        if record.inode != 0 && record.name.is_empty() {
+            return bad("an entry without a name");
+        }
+        end = record.offset + record.rec_len;
+    }
+    if end == block.len() { Ok(()) } else { bad("the chain of entries is broken") }
+}
+
+/// Brings the checksum of a block that ends in a checksum record up to date.
+pub fn seal(block: &mut [u8], seed: u32) {
+    let at = block.len() - TAIL_SIZE;
+    let checksum = crc32c(seed, &block[..at]);
+    block[at + 8..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The byte that stands for a type in a record.
+pub const fn file_type_code(file_type: FileType) -> u8 {
+    match file_type {
+        FileType::Regular => 1,
+        FileType::Directory => 2,
+        FileType::CharDevice => 3,
+        FileType::BlockDevice => 4,
+        FileType::Fifo => 5,
+        FileType::Socket => 6,
+        FileType::Symlink => 7,
+    }
+}
+
+/// The type a record's byte stands for, if any.
+pub const fn file_type_from_code(code: u8) -> Option<FileType> {
+    Some(match code {
+        1 => FileType::Regular,
+        2 => FileType::Directory,
+        3 => FileType::CharDevice,
+        4 => FileType::BlockDevice,
+        5 => FileType::Fifo,
+        6 => FileType::Socket,
+        7 => FileType::Symlink,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn insert(block: &mut [u8], name: &[u8], inode: u32) -> bool {
+        let Search::Room { offset, used, rec_len } = search(block, name) else { return false };
+        if used > 0 {
+            write_rec_len(&mut block[offset + 4..offset + 6], used);
+        }
+        write_record(&mut block[offset + used..], rec_len - used, inode, 1, name);
+        true
+    }
+
+    proptest! {
+        #[test]
+        fn any_block_is_searched_without_harm(block in proptest::collection::vec(any::<u8>(), 1024)) {
+            let _ = verify(&block, 100, None);
+            let _ = verify(&block, 100, Some(1));
+            let _ = (search(&block, b"abc"), find(&block, b"abc"), entries(&block).count());
+        }
+
+        #[test]
+        fn what_is_inserted_is_found(
+            names in proptest::collection::vec(proptest::collection::vec(1_u8..40, 1..40), 30..120)
+        ) {
+            let mut block = vec![0; 1024];
+            write_record(&mut block, 1024 - TAIL_SIZE, 0, 0, &[]);
+            write_tail(&mut block);
+            let mut model = BTreeMap::new();
+            for (i, name) in names.iter().enumerate() {
+                let inode = i as u32 + 1;
+                let done = insert(&mut block, name, inode);
+                prop_assert!(!(done && model.contains_key(name)));
+                if done {
+                    model.insert(name.clone(), inode);
+                }
+                prop_assert!(done || model.contains_key(name) || model.len() > 8);
+            }
+            seal(&mut block, 9);
+            prop_assert!(verify(&block, 100, Some(9)).is_ok());
+            prop_assert!(verify(&block, 100, Some(8)).is_err());
+            let found: BTreeMap<_, _> = entries(&block).map(|r| (r.name.to_vec(), r.inode)).collect();
+            prop_assert_eq!(found, model);
+        }
+    }
+
+    #[test]
+    fn a_record_may_fill_a_block_of_64_kib() {
+        let mut block = vec![0; 1 << 16];
+        write_record(&mut block, 1 << 16, 0, 0, &[]);
+        assert!(verify(&block, 1, None).is_ok());
+        assert!(insert(&mut block, b"x", 1));
+        assert_eq!(find(&block, b"x").unwrap().rec_len, 1 << 16);
+    }
+}

@@ -1,0 +1,309 @@
+//! Nodes of extent trees: the root in `i_block`, the others in blocks of their own.
+//!
+//! Source: kernel Documentation/filesystems/ext4/ifork.rst. A node is a header and an array of
+//! 12-byte entries in ascending order: extents in leaves (depth 0), index entries above. In blocks
+//! a checksum follows the room for the last entry.
+
+use transaction::Corruption;
+
+use super::address::{Block, FileBlock};
+use super::checksum::crc32c;
+
+/// `eh_magic`.
+const MAGIC: u16 = 0xf30a;
+
+/// Bytes of the header, of an extent and of an index entry.
+pub const ENTRY_SIZE: usize = 12;
+
+/// Bytes of the checksum in blocks.
+const TAIL_SIZE: usize = 4;
+
+/// Deepest tree.
+pub const DEPTH_MAX: u16 = 5;
+
+/// Most blocks of a written extent. A longer length means an unwritten one, that much shorter.
+pub const WRITTEN_LEN_MAX: u32 = 1 << 15;
+
+/// Most blocks of an unwritten extent.
+pub const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
+
+/// A run of blocks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First block in the file.
+    pub block: FileBlock,
+    /// Blocks: 1 to [`WRITTEN_LEN_MAX`], or [`UNWRITTEN_LEN_MAX`] if unwritten.
+    pub len: u32,
+    /// First block on the device.
+    pub start: Block,
+    /// Allocated but reads as zeros.
+    pub unwritten: bool,
+}
+
+impl Extent {
+    /// One past the last block in the file; beyond 32 bits if the extent is the last there can be.
+    pub fn end(&self) -> u64 {
+        u64::from(self.block.0) + u64::from(self.len)
+    }
+
+    /// The 12 bytes on disk.
+    pub fn encode(&self) -> [u8; ENTRY_SIZE] {
+        let len = if self.unwritten { self.len + WRITTEN_LEN_MAX } else { self.len };
+        let mut bytes = [0; ENTRY_SIZE];
+        bytes[..4].copy_from_slice(&self.block.0.to_le_bytes());
+        bytes[4..6].copy_from_slice(&(len as u16).to_le_bytes());
+        bytes[6..8].copy_from_slice(&((self.start.0 >> 32) as u16).to_le_bytes());
+        bytes[8..].copy_from_slice(&(self.start.0 as u32).to_le_bytes());
+        bytes
+    }
+}
+
+/// An entry of a node above the leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// The child covers the file from this block on.
+    pub block: FileBlock,
+    /// Where the child is.
+    pub leaf: Block,
+}
+
+impl IndexEntry {
+    /// The 12 bytes on disk.
+    pub fn encode(&self) -> [u8; ENTRY_SIZE] {
+        let mut bytes = [0; ENTRY_SIZE];
+        bytes[..4].copy_from_slice(&self.block.0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(self.leaf.0 as u32).to_le_bytes());
+        bytes[8..10].copy_from_slice(&((self.leaf.0 >> 32) as u16).to_le_bytes());
+        bytes
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Entries that a node of `len` bytes has room for: the root of 60 bytes or a block.
+pub const fn capacity(len: usize) -> u16 {
+    let tail = if len > super::inode::I_BLOCK_SIZE { TAIL_SIZE } else { 0 };
+    ((len - ENTRY_SIZE - tail) / ENTRY_SIZE) as u16
+}
+
+/// Writes the header; `bytes` are its twelve.
+pub fn write_header(bytes: &mut [u8], entries: u16, max: u16, depth: u16) {
+    bytes[..2].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[2..4].copy_from_slice(&entries.to_le_bytes());
+    bytes[4..6].copy_from_slice(&max.to_le_bytes());
+    bytes[6..8].copy_from_slice(&depth.to_le_bytes());
+    bytes[8..12].fill(0);
+}
+
+/// The bytes of entry `at`.
+pub const fn entry_range(at: usize) -> std::ops::Range<usize> {
+    (at + 1) * ENTRY_SIZE..(at + 2) * ENTRY_SIZE
+}
+
+/// A node that was verified, or a root: [`Node::parse`] checks.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    bytes: &'a [u8],
+    entries: u16,
+    depth: u16,
+}
+
+impl<'a> Node<'a> {
+    /// Checks header, order and lengths of a node in all of `bytes` (60 or a block). `depth` is
+    /// the one its parent calls for, if it has one.
+    pub fn parse(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
+        let node = Self::header(bytes, depth)?;
+        let mut end = 0;
+        for at in 0..node.len() {
+            let (start, next) = if node.depth == 0 {
+                let extent = node.extent(at);
+                if extent.len == 0 || extent.end() > 1 << 32 {
+                    return Err(bad("an extent has an impossible length"));
+                }
+                (u64::from(extent.block.0), extent.end())
+            } else {
+                let start = u64::from(node.index(at).block.0);
+                (start, start + 1)
+            };
+            if start < end {
+                return Err(bad("its entries overlap or are out of order"));
+            }
+            end = next;
+        }
+        Ok(node)
+    }
+
+    fn header(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
+        let magic = u16_at(bytes, 0);
+        if magic != MAGIC {
+            return Err(bad("wrong magic")
+                .mismatch(format_args!("{MAGIC:#06x}"), format_args!("{magic:#06x}")));
+        }
+        let (entries, max) = (u16_at(bytes, 2), u16_at(bytes, 4));
+        if max == 0 || max > capacity(bytes.len()) {
+            return Err(bad("wrong room for entries").mismatch(capacity(bytes.len()), max));
+        }
+        if entries > max {
+            return Err(bad("more entries than room").mismatch(max, entries));
+        }
+        let found = u16_at(bytes, 6);
+        if found > DEPTH_MAX || depth.is_some_and(|d| d != found) {
+            return Err(bad("wrong depth").mismatch(depth.unwrap_or(DEPTH_MAX), found));
+        }
+        if entries == 0 && found > 0 {
+            return Err(bad("an index node without entries"));
+        }
+        Ok(Self { bytes, entries, depth: found })
+    }
+
+    /// The node in a block that was verified before.
+    pub fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
+        Self::header(bytes, Some(depth))
+    }
+
+    /// Levels below: 0 for a leaf.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        usize::from(self.entries)
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Whether there is no room for another entry.
+    pub fn is_full(&self) -> bool {
+        self.entries >= u16_at(self.bytes, 4)
+    }
+
+    /// Extent `at` of a leaf.
+    pub fn extent(&self, at: usize) -> Extent {
+        let bytes = &self.bytes[entry_range(at)];
+        let len = u32::from(u16_at(bytes, 4));
+        let unwritten = len > WRITTEN_LEN_MAX;
+        Extent {
+            block: FileBlock(u32_at(bytes, 0)),
+            len: if unwritten { len - WRITTEN_LEN_MAX } else { len },
+            start: Block(u64::from(u16_at(bytes, 6)) << 32 | u64::from(u32_at(bytes, 8))),
+            unwritten,
+        }
+    }
+
+    /// Entry `at` of a node above the leaves.
+    pub fn index(&self, at: usize) -> IndexEntry {
+        let bytes = &self.bytes[entry_range(at)];
+        IndexEntry {
+            block: FileBlock(u32_at(bytes, 0)),
+            leaf: Block(u64::from(u16_at(bytes, 8)) << 32 | u64::from(u32_at(bytes, 4))),
+        }
+    }
+
+    /// The last entry that starts at or before `block`, if any.
+    pub fn position(&self, block: FileBlock) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if u32_at(self.bytes, entry_range(middle).start) > block.0 {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low.checked_sub(1)
+    }
+}
+
+fn bad(problem: &'static str) -> Corruption {
+    Corruption::new("extent tree node", problem)
+}
+
+fn tail_offset(block: &[u8]) -> usize {
+    ENTRY_SIZE + usize::from(u16_at(block, 4).min(capacity(block.len()))) * ENTRY_SIZE
+}
+
+/// Checks a node in a block, and with `seed` its checksum.
+pub fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
+    Node::parse(block, None)?;
+    if let Some(seed) = seed {
+        let (stored, computed) = (u32_at(block, tail_offset(block)), checksum(block, seed));
+        if stored != computed {
+            return Err(Corruption::checksum("extent tree node", computed, stored));
+        }
+    }
+    Ok(())
+}
+
+fn checksum(block: &[u8], seed: u32) -> u32 {
+    crc32c(seed, &block[..tail_offset(block)])
+}
+
+/// Brings the checksum of a node in a block up to date.
+pub fn seal(block: &mut [u8], seed: u32) {
+    let (checksum, tail) = (checksum(block, seed), tail_offset(block));
+    block[tail..tail + TAIL_SIZE].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn capacities_are_those_of_the_format() {
+        assert_eq!(capacity(60), 4);
+        assert_eq!(capacity(4096), 340);
+        assert_eq!(capacity(1024), 84);
+    }
+
+    proptest! {
+        #[test]
+        fn any_node_is_read_without_harm(mut block in proptest::collection::vec(any::<u8>(), 1024), depth in 0_u16..7) {
+            let entries = u16::from(block[20]);
+            write_header(&mut block[..12], entries, 84, depth);
+            let _ = verify(&block, Some(1));
+            if let Ok(node) = Node::parse(&block, None) {
+                let _ = node.position(FileBlock(77));
+            }
+        }
+
+        #[test]
+        fn extents_survive(block: u32, len in 1_u32..=UNWRITTEN_LEN_MAX, start in 0_u64..1 << 48, unwritten: bool) {
+            let len = len.min(u32::MAX - block).max(1);
+            let extent = Extent { block: FileBlock(block), len, start: Block(start), unwritten };
+            let mut root = [0; 60];
+            write_header(&mut root[..12], 1, 4, 0);
+            root[entry_range(0)].copy_from_slice(&extent.encode());
+            let node = Node::parse(&root, Some(0)).unwrap();
+            prop_assert_eq!(node.extent(0), extent);
+            prop_assert_eq!(node.position(FileBlock(block)), Some(0));
+            prop_assert_eq!(block.checked_sub(1).and_then(|b| node.position(FileBlock(b))), None);
+        }
+    }
+
+    #[test]
+    fn damage_is_told_apart() {
+        let mut block = vec![0; 1024];
+        write_header(&mut block[..12], 2, 84, 0);
+        let one = Extent { block: FileBlock(0), len: 4, start: Block(9), unwritten: false };
+        block[entry_range(0)].copy_from_slice(&one.encode());
+        block[entry_range(1)].copy_from_slice(&Extent { block: FileBlock(3), ..one }.encode());
+        assert!(verify(&block, None).is_err());
+        block[entry_range(1)].copy_from_slice(&Extent { block: FileBlock(4), ..one }.encode());
+        seal(&mut block, 3);
+        assert!(verify(&block, Some(3)).is_ok());
+        assert!(verify(&block, Some(4)).is_err());
+        assert!(Node::parse(&block, Some(1)).is_err());
+    }
+}

@@ -1,0 +1,356 @@
+//! Feature bits of the superblock, under the names that mke2fs and dumpe2fs use.
+//!
+//! A file system with an unknown incompatible feature must not be touched; with an unknown
+//! read-only-compatible one it must not be written.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// `s_feature_compat`: features that may be ignored.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Compat: u32 {
+        /// Directory preallocation.
+        const DIR_PREALLOC = 0x1;
+        /// Inodes for the AFS server.
+        const IMAGIC_INODES = 0x2;
+        /// A journal.
+        const HAS_JOURNAL = 0x4;
+        /// Extended attributes.
+        const EXT_ATTR = 0x8;
+        /// Blocks kept for the group descriptor table to grow into, owned by inode 7.
+        const RESIZE_INODE = 0x10;
+        /// Hashed directories.
+        const DIR_INDEX = 0x20;
+        /// Block groups whose bitmaps need not be initialised in order.
+        const LAZY_BG = 0x40;
+        /// An inode that lists files excluded from snapshots.
+        const EXCLUDE_INODE = 0x80;
+        /// A bitmap of blocks excluded from snapshots.
+        const EXCLUDE_BITMAP = 0x100;
+        /// Superblock backups in at most two groups.
+        const SPARSE_SUPER2 = 0x200;
+        /// Fast commits in the journal.
+        const FAST_COMMIT = 0x400;
+        /// Inode numbers and uuid are used in keys and must not change.
+        const STABLE_INODES = 0x800;
+        /// Orphans are kept in a file.
+        const ORPHAN_FILE = 0x1000;
+    }
+}
+
+bitflags! {
+    /// `s_feature_incompat`: features that must be understood to read.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Incompat: u32 {
+        /// Compressed files.
+        const COMPRESSION = 0x1;
+        /// File types in directory entries.
+        const FILETYPE = 0x2;
+        /// The journal must be replayed.
+        const RECOVER = 0x4;
+        /// The device is a journal for another one.
+        const JOURNAL_DEV = 0x8;
+        /// Group descriptors spread over the groups they describe.
+        const META_BG = 0x10;
+        /// Extent trees.
+        const EXTENTS = 0x40;
+        /// 64-bit block numbers and group descriptors above 32 bytes.
+        const BIT64 = 0x80;
+        /// Multiple mount protection.
+        const MMP = 0x100;
+        /// Bitmaps and inode tables of several groups together.
+        const FLEX_BG = 0x200;
+        /// Attribute values in inodes of their own.
+        const EA_INODE = 0x400;
+        /// Data in directory entries.
+        const DIRDATA = 0x1000;
+        /// The checksum seed is in the superblock.
+        const CSUM_SEED = 0x2000;
+        /// Three-level and larger directories.
+        const LARGEDIR = 0x4000;
+        /// Small files and directories in the inode.
+        const INLINE_DATA = 0x8000;
+        /// Encrypted files.
+        const ENCRYPT = 0x1_0000;
+        /// Directories that ignore case.
+        const CASEFOLD = 0x2_0000;
+    }
+}
+
+bitflags! {
+    /// `s_feature_ro_compat`: features that must be understood to write.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RoCompat: u32 {
+        /// Superblock backups only in groups 0, 1 and powers of 3, 5 and 7.
+        const SPARSE_SUPER = 0x1;
+        /// Files of 2 GiB and more.
+        const LARGE_FILE = 0x2;
+        /// Directories as B-trees (never used).
+        const BTREE_DIR = 0x4;
+        /// File sizes counted in file-system blocks.
+        const HUGE_FILE = 0x8;
+        /// Group descriptors with CRC-16 checksums, groups that are not initialised.
+        const GDT_CSUM = 0x10;
+        /// Directories of more than 65,000 subdirectories.
+        const DIR_NLINK = 0x20;
+        /// Inodes with room kept for more fields.
+        const EXTRA_ISIZE = 0x40;
+        /// Snapshots (never merged).
+        const HAS_SNAPSHOT = 0x80;
+        /// Quotas kept as metadata.
+        const QUOTA = 0x100;
+        /// Allocation in clusters of blocks.
+        const BIGALLOC = 0x200;
+        /// CRC-32C checksums of all metadata.
+        const METADATA_CSUM = 0x400;
+        /// Copies of metadata (never merged).
+        const REPLICA = 0x800;
+        /// The image is read-only.
+        const READONLY = 0x1000;
+        /// Project quotas.
+        const PROJECT = 0x2000;
+        /// Blocks that several files share.
+        const SHARED_BLOCKS = 0x4000;
+        /// Verity files.
+        const VERITY = 0x8000;
+        /// The orphan file may hold orphans.
+        const ORPHAN_PRESENT = 0x1_0000;
+    }
+}
+
+/// Names of the compatible features.
+const COMPAT_NAMES: [(Compat, &str); 13] = [
+    (Compat::DIR_PREALLOC, "dir_prealloc"),
+    (Compat::IMAGIC_INODES, "imagic_inodes"),
+    (Compat::HAS_JOURNAL, "has_journal"),
+    (Compat::EXT_ATTR, "ext_attr"),
+    (Compat::RESIZE_INODE, "resize_inode"),
+    (Compat::DIR_INDEX, "dir_index"),
+    (Compat::LAZY_BG, "lazy_bg"),
+    (Compat::EXCLUDE_INODE, "snapshot_inode"),
+    (Compat::EXCLUDE_BITMAP, "snapshot_bitmap"),
+    (Compat::SPARSE_SUPER2, "sparse_super2"),
+    (Compat::FAST_COMMIT, "fast_commit"),
+    (Compat::STABLE_INODES, "stable_inodes"),
+    (Compat::ORPHAN_FILE, "orphan_file"),
+];
+
+/// Names of the incompatible features.
+const INCOMPAT_NAMES: [(Incompat, &str); 16] = [
+    (Incompat::COMPRESSION, "compression"),
+    (Incompat::FILETYPE, "filetype"),
+    (Incompat::RECOVER, "needs_recovery"),
+    (Incompat::JOURNAL_DEV, "journal_dev"),
+    (Incompat::META_BG, "meta_bg"),
+    (Incompat::EXTENTS, "extent"),
+    (Incompat::BIT64, "64bit"),
+    (Incompat::MMP, "mmp"),
+    (Incompat::FLEX_BG, "flex_bg"),
+    (Incompat::EA_INODE, "ea_inode"),
+    (Incompat::DIRDATA, "dirdata"),
+    (Incompat::CSUM_SEED, "metadata_csum_seed"),
+    (Incompat::LARGEDIR, "large_dir"),
+    (Incompat::INLINE_DATA, "inline_data"),
+    (Incompat::ENCRYPT, "encrypt"),
+    (Incompat::CASEFOLD, "casefold"),
+];
+
+/// Names of the read-only-compatible features.
+const RO_COMPAT_NAMES: [(RoCompat, &str); 17] = [
+    (RoCompat::SPARSE_SUPER, "sparse_super"),
+    (RoCompat::LARGE_FILE, "large_file"),
+    (RoCompat::BTREE_DIR, "btree_dir"),
+    (RoCompat::HUGE_FILE, "huge_file"),
+    (RoCompat::GDT_CSUM, "uninit_bg"),
+    (RoCompat::DIR_NLINK, "dir_nlink"),
+    (RoCompat::EXTRA_ISIZE, "extra_isize"),
+    (RoCompat::HAS_SNAPSHOT, "snapshot"),
+    (RoCompat::QUOTA, "quota"),
+    (RoCompat::BIGALLOC, "bigalloc"),
+    (RoCompat::METADATA_CSUM, "metadata_csum"),
+    (RoCompat::REPLICA, "replica"),
+    (RoCompat::READONLY, "read-only"),
+    (RoCompat::PROJECT, "project"),
+    (RoCompat::SHARED_BLOCKS, "shared_blocks"),
+    (RoCompat::VERITY, "verity"),
+    (RoCompat::ORPHAN_PRESENT, "orphan_present"),
+];
+
+/// Names that mke2fs accepts beside those it prints.
+const ALIASES: [(&str, &str); 2] = [("uninit_groups", "uninit_bg"), ("extents", "extent")];
+
+/// The incompatible features that can be read.
+pub const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
+    .union(Incompat::RECOVER)
+    .union(Incompat::META_BG)
+    .union(Incompat::EXTENTS)
+    .union(Incompat::BIT64)
+    .union(Incompat::MMP)
+    .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::LARGEDIR)
+    .union(Incompat::INLINE_DATA)
+    .union(Incompat::ENCRYPT)
+    .union(Incompat::CASEFOLD);
+
+/// The read-only-compatible features whose meaning is kept when writing.
+pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
+    .union(RoCompat::LARGE_FILE)
+    .union(RoCompat::HUGE_FILE)
+    .union(RoCompat::GDT_CSUM)
+    .union(RoCompat::DIR_NLINK)
+    .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::METADATA_CSUM)
+    .union(RoCompat::ORPHAN_PRESENT);
+
+/// One feature, of whichever kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// A compatible one.
+    Compat(Compat),
+    /// An incompatible one.
+    Incompat(Incompat),
+    /// A read-only-compatible one.
+    RoCompat(RoCompat),
+}
+
+impl Feature {
+    /// The feature that mke2fs knows by `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+        let compat = || find(&COMPAT_NAMES, name).map(Self::Compat);
+        let incompat = || find(&INCOMPAT_NAMES, name).map(Self::Incompat);
+        let ro_compat = || find(&RO_COMPAT_NAMES, name).map(Self::RoCompat);
+        compat().or_else(incompat).or_else(ro_compat)
+    }
+}
+
+fn find<F: Copy>(names: &[(F, &str)], name: &str) -> Option<F> {
+    names.iter().find(|(_, n)| *n == name).map(|(feature, _)| *feature)
+}
+
+/// The three feature sets of a superblock. Bits without a name are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// `s_feature_compat`.
+    pub compat: Compat,
+    /// `s_feature_incompat`.
+    pub incompat: Incompat,
+    /// `s_feature_ro_compat`.
+    pub ro_compat: RoCompat,
+}
+
+impl Features {
+    /// Turns one feature on or off.
+    pub fn set(&mut self, feature: Feature, on: bool) {
+        match feature {
+            Feature::Compat(f) => self.compat.set(f, on),
+            Feature::Incompat(f) => self.incompat.set(f, on),
+            Feature::RoCompat(f) => self.ro_compat.set(f, on),
+        }
+    }
+
+    /// Whether a compatible feature is on.
+    #[must_use]
+    pub const fn compat(&self, feature: Compat) -> bool {
+        self.compat.contains(feature)
+    }
+
+    /// Whether an incompatible feature is on.
+    #[must_use]
+    pub const fn incompat(&self, feature: Incompat) -> bool {
+        self.incompat.contains(feature)
+    }
+
+    /// Whether a read-only-compatible feature is on.
+    #[must_use]
+    pub const fn ro_compat(&self, feature: RoCompat) -> bool {
+        self.ro_compat.contains(feature)
+    }
+
+    /// Whether all metadata carries CRC-32C checksums.
+    #[must_use]
+    pub const fn metadata_csum(&self) -> bool {
+        self.ro_compat(RoCompat::METADATA_CSUM)
+    }
+
+    /// Whether group descriptors carry a checksum of either kind, and so may leave parts of a
+    /// group uninitialised.
+    #[must_use]
+    pub const fn group_csum(&self) -> bool {
+        self.ro_compat.intersects(RoCompat::METADATA_CSUM.union(RoCompat::GDT_CSUM))
+    }
+
+    /// The names of all features that are on, in dumpe2fs's order; `FEATURE_C31` and the like for
+    /// bits without a name (C compatible, I incompatible, R read-only compatible; bit number).
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        collect(&COMPAT_NAMES, self.compat.bits(), 'C', &mut names);
+        collect(&INCOMPAT_NAMES, self.incompat.bits(), 'I', &mut names);
+        collect(&RO_COMPAT_NAMES, self.ro_compat.bits(), 'R', &mut names);
+        names
+    }
+
+    /// The names of the features that keep the image from being read at all.
+    pub fn unreadable(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let bits = self.incompat.bits() & !INCOMPAT_SUPPORTED.bits();
+        collect(&INCOMPAT_NAMES, bits, 'I', &mut names);
+        names
+    }
+
+    /// The names of the features that keep the image from being written.
+    pub fn unwritable(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let bits = self.ro_compat.bits() & !RO_COMPAT_SUPPORTED.bits();
+        collect(&RO_COMPAT_NAMES, bits, 'R', &mut names);
+        names
+    }
+}
+
+/// Appends the names of `bits`, lowest first.
+fn collect<F: bitflags::Flags<Bits = u32>>(
+    table: &[(F, &str)],
+    bits: u32,
+    kind: char,
+    names: &mut Vec<String>,
+) {
+    for number in (0..u32::BITS).filter(|n| bits >> n & 1 == 1) {
+        let name = table.iter().find(|(feature, _)| feature.bits() == 1 << number);
+        names
+            .push(name.map_or_else(|| format!("FEATURE_{kind}{number}"), |(_, n)| (*n).to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_finds_its_feature() {
+        for (feature, name) in INCOMPAT_NAMES {
+            assert_eq!(Feature::from_name(name), Some(Feature::Incompat(feature)));
+        }
+        for (feature, name) in COMPAT_NAMES {
+            assert_eq!(Feature::from_name(name), Some(Feature::Compat(feature)));
+        }
+        for (feature, name) in RO_COMPAT_NAMES {
+            assert_eq!(Feature::from_name(name), Some(Feature::RoCompat(feature)));
+        }
+        assert_eq!(Feature::from_name("extents"), Feature::from_name("extent"));
+        assert_eq!(Feature::from_name("no_such"), None);
+    }
+
+    #[test]
+    fn unknown_bits_are_named_and_kept() {
+        let features = Features {
+            incompat: Incompat::from_bits_retain(0x8000_0042),
+            ro_compat: RoCompat::from_bits_retain(0x2000_0201),
+            ..Features::default()
+        };
+        assert_eq!(features.unreadable(), ["FEATURE_I31"]);
+        assert_eq!(features.unwritable(), ["bigalloc", "FEATURE_R29"]);
+        assert_eq!(features.names()[..2], ["filetype", "extent"]);
+    }
+}

@@ -1,0 +1,514 @@
+//! Inodes: the 128 bytes of ext2 and what followed them.
+//!
+//! Source: kernel Documentation/filesystems/ext4/inodes.rst. An [`Inode`] is a copy of the fixed
+//! fields of one slot of the inode table. Fields past `extra_isize` are not there: the getters say
+//! so, and the setters leave them alone.
+
+use vfs::{DeviceNumber, FileType, Ino, S_IFMT, Timestamp};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::checksum::crc32c;
+
+/// Bytes of the fixed fields every inode has.
+pub const GOOD_OLD_INODE_SIZE: usize = 128;
+
+/// Bytes of all fixed fields known, to `projid`.
+pub const INODE_FIELDS_SIZE: usize = 160;
+
+/// `i_extra_isize` that covers all fixed fields known.
+pub const EXTRA_ISIZE: u16 = (INODE_FIELDS_SIZE - GOOD_OLD_INODE_SIZE) as u16;
+
+/// Bytes of `i_block`.
+pub const I_BLOCK_SIZE: usize = 60;
+
+/// `i_flags` (the ones that matter here).
+pub mod flags {
+    /// Appending only.
+    pub const APPEND: u32 = 0x20;
+    /// The contents are encrypted.
+    pub const ENCRYPT: u32 = 0x800;
+    /// A hashed directory.
+    pub const INDEX: u32 = 0x1000;
+    /// A directory at the top of its own hierarchy, for allocation.
+    pub const TOPDIR: u32 = 0x2_0000;
+    /// `i_blocks` counts file-system blocks.
+    pub const HUGE_FILE: u32 = 0x4_0000;
+    /// `i_block` holds an extent tree.
+    pub const EXTENTS: u32 = 0x8_0000;
+    /// Protected by fs-verity.
+    pub const VERITY: u32 = 0x10_0000;
+    /// The inode holds the value of a large extended attribute.
+    pub const EA_INODE: u32 = 0x20_0000;
+    /// The contents lie in the inode.
+    pub const INLINE_DATA: u32 = 0x1000_0000;
+    /// Names are looked up without regard to case.
+    pub const CASEFOLD: u32 = 0x4000_0000;
+}
+
+/// The fixed fields, as they lie on disk.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawInode {
+    mode: U16,
+    uid_lo: U16,
+    size_lo: U32,
+    atime: U32,
+    ctime: U32,
+    mtime: U32,
+    dtime: U32,
+    gid_lo: U16,
+    links_count: U16,
+    blocks_lo: U32,
+    flags: U32,
+    version: U32,
+    block: [u8; I_BLOCK_SIZE],
+    generation: U32,
+    file_acl_lo: U32,
+    size_high: U32,
+    obso_faddr: U32,
+    blocks_high: U16,
+    file_acl_high: U16,
+    uid_high: U16,
+    gid_high: U16,
+    checksum_lo: U16,
+    reserved: U16,
+    extra_isize: U16,
+    checksum_hi: U16,
+    ctime_extra: U32,
+    mtime_extra: U32,
+    atime_extra: U32,
+    crtime: U32,
+    crtime_extra: U32,
+    version_hi: U32,
+    projid: U32,
+}
+
+const _: () = assert!(size_of::<RawInode>() == INODE_FIELDS_SIZE);
+
+/// Byte of `checksum_lo` in an inode.
+const CHECKSUM_LO_OFFSET: usize = 0x7c;
+/// Byte of `checksum_hi` in an inode.
+const CHECKSUM_HI_OFFSET: usize = 0x82;
+
+/// Which time of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// Last access.
+    Access,
+    /// Last change of the inode.
+    Change,
+    /// Last change of the contents.
+    Modify,
+}
+
+/// A copy of an inode's fixed fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Inode {
+    raw: RawInode,
+    /// Bytes of `raw` that its slot has and `extra_isize` covers.
+    present: u16,
+}
+
+impl Inode {
+    /// An inode with nothing in it, for slots of `inode_size` bytes.
+    pub fn zeroed(inode_size: usize) -> Self {
+        let mut raw: RawInode = zerocopy::transmute!([0_u8; INODE_FIELDS_SIZE]);
+        let present = if inode_size > GOOD_OLD_INODE_SIZE {
+            raw.extra_isize = EXTRA_ISIZE.into();
+            INODE_FIELDS_SIZE
+        } else {
+            GOOD_OLD_INODE_SIZE
+        };
+        Self { raw, present: present as u16 }
+    }
+
+    /// Reads the fixed fields from a slot of the inode table.
+    pub fn from_slot(slot: &[u8]) -> Self {
+        let mut bytes = [0; INODE_FIELDS_SIZE];
+        let len = slot.len().min(INODE_FIELDS_SIZE);
+        bytes[..len].copy_from_slice(&slot[..len]);
+        let raw: RawInode = zerocopy::transmute!(bytes);
+        let mut present = len.min(GOOD_OLD_INODE_SIZE);
+        if slot.len() > GOOD_OLD_INODE_SIZE {
+            let extra = usize::from(raw.extra_isize.get());
+            present = (GOOD_OLD_INODE_SIZE + extra).min(len);
+        }
+        Self { raw, present: present as u16 }
+    }
+
+    /// The bytes to put back at the start of the slot: all that the inode has.
+    pub fn as_bytes(&self) -> &[u8] {
+        let bytes = self.raw.as_bytes();
+        // `extra_isize` itself lies within the first 132 bytes and must go along.
+        &bytes[..usize::from(self.present).max(GOOD_OLD_INODE_SIZE)]
+    }
+
+    /// Whether the field that ends at byte `end` is there.
+    fn has(&self, end: usize) -> bool {
+        usize::from(self.present) >= end
+    }
+
+    /// POSIX mode, type and permissions.
+    pub fn mode(&self) -> u16 {
+        self.raw.mode.get()
+    }
+
+    /// Sets the POSIX mode, type and permissions.
+    pub fn set_mode(&mut self, mode: u16) {
+        self.raw.mode = mode.into();
+    }
+
+    /// The type, if the mode names one.
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::from_mode(self.mode())
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type() == Some(FileType::Directory)
+    }
+
+    /// Permission bits, below 0o10000.
+    pub fn permissions(&self) -> u16 {
+        self.mode() & !S_IFMT
+    }
+
+    /// Sets the permission bits.
+    pub fn set_permissions(&mut self, permissions: u16) {
+        self.set_mode((self.mode() & S_IFMT) | (permissions & !S_IFMT));
+    }
+
+    /// Owner.
+    pub fn uid(&self) -> u32 {
+        u32::from(self.raw.uid_high.get()) << 16 | u32::from(self.raw.uid_lo.get())
+    }
+
+    /// Sets the owner.
+    pub fn set_uid(&mut self, uid: u32) {
+        self.raw.uid_lo = (uid as u16).into();
+        self.raw.uid_high = ((uid >> 16) as u16).into();
+    }
+
+    /// Group.
+    pub fn gid(&self) -> u32 {
+        u32::from(self.raw.gid_high.get()) << 16 | u32::from(self.raw.gid_lo.get())
+    }
+
+    /// Sets the group.
+    pub fn set_gid(&mut self, gid: u32) {
+        self.raw.gid_lo = (gid as u16).into();
+        self.raw.gid_high = ((gid >> 16) as u16).into();
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        u64::from(self.raw.size_high.get()) << 32 | u64::from(self.raw.size_lo.get())
+    }
+
+    /// Sets the size in bytes.
+    pub fn set_size(&mut self, size: u64) {
+        self.raw.size_lo = (size as u32).into();
+        self.raw.size_high = ((size >> 32) as u32).into();
+    }
+
+    /// Space taken, in 512-byte units, for a file system of blocks of `block_size` bytes.
+    pub fn blocks_512(&self, block_size: u32) -> u64 {
+        let count =
+            u64::from(self.raw.blocks_high.get()) << 32 | u64::from(self.raw.blocks_lo.get());
+        if self.flags() & flags::HUGE_FILE != 0 {
+            count.saturating_mul(u64::from(block_size / 512))
+        } else {
+            count
+        }
+    }
+
+    /// Sets the space taken, in 512-byte units; in file-system blocks where that no longer fits.
+    /// False if not even that does.
+    pub fn set_blocks_512(&mut self, units: u64, block_size: u32) -> bool {
+        let mut count = units;
+        self.set_flag(flags::HUGE_FILE, units >> 48 != 0);
+        if units >> 48 != 0 {
+            count = units / u64::from(block_size / 512);
+        }
+        self.raw.blocks_lo = (count as u32).into();
+        self.raw.blocks_high = ((count >> 32) as u16).into();
+        count >> 48 == 0
+    }
+
+    /// Number of links.
+    pub fn links_count(&self) -> u16 {
+        self.raw.links_count.get()
+    }
+
+    /// Sets the number of links.
+    pub fn set_links_count(&mut self, links: u16) {
+        self.raw.links_count = links.into();
+    }
+
+    /// [`flags`].
+    pub fn flags(&self) -> u32 {
+        self.raw.flags.get()
+    }
+
+    /// Whether any of `flags` is set.
+    pub fn has_flag(&self, flags: u32) -> bool {
+        self.flags() & flags != 0
+    }
+
+    /// Sets or clears [`flags`].
+    pub fn set_flag(&mut self, flags: u32, on: bool) {
+        let others = self.flags() & !flags;
+        self.raw.flags = (if on { others | flags } else { others }).into();
+    }
+
+    /// Generation.
+    pub fn generation(&self) -> u32 {
+        self.raw.generation.get()
+    }
+
+    /// Sets the generation.
+    pub fn set_generation(&mut self, generation: u32) {
+        self.raw.generation = generation.into();
+    }
+
+    /// Time of deletion in seconds, or the next orphan while on the orphan list; 0 in use.
+    pub fn dtime(&self) -> u32 {
+        self.raw.dtime.get()
+    }
+
+    /// Block of the extended attributes outside the inode, 0 for none.
+    pub fn file_acl(&self) -> u64 {
+        u64::from(self.raw.file_acl_high.get()) << 32 | u64::from(self.raw.file_acl_lo.get())
+    }
+
+    /// Sets the block of the extended attributes outside the inode.
+    pub fn set_file_acl(&mut self, block: u64) {
+        self.raw.file_acl_lo = (block as u32).into();
+        self.raw.file_acl_high = ((block >> 32) as u16).into();
+    }
+
+    /// Version: for an inode that holds an extended attribute's value, the low half of its
+    /// reference count.
+    pub fn version(&self) -> u32 {
+        self.raw.version.get()
+    }
+
+    /// Block map, extent tree root, short symbolic link, device number or inline data.
+    pub fn i_block(&self) -> &[u8; I_BLOCK_SIZE] {
+        &self.raw.block
+    }
+
+    /// The same, to change.
+    pub fn i_block_mut(&mut self) -> &mut [u8; I_BLOCK_SIZE] {
+        &mut self.raw.block
+    }
+
+    /// Bytes that the fixed fields take past the first 128; extended attributes follow.
+    pub fn extra_isize(&self) -> u16 {
+        if self.has(CHECKSUM_HI_OFFSET) { self.raw.extra_isize.get() } else { 0 }
+    }
+
+    /// One of the times.
+    pub fn time(&self, which: Time) -> Timestamp {
+        let raw = &self.raw;
+        let (sec, extra, end) = match which {
+            Time::Change => (raw.ctime, raw.ctime_extra, 0x88),
+            Time::Modify => (raw.mtime, raw.mtime_extra, 0x8c),
+            Time::Access => (raw.atime, raw.atime_extra, 0x90),
+        };
+        decode_time(sec.get(), if self.has(end) { extra.get() } else { 0 })
+    }
+
+    /// Sets one of the times. Without the extra fields, nanoseconds are lost and seconds are
+    /// limited to 32 bits.
+    pub fn set_time(&mut self, which: Time, time: Timestamp) {
+        let wide = |end| usize::from(self.present) >= end;
+        let (sec, extra, wide) = match which {
+            Time::Change => (&mut self.raw.ctime, &mut self.raw.ctime_extra, wide(0x88)),
+            Time::Modify => (&mut self.raw.mtime, &mut self.raw.mtime_extra, wide(0x8c)),
+            Time::Access => (&mut self.raw.atime, &mut self.raw.atime_extra, wide(0x90)),
+        };
+        let (low, high) = encode_time(time, wide);
+        *sec = low.into();
+        if wide {
+            *extra = high.into();
+        }
+    }
+
+    /// Time of creation, if the inode has the field.
+    pub fn crtime(&self) -> Option<Timestamp> {
+        self.has(0x98).then(|| decode_time(self.raw.crtime.get(), self.raw.crtime_extra.get()))
+    }
+
+    /// Sets the time of creation, if the inode has the field.
+    pub fn set_crtime(&mut self, time: Timestamp) {
+        if self.has(0x98) {
+            let (low, high) = encode_time(time, true);
+            self.raw.crtime = low.into();
+            self.raw.crtime_extra = high.into();
+        }
+    }
+
+    /// Device number of a character or block device.
+    pub fn device(&self) -> DeviceNumber {
+        let word = |at: usize| {
+            let b = &self.raw.block;
+            u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+        };
+        let (old, new) = (word(0), word(4));
+        if old != 0 {
+            return DeviceNumber { major: old >> 8 & 0xff, minor: old & 0xff };
+        }
+        DeviceNumber { major: new >> 8 & 0xfff, minor: (new & 0xff) | (new >> 12 & 0xf_ff00) }
+    }
+
+    /// Sets the device number: in 16 bits where it fits, in 32 otherwise. False if it fits in
+    /// neither.
+    pub fn set_device(&mut self, device: DeviceNumber) -> bool {
+        let DeviceNumber { major, minor } = device;
+        let (old, new) = if major < 256 && minor < 256 {
+            (major << 8 | minor, 0)
+        } else {
+            (0, (minor & 0xff) | major << 8 | (minor & !0xff) << 12)
+        };
+        self.raw.block[..4].copy_from_slice(&old.to_le_bytes());
+        self.raw.block[4..8].copy_from_slice(&new.to_le_bytes());
+        major < 4096 && minor < 1 << 20
+    }
+}
+
+/// Seconds are 34 bits: 32 signed ones, and an epoch of 2 bits that counts rounds of 2^32 beyond.
+fn decode_time(sec: u32, extra: u32) -> Timestamp {
+    let sec = i64::from(sec.cast_signed()) + (i64::from(extra & 3) << 32);
+    Timestamp { sec, nsec: (extra >> 2).min(999_999_999) }
+}
+
+fn encode_time(time: Timestamp, wide: bool) -> (u32, u32) {
+    let min = i64::from(i32::MIN);
+    if !wide {
+        return ((time.sec.clamp(min, i64::from(i32::MAX)) as i32).cast_unsigned(), 0);
+    }
+    // The last second that 34 bits hold.
+    let sec = time.sec.clamp(min, i64::from(i32::MAX) + (3 << 32));
+    let low = sec as i32;
+    let epoch = ((sec - i64::from(low)) >> 32) as u32 & 3;
+    (low.cast_unsigned(), epoch | time.nsec << 2)
+}
+
+/// The checksum of an inode: of its whole slot, the checksum itself taken as zero.
+fn checksum(seed: u32, slot: &[u8]) -> u32 {
+    let mut crc = crc32c(seed, &slot[..CHECKSUM_LO_OFFSET]);
+    crc = crc32c(crc, &[0; 2]);
+    crc = crc32c(crc, &slot[CHECKSUM_LO_OFFSET + 2..GOOD_OLD_INODE_SIZE]);
+    if slot.len() == GOOD_OLD_INODE_SIZE {
+        return crc;
+    }
+    if !has_checksum_hi(slot) {
+        return crc32c(crc, &slot[GOOD_OLD_INODE_SIZE..]);
+    }
+    crc = crc32c(crc, &slot[GOOD_OLD_INODE_SIZE..CHECKSUM_HI_OFFSET]);
+    crc = crc32c(crc, &[0; 2]);
+    crc32c(crc, &slot[CHECKSUM_HI_OFFSET + 2..])
+}
+
+fn has_checksum_hi(slot: &[u8]) -> bool {
+    slot.len() > GOOD_OLD_INODE_SIZE
+        && u16::from_le_bytes([slot[GOOD_OLD_INODE_SIZE], slot[GOOD_OLD_INODE_SIZE + 1]]) >= 4
+}
+
+/// Computed and stored checksum of the inode in `slot` (128 bytes or more), with the inode's seed.
+/// Only the bits that the slot has room for are compared.
+pub fn slot_checksums(seed: u32, slot: &[u8]) -> (u32, u32) {
+    let lo = u16::from_le_bytes([slot[CHECKSUM_LO_OFFSET], slot[CHECKSUM_LO_OFFSET + 1]]);
+    let computed = checksum(seed, slot);
+    if has_checksum_hi(slot) {
+        let hi = u16::from_le_bytes([slot[CHECKSUM_HI_OFFSET], slot[CHECKSUM_HI_OFFSET + 1]]);
+        (computed, u32::from(hi) << 16 | u32::from(lo))
+    } else {
+        (computed & 0xffff, u32::from(lo))
+    }
+}
+
+/// Brings the checksum of the inode in `slot` (128 bytes or more) up to date.
+pub fn seal_slot(seed: u32, slot: &mut [u8]) {
+    let computed = checksum(seed, slot);
+    slot[CHECKSUM_LO_OFFSET..CHECKSUM_LO_OFFSET + 2]
+        .copy_from_slice(&(computed as u16).to_le_bytes());
+    if has_checksum_hi(slot) {
+        slot[CHECKSUM_HI_OFFSET..CHECKSUM_HI_OFFSET + 2]
+            .copy_from_slice(&((computed >> 16) as u16).to_le_bytes());
+    }
+}
+
+/// An inode number and its checksum seed: what the blocks that belong to it are checked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The inode.
+    pub ino: Ino,
+    /// Seed of the checksums of its blocks.
+    pub seed: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn times_survive(sec in -(1_i64 << 31)..(1_i64 << 31) + (3 << 32), nsec in 0_u32..1_000_000_000) {
+            let mut inode = Inode::zeroed(256);
+            let time = Timestamp { sec, nsec };
+            inode.set_time(Time::Modify, time);
+            inode.set_crtime(time);
+            prop_assert_eq!(inode.time(Time::Modify), time);
+            prop_assert_eq!(inode.crtime(), Some(time));
+            prop_assert_eq!(inode.time(Time::Access), Timestamp::default());
+        }
+
+        #[test]
+        fn devices_survive(major in 0_u32..4096, minor in 0_u32..1 << 20) {
+            let mut inode = Inode::zeroed(256);
+            let device = DeviceNumber { major, minor };
+            prop_assert!(inode.set_device(device));
+            prop_assert_eq!(inode.device(), device);
+        }
+
+        #[test]
+        fn any_slot_is_read(
+            slot in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 128),
+                proptest::collection::vec(any::<u8>(), 256),
+            ]
+        ) {
+            let inode = Inode::from_slot(&slot);
+            prop_assert_eq!(inode.as_bytes(), &slot[..inode.as_bytes().len()]);
+            let _ = (inode.crtime(), inode.extra_isize(), slot_checksums(1, &slot));
+            let mut sealed = slot;
+            seal_slot(7, &mut sealed);
+            let (computed, stored) = slot_checksums(7, &sealed);
+            prop_assert_eq!(computed, stored);
+        }
+    }
+
+    #[test]
+    fn small_inodes_have_small_times() {
+        let mut inode = Inode::zeroed(128);
+        inode.set_time(Time::Change, Timestamp { sec: 1 << 40, nsec: 5 });
+        assert_eq!(inode.time(Time::Change), Timestamp { sec: i64::from(i32::MAX), nsec: 0 });
+        assert_eq!(inode.crtime(), None);
+        assert_eq!(inode.as_bytes().len(), 128);
+    }
+
+    #[test]
+    fn huge_files_count_in_blocks() {
+        let mut inode = Inode::zeroed(256);
+        assert!(inode.set_blocks_512(1 << 47, 4096));
+        assert!(!inode.has_flag(flags::HUGE_FILE));
+        assert!(inode.set_blocks_512(1 << 50, 4096));
+        assert_eq!(inode.blocks_512(4096), 1 << 50);
+        assert!(inode.has_flag(flags::HUGE_FILE));
+    }
+}

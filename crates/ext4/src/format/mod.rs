@@ -1,0 +1,21 @@
+//! The on-disk format: typed structures and pure functions, no I/O.
+//!
+//! Raw structures are little-endian (the journal's are big-endian), their sizes are asserted at
+//! compile time and their fields carry the names of the kernel's format documents. Each is parsed
+//! once into a validated type; code outside this module works with validated types only.
+
+pub mod address;
+pub mod checksum;
+pub mod dirent;
+pub mod extent;
+pub mod features;
+pub mod geometry;
+pub mod group;
+pub mod hash;
+pub mod htree;
+pub mod indirect;
+pub mod inode;
+pub mod jbd2;
+pub mod orphan;
+pub mod superblock;
+pub mod xattr;

@@ -1,0 +1,193 @@
+//! Writing a whole area of attributes at once.
+
+use super::{
+    AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_SIZE, HASH_OFFSET, INODE_HEADER_SIZE,
+    MAGIC, REFCOUNT_OFFSET, block_hash, entry_hash, entry_size, value_size,
+};
+
+/// Value of an attribute to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewValue<'a> {
+    /// To lie in the area.
+    Here(&'a [u8]),
+    /// In an inode of its own.
+    Inode {
+        /// That inode.
+        ino: u32,
+        /// Length of the value in bytes.
+        size: u32,
+        /// [`super::value_hash`] of the value.
+        hash: u32,
+    },
+}
+
+/// An attribute to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewAttribute<'a> {
+    /// Its name.
+    pub name: AttributeName<'a>,
+    /// Its value, in the form it has on disk.
+    pub value: NewValue<'a>,
+}
+
+impl NewAttribute<'_> {
+    /// Bytes it takes in an area, name and value.
+    pub fn size(&self) -> usize {
+        let value = match self.value {
+            NewValue::Here(value) => value_size(value.len()),
+            NewValue::Inode { .. } => 0,
+        };
+        entry_size(self.name.suffix.len()) + value
+    }
+
+    /// `e_hash`. Values in an inode's own area have none.
+    fn hash(&self, in_block: bool) -> u32 {
+        match self.value {
+            NewValue::Here(value) if in_block => entry_hash(self.name.suffix, value),
+            NewValue::Here(_) => 0,
+            NewValue::Inode { hash, .. } => entry_hash(self.name.suffix, &hash.to_le_bytes()),
+        }
+    }
+}
+
+/// Writes a block that holds `attributes`, which one inode refers to; its checksum is left zero.
+/// Sorts them, for those of a block are searched in order. False, and nothing written, if they do
+/// not fit.
+#[must_use]
+pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
+    if !fits(block.len() - BLOCK_HEADER_SIZE, attributes) {
+        return false;
+    }
+    block.fill(0);
+    let mut put = |at: usize, word: u32| block[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    sort(attributes);
+    put(0, MAGIC);
+    put(REFCOUNT_OFFSET, 1);
+    put(BLOCKS_OFFSET, 1);
+    put(HASH_OFFSET, block_hash(attributes.iter().map(|attribute| attribute.hash(true))));
+    encode(block, BLOCK_HEADER_SIZE, attributes, true);
+    true
+}
+
+/// Writes `attributes` over the bytes of an inode's slot behind `extra_isize`; all zeros if there
+/// are none. Sorts them. False, and nothing written, if they do not fit.
+#[must_use]
+pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
+    if attributes.is_empty() {
+        bytes.fill(0);
+        return true;
+    }
+    if bytes.len() < INODE_HEADER_SIZE || !fits(bytes.len() - INODE_HEADER_SIZE, attributes) {
+        return false;
+    }
+    bytes.fill(0);
+    sort(attributes);
+    bytes[..INODE_HEADER_SIZE].copy_from_slice(&MAGIC.to_le_bytes());
+    encode(&mut bytes[INODE_HEADER_SIZE..], 0, attributes, false);
+    true
+}
+
+fn fits(room: usize, attributes: &[NewAttribute<'_>]) -> bool {
+    // Four zero bytes end the entries.
+    attributes.iter().map(NewAttribute::size).sum::<usize>() + size_of::<u32>() <= room
+}
+
+fn sort(attributes: &mut [NewAttribute<'_>]) {
+    attributes.sort_unstable_by_key(|a| (a.name.index, a.name.suffix.len(), a.name.suffix));
+}
+
+/// Writes entries from `at` on and values from the end; they fit.
+fn encode(base: &mut [u8], mut at: usize, attributes: &[NewAttribute<'_>], in_block: bool) {
+    let mut values_start = base.len();
+    for attribute in attributes {
+        let name = attribute.name.suffix;
+        let (mut offset, ino, size) = match attribute.value {
+            NewValue::Here(value) => (0, 0, value.len() as u32),
+            NewValue::Inode { ino, size, .. } => (0, ino, size),
+        };
+        if let NewValue::Here(value) = attribute.value
+            && !value.is_empty()
+        {
+            values_start -= value_size(value.len());
+            offset = values_start as u16;
+            base[values_start..values_start + value.len()].copy_from_slice(value);
+        }
+        let entry = &mut base[at..at + ENTRY_SIZE + name.len()];
+        entry[0] = name.len() as u8;
+        entry[1] = attribute.name.index;
+        entry[2..4].copy_from_slice(&offset.to_le_bytes());
+        entry[4..8].copy_from_slice(&ino.to_le_bytes());
+        entry[8..12].copy_from_slice(&size.to_le_bytes());
+        entry[12..16].copy_from_slice(&attribute.hash(in_block).to_le_bytes());
+        entry[ENTRY_SIZE..].copy_from_slice(name);
+        at += entry_size(name.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::super::{Area, Value, seal_block, verify_block};
+    use super::*;
+    use crate::format::address::Block;
+
+    type Model = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+
+    fn attributes(model: &Model) -> Vec<NewAttribute<'_>> {
+        let all = model.iter().map(|((index, suffix), value)| NewAttribute {
+            name: AttributeName { index: *index, suffix },
+            value: NewValue::Here(value),
+        });
+        all.collect()
+    }
+
+    fn read(area: Area<'_>) -> Model {
+        let pair = |entry: super::super::Entry<'_>| {
+            let Value::Here(value) = entry.value else { panic!("all values are here") };
+            ((entry.name_index, entry.name.to_vec()), value.to_vec())
+        };
+        area.entries().map(pair).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            model in btree_map((1_u8..8, vec(any::<u8>(), 1..20)), vec(any::<u8>(), 0..60), 0..14),
+        ) {
+            let mut all = attributes(&model);
+            let size: usize = all.iter().map(NewAttribute::size).sum();
+            let mut block = vec![0xee; 1024];
+            let done = encode_block(&mut block, &mut all);
+            prop_assert_eq!(done, size + 4 <= 1024 - 32);
+            if done {
+                seal_block(&mut block, Block(5), 6);
+                prop_assert!(verify_block(&block, Block(5), Some(6)).is_ok());
+                prop_assert!(verify_block(&block, Block(6), Some(6)).is_err());
+                prop_assert_eq!(&read(Area::in_block(&block)), &model);
+            }
+            let mut bytes = vec![0xee; 360];
+            let done = encode_in_inode(&mut bytes, &mut all);
+            prop_assert_eq!(done, model.is_empty() || size + 8 <= 360);
+            if done {
+                let area = Area::in_inode(&bytes).unwrap();
+                prop_assert_eq!(area.is_none(), model.is_empty());
+                prop_assert_eq!(area.map(read).unwrap_or_default(), model);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_in_an_inode_is_named() {
+        let name = AttributeName { index: 1, suffix: b"large" };
+        let value = NewValue::Inode { ino: 77, size: 65536, hash: 3 };
+        let mut block = vec![0; 1024];
+        assert!(encode_block(&mut block, &mut [NewAttribute { name, value }]));
+        let entry = Area::in_block(&block).find(name).unwrap();
+        assert_eq!(entry.value, Value::Inode { ino: 77, size: 65536 });
+        assert_eq!(entry.hash, entry_hash(b"large", &[3, 0, 0, 0]));
+    }
+}

@@ -1,0 +1,4 @@
+//! Inodes: locking them, changing their attributes.
+
+mod attributes;
+pub(crate) mod locks;

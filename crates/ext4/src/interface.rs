@@ -1,0 +1,149 @@
+//! ext4 behind the format-blind interface: each method takes the inode's lock and calls what does
+//! the work.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use vfs::{
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
+    NewInode, Result, SetAttributes, SpecialFile, StatFs,
+};
+
+use crate::Ext4;
+use crate::read;
+use crate::read::listing::Scratch;
+
+thread_local! {
+    /// Memory of listings, kept by each thread so that listing allocates nothing per entry.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Runs `list` with this thread's memory, or with new memory if a listing is under way on it.
+fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => list(&mut scratch),
+        Err(_) => list(&mut Scratch::default()),
+    })
+}
+
+impl FileSystem for Ext4 {
+    fn root(&self) -> Ino {
+        self.root_ino()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let volume = &self.volume;
+        let (clusters, inodes) = volume.groups.totals();
+        let blocks_free = clusters << volume.sb.cluster_blocks_log;
+        let overhead =
+            u64::from(volume.sb.raw.overhead_clusters.get()) << volume.sb.cluster_blocks_log;
+        Ok(StatFs {
+            block_size: volume.geometry.block_size(),
+            blocks: volume.geometry.blocks_count.saturating_sub(overhead),
+            blocks_free,
+            blocks_available: blocks_free.saturating_sub(volume.sb.raw.reserved_blocks()),
+            inodes: u64::from(volume.geometry.inodes_count),
+            inodes_free: inodes,
+            name_len_max: NAME_LEN_MAX as u32,
+        })
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
+        let _lock = self.locks.shared(dir);
+        read::directory::lookup(self, &self.load_dir(dir)?, name)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        let _lock = self.locks.shared(ino);
+        read::inode::attributes(self, &self.load(ino)?)
+    }
+
+    fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
+        self.change_attributes(ino, change)
+    }
+
+    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_file(dir, name, new)
+    }
+
+    fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_dir(dir, name, new)
+    }
+
+    fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
+        self.create_special(dir, name, file, new)
+    }
+
+    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_symlink(dir, name, target, new)
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let _lock = self.locks.shared(ino);
+        read::file::readlink(self, &self.load(ino)?)
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+        self.add_link(ino, dir, name)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _lock = self.locks.shared(ino);
+        read::file::read(self, &self.load(ino)?, offset, buf)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_file(ino, offset, data)
+    }
+
+    fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
+        self.allocate_range(ino, offset, len, mode)
+    }
+
+    fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
+        self.resize_file(ino, size)
+    }
+
+    fn extent_map(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        read::file::extent_map(self, &self.load(ino)?, offset, len, each)
+    }
+
+    fn readdir(
+        &self,
+        dir: Ino,
+        from: Cookie,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _lock = self.locks.shared(dir);
+        let handle = self.load_dir(dir)?;
+        with_scratch(|scratch| read::listing::readdir(self, &handle, from, scratch, each))
+    }
+
+    fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let _lock = self.locks.shared(ino);
+        read::xattr::get(self, &self.load(ino)?, name)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        self.set_attribute(ino, name, value)
+    }
+
+    fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        read::xattr::list(self, &self.load(ino)?, each)
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.check_writable().is_ok() {
+            self.engine.checkpoint()?;
+        }
+        self.engine.device().flush().map_err(vfs::Error::Device)
+    }
+}

@@ -1,0 +1,66 @@
+//! How large the journal is and where it goes.
+
+use vfs::{Error, Result};
+
+use super::options::Options;
+use super::space::Space;
+use crate::format::address::{Block, Group};
+use crate::format::geometry::Geometry;
+use crate::format::jbd2;
+
+/// Most blocks that a journal may have.
+const BLOCKS_MAX: u64 = 10_240_000;
+
+/// Journal blocks by blocks of the file system: the first entry that is larger decides.
+const SIZES: [(u64, u32); 8] = [
+    (32 << 10, 1 << 10),
+    (256 << 10, 4 << 10),
+    (512 << 10, 8 << 10),
+    (4 << 20, 16 << 10),
+    (8 << 20, 32 << 10),
+    (16 << 20, 64 << 10),
+    (32 << 20, 128 << 10),
+    (u64::MAX, 256 << 10),
+];
+
+/// Blocks of the journal, as asked for or by the size of the file system.
+///
+/// # Errors
+/// `Invalid` if the number asked for cannot be, or would take more than half of what is free.
+pub(super) fn blocks(options: &Options, geometry: &Geometry, free: u64) -> Result<u32> {
+    let Some(bytes) = options.journal_bytes else {
+        let size = SIZES.iter().find(|(limit, _)| geometry.blocks_count < *limit);
+        return Ok(size.map_or(jbd2::BLOCKS_MIN, |(_, blocks)| *blocks));
+    };
+    let blocks = bytes >> geometry.block_size_log;
+    if !(u64::from(jbd2::BLOCKS_MIN)..=BLOCKS_MAX).contains(&blocks) {
+        return Err(Error::Invalid("a journal has 1024 to 10,240,000 blocks"));
+    }
+    if blocks > free / 2 {
+        return Err(Error::Invalid("the journal would take more than half of the free space"));
+    }
+    Ok(blocks as u32)
+}
+
+/// Where to look for room: in the middle, in the emptiest of a few groups, so that a journal lies
+/// in one piece and no seek to it is long.
+pub(super) fn goal(geometry: &Geometry, space: &Space) -> Block {
+    let free = |group: u32| {
+        let start = geometry.first_block(Group(group)).0;
+        let blocks = u64::from(geometry.blocks_in(Group(group)));
+        blocks - space.taken_in(start..start + blocks)
+    };
+    let last = geometry.groups_count - 1;
+    let first = u64::from(geometry.first_data_block);
+    let middle = geometry.group_of(Block(first + (geometry.blocks_count - first) / 2)).0;
+    let candidates = if geometry.flex_groups > 1 && middle > geometry.flex_groups {
+        let flex_start = middle & !(geometry.flex_groups - 1);
+        let start = (flex_start..=last).find(|&group| free(group) > 0).unwrap_or(0);
+        start..=last.min(start + 1)
+    } else {
+        middle.saturating_sub(1)..=last.min(middle + 1)
+    };
+    // Of equally empty ones, the first.
+    let best = candidates.rev().max_by_key(|&group| free(group)).unwrap_or(0);
+    geometry.first_block(Group(best))
+}

@@ -1,0 +1,209 @@
+//! Giving a new file its blocks: as extents, or as a block map where extents are off.
+
+use std::ops::Range;
+
+use super::space::Space;
+use crate::format::address::{Block, FileBlock};
+use crate::format::extent::{self, Extent, IndexEntry, WRITTEN_LEN_MAX};
+use crate::format::inode::I_BLOCK_SIZE;
+
+/// Blocks that a block map names in the inode itself.
+pub(super) const DIRECT_BLOCKS: u64 = 12;
+/// Deepest tree of a block map.
+const LEVELS: u32 = 3;
+
+/// The blocks of a file and what names them.
+pub(super) struct Mapped {
+    /// What goes into the inode.
+    pub(super) i_block: [u8; I_BLOCK_SIZE],
+    /// Blocks that name others, with their contents.
+    pub(super) index: Vec<(Block, Vec<u8>)>,
+    /// The file's blocks in order.
+    pub(super) data: Vec<Range<u64>>,
+}
+
+impl Mapped {
+    /// The file's blocks one by one.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.data.iter().cloned().flatten().map(Block)
+    }
+
+    /// All blocks, those that name others included.
+    pub(super) fn total(&self) -> u64 {
+        let data: u64 = self.data.iter().map(|run| run.end - run.start).sum();
+        data + self.index.len() as u64
+    }
+}
+
+/// Gives a file `len` blocks near `goal` as extents. `seed` is that of the inode's checksums,
+/// where the file system has them. `None` if there is no room.
+pub(super) fn extents(
+    space: &mut Space,
+    goal: u64,
+    len: u64,
+    block_size: usize,
+    seed: Option<u32>,
+) -> Option<Mapped> {
+    let data = space.take_pieces(goal, len)?;
+    let extents = extents_of(&data);
+    let mut i_block = [0; I_BLOCK_SIZE];
+    let mut index = Vec::new();
+    if extents.len() <= usize::from(extent::capacity(I_BLOCK_SIZE)) {
+        write_leaf(&mut i_block, &extents);
+    } else {
+        if extents.len() > usize::from(extent::capacity(block_size)) {
+            return None;
+        }
+        // The block before the file's own, where mke2fs has it, if it is free.
+        let leaf = space.take_run(data.first()?.start.saturating_sub(1), 1)?;
+        let mut bytes = vec![0; block_size];
+        write_leaf(&mut bytes, &extents);
+        if let Some(seed) = seed {
+            extent::seal(&mut bytes, seed);
+        }
+        extent::write_header(
+            &mut i_block[..extent::ENTRY_SIZE],
+            1,
+            extent::capacity(I_BLOCK_SIZE),
+            1,
+        );
+        let entry = IndexEntry { block: FileBlock(0), leaf: Block(leaf) };
+        i_block[extent::entry_range(0)].copy_from_slice(&entry.encode());
+        index.push((Block(leaf), bytes));
+    }
+    Some(Mapped { i_block, index, data })
+}
+
+fn extents_of(data: &[Range<u64>]) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    let mut block = 0;
+    for run in data {
+        let mut start = run.start;
+        while start < run.end {
+            let len = (run.end - start).min(u64::from(WRITTEN_LEN_MAX)) as u32;
+            extents.push(Extent {
+                block: FileBlock(block),
+                len,
+                start: Block(start),
+                unwritten: false,
+            });
+            block += len;
+            start += u64::from(len);
+        }
+    }
+    extents
+}
+
+fn write_leaf(node: &mut [u8], extents: &[Extent]) {
+    let capacity = extent::capacity(node.len());
+    extent::write_header(&mut node[..extent::ENTRY_SIZE], extents.len() as u16, capacity, 0);
+    for (at, extent) in extents.iter().enumerate() {
+        node[extent::entry_range(at)].copy_from_slice(&extent.encode());
+    }
+}
+
+/// Gives a file `len` blocks near `goal` as a block map. `None` if there is no room.
+pub(super) fn block_map(
+    space: &mut Space,
+    goal: u64,
+    len: u64,
+    block_size: usize,
+) -> Option<Mapped> {
+    let per_block = block_size as u64 / 4;
+    let pieces = space.take_pieces(goal, len + index_blocks(len, per_block)?)?;
+    let mut filler = Filler {
+        free: pieces.into_iter().flatten(),
+        left: len,
+        block_size,
+        index: Vec::new(),
+        data: Vec::new(),
+    };
+    let mut i_block = [0; I_BLOCK_SIZE];
+    for slot in 0..DIRECT_BLOCKS as usize + LEVELS as usize {
+        if filler.left == 0 {
+            break;
+        }
+        let level = (slot as u32 + 1).saturating_sub(DIRECT_BLOCKS as u32);
+        let block = filler.fill(level)?;
+        i_block[slot * 4..slot * 4 + 4].copy_from_slice(&block.to_le_bytes());
+    }
+    Some(Mapped { i_block, index: filler.index, data: filler.data })
+}
+
+/// Blocks that a map of `len` blocks needs to name them all; `None` if it cannot.
+fn index_blocks(len: u64, per_block: u64) -> Option<u64> {
+    let mut left = len.saturating_sub(DIRECT_BLOCKS);
+    let mut count = 0;
+    for level in 1..=LEVELS {
+        let covered = left.min(per_block.pow(level));
+        count += (1..=level).map(|l| covered.div_ceil(per_block.pow(l))).sum::<u64>();
+        left -= covered;
+    }
+    (left == 0).then_some(count)
+}
+
+/// Hands out blocks in the order in which a reader meets them.
+struct Filler<I> {
+    free: I,
+    left: u64,
+    block_size: usize,
+    index: Vec<(Block, Vec<u8>)>,
+    data: Vec<Range<u64>>,
+}
+
+impl<I: Iterator<Item = u64>> Filler<I> {
+    /// The next block of data, or at a level above 0 a block that names others.
+    fn fill(&mut self, level: u32) -> Option<u32> {
+        let block = self.free.next()?;
+        if level == 0 {
+            self.left -= 1;
+            match self.data.last_mut() {
+                Some(run) if run.end == block => run.end += 1,
+                _ => self.data.push(block..block + 1),
+            }
+        } else {
+            let mut bytes = vec![0; self.block_size];
+            for pointer in bytes.chunks_exact_mut(4) {
+                if self.left == 0 {
+                    break;
+                }
+                pointer.copy_from_slice(&self.fill(level - 1)?.to_le_bytes());
+            }
+            self.index.push((Block(block), bytes));
+        }
+        u32::try_from(block).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_extents_fit_the_inode_and_many_take_a_block() {
+        let mut space = Space::new(0..1 << 20);
+        let few = extents(&mut space, 100, 40_000, 4096, None).unwrap();
+        assert_eq!((few.index.len(), few.total()), (0, 40_000));
+        let many = extents(&mut space, 500_000, 200_000, 4096, None).unwrap();
+        assert_eq!((many.index.len(), many.total()), (1, 200_001));
+        assert_eq!(many.index[0].0, Block(499_999));
+    }
+
+    #[test]
+    fn a_block_map_names_every_block_once() {
+        for len in [1, 12, 13, 268, 269, 66_000] {
+            let mut space = Space::new(0..1 << 20);
+            space.take(1000..2000);
+            let mapped = block_map(&mut space, 10, len, 1024).unwrap();
+            assert_eq!(mapped.blocks().count() as u64, len);
+            assert_eq!(space.taken_in(0..1 << 20), 1000 + mapped.total());
+        }
+    }
+
+    #[test]
+    fn no_room_takes_nothing() {
+        let mut space = Space::new(0..100);
+        assert!(block_map(&mut space, 0, 100, 1024).is_none());
+        assert_eq!(space.taken_in(0..100), 0);
+    }
+}

@@ -1,0 +1,266 @@
+//! The numbers of a new file system: groups, inodes, blocks kept for growth. They are put into a
+//! superblock, which is then checked as any other is.
+
+use vfs::{Error, Result};
+
+use super::options::{InodeCount, Options};
+use crate::format::checksum;
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
+use crate::format::geometry::is_sparse_backup;
+use crate::format::superblock::{self, RawSuperblock, Superblock};
+
+/// Base-2 logarithm of the groups whose bitmaps and inode tables lie together (`flex_bg`).
+const LOG_GROUPS_PER_FLEX: u8 = 4;
+/// Blocks that the last group must have beyond its own metadata, or it is left out.
+const LAST_GROUP_SLACK: u64 = 50;
+/// How many times its size a file system may grow by with `resize_inode`.
+const GROWTH: u64 = 1024;
+/// Most blocks with 32-bit block numbers.
+const BLOCKS_MAX_32: u64 = u32::MAX as u64;
+/// Fewest inodes of a group. With fewer, the reserved ones and `lost+found` would spread over
+/// several groups.
+const INODES_PER_GROUP_MIN: u64 = 16;
+/// Fewest blocks of a file system that has a journal unasked.
+const JOURNAL_FROM_BLOCKS: u64 = 2048;
+/// Mount options every mount takes: `user_xattr` and `acl`.
+const DEFAULT_MOUNT_OPTS: u32 = 0xc;
+/// `s_errors`: go on.
+const ERRORS_CONTINUE: u16 = 1;
+/// `s_def_hash_version`: half MD4.
+const HASH_HALF_MD4: u8 = 1;
+/// Bytes past the first 128 that every inode keeps for fields.
+const EXTRA_ISIZE: u16 = 32;
+
+/// The numbers that depend on each other.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    blocks: u64,
+    groups: u64,
+    inodes_per_group: u64,
+    gdt_blocks: u64,
+    reserved_gdt_blocks: u64,
+}
+
+/// What does not change while the numbers are settled.
+struct Shape<'a> {
+    options: &'a Options,
+    features: Features,
+    block_size: u64,
+    desc_size: u64,
+    first_data_block: u64,
+    blocks_per_group: u64,
+}
+
+/// The superblock of the file system to make; counts of free blocks and inodes are still 0.
+pub(super) fn superblock(options: &Options) -> Result<Superblock> {
+    check(options)?;
+    let block_size = u64::from(options.checked_block_size()?);
+    let blocks = options.size_bytes / block_size;
+    let mut features = options.resolved_features()?;
+    settle_by_size(options, &mut features, blocks)?;
+    let shape = Shape {
+        options,
+        features,
+        block_size,
+        desc_size: if features.incompat(Incompat::BIT64) { 64 } else { 32 },
+        first_data_block: u64::from(block_size == 1024),
+        blocks_per_group: 8 * block_size,
+    };
+    if u64::from(options.inode_size) > block_size {
+        return Err(Error::Invalid("an inode must not be larger than a block"));
+    }
+    let numbers = shape.settle(blocks)?;
+    let raw = shape.raw_superblock(&numbers)?;
+    let bytes = zerocopy::transmute_ref!(&raw);
+    Superblock::parse(bytes, options.size_bytes)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let size = options.inode_size;
+    let problem = if !size.is_power_of_two() || size < 128 {
+        "the inode size must be a power of two, 128 bytes or more"
+    } else if options.label.len() > 16 {
+        "a label has at most 16 bytes"
+    } else if options.reserved_percent > 50 {
+        "at most 50 percent of the blocks can be reserved"
+    } else if options.inodes == InodeCount::PerBytes(0) {
+        "the number of bytes for each inode must not be 0"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Invalid(problem))
+}
+
+/// Features that the number of blocks decides on.
+fn settle_by_size(options: &Options, features: &mut Features, blocks: u64) -> Result<()> {
+    if blocks < JOURNAL_FROM_BLOCKS && options.journal_bytes.is_none() {
+        // mke2fs, too, leaves the journal out and says so; orphans need one.
+        features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
+    }
+    if blocks > BLOCKS_MAX_32 {
+        if !features.incompat(Incompat::BIT64) {
+            return Err(Error::Invalid("more than 4,294,967,295 blocks need 64bit"));
+        }
+        features.compat.remove(Compat::RESIZE_INODE);
+    }
+    Ok(())
+}
+
+impl Shape<'_> {
+    /// Settles the numbers, leaving a last group out that is too short to be of use.
+    fn settle(&self, mut blocks: u64) -> Result<Numbers> {
+        loop {
+            if blocks <= self.first_data_block {
+                return Err(Error::NoSpace);
+            }
+            let numbers = self.numbers(blocks)?;
+            let last_group = (blocks - self.first_data_block) % self.blocks_per_group;
+            let overhead = self.last_group_overhead(&numbers);
+            if overhead >= self.blocks_per_group {
+                return Err(Error::Invalid("the inode tables do not fit; ask for fewer inodes"));
+            }
+            if last_group == 0 || last_group >= overhead + LAST_GROUP_SLACK {
+                return Ok(numbers);
+            }
+            if numbers.groups > 1 {
+                blocks -= last_group;
+            } else if last_group < overhead {
+                return Err(Error::NoSpace);
+            } else {
+                return Ok(numbers);
+            }
+        }
+    }
+
+    fn numbers(&self, blocks: u64) -> Result<Numbers> {
+        let groups = (blocks - self.first_data_block).div_ceil(self.blocks_per_group);
+        let gdt_blocks = groups.div_ceil(self.block_size / self.desc_size);
+        Ok(Numbers {
+            blocks,
+            groups,
+            inodes_per_group: self.inodes_per_group(groups)?,
+            gdt_blocks,
+            reserved_gdt_blocks: self.reserved_gdt_blocks(blocks, gdt_blocks),
+        })
+    }
+
+    /// Inodes of each group: enough, filling whole blocks of the table, a multiple of 8.
+    fn inodes_per_group(&self, groups: u64) -> Result<u64> {
+        let max_per_group = 8 * self.block_size;
+        let total = match self.options.inodes {
+            InodeCount::PerBytes(ratio) => {
+                let bytes = self.options.size_bytes / self.block_size * self.block_size;
+                (bytes / ratio).min(u64::from(u32::MAX)).min(groups * max_per_group)
+            }
+            InodeCount::Count(count) => u64::from(count),
+        };
+        let per_block = self.block_size / u64::from(self.options.inode_size);
+        let wanted = total.div_ceil(groups).max(INODES_PER_GROUP_MIN);
+        // Blocks hold 1 to 32 inodes, a power of two: rounding to both keeps a multiple of 8.
+        let per_group = wanted.next_multiple_of(per_block);
+        let per_group = if per_group % 8 == 0 { per_group } else { per_group / 8 * 8 };
+        let per_group = per_group.max(INODES_PER_GROUP_MIN);
+        if per_group > max_per_group || per_group * groups > u64::from(u32::MAX) {
+            return Err(Error::Invalid("more inodes than the block groups can hold"));
+        }
+        Ok(per_group)
+    }
+
+    /// Blocks kept after the descriptor table, so that it can describe 1024 times the blocks.
+    fn reserved_gdt_blocks(&self, blocks: u64, gdt_blocks: u64) -> u64 {
+        if !self.features.compat(Compat::RESIZE_INODE) {
+            return 0;
+        }
+        let blocks_max = blocks.saturating_mul(GROWTH).min(BLOCKS_MAX_32);
+        let groups_max = (blocks_max - self.first_data_block).div_ceil(self.blocks_per_group);
+        let gdt_blocks_max = groups_max.div_ceil(self.block_size / self.desc_size);
+        // One indirect block of the resize inode must hold the numbers of all of them.
+        gdt_blocks_max.saturating_sub(gdt_blocks).min(self.block_size / 4)
+    }
+
+    /// Blocks that the last group would spend on itself.
+    fn last_group_overhead(&self, numbers: &Numbers) -> u64 {
+        let table = numbers.inodes_per_group * u64::from(self.options.inode_size);
+        let mut overhead = 2 + table.div_ceil(self.block_size);
+        if self.may_have_backup(numbers.groups - 1) {
+            overhead += 1 + numbers.reserved_gdt_blocks;
+            let meta_bg = self.features.incompat(Incompat::META_BG);
+            overhead += if meta_bg { 1 } else { numbers.gdt_blocks };
+        }
+        overhead
+    }
+
+    /// Whether the last group may start with a copy of the superblock and the descriptors.
+    fn may_have_backup(&self, last: u64) -> bool {
+        !self.features.ro_compat(RoCompat::SPARSE_SUPER)
+            || self.features.compat(Compat::SPARSE_SUPER2)
+            || u32::try_from(last).is_ok_and(is_sparse_backup)
+    }
+
+    fn raw_superblock(&self, numbers: &Numbers) -> Result<RawSuperblock> {
+        let options = self.options;
+        let mut raw = RawSuperblock::zeroed();
+        let Ok(inodes) = u32::try_from(numbers.inodes_per_group * numbers.groups) else {
+            return Err(Error::Invalid("more than 4,294,967,295 inodes"));
+        };
+        raw.inodes_count = inodes.into();
+        (raw.blocks_count_lo, raw.blocks_count_hi) = superblock::split(numbers.blocks);
+        let reserved = numbers.blocks * u64::from(options.reserved_percent) / 100;
+        (raw.r_blocks_count_lo, raw.r_blocks_count_hi) = superblock::split(reserved);
+        raw.first_data_block = (self.first_data_block as u32).into();
+        raw.log_block_size = (self.block_size.ilog2() - 10).into();
+        raw.log_cluster_size = raw.log_block_size;
+        raw.blocks_per_group = (self.blocks_per_group as u32).into();
+        raw.clusters_per_group = raw.blocks_per_group;
+        raw.inodes_per_group = (numbers.inodes_per_group as u32).into();
+        raw.inode_size = options.inode_size.into();
+        raw.reserved_gdt_blocks = (numbers.reserved_gdt_blocks as u16).into();
+        if self.desc_size > 32 {
+            raw.desc_size = (self.desc_size as u16).into();
+        }
+        if self.features.incompat(Incompat::FLEX_BG) {
+            raw.log_groups_per_flex = LOG_GROUPS_PER_FLEX;
+        }
+        if self.features.compat(Compat::SPARSE_SUPER2) && numbers.groups > 1 {
+            let last = (numbers.groups - 1) as u32;
+            raw.backup_bgs = [1, if last > 1 { last } else { 0 }].map(Into::into);
+        }
+        raw.set_features(&self.features);
+        set_identity(&mut raw, options, &self.features);
+        set_times(&mut raw, options.time.sec);
+        raw.seal();
+        Ok(raw)
+    }
+}
+
+/// Fields that do not depend on the size.
+fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features) {
+    raw.magic = superblock::MAGIC.into();
+    raw.rev_level = 1.into();
+    raw.state = superblock::STATE_VALID.into();
+    raw.errors = ERRORS_CONTINUE.into();
+    raw.max_mnt_count = u16::MAX.into();
+    raw.first_ino = superblock::FIRST_INO_REV0.into();
+    raw.uuid = options.uuid;
+    raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+    raw.hash_seed = options.hash_seed;
+    raw.def_hash_version = HASH_HALF_MD4;
+    raw.flags = superblock::FLAG_SIGNED_HASH.into();
+    raw.default_mount_opts = DEFAULT_MOUNT_OPTS.into();
+    if options.inode_size > 128 {
+        raw.min_extra_isize = EXTRA_ISIZE.into();
+        raw.want_extra_isize = EXTRA_ISIZE.into();
+    }
+    if features.metadata_csum() {
+        raw.checksum_type = superblock::CHECKSUM_TYPE_CRC32C;
+    }
+    if features.incompat(Incompat::CSUM_SEED) {
+        raw.checksum_seed = checksum::file_system_seed(&options.uuid).into();
+    }
+}
+
+fn set_times(raw: &mut RawSuperblock, sec: i64) {
+    raw.set_wtime(sec);
+    (raw.mkfs_time, raw.mkfs_time_hi) = superblock::split_time(sec);
+    (raw.lastcheck, raw.lastcheck_hi) = superblock::split_time(sec);
+}

@@ -1,0 +1,283 @@
+//! What a new file system shall be like.
+
+use vfs::{Error, Result, Timestamp};
+
+use crate::format::features::{Compat, Feature, Features, Incompat, RoCompat};
+
+/// Bytes of image for each inode, where nothing else is asked for.
+const INODE_RATIO_DEFAULT: u64 = 16384;
+
+/// Image size from which blocks are 4 KiB by default, in bytes.
+const LARGE_BLOCKS_FROM: u64 = 8 << 20;
+
+/// How many inodes to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeCount {
+    /// One for this many bytes of the image.
+    PerBytes(u64),
+    /// At least this many; rounded up to fill the inode tables of all groups.
+    Count(u32),
+}
+
+/// A feature to turn on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureChange {
+    /// The feature.
+    pub feature: Feature,
+    /// Whether it shall be on.
+    pub on: bool,
+}
+
+impl FeatureChange {
+    /// Parses a list such as `+large_dir,-has_journal`. A name without a sign is turned on, and
+    /// `^` means the same as `-`, as mke2fs has it.
+    ///
+    /// # Errors
+    /// `Unsupported` names the feature that is not known.
+    pub fn parse_list(list: &str) -> Result<Vec<Self>> {
+        list.split(',').filter(|item| !item.is_empty()).map(Self::parse).collect()
+    }
+
+    fn parse(item: &str) -> Result<Self> {
+        let (name, on) = match item.strip_prefix(['-', '^']) {
+            Some(name) => (name, false),
+            None => (item.strip_prefix('+').unwrap_or(item), true),
+        };
+        match Feature::from_name(name) {
+            Some(feature) => Ok(Self { feature, on }),
+            None => Err(Error::unsupported(
+                format!("feature {name:?}"),
+                "features are named as in ext4(5)",
+            )),
+        }
+    }
+}
+
+/// Options of a new file system.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of the image in bytes. What does not fill a block is left over at the end.
+    pub size_bytes: u64,
+    /// Block size in bytes: 1024, 2048 or 4096. By default 4096, or 1024 below 8 MiB.
+    pub block_size: Option<u32>,
+    /// Size of an inode in bytes: a power of two from 128 to the block size.
+    pub inode_size: u16,
+    /// How many inodes to make.
+    pub inodes: InodeCount,
+    /// Label, up to 16 bytes.
+    pub label: Vec<u8>,
+    /// The file system's uuid.
+    pub uuid: [u8; 16],
+    /// Seed of directory hashes.
+    pub hash_seed: [u8; 16],
+    /// Changes to the default features, in order.
+    pub features: Vec<FeatureChange>,
+    /// Blocks kept for the privileged, in percent of all: 0 to 50.
+    pub reserved_percent: u8,
+    /// Size of the journal in bytes; by default it follows from the size of the image.
+    pub journal_bytes: Option<u64>,
+    /// Every time in the new file system.
+    pub time: Timestamp,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory (below 0o10000).
+    pub root_permissions: u16,
+}
+
+impl Options {
+    /// The defaults for an image of `size_bytes`, with uuid, hash seed and time all zeros.
+    #[must_use]
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            block_size: None,
+            inode_size: 256,
+            inodes: InodeCount::PerBytes(INODE_RATIO_DEFAULT),
+            label: Vec::new(),
+            uuid: [0; 16],
+            hash_seed: [0; 16],
+            features: Vec::new(),
+            reserved_percent: 5,
+            journal_bytes: None,
+            time: Timestamp::default(),
+            root_uid: 0,
+            root_gid: 0,
+            root_permissions: 0o755,
+        }
+    }
+
+    /// The block size in bytes, as asked for or by default.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none of 1, 2 and 4 KiB.
+    pub(super) fn checked_block_size(&self) -> Result<u32> {
+        let default = if self.size_bytes < LARGE_BLOCKS_FROM { 1024 } else { 4096 };
+        match self.block_size.unwrap_or(default) {
+            size @ (1024 | 2048 | 4096) => Ok(size),
+            _ => Err(Error::Invalid("the block size must be 1024, 2048 or 4096 bytes")),
+        }
+    }
+
+    /// Whether a feature was asked for.
+    fn demands(&self, feature: Feature) -> bool {
+        let last = self.features.iter().rfind(|change| change.feature == feature);
+        last.is_some_and(|change| change.on)
+    }
+
+    /// The default features with the changes applied, dependencies settled.
+    ///
+    /// # Errors
+    /// `Invalid` for features that exclude each other, `Unsupported` for one this build cannot
+    /// make.
+    pub(super) fn resolved_features(&self) -> Result<Features> {
+        let mut features = DEFAULT_FEATURES;
+        for change in &self.features {
+            features.set(change.feature, change.on);
+        }
+        refuse_unmakable(&features)?;
+        for rule in &RULES {
+            if !(rule.broken)(self, &features) {
+                continue;
+            }
+            if self.demands(rule.loses) {
+                return Err(Error::Invalid(rule.message));
+            }
+            features.set(rule.loses, false);
+        }
+        if features.incompat(Incompat::BIT64) && !features.incompat(Incompat::EXTENTS) {
+            return Err(Error::Invalid("64bit needs extent; turn both off or both on"));
+        }
+        Ok(features)
+    }
+}
+
+/// A dependency between features: where it is broken, `loses` goes, or the request is refused if
+/// that one was asked for.
+struct Rule {
+    loses: Feature,
+    broken: fn(&Options, &Features) -> bool,
+    message: &'static str,
+}
+
+/// Rules in the order they are settled in: what a later one looks at, an earlier one may change.
+static RULES: [Rule; 7] = [
+    // mke2fs, too, lets metadata_csum win silently.
+    Rule {
+        loses: Feature::RoCompat(RoCompat::GDT_CSUM),
+        broken: |_, f| f.metadata_csum() && f.ro_compat(RoCompat::GDT_CSUM),
+        message: "metadata_csum takes the place of uninit_bg; turn one of them off",
+    },
+    Rule {
+        loses: Feature::Incompat(Incompat::CSUM_SEED),
+        broken: |_, f| !f.metadata_csum(),
+        message: "metadata_csum_seed needs metadata_csum",
+    },
+    Rule {
+        loses: Feature::Compat(Compat::ORPHAN_FILE),
+        broken: |_, f| !f.compat(Compat::HAS_JOURNAL),
+        message: "orphan_file needs has_journal",
+    },
+    Rule {
+        loses: Feature::Compat(Compat::RESIZE_INODE),
+        broken: |_, f| f.incompat(Incompat::META_BG),
+        message: "meta_bg and resize_inode exclude each other",
+    },
+    Rule {
+        loses: Feature::Compat(Compat::RESIZE_INODE),
+        broken: |_, f| !f.ro_compat(RoCompat::SPARSE_SUPER),
+        message: "resize_inode needs sparse_super",
+    },
+    Rule {
+        loses: Feature::Incompat(Incompat::BIT64),
+        broken: |o, f| !f.incompat(Incompat::EXTENTS) && !o.demands(BIT64),
+        message: "64bit needs extent",
+    },
+    Rule {
+        loses: Feature::Incompat(Incompat::INLINE_DATA),
+        broken: |o, _| o.inode_size <= 128,
+        message: "inline_data needs inodes above 128 bytes",
+    },
+];
+
+const BIT64: Feature = Feature::Incompat(Incompat::BIT64);
+
+/// What mke2fs 1.47 turns on for ext4 (distributions leave some out in their mke2fs.conf).
+const DEFAULT_FEATURES: Features = Features {
+    compat: Compat::HAS_JOURNAL
+        .union(Compat::EXT_ATTR)
+        .union(Compat::RESIZE_INODE)
+        .union(Compat::DIR_INDEX)
+        .union(Compat::ORPHAN_FILE),
+    incompat: Incompat::FILETYPE
+        .union(Incompat::EXTENTS)
+        .union(Incompat::BIT64)
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::CSUM_SEED),
+    ro_compat: RoCompat::SPARSE_SUPER
+        .union(RoCompat::LARGE_FILE)
+        .union(RoCompat::HUGE_FILE)
+        .union(RoCompat::DIR_NLINK)
+        .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::METADATA_CSUM),
+};
+
+/// Refuses features whose structures are not made here.
+fn refuse_unmakable(features: &Features) -> Result<()> {
+    let makable = Features {
+        compat: DEFAULT_FEATURES.compat.union(Compat::SPARSE_SUPER2),
+        incompat: DEFAULT_FEATURES
+            .incompat
+            .union(Incompat::META_BG)
+            .union(Incompat::EA_INODE)
+            .union(Incompat::LARGEDIR)
+            .union(Incompat::INLINE_DATA),
+        ro_compat: DEFAULT_FEATURES.ro_compat.union(RoCompat::GDT_CSUM),
+    };
+    let others = Features {
+        compat: features.compat.difference(makable.compat),
+        incompat: features.incompat.difference(makable.incompat),
+        ro_compat: features.ro_compat.difference(makable.ro_compat),
+    };
+    let names = others.names();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("making a file system with {}", names.join(", ")),
+        "leave it out, or make the file system with mke2fs",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(list: &str) -> Result<Vec<String>> {
+        let features = FeatureChange::parse_list(list)?;
+        Ok(Options { features, ..Options::new(1 << 30) }.resolved_features()?.names())
+    }
+
+    #[test]
+    fn dependants_go_with_what_they_rest_on() {
+        let names = resolve("-has_journal,^metadata_csum,^extent").unwrap();
+        for gone in ["has_journal", "orphan_file", "metadata_csum_seed", "64bit", "extent"] {
+            assert!(!names.iter().any(|name| name == gone), "{gone} in {names:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_not_dropped_silently() {
+        assert!(matches!(resolve("-has_journal,+orphan_file"), Err(Error::Invalid(_))));
+        assert!(matches!(resolve("-extent,+64bit"), Err(Error::Invalid(_))));
+        assert!(matches!(resolve("meta_bg,resize_inode"), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_named() {
+        let message = resolve("+bigalloc,+quota").unwrap_err().to_string();
+        assert!(message.contains("quota, bigalloc"), "{message}");
+        assert!(resolve("+sparkles").unwrap_err().to_string().contains("\"sparkles\""));
+    }
+}

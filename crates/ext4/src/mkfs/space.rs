@@ -1,0 +1,139 @@
+//! Which blocks of the planned file system are taken, as runs.
+//!
+//! Runs neither overlap nor touch, so their number follows the structure of the layout, not the
+//! size of the image.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Taken blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    /// Start of each run to its end.
+    taken: BTreeMap<u64, u64>,
+    /// Blocks before the first and from the last on cannot be taken.
+    blocks: Range<u64>,
+}
+
+impl Space {
+    /// All of `blocks` free.
+    pub(super) fn new(blocks: Range<u64>) -> Self {
+        Self { taken: BTreeMap::new(), blocks }
+    }
+
+    /// Takes a run that is free.
+    pub(super) fn take(&mut self, run: Range<u64>) {
+        if run.is_empty() {
+            return;
+        }
+        debug_assert_eq!(self.taken_in(run.clone()), 0, "{run:?} is taken in part");
+        let (mut start, mut end) = (run.start, run.end);
+        if let Some((&before, &before_end)) = self.taken.range(..start).next_back()
+            && before_end == start
+        {
+            start = before;
+        }
+        if let Some(after_end) = self.taken.remove(&end) {
+            end = after_end;
+        }
+        self.taken.insert(start, end);
+    }
+
+    /// The free runs inside `within`, in order.
+    pub(super) fn free_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let end = within.end.min(self.blocks.end);
+        let mut at = within.start.max(self.blocks.start);
+        std::iter::from_fn(move || {
+            while at < end {
+                let before = self.taken.range(..=at).next_back().map_or(0, |(_, &end)| end);
+                at = at.max(before);
+                let next = self.taken.range(at..).next().map_or(end, |(&start, _)| start.min(end));
+                if at < next {
+                    let run = at..next;
+                    at = next;
+                    return Some(run);
+                }
+                if at >= end {
+                    break;
+                }
+            }
+            None
+        })
+    }
+
+    /// The taken runs inside `within`, cut to it, in order.
+    pub(super) fn taken_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let Range { start, end } = within;
+        let before = self.taken.range(..start).next_back().filter(|(_, e)| **e > start);
+        let first = before.map_or(start, |(&s, _)| s);
+        self.taken.range(first..end.max(first)).map(move |(&s, &e)| s.max(start)..e.min(end))
+    }
+
+    /// Number of taken blocks inside `within`.
+    pub(super) fn taken_in(&self, within: Range<u64>) -> u64 {
+        self.taken_runs(within).map(|run| run.end - run.start).sum()
+    }
+
+    /// Takes `len` blocks in one piece: the first that are free from `goal` on, or from the start.
+    pub(super) fn take_run(&mut self, goal: u64, len: u64) -> Option<u64> {
+        let fits = |run: &Range<u64>| run.end - run.start >= len;
+        let Range { start, end } = self.blocks;
+        let found = self.free_runs(goal..end).find(fits);
+        let run = found.or_else(|| self.free_runs(start..end).find(fits))?;
+        self.take(run.start..run.start + len);
+        Some(run.start)
+    }
+
+    /// Takes `len` blocks in as many pieces as it needs: what is free from `goal` on, then from
+    /// the start. Takes nothing if there are not enough.
+    pub(super) fn take_pieces(&mut self, goal: u64, len: u64) -> Option<Vec<Range<u64>>> {
+        let mut left = len;
+        let mut pieces = Vec::new();
+        let Range { start, end } = self.blocks;
+        let goal = goal.clamp(start, end);
+        for run in self.free_runs(goal..end).chain(self.free_runs(start..goal)) {
+            if left == 0 {
+                break;
+            }
+            let taken = left.min(run.end - run.start);
+            pieces.push(run.start..run.start + taken);
+            left -= taken;
+        }
+        if left > 0 {
+            return None;
+        }
+        for piece in &pieces {
+            self.take(piece.clone());
+        }
+        Some(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_join_and_are_found_again() {
+        let mut space = Space::new(1..100);
+        space.take(10..20);
+        space.take(30..40);
+        space.take(20..30);
+        assert_eq!(space.taken.len(), 1);
+        assert_eq!(space.taken_in(15..35), 20);
+        assert_eq!(space.taken_in(0..100), 30);
+        assert_eq!(space.free_runs(0..200).collect::<Vec<_>>(), [1..10, 40..100]);
+        assert_eq!(space.take_run(0, 10), Some(40));
+        assert_eq!(space.take_run(95, 9), Some(1));
+        assert_eq!(space.take_run(0, 51), None);
+    }
+
+    #[test]
+    fn pieces_wrap_around() {
+        let mut space = Space::new(0..100);
+        space.take(50..60);
+        assert_eq!(space.take_pieces(40, 55).unwrap(), [40..50, 60..100, 0..5]);
+        assert_eq!(space.take_pieces(0, 36), None);
+        assert_eq!(space.take_pieces(0, 35).unwrap().first(), Some(&(5..40)));
+    }
+}

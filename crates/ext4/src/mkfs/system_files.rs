@@ -1,0 +1,280 @@
+//! The inodes that every new file system has, and what their blocks hold.
+
+use vfs::{Error, FileType, Ino, Result, Timestamp};
+use zerocopy::IntoBytes;
+
+use super::layout::Files;
+use super::mapping::{self, DIRECT_BLOCKS, Mapped};
+use super::options::Options;
+use super::space::Space;
+use super::{journal, layout};
+use crate::format::address::{Block, Group};
+use crate::format::features::{Compat, Incompat};
+use crate::format::geometry::Geometry;
+use crate::format::inode::{Inode, Time, flags};
+use crate::format::jbd2::RawJournalSuperblock;
+use crate::format::superblock::{FIRST_INO_REV0, Superblock};
+use crate::format::{checksum, dirent, orphan};
+
+/// The list of bad blocks.
+const BAD_BLOCKS_INO: Ino = Ino(1);
+/// The root directory.
+const ROOT_INO: Ino = Ino(2);
+/// The owner of the blocks kept for the descriptor table to grow into.
+const RESIZE_INO: Ino = Ino(7);
+/// The journal.
+const JOURNAL_INO: Ino = Ino(8);
+/// `lost+found`, which e2fsck expects under this name in the root.
+const LOST_FOUND_INO: Ino = Ino(FIRST_INO_REV0 as u64);
+const LOST_FOUND_NAME: &[u8] = b"lost+found";
+/// The orphan file, where there is one.
+const ORPHAN_INO: Ino = Ino(FIRST_INO_REV0 as u64 + 1);
+/// Size of `lost+found` in bytes, with room for names when no block can be had.
+const LOST_FOUND_SIZE: u64 = 16 << 10;
+/// `s_jnl_backup_type`: `s_jnl_blocks` holds the journal's block map and size.
+const JOURNAL_BACKUP_BLOCKS: u8 = 1;
+
+/// Makes the system files one after another.
+struct Maker<'a> {
+    options: &'a Options,
+    sb: &'a mut Superblock,
+    geometry: &'a Geometry,
+    space: &'a mut Space,
+    files: Files,
+}
+
+/// Makes all system files. Fills in what the superblock says about them.
+pub(super) fn make(
+    options: &Options,
+    sb: &mut Superblock,
+    geometry: &Geometry,
+    space: &mut Space,
+    itable_end: Block,
+) -> Result<Files> {
+    let features = sb.features;
+    let mut maker = Maker { options, sb, geometry, space, files: Files::default() };
+    maker.bad_blocks();
+    maker.root()?;
+    maker.lost_found()?;
+    if features.compat(Compat::RESIZE_INODE) {
+        maker.resize_inode(itable_end)?;
+    }
+    if features.compat(Compat::HAS_JOURNAL) {
+        maker.journal()?;
+    }
+    if features.compat(Compat::ORPHAN_FILE) {
+        maker.orphan_file()?;
+    }
+    maker.files.inodes_used = if features.compat(Compat::ORPHAN_FILE) {
+        ORPHAN_INO.0 as u32
+    } else {
+        LOST_FOUND_INO.0 as u32
+    };
+    Ok(maker.files)
+}
+
+impl Maker<'_> {
+    fn block_size(&self) -> usize {
+        self.geometry.block_size() as usize
+    }
+
+    /// Seed of an inode's checksums (new inodes have generation 0), where there are any.
+    fn seed(&self, ino: Ino) -> Option<u32> {
+        layout::checksum_seed(self.sb).map(|seed| checksum::inode_seed(seed, ino, 0))
+    }
+
+    /// Gives a file its blocks, as the features have it.
+    fn map(&mut self, ino: Ino, goal: Block, len: u64) -> Result<Mapped> {
+        let (block_size, seed) = (self.block_size(), self.seed(ino));
+        let mapped = if self.sb.features.incompat(Incompat::EXTENTS) {
+            mapping::extents(self.space, goal.0, len, block_size, seed)
+        } else {
+            mapping::block_map(self.space, goal.0, len, block_size)
+        };
+        mapped.ok_or(Error::NoSpace)
+    }
+
+    fn new_inode(&self, file_type: FileType, permissions: u16, links: u16) -> Inode {
+        let mut inode = Inode::zeroed(usize::from(self.geometry.inode_size));
+        inode.set_mode(file_type.mode_bits() | permissions);
+        inode.set_links_count(links);
+        set_times(&mut inode, self.options.time);
+        inode
+    }
+
+    /// Adds a file whose blocks are mapped; its size is that of `len` blocks.
+    fn add(&mut self, ino: Ino, mut inode: Inode, mapped: Mapped, len: u64) {
+        inode.set_size(len << self.geometry.block_size_log);
+        self.set_blocks(&mut inode, mapped.total());
+        inode.set_flag(flags::EXTENTS, self.sb.features.incompat(Incompat::EXTENTS));
+        *inode.i_block_mut() = mapped.i_block;
+        self.files.inodes.push((ino, inode));
+        self.files.blocks.extend(mapped.index);
+    }
+
+    fn set_blocks(&self, inode: &mut Inode, blocks: u64) {
+        let block_size = self.geometry.block_size();
+        // System files are far below the 2^48 units that this can fail at.
+        inode.set_blocks_512(blocks * u64::from(block_size / 512), block_size);
+    }
+
+    /// An empty list, of which only the times are set.
+    fn bad_blocks(&mut self) {
+        let mut inode = Inode::zeroed(128);
+        set_times(&mut inode, self.options.time);
+        self.files.inodes.push((BAD_BLOCKS_INO, inode));
+    }
+
+    fn root(&mut self) -> Result<()> {
+        let options = self.options;
+        let mut inode = self.new_inode(FileType::Directory, options.root_permissions & 0o7777, 3);
+        inode.set_uid(options.root_uid);
+        inode.set_gid(options.root_gid);
+        let mapped = self.map(ROOT_INO, Block(0), 1)?;
+        let names: [(&[u8], Ino); 3] =
+            [(b".", ROOT_INO), (b"..", ROOT_INO), (LOST_FOUND_NAME, LOST_FOUND_INO)];
+        self.directory_block(&mapped, 0, ROOT_INO, &names);
+        self.add(ROOT_INO, inode, mapped, 1);
+        Ok(())
+    }
+
+    fn lost_found(&mut self) -> Result<()> {
+        let inode = self.new_inode(FileType::Directory, 0o700, 2);
+        // With 1 KiB blocks it would need an indirect block: it ends at the direct ones.
+        let mut len = (LOST_FOUND_SIZE >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
+        if self.sb.features.incompat(Incompat::INLINE_DATA) {
+            // mke2fs starts it inline and then counts one block too many.
+            len -= 1;
+        }
+        let mapped = self.map(LOST_FOUND_INO, Block(0), len)?;
+        let names: [(&[u8], Ino); 2] = [(b".", LOST_FOUND_INO), (b"..", ROOT_INO)];
+        for at in 0..len as usize {
+            self.directory_block(&mapped, at, LOST_FOUND_INO, if at == 0 { &names } else { &[] });
+        }
+        self.add(LOST_FOUND_INO, inode, mapped, len);
+        Ok(())
+    }
+
+    /// Fills block `at` of directory `dir` with entries for directories.
+    fn directory_block(&mut self, mapped: &Mapped, at: usize, dir: Ino, names: &[(&[u8], Ino)]) {
+        let Some(place) = mapped.blocks().nth(at) else { return };
+        let seed = self.seed(dir);
+        let mut bytes = vec![0; self.block_size()];
+        let end = bytes.len() - if seed.is_some() { dirent::TAIL_SIZE } else { 0 };
+        let file_type = if self.sb.features.incompat(Incompat::FILETYPE) {
+            dirent::file_type_code(FileType::Directory)
+        } else {
+            0
+        };
+        if names.is_empty() {
+            dirent::write_record(&mut bytes, end, 0, 0, &[]);
+        }
+        let mut offset = 0;
+        for (index, (name, ino)) in names.iter().enumerate() {
+            let last = index + 1 == names.len();
+            let rec_len = if last { end - offset } else { dirent::record_size(name.len()) };
+            dirent::write_record(&mut bytes[offset..], rec_len, ino.0 as u32, file_type, name);
+            offset += rec_len;
+        }
+        if let Some(seed) = seed {
+            dirent::write_tail(&mut bytes);
+            dirent::seal(&mut bytes, seed);
+        }
+        self.files.blocks.push((place, bytes));
+    }
+
+    /// The blocks kept for descriptors form a file: a double-indirect block names those after the
+    /// primary descriptor table, at the place of their number in a whole table; each of them is
+    /// an indirect block that names its counterparts in the groups with backups.
+    fn resize_inode(&mut self, goal: Block) -> Result<()> {
+        let geometry = self.geometry;
+        let per_block = self.block_size() as u64 / 4;
+        let double = Block(self.space.take_run(goal.0, 1).ok_or(Error::NoSpace)?);
+        let backups: Vec<Group> =
+            geometry.groups().skip(1).filter(|group| geometry.has_superblock(*group)).collect();
+        let mut double_bytes = vec![0; self.block_size()];
+        for index in 0..u64::from(geometry.reserved_gdt_blocks) {
+            let number = u64::from(geometry.gdt_blocks()) + index;
+            let block = geometry.gdt_block(0).plus(number);
+            set_pointer(&mut double_bytes, (number % per_block) as usize, block);
+            let mut bytes = vec![0; self.block_size()];
+            for (at, backup) in backups.iter().enumerate() {
+                let counterpart = geometry.first_block(*backup).plus(1 + number);
+                set_pointer(&mut bytes, at, counterpart);
+            }
+            self.files.blocks.push((block, bytes));
+        }
+        self.files.blocks.push((double, double_bytes));
+
+        let mut inode = self.new_inode(FileType::Regular, 0o600, 1);
+        let reach = DIRECT_BLOCKS + per_block + per_block * per_block;
+        inode.set_size(reach << geometry.block_size_log);
+        let kept = u64::from(geometry.reserved_gdt_blocks);
+        self.set_blocks(&mut inode, 1 + kept * (1 + backups.len() as u64));
+        set_pointer(inode.i_block_mut(), DIRECT_BLOCKS as usize + 1, double);
+        self.files.inodes.push((RESIZE_INO, inode));
+        Ok(())
+    }
+
+    fn journal(&mut self) -> Result<()> {
+        let geometry = self.geometry;
+        let all = u64::from(geometry.first_data_block)..geometry.blocks_count;
+        let free = all.end - all.start - self.space.taken_in(all);
+        let len = journal::blocks(self.options, geometry, free)?;
+        // A block map has blocks of its own in between: mke2fs puts it where there is room first.
+        let goal = if self.sb.features.incompat(Incompat::EXTENTS) {
+            journal::goal(geometry, self.space)
+        } else {
+            Block(0)
+        };
+        let mapped = self.map(JOURNAL_INO, goal, u64::from(len))?;
+        let header = RawJournalSuperblock::empty(geometry.block_size(), len, self.options.uuid);
+        let mut bytes = vec![0; self.block_size()];
+        bytes[..header.as_bytes().len()].copy_from_slice(header.as_bytes());
+        let first = mapped.blocks().next().ok_or(Error::NoSpace)?;
+        self.files.blocks.push((first, bytes));
+        self.files.journal_blocks = u64::from(len);
+
+        let raw = &mut self.sb.raw;
+        raw.journal_inum = (JOURNAL_INO.0 as u32).into();
+        raw.jnl_backup_type = JOURNAL_BACKUP_BLOCKS;
+        let size = u64::from(len) << geometry.block_size_log;
+        let words = mapped.i_block.chunks_exact(4).map(|w| [w[0], w[1], w[2], w[3]]);
+        for (to, word) in raw.jnl_blocks.iter_mut().zip(words) {
+            *to = word.into();
+        }
+        (raw.jnl_blocks[16], raw.jnl_blocks[15]) =
+            ((size as u32).into(), ((size >> 32) as u32).into());
+
+        let inode = self.new_inode(FileType::Regular, 0o600, 1);
+        self.add(JOURNAL_INO, inode, mapped, u64::from(len));
+        Ok(())
+    }
+
+    fn orphan_file(&mut self) -> Result<()> {
+        let len = (self.geometry.blocks_count / 4096).clamp(32, 512);
+        let mapped = self.map(ORPHAN_INO, Block(0), len)?;
+        let seed = self.seed(ORPHAN_INO);
+        for place in mapped.blocks() {
+            let mut bytes = vec![0; self.block_size()];
+            orphan::seal(&mut bytes, place, seed);
+            self.files.blocks.push((place, bytes));
+        }
+        self.sb.raw.orphan_file_inum = (ORPHAN_INO.0 as u32).into();
+        let inode = self.new_inode(FileType::Regular, 0o600, 1);
+        self.add(ORPHAN_INO, inode, mapped, len);
+        Ok(())
+    }
+}
+
+fn set_times(inode: &mut Inode, time: Timestamp) {
+    for which in [Time::Access, Time::Change, Time::Modify] {
+        inode.set_time(which, time);
+    }
+    inode.set_crtime(time);
+}
+
+/// Writes a 32-bit block number. File systems that have a resize inode have no others.
+fn set_pointer(bytes: &mut [u8], at: usize, block: Block) {
+    bytes[at * 4..at * 4 + 4].copy_from_slice(&(block.0 as u32).to_le_bytes());
+}

@@ -1,0 +1,170 @@
+//! The contents of files and symbolic links.
+
+use std::ops::ControlFlow;
+
+use vfs::{Error, ExtentPlace, FileType, MappedExtent, Result};
+
+use super::inode::Handle;
+use super::map::{self, Place, Run};
+use super::{Blocks, inline};
+use crate::format::address::FileBlock;
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+
+/// Longest target of a symbolic link, in bytes; a block may be shorter.
+const SYMLINK_SIZE_MAX: u64 = 4096;
+
+/// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
+pub(crate) fn read<R: Blocks>(
+    reader: &R,
+    handle: &Handle,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    match handle.file_type()? {
+        FileType::Regular => {}
+        FileType::Directory => return Err(Error::IsADirectory),
+        _ => return Err(Error::Invalid("not a regular file")),
+    }
+    if handle.has_flag(flags::ENCRYPT) {
+        return Err(Error::Encrypted);
+    }
+    read_contents(reader, handle, offset, buf)
+}
+
+/// [`read`], of an inode of any type.
+pub(crate) fn read_contents<R: Blocks>(
+    reader: &R,
+    handle: &Handle,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    let left = handle.inode.size().saturating_sub(offset);
+    let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+    let buf = &mut buf[..len];
+    if len == 0 {
+        return Ok(0);
+    }
+    if handle.has_flag(flags::INLINE_DATA) {
+        let contents = inline::contents(reader, handle)?;
+        let from = offset as usize;
+        buf.copy_from_slice(contents.get(from..from + len).unwrap_or_default());
+        return Ok(len);
+    }
+    let mut done = 0;
+    while done < len {
+        let (place, available) = bytes_at(reader, handle, offset + done as u64)?;
+        let end = done + usize::try_from(available).unwrap_or(usize::MAX).min(len - done);
+        let part = &mut buf[done..end];
+        match place {
+            ExtentPlace::Device(at) => reader.data(at, part)?,
+            _ => part.fill(0),
+        }
+        done = end;
+    }
+    Ok(len)
+}
+
+/// Where byte `offset` of a file that is not inline is, and how many bytes lie there together.
+fn bytes_at<R: Blocks>(reader: &R, handle: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> {
+    let log = reader.geometry().block_size_log;
+    let within = offset & ((1 << log) - 1);
+    let Ok(block) = u32::try_from(offset >> log) else {
+        // No file can have blocks there, whatever its size says.
+        return Ok((ExtentPlace::Hole, u64::MAX));
+    };
+    let Run { place, len } = map::run_at(reader, handle, FileBlock(block))?;
+    let place = match place {
+        Place::Written(start) => ExtentPlace::Device((start.0 << log) + within),
+        Place::Unwritten(start) => ExtentPlace::Unwritten((start.0 << log) + within),
+        Place::Hole => ExtentPlace::Hole,
+    };
+    Ok((place, (len << log) - within))
+}
+
+/// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and without
+/// gaps; runs that continue each other come as one. Ends early when `each` breaks.
+pub(crate) fn extent_map<R: Blocks>(
+    reader: &R,
+    handle: &Handle,
+    offset: u64,
+    len: u64,
+    each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
+) -> Result<()> {
+    let end = handle.inode.size().min(offset.saturating_add(len));
+    if offset >= end {
+        return Ok(());
+    }
+    if handle.has_flag(flags::INLINE_DATA) {
+        let _ = each(MappedExtent { offset, len: end - offset, place: ExtentPlace::Inline });
+        return Ok(());
+    }
+    let mut pending: Option<MappedExtent> = None;
+    let mut at = offset;
+    while at < end {
+        let (place, available) = bytes_at(reader, handle, at)?;
+        let run = MappedExtent { offset: at, len: available.min(end - at), place };
+        at += run.len;
+        match &mut pending {
+            Some(before) if continues(before, &run) => before.len += run.len,
+            _ => {
+                if let Some(before) = pending.replace(run)
+                    && each(before).is_break()
+                {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    if let Some(last) = pending {
+        let _ = each(last);
+    }
+    Ok(())
+}
+
+fn continues(before: &MappedExtent, run: &MappedExtent) -> bool {
+    match (before.place, run.place) {
+        (ExtentPlace::Device(a), ExtentPlace::Device(b))
+        | (ExtentPlace::Unwritten(a), ExtentPlace::Unwritten(b)) => a + before.len == b,
+        (ExtentPlace::Hole, ExtentPlace::Hole) => true,
+        _ => false,
+    }
+}
+
+/// The target of a symbolic link.
+pub(crate) fn readlink<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
+    if handle.file_type()? != FileType::Symlink {
+        return Err(Error::Invalid("not a symbolic link"));
+    }
+    if handle.has_flag(flags::ENCRYPT) {
+        return Err(Error::Encrypted);
+    }
+    let size = handle.inode.size();
+    if size == 0 || size > SYMLINK_SIZE_MAX.min(reader.block_size() as u64) {
+        return Err(handle.corrupt("symbolic link", "impossible length"));
+    }
+    let target = if is_fast(reader, handle) {
+        handle.inode.i_block()[..size as usize].to_vec()
+    } else {
+        let mut target = vec![0; size as usize];
+        read_contents(reader, handle, 0, &mut target)?;
+        target
+    };
+    if target.contains(&0) {
+        return Err(handle.corrupt("symbolic link", "its target holds a zero byte"));
+    }
+    Ok(target)
+}
+
+/// Whether the target of a symbolic link lies in `i_block` itself: then the inode has no blocks
+/// but that of its extended attributes.
+fn is_fast<R: Blocks>(reader: &R, handle: &Handle) -> bool {
+    let geometry = reader.geometry();
+    let attributes = if handle.inode.file_acl() == 0 {
+        0
+    } else {
+        u64::from(geometry.block_size() / 512) << geometry.cluster_blocks_log
+    };
+    handle.inode.size() < I_BLOCK_SIZE as u64
+        && !handle.has_flag(flags::INLINE_DATA)
+        && handle.inode.blocks_512(geometry.block_size()) <= attributes
+}

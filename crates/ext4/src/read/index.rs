@@ -1,0 +1,192 @@
+//! Walking the index of a hashed directory.
+
+use vfs::{Corruption, Result};
+
+use super::inode::Handle;
+use super::{Blocks, Kind, map};
+use crate::format::address::FileBlock;
+use crate::format::features::{Compat, Incompat};
+use crate::format::hash::{HashVersion, NameHasher};
+use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
+use crate::format::inode::flags;
+use crate::format::superblock::Superblock;
+
+/// Index blocks from the root down to the leaves, at most.
+const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;
+
+/// Whether a directory has an index.
+pub(crate) fn is_indexed<R: Blocks>(reader: &R, dir: &Handle) -> bool {
+    reader.superblock().features.compat(Compat::DIR_INDEX)
+        && dir.has_flag(flags::INDEX)
+        && !dir.has_flag(flags::INLINE_DATA)
+}
+
+/// How a directory whose index says `version` hashes names. `None` if that is unknown, or takes a
+/// key.
+pub(crate) fn hasher(sb: &Superblock, version: u8) -> Option<NameHasher> {
+    let (version, unsigned) = HashVersion::from_raw(version)?;
+    let (words, _) = sb.raw.hash_seed.as_chunks::<4>();
+    let seed = std::array::from_fn(|i| words.get(i).map_or(0, |&word| u32::from_le_bytes(word)));
+    Some(NameHasher { version, unsigned: unsigned || !sb.signed_hash(), seed })
+}
+
+/// What the root of a directory's index says, and the parent directory, which it names too.
+pub(crate) fn root<R: Blocks>(reader: &R, dir: &Handle) -> Result<(RootInfo, u32)> {
+    let (info, parent) = with_block(reader, dir, FileBlock(0), Kind::HtreeRoot, |block| {
+        // `..` is the second record, right behind the 12 bytes of `.`.
+        let parent = block.get(12..16).unwrap_or(&[0; 4]);
+        (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
+    })?;
+    let large = reader.superblock().features.incompat(Incompat::LARGEDIR);
+    let levels_max = if large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
+    if info.indirect_levels > levels_max {
+        return Err(Corruption::new("directory index root", "too many levels")
+            .of_inode(dir.ino().0)
+            .mismatch(format_args!("at most {levels_max}"), info.indirect_levels)
+            .into());
+    }
+    Ok((info, parent))
+}
+
+/// Lets `f` see a block of a directory.
+pub(crate) fn with_block<R: Blocks, T>(
+    reader: &R,
+    dir: &Handle,
+    block: FileBlock,
+    kind: Kind,
+    f: impl FnOnce(&[u8]) -> T,
+) -> Result<T> {
+    let Some(place) = map::directory_block(reader, dir, block)? else {
+        return Err(Corruption::new("directory index", "it leads into a hole")
+            .of_inode(dir.ino().0)
+            .mismatch("a block", format_args!("a hole at file block {block}"))
+            .into());
+    };
+    Ok(f(&reader.block(place, kind, dir.owner)?))
+}
+
+/// One index block on the way to a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    block: FileBlock,
+    at: usize,
+}
+
+/// A place among the leaves of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    steps: [Step; STEPS_MAX],
+    /// Index blocks on the way: 1 if the root leads to leaves.
+    count: usize,
+    leaf: FileBlock,
+}
+
+impl Cursor {
+    /// The first leaf that may hold names whose major hash is `hash`.
+    pub(crate) fn seek<R: Blocks>(
+        reader: &R,
+        dir: &Handle,
+        info: RootInfo,
+        hash: u32,
+    ) -> Result<Self> {
+        let mut cursor = Self {
+            steps: [Step { block: FileBlock(0), at: 0 }; STEPS_MAX],
+            count: (usize::from(info.indirect_levels) + 1).min(STEPS_MAX),
+            leaf: FileBlock(0),
+        };
+        cursor.descend(reader, dir, 0, hash)?;
+        Ok(cursor)
+    }
+
+    /// The leaf's place in the directory.
+    pub(crate) fn leaf(&self) -> FileBlock {
+        self.leaf
+    }
+
+    /// Walks from the block that step `from` names down to a leaf.
+    fn descend<R: Blocks>(
+        &mut self,
+        reader: &R,
+        dir: &Handle,
+        from: usize,
+        hash: u32,
+    ) -> Result<()> {
+        for step in from..self.count {
+            let block = self.steps[step].block;
+            let (at, below) = with_index(reader, dir, step, block, |index| {
+                let at = index.position(hash);
+                (at, index.block(at))
+            })?;
+            self.steps[step].at = at;
+            self.go(step, below);
+        }
+        Ok(())
+    }
+
+    fn go(&mut self, step: usize, below: FileBlock) {
+        if step + 1 < self.count {
+            self.steps[step + 1] = Step { block: below, at: 0 };
+        } else {
+            self.leaf = below;
+        }
+    }
+
+    /// Goes to the next leaf. Returns the hash that the index has for it, `None` if there is none.
+    pub(crate) fn advance<R: Blocks>(&mut self, reader: &R, dir: &Handle) -> Result<Option<u32>> {
+        for step in (0..self.count).rev() {
+            let Step { block, at } = self.steps[step];
+            let next = with_index(reader, dir, step, block, |index| {
+                let next = at + 1;
+                (next < index.count()).then(|| (index.hash(next), index.block(next)))
+            })?;
+            if let Some((hash, below)) = next {
+                self.steps[step].at += 1;
+                self.go(step, below);
+                self.descend(reader, dir, step + 1, 0)?;
+                return Ok(Some(hash));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn with_index<R: Blocks, T>(
+    reader: &R,
+    dir: &Handle,
+    step: usize,
+    block: FileBlock,
+    f: impl FnOnce(&Index<'_>) -> T,
+) -> Result<T> {
+    let (kind, place) =
+        if step == 0 { (Kind::HtreeRoot, Place::Root) } else { (Kind::HtreeNode, Place::Node) };
+    with_block(reader, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
+}
+
+/// The file blocks of all nodes below the root, in ascending order. A directory has no more of
+/// them than `blocks_max`.
+pub(crate) fn nodes<R: Blocks>(
+    reader: &R,
+    dir: &Handle,
+    info: RootInfo,
+    blocks_max: u64,
+) -> Result<Vec<FileBlock>> {
+    let mut all: Vec<FileBlock> = Vec::new();
+    let mut level = vec![FileBlock(0)];
+    for step in 0..usize::from(info.indirect_levels).min(STEPS_MAX - 1) {
+        let mut below = Vec::new();
+        for block in level {
+            with_index(reader, dir, step, block, |index| {
+                below.extend((0..index.count()).map(|at| index.block(at)));
+            })?;
+            if all.len() as u64 + below.len() as u64 > blocks_max {
+                return Err(
+                    dir.corrupt("directory index", "more nodes than the directory has blocks")
+                );
+            }
+        }
+        all.extend_from_slice(&below);
+        level = below;
+    }
+    all.sort_unstable();
+    Ok(all)
+}

@@ -1,0 +1,39 @@
+//! Inline data: contents that lie in the inode, first in `i_block`, then in an attribute.
+
+use vfs::{Corruption, Result};
+
+use super::inode::Handle;
+use super::{Blocks, xattr};
+use crate::format::inode::I_BLOCK_SIZE;
+use crate::format::xattr::{AttributeName, Value};
+
+/// The contents of an inode whose data is inline, as many bytes as its size says.
+pub(crate) fn contents<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
+    let mut bytes = all(reader, handle)?;
+    let (size, room) = (handle.inode.size(), bytes.len());
+    if size > room as u64 {
+        return Err(Corruption::new("inline data", "the size is larger than what is there")
+            .of_inode(handle.ino().0)
+            .mismatch(format_args!("at most {room}"), size)
+            .into());
+    }
+    bytes.truncate(size as usize);
+    Ok(bytes)
+}
+
+/// All bytes that the inode has for inline data.
+pub(crate) fn all<R: Blocks>(reader: &R, handle: &Handle) -> Result<Vec<u8>> {
+    let mut bytes = handle.inode.i_block().to_vec();
+    let slot = xattr::slot_area(reader, handle)?;
+    let area = xattr::parse_slot_area(handle, &slot)?;
+    let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));
+    match rest.map(|entry| entry.value) {
+        Some(Value::Here(rest)) => bytes.extend_from_slice(rest),
+        Some(Value::Inode { .. }) => {
+            return Err(handle.corrupt("inline data", "its rest lies in another inode"));
+        }
+        None => {}
+    }
+    debug_assert!(bytes.len() >= I_BLOCK_SIZE);
+    Ok(bytes)
+}

@@ -1,0 +1,293 @@
+//! Listing directories.
+//!
+//! Hashed directories are listed in the order of the hash, as the kernel does: an entry's cookie is
+//! `(major >> 1) << 32 | minor` of its name, so that it stays where it is while others come and go
+//! and leaves split. Where several entries have the same hash, each after the first counts one up.
+//! Other directories are listed in the order of their blocks, with the byte as cookie. `next` of an
+//! entry is one past its own cookie, or the byte after it.
+//!
+//! Listing allocates nothing per entry: blocks are copied to a [`Scratch`] that may be used again,
+//! and nothing is locked while the callback runs.
+
+use std::ops::ControlFlow;
+
+use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
+
+use super::directory::{self, for_each_leaf};
+use super::index::{self, Cursor};
+use super::inode::Handle;
+use super::names::Style;
+use super::{Blocks, Kind, inline};
+use crate::format::address::FileBlock;
+use crate::format::dirent::{self, Record};
+use crate::format::features::Incompat;
+use crate::format::hash::NameHasher;
+use crate::format::htree::RootInfo;
+use crate::format::inode::flags;
+
+/// Called with each entry, until it breaks.
+pub(crate) type Each<'a> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'a;
+
+/// Memory for a listing, to be used again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Copies of the blocks being listed.
+    bytes: Vec<u8>,
+    /// Their entries, to be sorted.
+    items: Vec<Item>,
+    /// A name in the form it is shown or hashed.
+    name: Vec<u8>,
+}
+
+/// An entry of the blocks in a [`Scratch`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Item {
+    key: u64,
+    name_start: u32,
+    inode: u32,
+    name_len: u8,
+    file_type: u8,
+}
+
+/// Lists a directory from `from` on, `.` and `..` first. The entry that `each` breaks on counts as
+/// delivered.
+pub(crate) fn readdir<R: Blocks>(
+    reader: &R,
+    dir: &Handle,
+    from: Cookie,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    dir.require_directory()?;
+    if !index::is_indexed(reader, dir) {
+        return in_place_order(reader, dir, from, scratch, each);
+    }
+    let (info, parent) = index::root(reader, dir)?;
+    match index::hasher(reader.superblock(), info.hash_version) {
+        Some(hasher) => {
+            let listing = Listing::new(reader, dir);
+            in_hash_order(&listing, info, parent, &hasher, from, scratch, each)
+        }
+        None => in_place_order(reader, dir, from, scratch, each),
+    }
+}
+
+/// Reports all entries, `.` and `..` included, in the order that is fastest to read. Their cookies
+/// are of no use.
+pub(crate) fn for_each_entry<R: Blocks>(
+    reader: &R,
+    dir: &Handle,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    dir.require_directory()?;
+    in_place_order(reader, dir, Cookie(0), scratch, each)
+}
+
+/// What all ways of listing need to know of a directory.
+struct Listing<'l, R> {
+    reader: &'l R,
+    dir: &'l Handle,
+    style: Style,
+    has_types: bool,
+}
+
+impl<'l, R: Blocks> Listing<'l, R> {
+    fn new(reader: &'l R, dir: &'l Handle) -> Self {
+        let has_types = reader.superblock().features.incompat(Incompat::FILETYPE);
+        Self { reader, dir, style: Style::of(dir), has_types }
+    }
+
+    /// Reports one entry; `file_type` is the byte of its record.
+    fn deliver(
+        &self,
+        stored: &[u8],
+        (inode, file_type, next): (u32, u8, u64),
+        name: &mut Vec<u8>,
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Some(name) = self.style.show(stored, name) else {
+            let shown = String::from_utf8_lossy(stored).into_owned();
+            return Err(Corruption::new("directory entry", "an impossible name")
+                .of_inode(self.dir.ino().0)
+                .mismatch("no '/' and no zero byte", shown)
+                .into());
+        };
+        let file_type = if self.has_types { dirent::file_type_from_code(file_type) } else { None };
+        Ok(each(DirEntry { name, ino: Ino(inode.into()), file_type, next: Cookie(next) }))
+    }
+
+    /// Reports `.` or `..` if the listing does not start behind it.
+    fn deliver_dot(
+        &self,
+        position: u64,
+        inode: u32,
+        from: Cookie,
+        each: &mut Each<'_>,
+    ) -> ControlFlow<()> {
+        if from.0 > position {
+            return ControlFlow::Continue(());
+        }
+        let name: &[u8] = if position == 0 { b"." } else { b".." };
+        let file_type = self.has_types.then_some(FileType::Directory);
+        each(DirEntry { name, ino: Ino(inode.into()), file_type, next: Cookie(position + 1) })
+    }
+
+    /// Reports those records of a checked chain that start at or behind `from`, which counts as the
+    /// cookies do; the chain starts at cookie `start`.
+    fn deliver_chain(
+        &self,
+        chain: &[u8],
+        start: u64,
+        from: Cookie,
+        name: &mut Vec<u8>,
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        for record in dirent::entries(chain) {
+            let at = start + record.offset as u64;
+            let next = at + record.rec_len as u64;
+            if at >= from.0 {
+                let Record { inode, file_type, .. } = record;
+                let flow = self.deliver(record.name, (inode, file_type, next), name, each)?;
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn in_place_order<R: Blocks>(
+    reader: &R,
+    dir: &Handle,
+    from: Cookie,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    let listing = Listing::new(reader, dir);
+    if dir.has_flag(flags::INLINE_DATA) {
+        return in_inode(&listing, from, scratch, each);
+    }
+    let log = reader.geometry().block_size_log;
+    let Ok(first) = u32::try_from(from.0 >> log) else { return Ok(()) };
+    let Scratch { bytes, name, .. } = scratch;
+    for_each_leaf(reader, dir, FileBlock(first), &mut |block, place, kind| {
+        bytes.clear();
+        bytes.extend_from_slice(&reader.block(place, kind, dir.owner)?);
+        listing.deliver_chain(bytes, u64::from(block.0) << log, from, name, each)
+    })
+}
+
+/// Lists an inline directory. Cookies: 0 for `.`, 1 for `..`, then two more than the byte.
+fn in_inode<R: Blocks>(
+    listing: &Listing<'_, R>,
+    from: Cookie,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    let Listing { reader, dir, .. } = *listing;
+    let contents = inline::contents(reader, dir)?;
+    for (position, inode) in [dir.ino().0 as u32, directory::inline_parent(dir)].iter().enumerate()
+    {
+        if listing.deliver_dot(position as u64, *inode, from, each).is_break() {
+            return Ok(());
+        }
+    }
+    for (start, part) in directory::inline_parts(reader, dir, &contents)? {
+        let start = start as u64 + 2;
+        if listing.deliver_chain(part, start, from, &mut scratch.name, each)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The highest cookie that a listing in the order of hashes comes to.
+const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
+
+fn in_hash_order<R: Blocks>(
+    listing: &Listing<'_, R>,
+    info: RootInfo,
+    parent: u32,
+    hasher: &NameHasher,
+    from: Cookie,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    let Listing { reader, dir, .. } = *listing;
+    for (position, inode) in [dir.ino().0 as u32, parent].into_iter().enumerate() {
+        if listing.deliver_dot(position as u64, inode, from, each).is_break() {
+            return Ok(());
+        }
+    }
+    if from.0 >= HASH_COOKIE_MAX {
+        return Ok(());
+    }
+    let mut cursor = Cursor::seek(reader, dir, info, ((from.0 >> 32) as u32) << 1)?;
+    let mut leaves_left = directory::blocks_count(reader, dir);
+    let mut position = 1;
+    loop {
+        let more = gather(listing, &mut cursor, &mut leaves_left, hasher, scratch)?;
+        scratch.items.sort_unstable();
+        let Scratch { bytes, items, name } = scratch;
+        for item in items.iter() {
+            position = item.key.max(position + 1);
+            if position < from.0 {
+                continue;
+            }
+            let start = item.name_start as usize;
+            let stored = bytes.get(start..start + usize::from(item.name_len)).unwrap_or_default();
+            let entry = (item.inode, item.file_type, position + 1);
+            if listing.deliver(stored, entry, name, each)?.is_break() {
+                return Ok(());
+            }
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+/// Copies the leaf at the cursor, and those after it that go on with the same hash, and moves on.
+/// False at the end of the directory.
+fn gather<R: Blocks>(
+    listing: &Listing<'_, R>,
+    cursor: &mut Cursor,
+    leaves_left: &mut u64,
+    hasher: &NameHasher,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Listing { reader, dir, style, .. } = *listing;
+    let Scratch { bytes, items, name } = scratch;
+    bytes.clear();
+    items.clear();
+    loop {
+        let too_many =
+            || dir.corrupt("directory index", "more leaves than the directory has blocks");
+        *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
+        let start = bytes.len();
+        index::with_block(reader, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
+            bytes.extend_from_slice(block);
+        })?;
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
+        }
+        for record in dirent::entries(&bytes[start..]) {
+            let hash = style.hash(hasher, record.name, name);
+            items.push(Item {
+                key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
+                name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
+                inode: record.inode,
+                name_len: record.name.len() as u8,
+                file_type: record.file_type,
+            });
+        }
+        // Bit 0 says that the leaf goes on with the hash that the one before ended with.
+        match cursor.advance(reader, dir)? {
+            None => return Ok(false),
+            Some(hash) if hash & 1 == 0 => return Ok(true),
+            Some(_) => {}
+        }
+    }
+}
