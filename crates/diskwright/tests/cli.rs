@@ -52,6 +52,7 @@ fn senseless_arguments_exit_with_2() {
         &["build", nowhere, "y", "--features", "+,"],
         &["build", nowhere, "y", "--fs", "btrfs"],
         &["build", nowhere, "y", "--threads", "0"],
+        &["build", nowhere, "-"],
         &["extract", "x", "-", "--json"],
     ] {
         let (status, said) = failure(arguments);
