@@ -168,7 +168,7 @@ impl Extractor<'_> {
         let keeps_owner = self.set_owner(path, made, attributes)?;
         for (name, value) in self.job.xattrs(path, attributes.ino)? {
             if let Err(e) = made.set_xattr(&name, &value) {
-                if !is_refusal(&e) {
+                if !is_refusal(&e) && !is_too_large(&e) {
                     return Err(self.at("set an attribute of", path, e));
                 }
                 let name = crate::text::escaped(&name).to_string();
@@ -223,4 +223,11 @@ fn is_refusal(error: &io::Error) -> bool {
     errno.is_some_and(|errno| {
         [Errno::PERM, Errno::ACCESS, Errno::NOTSUP, Errno::INVAL, Errno::NOSYS].contains(&errno)
     })
+}
+
+/// Whether a file system cannot hold so large an attribute. Linux's ext4 calls that no space; if
+/// there really is none, the next file will say so.
+fn is_too_large(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
 }
