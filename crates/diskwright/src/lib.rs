@@ -19,3 +19,8 @@ pub mod text;
 pub use error::{Error, Outcome, Result};
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
 pub use record::Record;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -52,7 +52,7 @@ pub fn list(
         found => found,
     };
     let attributes = ino.and_then(|ino| fs.attributes(ino)).map_err(at)?;
-    let mut lister = Lister { paths, options, out, rows: Vec::new(), widths: [0; 5] };
+    let mut lister = Lister { paths, options, out, rows: Vec::new(), widths: [0; 4] };
     if attributes.file_type == FileType::Directory {
         lister.tree(&absolute(path), attributes)
     } else {
@@ -92,13 +92,14 @@ struct Lister<'a> {
     options: &'a ListOptions,
     out: &'a mut dyn Write,
     rows: Vec<Row>,
-    /// Of links, owner, group, size (or major) and minor.
-    widths: [usize; 5],
+    /// Of the columns, so far.
+    widths: [usize; 4],
 }
 
 struct Row {
     mode: String,
-    columns: [String; 5],
+    /// Links, owner, group, and size or device number.
+    columns: [String; 4],
     time: String,
     name: Vec<u8>,
     target: Option<Vec<u8>>,
@@ -182,18 +183,10 @@ impl Lister<'_> {
 
     /// Writes the rows that are waiting.
     fn flush(&mut self) -> Result<()> {
-        let [links, uid, gid, size, minor] = self.widths;
+        let [links, uid, gid, size] = self.widths;
         for row in std::mem::take(&mut self.rows) {
-            let c = &row.columns;
-            let line = format!("{} {:>links$} {:<uid$} {:<gid$} ", row.mode, c[0], c[1], c[2]);
-            self.text(&line)?;
-            // Devices have "major, minor" where other files have their size.
-            match (c[4].is_empty(), minor) {
-                (true, 0) => self.text(&format!("{:>size$}", c[3]))?,
-                (true, _) => self.text(&format!("{:>1$}", c[3], size + 2 + minor))?,
-                (false, _) => self.text(&format!("{:>size$}, {:>minor$}", c[3], c[4]))?,
-            }
-            self.text(&format!(" {} ", row.time))?;
+            let Row { mode, columns: [a, b, c, d], time, .. } = &row;
+            self.text(&format!("{mode} {a:>links$} {b:<uid$} {c:<gid$} {d:>size$} {time} "))?;
             write_name(self.out, &row.name, self.options.escape)?;
             if let Some(target) = &row.target {
                 self.text(" -> ")?;
@@ -216,17 +209,17 @@ impl Lister<'_> {
 
 impl Row {
     fn new(name: &[u8], attributes: &Attributes, target: Option<Vec<u8>>) -> Self {
-        let [size, minor] = match attributes.file_type {
+        let size = match attributes.file_type {
             FileType::CharDevice | FileType::BlockDevice => {
-                [attributes.device.major.to_string(), attributes.device.minor.to_string()]
+                format!("{}, {}", attributes.device.major, attributes.device.minor)
             }
-            _ => [attributes.size.to_string(), String::new()],
+            _ => attributes.size.to_string(),
         };
         let [links, uid, gid] =
             [attributes.links, attributes.uid, attributes.gid].map(|number| number.to_string());
         Self {
             mode: text::mode(attributes),
-            columns: [links, uid, gid, size, minor],
+            columns: [links, uid, gid, size],
             time: text::minute(attributes.mtime),
             name: name.to_vec(),
             target,

@@ -137,7 +137,8 @@ impl<'a> Paths<'a> {
     pub fn read(&self, path: &[u8], bytes_max: u64) -> Result<Vec<u8>> {
         let mut contents = Vec::new();
         let ino = self.resolve(path, LastLink::Follow)?;
-        if self.fs.attributes(ino)?.size > bytes_max {
+        let attributes = self.fs.attributes(ino)?;
+        if attributes.file_type == FileType::Regular && attributes.size > bytes_max {
             return Err(Error::FileTooLarge);
         }
         self.read_inode(ino, &mut |bytes| {

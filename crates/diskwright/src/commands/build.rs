@@ -161,6 +161,11 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         let problem = "--free goes with --size auto: a given size says what is free already";
         return Err(Error::Usage(problem.into()));
     }
+    if args.image.as_os_str() == "-" {
+        let problem =
+            "an image is not written in order, so it cannot go to standard output: name a file";
+        return Err(Error::Usage(problem.into()));
+    }
     if args.threads == Some(0) {
         return Err(Error::Usage("--threads must be at least 1".into()));
     }

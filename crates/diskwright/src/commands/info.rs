@@ -37,7 +37,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
 fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |name: &str, value: &str| {
         let value = text::escaped(value.as_bytes()).to_string();
-        writeln!(out, "{:<28}{value}", format!("{name}:"))
+        writeln!(out, "{:<32}{value}", format!("{name}:"))
     };
     let share = |free, all| format!("{free} free of {all}");
     line("format", &info.format)?;
@@ -60,7 +60,7 @@ fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{}", section.title)?;
         for (name, value) in &section.values {
             let value = text::escaped(value.as_bytes()).to_string();
-            writeln!(out, "  {:<26}{value}", format!("{name}:"))?;
+            writeln!(out, "  {:<30}{value}", format!("{name}:"))?;
         }
     }
     Ok(())

@@ -83,11 +83,11 @@ impl Extractor<'_> {
         // Only a file that is extracted alone has no name below the top.
         let path = if walked.depth == 0 { self.job.top_name.clone() } else { walked.path };
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default().to_vec();
-        if attributes.links > 1 {
-            if let Some(first) = self.links.get(&attributes.ino) {
-                let linked = self.tree.link(first, &name);
-                return linked.map_err(|e| self.at("link", &path, e));
-            }
+        if attributes.links > 1
+            && let Some(first) = self.links.get(&attributes.ino)
+        {
+            let linked = self.tree.link(first, &name);
+            return linked.map_err(|e| self.at("link", &path, e));
         }
         let is_made = match attributes.file_type {
             FileType::Regular => self.regular(&path, &name, &attributes)?,
@@ -168,7 +168,7 @@ impl Extractor<'_> {
         let keeps_owner = self.set_owner(path, made, attributes)?;
         for (name, value) in self.job.xattrs(path, attributes.ino)? {
             if let Err(e) = made.set_xattr(&name, &value) {
-                if !is_refusal(&e) {
+                if !is_refusal(&e) && !is_too_large(&e) {
                     return Err(self.at("set an attribute of", path, e));
                 }
                 let name = crate::text::escaped(&name).to_string();
@@ -223,4 +223,11 @@ fn is_refusal(error: &io::Error) -> bool {
     errno.is_some_and(|errno| {
         [Errno::PERM, Errno::ACCESS, Errno::NOTSUP, Errno::INVAL, Errno::NOSYS].contains(&errno)
     })
+}
+
+/// Whether a file system cannot hold so large an attribute. Linux's ext4 calls that no space; if
+/// there really is none, the next file will say so.
+fn is_too_large(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
 }

@@ -100,9 +100,7 @@ impl Member<'_> {
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         let mut add = |key: &[u8], value: &[u8]| add_record(&mut records, key, value);
-        if [self.path, self.link].iter().any(|name| std::str::from_utf8(name).is_err()) {
-            add(b"hdrcharset", b"BINARY");
-        }
+        // Names go as the bytes they are, as GNU tar writes them; it does not know `hdrcharset`.
         if self.sparse_size.is_none() && !fits(self.path) {
             add(b"path", self.path);
         }

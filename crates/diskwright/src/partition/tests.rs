@@ -29,7 +29,7 @@ fn primary_and_logical_partitions_have_linux_numbers() {
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 50, 20)])).unwrap();
     disk.write_at(150 * 512, &record(&[(0x82, 2, 18)])).unwrap();
     let found = read(&disk).unwrap().unwrap();
-    let unit = |(number, first, count)| (number, first * 512, count * 512);
+    let unit = |(number, first, count): (u32, u64, u64)| (number, first * 512, count * 512);
     let expected = [(1, 8, 8), (4, 16, 4), (5, 102, 10), (6, 152, 18)].map(unit);
     assert_eq!(places(&found), expected);
     assert_eq!(find(&disk, 6).unwrap().len, 18 * 512);
