@@ -76,8 +76,9 @@ fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
     let rec_len = decode_rec_len(u16_at(header, 4), block.len());
     let name_len = usize::from(header[6]);
     let name = block.get(offset + HEADER_SIZE..offset + HEADER_SIZE + name_len)?;
-    let sound =
-        rec_len >= record_size(name_len) && rec_len % 4 == 0 && rec_len <= block.len() - offset;
+    let sound = rec_len >= record_size(name_len)
+        && rec_len.is_multiple_of(4)
+        && rec_len <= block.len() - offset;
     let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     sound.then_some(Record { offset, rec_len, inode, file_type: header[7], name })
 }

@@ -166,9 +166,11 @@ fn tea_mix(v: u32, sum: u32, k0: u32, k1: u32) -> u32 {
 mod tests {
     use super::*;
 
+    type Observed = (&'static [u8], u32, [(u32, u32); 4]);
+
     /// Hashes printed by `debugfs -R "dx_hash -h VERSION [-s SEED] NAME"` (e2fsprogs 1.47.0):
     /// name; legacy; half-MD4 and TEA with the seed; half-MD4 and TEA without.
-    const OBSERVED: [(&[u8], u32, [(u32, u32); 4]); 5] = [
+    const OBSERVED: [Observed; 5] = [
         (
             b"a",
             0xe74b_53e2,
