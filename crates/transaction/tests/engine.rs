@@ -42,11 +42,13 @@ impl Format for Sums {
     }
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// Remembers what each checkpoint held, and can call back in the middle of being written.
 #[derive(Clone, Default)]
 struct Recorder {
     written: Arc<Mutex<Vec<Recorded>>>,
-    during_write: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    during_write: Arc<Mutex<Option<Hook>>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -12,6 +12,7 @@ use crate::{
 /// An operation either happens as a whole or, when it returns an error, leaves no trace.
 /// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
 /// but cannot be made or removed. No method checks permissions: that is the caller's policy.
+/// Callbacks run while the inode is locked: they must not change it.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
@@ -55,7 +56,8 @@ pub trait FileSystem: Send + Sync {
     /// Provides space for a byte range, growing the file to its end if that is past the size.
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()>;
 
-    /// Sets the size: growing adds a hole, shrinking frees what is past it.
+    /// Sets the size: growing adds a hole, shrinking frees what is past it (`Unsupported` in ext4
+    /// so far).
     fn truncate(&self, ino: Ino, size: u64) -> Result<()>;
 
     /// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and

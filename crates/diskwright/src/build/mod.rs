@@ -247,7 +247,7 @@ impl Build<'_> {
                 identity.add(&entry);
                 writer.add(entry, &mut *source)?;
                 let made = writer.made();
-                if made.entries % 1024 == 0 {
+                if made.entries.is_multiple_of(1024) {
                     self.progress.made(made.entries, made.bytes);
                 }
             }

@@ -57,29 +57,9 @@ pub(crate) fn find_free_run(bits: &[u8], from: u32, len: u32, wanted: u32) -> Op
     best
 }
 
-/// Whether all bits of `range` have the value `in_use`.
-pub(crate) fn all_are(bits: &[u8], range: Range<u32>, in_use: bool) -> bool {
-    find(bits, range.start, range.end, !in_use).is_none()
-}
-
-/// Number of free bits before `len`.
-pub(crate) fn count_free(bits: &[u8], len: u32) -> u32 {
-    let full: u32 = (0..len / 64).map(|w| word(bits, w).count_zeros()).sum();
-    let rest = len % 64;
-    if rest == 0 {
-        return full;
-    }
-    full + (word(bits, len / 64) | u64::MAX << rest).count_zeros()
-}
-
 /// Marks `range` in use in `bytes`, which begin with bit `base`.
 pub(crate) fn set(bytes: &mut [u8], base: u32, range: Range<u32>) {
     change(bytes, base, range, |byte, mask| *byte |= mask);
-}
-
-/// Marks `range` free in `bytes`, which begin with bit `base`.
-pub(crate) fn clear(bytes: &mut [u8], base: u32, range: Range<u32>) {
-    change(bytes, base, range, |byte, mask| *byte &= !mask);
 }
 
 fn change(bytes: &mut [u8], base: u32, range: Range<u32>, apply: impl Fn(&mut u8, u8)) {
@@ -117,17 +97,13 @@ mod tests {
         ) {
             let len = bits.len() as u32 * 8 - 3;
             prop_assert_eq!(find_free(&bits, from, len), (from..len).find(|&b| !bit(&bits, b)));
-            prop_assert_eq!(
-                count_free(&bits, len),
-                (0..len).filter(|&b| !bit(&bits, b)).count() as u32
-            );
             let run = find_free_run(&bits, from, len, wanted);
             let fits = |n: u32| (from..len).find(|&s| s + n <= len && (s..s + n).all(|b| !bit(&bits, b)));
             match run {
                 None => prop_assert_eq!(fits(1), None),
                 Some(run) => {
                     let n = run.end - run.start;
-                    prop_assert!(all_are(&bits, run.clone(), false));
+                    prop_assert!(run.clone().all(|b| !bit(&bits, b)));
                     prop_assert!(n <= wanted && run.start >= from && run.end <= len);
                     prop_assert_eq!(fits(n), Some(run.start));
                     prop_assert!(n == wanted || fits(n + 1).is_none());
@@ -141,12 +117,10 @@ mod tests {
             let mut bits = vec![0; 40];
             let window = bytes_of(&range);
             let base = window.start as u32 * 8;
-            set(&mut bits[window.clone()], base, range.clone());
+            set(&mut bits[window], base, range.clone());
             for b in 0..320 {
                 prop_assert_eq!(bit(&bits, b), range.contains(&b));
             }
-            clear(&mut bits[window], base, range);
-            prop_assert!(bits.iter().all(|&b| b == 0));
         }
     }
 }
