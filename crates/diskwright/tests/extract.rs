@@ -16,8 +16,13 @@ use source::{Options, TarSource};
 use vfs::{FileSystem, Ino, NewInode, Paths, Timestamp};
 use workload::model::Model;
 
-const NEW: NewInode =
-    NewInode { permissions: 0o644, uid: 0, gid: 0, time: Timestamp { sec: 1_000, nsec: 7 } };
+const NEW: NewInode = NewInode {
+    permissions: 0o644,
+    uid: 0,
+    gid: 0,
+    time: Timestamp { sec: 1_000, nsec: 7 },
+    parent_time: Some(Timestamp { sec: 1_000, nsec: 7 }),
+};
 
 /// Nothing but what extraction cannot set.
 fn exactly() -> Ignore {

@@ -10,6 +10,7 @@ const NEW: NewInode = NewInode {
     uid: 1000,
     gid: 7,
     time: Timestamp { sec: 1_709_211_900, nsec: 5 },
+    parent_time: Some(Timestamp { sec: 1_709_211_900, nsec: 5 }),
 };
 
 fn sample() -> Model {

@@ -86,6 +86,7 @@ impl Ext4 {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let mut parent = self.load_dir(dir)?;
+        let before = parent;
         let mut op = Op::begin(self)?;
         let is_dir = file_type == FileType::Directory;
         if is_dir {
@@ -95,8 +96,10 @@ impl Ext4 {
         set_new(&mut child.inode, file_type, new);
         fill(&mut op, &mut child)?;
         op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
-        touch(&mut parent.inode, new.time);
-        op.stage(parent);
+        if let Some(time) = new.parent_time {
+            touch(&mut parent.inode, time);
+        }
+        op.stage_if_changed(parent, &before);
         op.stage_new(child);
         op.commit()?;
         Ok(child.ino())

@@ -50,6 +50,13 @@ impl<'a> Op<'a> {
         self.staged.push(Staged { handle, fresh: false, tail: None });
     }
 
+    /// Writes `handle`'s fields when the operation commits, if they are not what they were.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode.as_bytes() != before.inode.as_bytes() {
+            self.stage(handle);
+        }
+    }
+
     /// Writes `handle`'s fields and what follows them in its slot when the operation commits.
     pub(crate) fn stage_with_tail(&mut self, handle: Handle, tail: Vec<u8>) {
         self.staged.push(Staged { handle, fresh: false, tail: Some(tail) });

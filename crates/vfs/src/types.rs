@@ -145,8 +145,10 @@ pub struct NewInode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// All of its times, and the parent's new mtime and ctime.
+    /// All of its times.
     pub time: Timestamp,
+    /// The new mtime and ctime of its directory; `None` leaves them.
+    pub parent_time: Option<Timestamp>,
 }
 
 /// Attributes to change; `None` leaves one as it is.

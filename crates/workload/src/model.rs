@@ -195,8 +195,10 @@ impl State {
         self.inodes.insert(ino, inode);
         self.directory_mut(dir)?.insert(name, ino);
         let parent = self.inode_mut(dir)?;
-        parent.attributes.mtime = new.time;
-        parent.attributes.ctime = new.time;
+        if let Some(time) = new.parent_time {
+            parent.attributes.mtime = time;
+            parent.attributes.ctime = time;
+        }
         Ok(ino)
     }
 }

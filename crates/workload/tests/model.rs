@@ -5,8 +5,13 @@ use std::ops::ControlFlow;
 use vfs::{AllocateMode, Cookie, Error, ExtentPlace, FileSystem, NewInode};
 use workload::model::Model;
 
-const NEW: NewInode =
-    NewInode { permissions: 0o644, uid: 0, gid: 0, time: vfs::Timestamp { sec: 1, nsec: 0 } };
+const NEW: NewInode = NewInode {
+    permissions: 0o644,
+    uid: 0,
+    gid: 0,
+    time: vfs::Timestamp { sec: 1, nsec: 0 },
+    parent_time: Some(vfs::Timestamp { sec: 1, nsec: 0 }),
+};
 
 fn extents(fs: &Model, ino: vfs::Ino) -> Vec<(u64, u64, char)> {
     let mut found = Vec::new();

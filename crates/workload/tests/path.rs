@@ -4,8 +4,13 @@ use vfs::path::{DEPTH_MAX, DirectoryGuard, LastLink, Order, split_last};
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, Paths};
 use workload::model::Model;
 
-const NEW: NewInode =
-    NewInode { permissions: 0o755, uid: 1, gid: 2, time: vfs::Timestamp { sec: 7, nsec: 8 } };
+const NEW: NewInode = NewInode {
+    permissions: 0o755,
+    uid: 1,
+    gid: 2,
+    time: vfs::Timestamp { sec: 7, nsec: 8 },
+    parent_time: Some(vfs::Timestamp { sec: 7, nsec: 8 }),
+};
 
 /// `/a/b/file`, and links to it of all sorts.
 fn sample() -> Model {

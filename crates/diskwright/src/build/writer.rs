@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use source::{Body, Entry, EntryKind, Metadata, Source, Time};
+use source::{Body, Entry, EntryKind, Metadata, Source, Time, Xattr};
 use vfs::{
     AllocateMode, DeviceNumber, ExtentPlace, FileSystem, Ino, NewInode, SetAttributes, SpecialFile,
     Timestamp,
@@ -70,21 +70,28 @@ impl<'a, 'scope> Writer<'a, 'scope> {
 
     /// Makes one entry. The contents of a streamed file are read from `source`.
     pub(super) fn add(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
-        let path = entry.path.clone();
         self.made.entries += 1;
-        self.apply(entry, source).map_err(|e| e.at(&path))
+        let Entry { path, kind, metadata, xattrs } = entry;
+        self.apply(&path, kind, &metadata, &xattrs, source).map_err(|e| e.at(&path))
     }
 
-    fn apply(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
-        let times = self.times(&entry.metadata);
-        let new = self.new_inode(&entry.metadata, times[1]);
-        if entry.path.is_empty() {
-            return self.set_root(&entry, &new, times);
+    fn apply(
+        &mut self,
+        path: &[u8],
+        kind: EntryKind,
+        metadata: &Metadata,
+        xattrs: &[Xattr],
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        let times = self.times(metadata);
+        let new = self.new_inode(metadata, times[1]);
+        if path.is_empty() {
+            return self.set_root(xattrs, &new, times);
         }
-        let (dir, name) = self.parent_of(&entry.path)?;
+        let (dir, name) = self.parent_of(path)?;
         let fs = self.fs;
         let special = |file| once(fs.mknod(dir, name, file, &new));
-        let ino = match entry.kind {
+        let ino = match kind {
             EntryKind::Directory => self.directory(dir, name, &new, times)?,
             EntryKind::File(content) => {
                 let ino = once(self.fs.create(dir, name, &new))?;
@@ -105,7 +112,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             EntryKind::Fifo => special(SpecialFile::Fifo)?,
             EntryKind::Socket => special(SpecialFile::Socket)?,
         };
-        for xattr in &entry.xattrs {
+        for xattr in xattrs {
             self.fs.set_xattr(ino, &xattr.name, &xattr.value)?;
         }
         if times[0] != times[1] || times[2] != times[1] {
@@ -117,13 +124,13 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     /// Applies owner, permissions and xattrs of the source's root to the image's.
     fn set_root(
         &mut self,
-        entry: &Entry,
+        xattrs: &[Xattr],
         new: &NewInode,
         times: [Timestamp; 3],
     ) -> Result<(), BuildError> {
         let root = self.fs.root();
         self.set_directory(root, new, times)?;
-        for xattr in &entry.xattrs {
+        for xattr in xattrs {
             self.fs.set_xattr(root, &xattr.name, &xattr.value)?;
         }
         Ok(())
@@ -296,6 +303,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
                         uid: self.policy.owner.map_or(0, |o| o.uid),
                         gid: self.policy.owner.map_or(0, |o| o.gid),
                         time: self.policy.time,
+                        parent_time: None,
                     };
                     let ino = self.fs.mkdir(dir, name, &new)?;
                     self.directories.push((ino, time_change([self.policy.time; 3])));
@@ -325,6 +333,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             uid: self.policy.owner.map_or(metadata.uid, |o| o.uid),
             gid: self.policy.owner.map_or(metadata.gid, |o| o.gid),
             time,
+            // Directories get their own times at the end.
+            parent_time: None,
         }
     }
 

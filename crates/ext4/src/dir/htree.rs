@@ -109,6 +109,13 @@ impl Op<'_> {
         hash: u32,
         name: &[u8],
     ) -> Result<()> {
+        let last = &path[path.len() - 1];
+        let index = self.index(last);
+        let next = last.position + 1;
+        if next < index.count() && index.hash(next) != hash | 1 {
+            // Nearly always: the next leaf of the same node starts with another hash.
+            return Ok(());
+        }
         let mut path = path.clone();
         while self.advance(dir, &mut path)? == Some(hash | 1) {
             let leaf = self.leaf_of(dir, &path)?;

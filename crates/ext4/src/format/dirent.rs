@@ -116,35 +116,29 @@ pub enum Search<'a> {
     Full,
 }
 
-/// A name to compare many others with: their ends first, for that is where the names of one
-/// directory differ.
+/// A name to look for in a block, told from most others by its last eight bytes.
 struct Probe<'n> {
     name: &'n [u8],
     end: u64,
+    /// Bits of a word that are not the name's, if it is shorter.
+    shift: u32,
 }
 
 impl<'n> Probe<'n> {
     fn new(name: &'n [u8]) -> Self {
-        Self { name, end: end_of(name) }
+        let end = name.iter().rev().take(8).fold(0, |end, &byte| end << 8 | u64::from(byte));
+        Self { name, end, shift: 64 - 8 * name.len().clamp(1, 8) as u32 }
     }
 
+    /// Whether the record at `offset`, whose name is as long, names it.
     #[inline]
-    fn is(&self, name: &[u8]) -> bool {
-        name.len() == self.name.len() && end_of(name) == self.end && name == self.name
-    }
-}
-
-/// The last eight bytes of a name, or its first and last four: all of a shorter one counts.
-#[inline]
-fn end_of(name: &[u8]) -> u64 {
-    if let Some(end) = name.last_chunk::<8>() {
-        return u64::from_le_bytes(*end);
-    }
-    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
-        }
-        _ => name.iter().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+    fn is_at(&self, block: &[u8], offset: usize) -> bool {
+        // The eight bytes that end with the name are inside of the record, for its header has
+        // as many.
+        let end = offset + self.name.len();
+        let word = block.get(end..).and_then(<[u8]>::first_chunk::<8>);
+        word.is_some_and(|word| u64::from_le_bytes(*word) >> self.shift == self.end)
+            && block.get(offset + HEADER_SIZE..end + HEADER_SIZE) == Some(self.name)
     }
 }
 
@@ -158,19 +152,23 @@ pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
     let mut room = Search::Full;
     let mut offset = 0;
     while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
-        let rec_len = decode_rec_len(u16_at(header, 4), block.len());
-        let name_len = usize::from(header[6]);
-        if (name_len == name.len()
-            || rec_len >= record_size(name_len) + needed
-            || header[..4] == [0; 4])
+        let header = u64::from_le_bytes(*header);
+        let is_used = header as u32 != 0;
+        let rec_len = decode_rec_len((header >> 32) as usize & 0xffff, block.len());
+        let name_len = (header >> 48) as usize & 0xff;
+        if name_len == name.len()
+            && is_used
+            && probe.is_at(block, offset)
             && let Some(record) = record_at(block, offset)
         {
-            if record.inode != 0 && probe.is(record.name) {
-                return Search::Found(record);
-            }
-            if room == Search::Full && record.room() >= needed {
-                room = Search::Room { offset, used: record.used(), rec_len };
-            }
+            return Search::Found(record);
+        }
+        let used = if is_used { record_size(name_len) } else { 0 };
+        if rec_len >= used + needed
+            && room == Search::Full
+            && record_at(block, offset).is_some_and(|record| record.room() >= needed)
+        {
+            room = Search::Room { offset, used, rec_len };
         }
         if rec_len < HEADER_SIZE {
             break;
@@ -182,8 +180,10 @@ pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
 
 /// The record of a name.
 pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
-    let probe = Probe::new(name);
-    entries(block).find(|record| probe.is(record.name))
+    match search(block, name) {
+        Search::Found(record) => Some(record),
+        Search::Room { .. } | Search::Full => None,
+    }
 }
 
 /// Writes a record to the start of `bytes`, `rec_len` bytes long.
