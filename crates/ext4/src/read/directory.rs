@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Error, Ino, NAME_LEN_MAX, Result};
+use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
 use super::inode::Handle;
 use super::map::{self, FILE_BLOCKS_MAX, Place, Run};
@@ -69,7 +69,7 @@ fn find_by_hash<R: Blocks>(
     hash: u32,
     wanted: &mut Wanted<'_>,
 ) -> Result<Option<u32>> {
-    for _ in 0..blocks_count(reader, dir) {
+    for _ in 0..blocks_count(reader, dir)? {
         let leaf = cursor.leaf();
         let found = index::with_block(reader, dir, leaf, Kind::DirectoryLeaf, |block| {
             find_in_block(block, wanted)
@@ -122,8 +122,21 @@ pub(crate) fn inline_parts<'c, R: Blocks>(
 }
 
 /// Blocks that a directory's size covers.
-pub(crate) fn blocks_count<R: Blocks>(reader: &R, dir: &Handle) -> u64 {
-    (dir.inode.size() >> reader.geometry().block_size_log).min(FILE_BLOCKS_MAX)
+///
+/// A directory has no holes, so it has no more blocks than the file system: a larger size, which
+/// would make every bound that follows from it worthless, is damage.
+pub(crate) fn blocks_count<R: Blocks>(reader: &R, dir: &Handle) -> Result<u64> {
+    let geometry = reader.geometry();
+    let size = dir.inode.size();
+    let count = size >> geometry.block_size_log;
+    if count <= geometry.blocks_count.min(FILE_BLOCKS_MAX) {
+        return Ok(count);
+    }
+    let limit = u128::from(geometry.blocks_count) << geometry.block_size_log;
+    Err(Corruption::new("directory", "its size is larger than the file system")
+        .of_inode(dir.ino().0)
+        .mismatch(format_args!("at most {limit}"), size)
+        .into())
 }
 
 /// What [`for_each_leaf`] calls with a block's place in the directory, on the device, and what it
@@ -138,7 +151,7 @@ pub(crate) fn for_each_leaf<R: Blocks>(
     from: FileBlock,
     each: &mut EachLeaf<'_>,
 ) -> Result<()> {
-    let end = blocks_count(reader, dir);
+    let end = blocks_count(reader, dir)?;
     let indexed = index::is_indexed(reader, dir);
     let nodes = if indexed {
         let (info, _) = index::root(reader, dir)?;

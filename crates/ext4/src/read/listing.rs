@@ -203,6 +203,10 @@ fn in_inode<R: Blocks>(
     Ok(())
 }
 
+/// Most bytes of leaves whose names all have one hash. Sorting them takes a few times as much
+/// memory. Names that are not made to collide fill a few blocks at most.
+const SAME_HASH_BYTES_MAX: usize = 4 << 20;
+
 /// The highest cookie that a listing in the order of hashes comes to.
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
@@ -225,7 +229,7 @@ fn in_hash_order<R: Blocks>(
         return Ok(());
     }
     let mut cursor = Cursor::seek(reader, dir, info, ((from.0 >> 32) as u32) << 1)?;
-    let mut leaves_left = directory::blocks_count(reader, dir);
+    let mut leaves_left = directory::blocks_count(reader, dir)?;
     let mut position = 1;
     loop {
         let more = gather(listing, &mut cursor, &mut leaves_left, hasher, scratch)?;
@@ -270,7 +274,7 @@ fn gather<R: Blocks>(
         index::with_block(reader, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
             bytes.extend_from_slice(block);
         })?;
-        if u32::try_from(bytes.len()).is_err() {
+        if bytes.len() > SAME_HASH_BYTES_MAX.max(reader.block_size()) {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
         }
         for record in dirent::entries(&bytes[start..]) {
