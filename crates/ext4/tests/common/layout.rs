@@ -199,10 +199,16 @@ impl Layout {
 
     fn seal_bitmaps(&self, image: &mut [u8], sb: &Superblock, group: Group) {
         let descriptor = &self.groups[group.0 as usize];
-        let block = group::block_bitmap_checksum(&image[self.block_range(descriptor.block_bitmap)], sb);
-        let inode = group::inode_bitmap_checksum(&image[self.block_range(descriptor.inode_bitmap)], sb);
+        let uninitialised = [GroupFlags::BLOCK_UNINIT, GroupFlags::INODE_UNINIT];
+        let block = &image[self.block_range(descriptor.block_bitmap)];
+        let block = group::block_bitmap_checksum(block, sb);
+        let inode = &image[self.block_range(descriptor.inode_bitmap)];
+        let inode = group::inode_bitmap_checksum(inode, sb);
         let bytes = &mut image[self.descriptor_range(group)];
         for (nth, checksum) in [block, inode].into_iter().enumerate() {
+            if descriptor.flags.contains(uninitialised[nth]) {
+                continue;
+            }
             let [low, high] = [checksum as u16, (checksum >> 16) as u16].map(u16::to_le_bytes);
             bytes[BITMAP_CHECKSUMS_LOW[nth]..][..2].copy_from_slice(&low);
             if bytes.len() >= 64 {
@@ -214,7 +220,8 @@ impl Layout {
     fn seal_descriptor(&self, image: &mut [u8], sb: &Superblock, group: Group) {
         let bytes = &mut image[self.descriptor_range(group)];
         let number = group.0.to_le_bytes();
-        let (before, after) = (&bytes[..DESCRIPTOR_CHECKSUM.start], &bytes[DESCRIPTOR_CHECKSUM.end..]);
+        let (before, after) =
+            (&bytes[..DESCRIPTOR_CHECKSUM.start], &bytes[DESCRIPTOR_CHECKSUM.end..]);
         let checksum = if sb.features.metadata_csum() {
             let crc = crc32c(crc32c(sb.checksum_seed, &number), before);
             crc32c(crc32c(crc, &[0, 0]), after) as u16

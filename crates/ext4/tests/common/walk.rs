@@ -91,7 +91,7 @@ fn paths(fs: &dyn FileSystem, outcome: &mut Outcome) {
         outcome.paths += 1;
         match step {
             // The path is that of the walk; finding it again goes through lookup.
-            Ok(walked) if outcome.paths % 4 == 0 => {
+            Ok(walked) if outcome.paths.is_multiple_of(4) => {
                 let found = Paths::new(fs).symlink_metadata(&walked.path);
                 outcome.keep(found);
             }
