@@ -333,7 +333,7 @@ fn sizes_that_cannot_be() {
 #[test]
 fn an_inline_directory_larger_than_its_room() {
     let mut victim = Victim::new("inline");
-    let ino = victim.ino("directory");
+    let ino = victim.ino("empty");
     victim.edit(ino, |inode| inode.set_size(5_000));
     victim.seal();
     assert_names(&damage(list(&victim.fs(), ino)), "inline data", Some(ino), None);
