@@ -95,20 +95,13 @@ pub(crate) fn verify(
 }
 
 fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruption> {
-    if !volume.checksums {
-        return Ok(());
-    }
     let stored = volume.groups.bitmap_checksums(tag.owner as u32);
     let (name, computed, stored) = if Kind::from_tag(tag) == Kind::BlockBitmap {
         ("block bitmap", group::block_bitmap_checksum(data, &volume.sb), stored.0)
     } else {
         ("inode bitmap", group::inode_bitmap_checksum(data, &volume.sb), stored.1)
     };
-    let mask = if volume.sb.desc_size >= 64 { u32::MAX } else { 0xffff };
-    if computed & mask == stored & mask {
-        return Ok(());
-    }
-    Err(Corruption::checksum(name, computed & mask, stored & mask).in_group(tag.owner))
+    group::check_bitmap(name, computed, stored, &volume.sb).map_err(|c| c.in_group(tag.owner))
 }
 
 /// Brings the checksum of a block up to date.

@@ -84,6 +84,12 @@ pub trait Source: Send {
     /// I/O errors and damaged archives.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError>;
 
+    /// Entries that there are at least, as far as can be told before any is returned: the names in
+    /// the directory itself, or nothing of an archive. May wait until the directory is listed.
+    fn entries_min(&mut self) -> u64 {
+        0
+    }
+
     /// How far the source has been read.
     fn progress(&self) -> Progress;
 }

@@ -16,6 +16,7 @@ mod writer;
 use std::sync::Arc;
 use std::thread;
 
+use ::source::Source;
 use blockdev::{BlockDevice, FileDevice};
 use ext4::Ext4;
 use ext4::mkfs::{self, Contents, InodeCount, Layout};
@@ -106,16 +107,24 @@ impl Build<'_> {
         Ok(Some(device.len()))
     }
 
-    /// Fills an image of a given size. If the usual number of inodes does not do, it is found out
-    /// how many do.
+    /// Fills an image of a given size. If the usual number of inodes does not do, the entries are
+    /// counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
-        let inodes = self.inode_count();
-        let first = self.fill(size, inodes, Fill::Whole);
         let chosen = self.options.inodes.is_some() || self.options.bytes_per_inode.is_some();
+        let mut source = self.open_source()?;
+        let usual = self.inode_count();
+        let inodes = if chosen {
+            usual
+        } else {
+            let known = source.entries_min();
+            size::usual_or_at_least(usual, size, known)
+        };
+        let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
             Err(e) if e.is_no_inodes() && !chosen && self.input.can_be_read_again() => {
-                let needed = self.try_out()?.inodes;
-                self.fill(size, size::inodes_for(needed), Fill::Whole)
+                let entries = size::count_entries(&mut *self.open_source()?)?;
+                let inodes = size::inodes_for(entries);
+                self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?)
             }
             other => other,
         }
@@ -133,7 +142,7 @@ impl Build<'_> {
         for _ in 0..size::ATTEMPTS {
             let plan = |size| self.plan(size, inodes);
             let size = size::smallest(plan, blocks, self.options.free)?;
-            match self.fill(size, inodes, Fill::Whole) {
+            match self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?) {
                 // Less space in one piece can take more blocks to map the same files.
                 Err(e) if e.is_no_space() => blocks += size::grow_by(blocks),
                 other => return other,
@@ -146,7 +155,8 @@ impl Build<'_> {
     fn try_out(&self) -> Result<Filled, BuildError> {
         let mut last = None;
         for size in size::TRIAL_BYTES {
-            match self.fill(size, InodeCount::PerBytes(size::TRIAL_INODE_RATIO), Fill::Trial) {
+            let inodes = InodeCount::PerBytes(size::TRIAL_INODE_RATIO);
+            match self.fill(size, inodes, Fill::Trial, &mut *self.open_source()?) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
                 other => return other,
             }
@@ -193,8 +203,27 @@ impl Build<'_> {
         Ok(Arc::new(FileDevice::new(file).map_err(BuildError::Write)?))
     }
 
+    /// Threads beside this one, which has the work of deciding what lies where.
+    fn helpers(&self) -> usize {
+        let threads = self.options.threads.unwrap_or_else(|| {
+            thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+        });
+        // One thread in all means this one.
+        if threads > 1 { threads } else { 0 }
+    }
+
+    fn open_source(&self) -> Result<Box<dyn Source>, BuildError> {
+        self.input.open(self.helpers(), self.target.id()?)
+    }
+
     /// Makes a file system and fills it from the source.
-    fn fill(&self, size: u64, inodes: InodeCount, fill: Fill) -> Result<Filled, BuildError> {
+    fn fill(
+        &self,
+        size: u64,
+        inodes: InodeCount,
+        fill: Fill,
+        source: &mut dyn Source,
+    ) -> Result<Filled, BuildError> {
         let layout = self.plan(size, inodes)?;
         self.target.reset(size)?;
         let device = self.device()?;
@@ -205,7 +234,7 @@ impl Build<'_> {
         mkfs::format(&*device, &layout, Contents::Zeros)?;
         let fs = Ext4::open_fresh(Arc::clone(&device), ext4::CACHE_BYTES_DEFAULT)?;
         let before = vfs::FileSystem::statfs(&fs)?;
-        let (made, identity) = self.pour(&fs, &device, fill)?;
+        let (made, identity) = self.pour(&fs, &device, fill, source)?;
         let after = vfs::FileSystem::statfs(&fs)?;
         if fill == Fill::Whole {
             let derive = self.options.uuid.is_none() && !fs.uuid_is_fixed();
@@ -225,13 +254,8 @@ impl Build<'_> {
         fs: &Ext4,
         device: &Arc<dyn BlockDevice>,
         fill: Fill,
+        source: &mut dyn Source,
     ) -> Result<(Made, Identity), BuildError> {
-        let threads = self.options.threads.unwrap_or_else(|| {
-            thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
-        });
-        // One thread in all means this one.
-        let helpers = if threads > 1 { threads } else { 0 };
-        let mut source = self.input.open(helpers, self.target.id()?)?;
         let policy = Policy {
             owner: self.options.owner,
             latest: self.options.source_date_epoch,
@@ -240,12 +264,12 @@ impl Build<'_> {
         };
         thread::scope(|scope| {
             let copier =
-                Copier::start(scope, device, if fill == Fill::Whole { helpers } else { 0 });
+                Copier::start(scope, device, if fill == Fill::Whole { self.helpers() } else { 0 });
             let mut writer = Writer::new(fs, policy, copier);
             let mut identity = Identity::new(self.options);
             while let Some(entry) = source.next_entry()? {
                 identity.add(&entry);
-                writer.add(entry, &mut *source)?;
+                writer.add(entry, source)?;
                 let made = writer.made();
                 if made.entries.is_multiple_of(1024) {
                     self.progress.made(made.entries, made.bytes);

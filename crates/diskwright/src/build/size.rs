@@ -1,6 +1,7 @@
 //! How large an image has to be.
 
 use ext4::mkfs::{InodeCount, Layout};
+use source::{EntryKind, Source};
 
 use super::BuildError;
 
@@ -23,6 +24,25 @@ const SMALLEST_BYTES: u64 = 256 << 10;
 /// Inodes to ask for when `needed` will be used.
 pub(super) fn inodes_for(needed: u64) -> InodeCount {
     InodeCount::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
+}
+
+/// The usual number of inodes for an image of `size` bytes, or as many as `known` entries call for.
+pub(super) fn usual_or_at_least(usual: InodeCount, size: u64, known: u64) -> InodeCount {
+    match usual {
+        InodeCount::PerBytes(bytes) if size / bytes >= known + INODES_RESERVED => usual,
+        // What is in subdirectories is not known yet.
+        _ => inodes_for(known + known / 8),
+    }
+}
+
+/// Counts what will need an inode, with something to spare for directories that an archive implies
+/// without listing them.
+pub(super) fn count_entries(source: &mut dyn Source) -> Result<u64, BuildError> {
+    let mut count = 0;
+    while let Some(entry) = source.next_entry()? {
+        count += u64::from(!matches!(entry.kind, EntryKind::Hardlink(_)));
+    }
+    Ok(count + count / 64)
 }
 
 /// Blocks to add when an image turned out too small.

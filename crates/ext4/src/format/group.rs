@@ -277,7 +277,9 @@ fn bitmap_checksum(bitmap: &[u8], bits: u32, sb: &Superblock) -> u32 {
     checksum::crc32c(sb.checksum_seed, &bitmap[..len])
 }
 
-fn check_bitmap(
+/// Checks the computed checksum of a bitmap against the one its descriptor stores: as many bits
+/// as the descriptor has room for.
+pub(crate) fn check_bitmap(
     structure: &'static str,
     computed: u32,
     stored: u32,

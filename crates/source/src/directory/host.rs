@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
@@ -21,6 +22,8 @@ pub(super) struct Root {
     pub(super) fd: OwnedFd,
     /// Absolute and without symbolic links, so that it stays right if the process moves.
     pub(super) path: PathBuf,
+    /// Names in it, as soon as it has been listed.
+    pub(super) names: AtomicU64,
 }
 
 impl Root {
@@ -29,7 +32,7 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(CWD, &resolved, flags, Mode::empty())
             .map_err(|e| SourceError::io("open directory", path, e))?;
-        Ok(Self { fd, path: resolved })
+        Ok(Self { fd, path: resolved, names: AtomicU64::new(0) })
     }
 
     /// Where a file of the source is on the host.

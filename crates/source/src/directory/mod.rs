@@ -15,6 +15,7 @@ mod xattr;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::vec;
 
 pub(crate) use host::HostFile;
@@ -94,13 +95,19 @@ impl DirectorySource {
             if let Some(error) = self.error.take() {
                 return Err(error);
             }
-            let batch = self.next_batch();
-            if batch.entries.is_empty() && batch.error.is_none() {
+            if !self.take_batch() {
                 return Ok(None);
             }
-            self.entries = batch.entries.into_iter();
-            self.error = batch.error;
         }
+    }
+
+    /// Makes the next batch the current one. False at the end.
+    fn take_batch(&mut self) -> bool {
+        let batch = self.next_batch();
+        let is_end = batch.entries.is_empty() && batch.error.is_none();
+        self.entries = batch.entries.into_iter();
+        self.error = batch.error;
+        !is_end
     }
 
     fn next_batch(&mut self) -> ScannedBatch {
@@ -149,6 +156,14 @@ impl Source for DirectorySource {
 
     fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
         Ok(0)
+    }
+
+    fn entries_min(&mut self) -> u64 {
+        // The first batch of names comes when the directory itself has been listed.
+        if !self.is_started && self.entries.len() == 0 && self.error.is_none() {
+            self.take_batch();
+        }
+        self.root.names.load(Ordering::Relaxed)
     }
 
     fn progress(&self) -> Progress {

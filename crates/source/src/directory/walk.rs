@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 
@@ -160,6 +161,9 @@ impl Walk {
         }
         let listing = Listing::read(fd.as_fd(), &mut self.buffer)
             .map_err(|e| SourceError::io("read directory", &host_path(), e))?;
+        if self.frames.is_empty() {
+            self.root.names.store(listing.len() as u64, Ordering::Relaxed);
+        }
         let listing = Arc::new(listing);
         let path_len = path.len();
         let node = Some(Arc::new(Node { fd, path, listing: listing.clone() }));
