@@ -213,7 +213,7 @@ impl Build<'_> {
     }
 
     fn open_source(&self) -> Result<Box<dyn Source>, BuildError> {
-        self.input.open(self.helpers(), self.target.id()?)
+        self.input.open(self.helpers(), self.target.ids()?)
     }
 
     /// Makes a file system and fills it from the source.

@@ -80,7 +80,8 @@ pub(super) fn smallest(
         high *= 2;
     }
     // Sizes are tried in whole KiB, of which every block size is a multiple.
-    let (mut low, mut high) = (high >> 11, high >> 10);
+    let is_first = high == SMALLEST_BYTES;
+    let (mut low, mut high) = (if is_first { 0 } else { high >> 11 }, high >> 10);
     while low + 1 < high {
         let middle = low.midpoint(high);
         if holds(middle << 10)? {
@@ -89,5 +90,8 @@ pub(super) fn smallest(
             low = middle;
         }
     }
-    Ok(high << 10)
+    // What does not fill a block is of no use.
+    let size = high << 10;
+    let block_size = u64::from(plan(size)?.superblock().block_size());
+    Ok(size / block_size * block_size)
 }

@@ -114,6 +114,15 @@ pub(crate) fn without_sockets(tree: &Tree) -> Tree {
     Tree { nodes: tree.nodes.iter().filter_map(keep).collect::<BTreeMap<_, _>>() }
 }
 
+/// What a tar made by GNU tar holds of a tree: no sockets, and fifos without their other names.
+pub(crate) fn as_in_gnu_tar(tree: &Tree) -> Tree {
+    let mut tree = without_sockets(tree);
+    for node in tree.nodes.values_mut().filter(|node| node.kind == Kind::Fifo) {
+        (node.nlink, node.link_leader) = (1, None);
+    }
+    tree
+}
+
 /// The names in a directory.
 pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();

@@ -114,8 +114,10 @@ fn with_almost_nothing() {
     let ext2 = "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^extra_isize,^huge_file,\
                 ^dir_nlink,^dir_index,^resize_inode";
     for options in ["--block-size 1K --inode-size 128", "--inode-size 128", "--inode-size 256"] {
-        build(&source, &image, &format!("-O {ext2} --force {options}"));
-        judge(&image, &tree);
+        for features in [ext2, "none,ext_attr"] {
+            build(&source, &image, &format!("-O {features} --force {options}"));
+            judge(&image, &tree);
+        }
     }
 }
 
@@ -142,7 +144,7 @@ fn without_ext_attr() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let fixture = Fixture::new();
     let (source, image) = (&fixture.source, &fixture.image());
-    right_or_refused(source, image, "-O ^ext_attr", "xattrs");
+    right_or_refused(source, image, "-O ^ext_attr", "extended attributes");
     let without = Ignore {
         xattrs: true,
         paths: vec![b"xattrs", b"acls"],

@@ -155,6 +155,11 @@ impl Shape<'_> {
             InodeCount::Count(count) => u64::from(count),
         };
         let per_block = self.block_size / u64::from(self.options.inode_size);
+        let per_block = match self.options.inodes {
+            // Rounding down to a multiple of 8 would leave too few of a number asked for.
+            InodeCount::Count(_) => per_block.max(8),
+            InodeCount::PerBytes(_) => per_block,
+        };
         let wanted = total.div_ceil(groups).max(INODES_PER_GROUP_MIN);
         // Blocks hold 1 to 32 inodes, a power of two: rounding to both keeps a multiple of 8.
         let per_group = wanted.next_multiple_of(per_block);
