@@ -39,6 +39,10 @@ impl Input {
         Ok(Self::Copy(copy))
     }
 
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self, Self::Path(path) if path.is_dir())
+    }
+
     pub(super) fn can_be_read_again(&self) -> bool {
         !matches!(self, Self::Once)
     }

@@ -114,7 +114,7 @@ fn with_almost_nothing() {
     let ext2 = "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^extra_isize,^huge_file,\
                 ^dir_nlink,^dir_index,^resize_inode";
     for options in ["--block-size 1K --inode-size 128", "--inode-size 128", "--inode-size 256"] {
-        for features in [ext2, "none,ext_attr"] {
+        for features in [ext2, "none,ext_attr,large_file"] {
             build(&source, &image, &format!("-O {features} --force {options}"));
             judge(&image, &tree);
         }

@@ -114,6 +114,12 @@ impl Shape<'_> {
                 return Err(Error::NoSpace);
             }
             let numbers = self.numbers(blocks)?;
+            let in_group_0 = 2 + numbers.gdt_blocks;
+            if in_group_0 > self.blocks_per_group && !self.features.incompat(Incompat::META_BG) {
+                return Err(Error::Invalid(
+                    "too many block groups to describe; use larger blocks or meta_bg",
+                ));
+            }
             let last_group = (blocks - self.first_data_block) % self.blocks_per_group;
             let overhead = self.last_group_overhead(&numbers);
             if overhead >= self.blocks_per_group {
