@@ -5,11 +5,15 @@ use vfs::{AllocateMode, Error, FileType, Ino, Result};
 
 use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
+use crate::format::indirect::Path;
 use crate::format::inode::flags;
 use crate::op::{Handle, Op};
 
 /// Blocks one operation maps at most, so that none grows without bound.
 const BLOCKS_PER_OP_MAX: u32 = 1 << 18;
+
+/// Size from which a file needs the feature large_file, in bytes.
+const LARGE_FILE_FROM: u64 = 1 << 31;
 
 impl Op<'_> {
     /// Gives a new file its first block, with `data` at its start and zeros behind.
@@ -51,8 +55,18 @@ impl Ext4 {
         let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
         let last = end.div_ceil(1 << shift);
         // The last block number means "none" in places, so that it cannot be used.
-        let end = u32::try_from(last).map_err(|_| Error::FileTooLarge)?;
-        Ok((offset >> shift) as u32..end)
+        let end_block = u32::try_from(last).map_err(|_| Error::FileTooLarge)?;
+        let is_mapped =
+            self.volume.extents || end_block == 0 || self.is_in_block_map(end_block - 1);
+        if !is_mapped || (end >= LARGE_FILE_FROM && !self.volume.large_file) {
+            return Err(Error::FileTooLarge);
+        }
+        Ok((offset >> shift) as u32..end_block)
+    }
+
+    /// Whether the three levels of a block map reach this block of a file.
+    fn is_in_block_map(&self, block: u32) -> bool {
+        Path::to(FileBlock(block), self.volume.geometry.block_size()).is_some()
     }
 
     pub(crate) fn allocate_range(

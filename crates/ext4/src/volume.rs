@@ -27,6 +27,8 @@ pub(crate) struct Volume {
     pub(crate) extents: bool,
     /// Whether files may take more than 2^32 - 1 units of 512 bytes.
     pub(crate) huge_file: bool,
+    /// Whether files may have 2 GiB and more.
+    pub(crate) large_file: bool,
     /// Whether directories grow an index.
     pub(crate) dir_index: bool,
     /// Whether an index may have three levels.
@@ -52,6 +54,7 @@ impl Volume {
             filetype: features.incompat(Incompat::FILETYPE),
             extents: features.incompat(Incompat::EXTENTS),
             huge_file: features.ro_compat(RoCompat::HUGE_FILE),
+            large_file: features.ro_compat(RoCompat::LARGE_FILE),
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
             groups,

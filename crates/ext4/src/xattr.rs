@@ -6,6 +6,7 @@ use vfs::{Error, Ino, Result};
 
 use crate::Ext4;
 use crate::format::address::Block;
+use crate::format::features::Compat;
 use crate::format::xattr::{
     Area, AttributeName, Entry, NewAttribute, NewValue, Value, acl_from_linux, block_refcount,
     encode_block, encode_in_inode, is_acl_index,
@@ -20,6 +21,10 @@ const NAME_LEN_MAX: usize = 255;
 impl Ext4 {
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.check_writable()?;
+        if !self.volume.sb.features.compat(Compat::EXT_ATTR) {
+            let advice = "turn ext_attr on, or leave extended attributes out of the source";
+            return Err(Error::unsupported("extended attributes without ext_attr", advice));
+        }
         let attribute = AttributeName::from_linux(name).ok_or_else(|| {
             Error::unsupported(
                 format!("the attribute namespace of {}", String::from_utf8_lossy(name)),

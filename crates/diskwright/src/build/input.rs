@@ -39,17 +39,21 @@ impl Input {
         Ok(Self::Copy(copy))
     }
 
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self, Self::Path(path) if path.is_dir())
+    }
+
     pub(super) fn can_be_read_again(&self) -> bool {
         !matches!(self, Self::Once)
     }
 
-    /// Opens it from its start. `image` is left out of a directory that holds it.
+    /// Opens it from its start. `images` are left out of a directory that holds them.
     pub(super) fn open(
         &self,
         threads: usize,
-        image: FileId,
+        images: Vec<FileId>,
     ) -> Result<Box<dyn Source>, BuildError> {
-        let options = Options { threads, exclude: vec![image] };
+        let options = Options { threads, exclude: images };
         Ok(match self {
             Self::Path(path) => source::open(path, &options)?,
             Self::Copy(file) => Box::new(TarSource::open(file.path())?),

@@ -158,6 +158,8 @@ impl Build<'_> {
             let inodes = InodeCount::PerBytes(size::TRIAL_INODE_RATIO);
             match self.fill(size, inodes, Fill::Trial, &mut *self.open_source()?) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
+                // A larger file system cannot be: what did not fit before never will.
+                Err(BuildError::FileSystem(vfs::Error::Invalid(_))) if last.is_some() => break,
                 other => return other,
             }
         }
@@ -213,7 +215,7 @@ impl Build<'_> {
     }
 
     fn open_source(&self) -> Result<Box<dyn Source>, BuildError> {
-        self.input.open(self.helpers(), self.target.id()?)
+        self.input.open(self.helpers(), self.target.ids()?)
     }
 
     /// Makes a file system and fills it from the source.
@@ -260,6 +262,7 @@ impl Build<'_> {
             owner: self.options.owner,
             latest: self.options.source_date_epoch,
             time: Timestamp { sec: self.options.image_time().sec, nsec: 0 },
+            mtime_only: self.input.is_directory(),
             is_trial: fill == Fill::Trial,
         };
         thread::scope(|scope| {

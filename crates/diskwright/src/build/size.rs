@@ -50,6 +50,14 @@ pub(super) fn grow_by(blocks: u64) -> u64 {
     (blocks / 200).max(8)
 }
 
+/// Free blocks that ordinary users may not take: those kept for the privileged, and those that the
+/// kernel keeps, while the file system is mounted, for changes to extent trees that must not fail
+/// (2 %, at most 4096; `ext4(5)` of sysfs calls it `reserved_clusters`).
+fn unavailable(layout: &Layout) -> u64 {
+    let superblock = layout.superblock();
+    superblock.raw.reserved_blocks() + (superblock.blocks_count / 50).min(4096)
+}
+
 /// The smallest size, in bytes, whose file system has `blocks` free blocks and `free` bytes more
 /// that ordinary users may take.
 pub(super) fn smallest(
@@ -67,7 +75,7 @@ pub(super) fn smallest(
             Err(e) => return Err(e),
         };
         let block_size = u64::from(layout.superblock().block_size());
-        let reserved = if free > 0 { layout.superblock().raw.reserved_blocks() } else { 0 };
+        let reserved = if free > 0 { unavailable(&layout) } else { 0 };
         Ok(layout.free_blocks() >= blocks + reserved + free.div_ceil(block_size))
     };
     let mut high = SMALLEST_BYTES;
@@ -80,7 +88,8 @@ pub(super) fn smallest(
         high *= 2;
     }
     // Sizes are tried in whole KiB, of which every block size is a multiple.
-    let (mut low, mut high) = (high >> 11, high >> 10);
+    let is_first = high == SMALLEST_BYTES;
+    let (mut low, mut high) = (if is_first { 0 } else { high >> 11 }, high >> 10);
     while low + 1 < high {
         let middle = low.midpoint(high);
         if holds(middle << 10)? {
@@ -89,5 +98,8 @@ pub(super) fn smallest(
             low = middle;
         }
     }
-    Ok(high << 10)
+    // What does not fill a block is of no use.
+    let size = high << 10;
+    let block_size = u64::from(plan(size)?.superblock().block_size());
+    Ok(size / block_size * block_size)
 }

@@ -51,10 +51,16 @@ impl Target {
         self.temporary.is_none()
     }
 
-    /// Where the file is on the host, to leave it out of a source that contains it.
-    pub(super) fn id(&self) -> Result<source::FileId, BuildError> {
-        let metadata = self.file.metadata().map_err(|e| self.error(e))?;
-        Ok(source::FileId { dev: metadata.dev(), ino: metadata.ino() })
+    /// Where the file is on the host, and the one that it will replace, to leave them out of a
+    /// source that contains them.
+    pub(super) fn ids(&self) -> Result<Vec<source::FileId>, BuildError> {
+        let id = |metadata: std::fs::Metadata| source::FileId {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+        };
+        let mut ids = vec![id(self.file.metadata().map_err(|e| self.error(e))?)];
+        ids.extend(std::fs::metadata(&self.image).ok().map(id));
+        Ok(ids)
     }
 
     /// Empties the file and gives it `len` zero bytes, as holes.

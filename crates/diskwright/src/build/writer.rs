@@ -30,6 +30,9 @@ pub(super) struct Policy {
     pub(super) latest: Option<i64>,
     /// Time of what the source does not mention.
     pub(super) time: Timestamp,
+    /// Take modification times for all times: when a file of the host was read, or when it came to
+    /// be there, is not part of what it is.
+    pub(super) mtime_only: bool,
     /// Leave the contents of files out.
     pub(super) is_trial: bool,
 }
@@ -349,6 +352,9 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             }
         };
         let mtime = clamp(metadata.mtime);
+        if self.policy.mtime_only {
+            return [mtime; 3];
+        }
         [metadata.atime.map_or(mtime, clamp), mtime, metadata.ctime.map_or(mtime, clamp)]
     }
 

@@ -261,7 +261,11 @@ impl Op<'_> {
         }
         let levels_max = if self.fs.volume.large_dir { LEVELS_MAX_LARGE } else { LEVELS_MAX };
         if path.len() > usize::from(levels_max) {
-            return Err(Error::NoSpace);
+            // No larger image would help.
+            return Err(Error::unsupported(
+                "a directory of so many names",
+                "turn large_dir on, or use larger blocks",
+            ));
         }
         self.add_level(dir, &path[0], path.len() as u8)
     }

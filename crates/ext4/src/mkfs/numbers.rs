@@ -114,6 +114,12 @@ impl Shape<'_> {
                 return Err(Error::NoSpace);
             }
             let numbers = self.numbers(blocks)?;
+            let in_group_0 = 2 + numbers.gdt_blocks;
+            if in_group_0 > self.blocks_per_group && !self.features.incompat(Incompat::META_BG) {
+                return Err(Error::Invalid(
+                    "too many block groups to describe; use larger blocks or meta_bg",
+                ));
+            }
             let last_group = (blocks - self.first_data_block) % self.blocks_per_group;
             let overhead = self.last_group_overhead(&numbers);
             if overhead >= self.blocks_per_group {
@@ -155,6 +161,11 @@ impl Shape<'_> {
             InodeCount::Count(count) => u64::from(count),
         };
         let per_block = self.block_size / u64::from(self.options.inode_size);
+        let per_block = match self.options.inodes {
+            // Rounding down to a multiple of 8 would leave too few of a number asked for.
+            InodeCount::Count(_) => per_block.max(8),
+            InodeCount::PerBytes(_) => per_block,
+        };
         let wanted = total.div_ceil(groups).max(INODES_PER_GROUP_MIN);
         // Blocks hold 1 to 32 inodes, a power of two: rounding to both keeps a multiple of 8.
         let per_group = wanted.next_multiple_of(per_block);

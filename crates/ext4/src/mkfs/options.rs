@@ -30,12 +30,21 @@ pub struct FeatureChange {
 
 impl FeatureChange {
     /// Parses a list such as `+large_dir,-has_journal`. A name without a sign is turned on, and
-    /// `^` means the same as `-`, as mke2fs has it.
+    /// `^` means the same as `-`, as mke2fs has it; `none` turns all defaults off.
     ///
     /// # Errors
     /// `Unsupported` names the feature that is not known.
     pub fn parse_list(list: &str) -> Result<Vec<Self>> {
-        list.split(',').filter(|item| !item.is_empty()).map(Self::parse).collect()
+        let mut changes = Vec::new();
+        for item in list.split(',').filter(|item| !item.is_empty()) {
+            if matches!(item, "none" | "+none") {
+                let off = |name: &String| Self::parse(&format!("-{name}"));
+                changes.extend(DEFAULT_FEATURES.names().iter().filter_map(|name| off(name).ok()));
+            } else {
+                changes.push(Self::parse(item)?);
+            }
+        }
+        Ok(changes)
     }
 
     fn parse(item: &str) -> Result<Self> {
@@ -162,7 +171,7 @@ struct Rule {
 }
 
 /// Rules in the order they are settled in: what a later one looks at, an earlier one may change.
-static RULES: [Rule; 7] = [
+static RULES: [Rule; 8] = [
     // mke2fs, too, lets metadata_csum win silently.
     Rule {
         loses: Feature::RoCompat(RoCompat::GDT_CSUM),
@@ -188,6 +197,14 @@ static RULES: [Rule; 7] = [
         loses: Feature::Compat(Compat::RESIZE_INODE),
         broken: |_, f| !f.ro_compat(RoCompat::SPARSE_SUPER),
         message: "resize_inode needs sparse_super",
+    },
+    // Its size is that of all its double indirect block could map.
+    Rule {
+        loses: Feature::Compat(Compat::RESIZE_INODE),
+        broken: |o, f| {
+            !f.ro_compat(RoCompat::LARGE_FILE) && o.checked_block_size().is_ok_and(|b| b == 4096)
+        },
+        message: "resize_inode needs large_file where blocks are 4 KiB",
     },
     Rule {
         loses: Feature::Incompat(Incompat::BIT64),

@@ -1,0 +1,133 @@
+//! Running the program and judging what it made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use oracle::{Ignore, KernelMount, Kind, MountOptions, Sample, Tree, assert_same, e2fsck};
+
+/// A time for `SOURCE_DATE_EPOCH` that cuts through the times of a sample tree.
+pub(crate) const EPOCH: i64 = 1_500_000_000;
+
+/// The program with an environment of its own.
+pub(crate) fn diskwright() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// `diskwright build` with options separated by blanks.
+pub(crate) fn build_command(source: &Path, image: &Path, options: &str) -> Command {
+    let mut command = diskwright();
+    command.arg("build").args(options.split_whitespace()).arg(source).arg(image);
+    command
+}
+
+/// Runs a command that must succeed.
+#[track_caller]
+pub(crate) fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    output
+}
+
+/// Builds an image, which must succeed.
+#[track_caller]
+pub(crate) fn build(source: &Path, image: &Path, options: &str) {
+    succeed(&mut build_command(source, image, options));
+}
+
+/// Builds an image, which must fail with this exit status, and leave nothing beside the source.
+/// Returns what was said.
+#[track_caller]
+pub(crate) fn fail(command: &mut Command, status: i32) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{command:?}: {}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("diskwright: "), "no reason given: {text:?}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+fn said(output: &Output) -> String {
+    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
+}
+
+/// Mounts an image read-only.
+#[track_caller]
+pub(crate) fn mount(image: &Path) -> KernelMount {
+    KernelMount::new(image, &MountOptions::read_only("ext4"))
+}
+
+/// Asserts that e2fsck is silent and the kernel shows the expected tree.
+#[track_caller]
+pub(crate) fn judge(image: &Path, expected: &Tree) {
+    judge_but(image, expected, &Ignore::default());
+}
+
+/// The same, but for what is ignored.
+#[track_caller]
+pub(crate) fn judge_but(image: &Path, expected: &Tree, ignore: &Ignore) {
+    e2fsck(image);
+    assert_same(expected, &Tree::of(mount(image).path()), ignore);
+}
+
+/// A sample with enough of everything for cases that are repeated many times.
+pub(crate) fn small_sample(block_size: u32) -> Sample {
+    Sample { wide_names: 400, depth: 12, ..Sample::for_block_size(block_size) }
+}
+
+/// A sample that needs neither nanoseconds nor more than 31 bits of seconds.
+pub(crate) fn narrow_sample(block_size: u32) -> Sample {
+    Sample { wide_times: false, ..small_sample(block_size) }
+}
+
+/// Makes a directory of a sample tree; returns its path and snapshot.
+pub(crate) fn sample_in(directory: &Path, sample: &Sample) -> (PathBuf, Tree) {
+    let source = directory.join("source");
+    std::fs::create_dir(&source).unwrap();
+    oracle::sample_tree(&source, sample);
+    let tree = Tree::of(&source);
+    (source, tree)
+}
+
+/// Packs a directory with GNU tar, with everything that tar can hold.
+pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
+    succeed(
+        Command::new("tar")
+            .args(["--create", "--format=posix", "--sort=name", "--sparse", "--acls"])
+            .args(["--xattrs", "--xattrs-include=*"])
+            .args(more)
+            .arg("--file")
+            .arg(archive)
+            .arg("--directory")
+            .arg(source)
+            .arg("."),
+    );
+}
+
+/// What a tar holds of a tree: no sockets.
+pub(crate) fn without_sockets(tree: &Tree) -> Tree {
+    let keep = |(path, node): (&Vec<u8>, &oracle::Node)| {
+        (node.kind != Kind::Socket).then(|| (path.clone(), node.clone()))
+    };
+    Tree { nodes: tree.nodes.iter().filter_map(keep).collect::<BTreeMap<_, _>>() }
+}
+
+/// What a tar made by GNU tar holds of a tree: no sockets, and fifos without their other names.
+pub(crate) fn as_in_gnu_tar(tree: &Tree) -> Tree {
+    let mut tree = without_sockets(tree);
+    for node in tree.nodes.values_mut().filter(|node| node.kind == Kind::Fifo) {
+        (node.nlink, node.link_leader) = (1, None);
+    }
+    tree
+}
+
+/// The names in a directory.
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,129 @@
+//! Directories of many names, and of names that make trouble.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use ext4::format::hash::{HashVersion, NameHasher};
+use oracle::{Ignore, Tree, require, scratch};
+
+use crate::common::{build, build_command, fail, judge, judge_but};
+
+/// Makes empty files in a new directory `source/many`.
+fn many(source: &Path, names: impl Iterator<Item = String>) {
+    let many = source.join("many");
+    fs::create_dir_all(&many).unwrap();
+    for name in names {
+        File::create(many.join(name)).unwrap();
+    }
+}
+
+/// Levels of index nodes below the root of a directory's index, as debugfs sees them.
+fn index_levels(image: &Path, directory: &str) -> u32 {
+    let dump = oracle::debugfs(image, &format!("htree_dump {directory}"));
+    let line = dump.lines().find_map(|line| line.trim().strip_prefix("Indirect levels: "));
+    line.unwrap_or_else(|| panic!("{directory} has no index: {:.200}", dump)).parse().unwrap()
+}
+
+#[test]
+fn many_names() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    let image = directory.path().join("image");
+    many(&source, (0..20_000).map(|n| format!("a name of usual length {n:06}")));
+    let tree = Tree::of(&source);
+    for (options, levels) in [("--block-size 1K", 1), ("", 0), ("-O inline_data", 0)] {
+        build(&source, &image, &format!("--force {options}"));
+        assert_eq!(index_levels(&image, "/many"), levels, "{options}");
+        judge(&image, &tree);
+    }
+    build(&source, &image, "--force -O ^dir_index");
+    judge(&image, &tree);
+
+    many(&source, (20_000..100_000).map(|n| format!("f{n}")));
+    let tree = Tree::of(&source);
+    for (options, levels) in [("--block-size 1K", 1), ("", 1)] {
+        build(&source, &image, &format!("--force {options}"));
+        assert_eq!(index_levels(&image, "/many"), levels, "{options}");
+        judge(&image, &tree);
+    }
+}
+
+/// Three index levels at 1 KiB blocks: the two without large_dir end at some 15,000 leaves of three
+/// long names each.
+#[test]
+fn names_for_three_levels() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    let image = directory.path().join("image");
+    many(&source, (0..48_000).map(|n| format!("{n:06}{}", "x".repeat(249))));
+    let options = "--block-size 1K -O large_dir";
+    build(&source, &image, options);
+    assert_eq!(index_levels(&image, "/many"), 2);
+    judge(&image, &Tree::of(&source));
+
+    fs::remove_file(&image).unwrap();
+    let text = fail(&mut build_command(&source, &image, "--block-size 1K"), 4);
+    assert!(text.contains("many/") && text.contains("large_dir"), "{text}");
+    assert!(!image.exists());
+}
+
+/// One more subdirectory than the kernel allows without dir_nlink.
+const SUBDIRECTORIES_TOO_MANY: u32 = 65_000;
+
+#[test]
+fn many_subdirectories() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    let image = directory.path().join("image");
+    for n in 0..SUBDIRECTORIES_TOO_MANY + 1000 {
+        fs::create_dir_all(source.join(format!("many/{n}"))).unwrap();
+    }
+    build(&source, &image, "--block-size 1K");
+    let mut expected = Tree::of(&source);
+    let many = expected.nodes.get_mut(b"many".as_slice()).unwrap();
+    // More links than a directory can count is 1.
+    many.nlink = 1;
+    judge(&image, &expected);
+
+    let text = fail(&mut build_command(&source, &image, "--force -O ^dir_nlink"), 4);
+    assert!(text.contains("many/") && text.contains("link"), "{text}");
+    for n in SUBDIRECTORIES_TOO_MANY - 2..SUBDIRECTORIES_TOO_MANY + 1000 {
+        fs::remove_dir(source.join(format!("many/{n}"))).unwrap();
+    }
+    build(&source, &image, "--force --block-size 1K -O ^dir_nlink");
+    judge_but(&image, &Tree::of(&source), &Ignore::default());
+}
+
+/// Six names of one hash: two leaves of 1 KiB can hold nothing else.
+#[test]
+fn names_of_equal_hash() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    const HASH_SEED: &str = "12345678-9abc-def0-1122-334455667788";
+    // The same, as little-endian words.
+    const SEED: [u32; 4] = [0x7856_3412, 0xf0de_bc9a, 0x4433_2211, 0x8877_6655];
+    let hasher = NameHasher { version: HashVersion::HalfMd4, unsigned: false, seed: SEED };
+    let equal: Vec<_> =
+        EQUAL_HASHES.iter().map(|n| format!("{}{n:08x}", "c".repeat(240))).collect();
+    let major = hasher.hash(equal[0].as_bytes()).major;
+    assert!(equal.iter().all(|name| hasher.hash(name.as_bytes()).major == major));
+
+    let directory = scratch();
+    let source = directory.path().join("source");
+    let image = directory.path().join("image");
+    let options = format!("--force --block-size 1K --hash-seed {HASH_SEED}");
+    for others in [0, 3, 100, 3000] {
+        many(&source, equal.iter().cloned());
+        many(&source, (0..others).map(|n| format!("{n:05}{}", "x".repeat(200))));
+        build(&source, &image, &options);
+        judge(&image, &Tree::of(&source));
+        let superblock = oracle::debugfs(&image, "show_super_stats -h");
+        assert!(superblock.contains(HASH_SEED), "{superblock}");
+    }
+}
+
+/// What tells six names of equal half-MD4 hash apart, found by counting the hashes of 2^28 names.
+const EQUAL_HASHES: [u32; 6] =
+    [0x0500_dda7, 0x07d2_88c0, 0x08ff_a877, 0x09bf_34e1, 0x0a52_27c8, 0x0f39_0072];

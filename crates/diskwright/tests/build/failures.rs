@@ -1,0 +1,334 @@
+//! What a build does when it cannot be done.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use oracle::{Tree, e2fsck, require, scratch};
+
+use crate::common::{
+    build, build_command, fail, judge, names_in, sample_in, small_sample, succeed, tar,
+};
+
+/// A source of 8 MiB in 8 files.
+fn plain_source(directory: &Path) -> PathBuf {
+    let source = directory.join("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..8_u8 {
+        fs::write(source.join(format!("file-{n}")), vec![n + 1; 1 << 20]).unwrap();
+    }
+    source
+}
+
+#[test]
+fn a_source_that_does_not_fit() {
+    require!(Tool("tar"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    tar(&source, &directory.path().join("source.tar"), &[]);
+    let image = directory.path().join("image");
+    for from in ["source", "source.tar"] {
+        for threads in ["--threads 1", "--threads 4"] {
+            let from = directory.path().join(from);
+            let text = fail(&mut build_command(&from, &image, &format!("--size 6M {threads}")), 4);
+            assert!(text.contains("file-") && text.contains("--size"), "{text}");
+        }
+    }
+    let text = fail(&mut build_command(&source, &image, "--size 40M --inodes 12"), 4);
+    assert!(text.contains("inode"), "{text}");
+    let mut command = build_command(Path::new("-"), &image, "--size 6M");
+    command.stdin(File::open(directory.path().join("source.tar")).unwrap());
+    fail(&mut command, 4);
+    assert_eq!(names_in(directory.path()), ["source", "source.tar"]);
+}
+
+#[test]
+fn a_size_that_no_file_system_has() {
+    let directory = scratch();
+    let source = directory.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let image = directory.path().join("image");
+    for (size, status) in [("0", 2), ("1", 2), ("1000", 2), ("16K", 2)] {
+        let output = build_command(&source, &image, &format!("--size {size}")).output().unwrap();
+        let code = output.status.code();
+        assert!(code == Some(status) || code == Some(4), "{size}: {output:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    assert_eq!(names_in(directory.path()), ["source"]);
+}
+
+#[test]
+fn an_existing_image_is_kept_unless_forced() {
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let image = directory.path().join("image");
+    fs::write(&image, b"precious").unwrap();
+    let text = fail(&mut build_command(&source, &image, ""), 2);
+    assert!(text.contains("--force"), "{text}");
+    assert_eq!(fs::read(&image).unwrap(), b"precious");
+    // A build that fails does not take it away either.
+    fail(&mut build_command(&source, &image, "--force --size 6M"), 4);
+    assert_eq!(fs::read(&image).unwrap(), b"precious");
+    build(&source, &image, "--force");
+    fail(&mut build_command(&source, &image, ""), 2);
+    File::create(&image).unwrap();
+    build(&source, &image, "");
+    assert_eq!(names_in(directory.path()), ["image", "source"]);
+}
+
+#[test]
+fn an_image_inside_the_source_is_not_part_of_it() {
+    require!(Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let expected = Tree::of(&source);
+    let image = source.join("image");
+    let ignore = oracle::Ignore { mtime: true, ..oracle::Ignore::default() };
+    // Again with the image that the first build left, which would double it.
+    for options in ["", "--force"] {
+        build(&source, &image, options);
+        e2fsck(&image);
+        let mount = crate::common::mount(&image);
+        oracle::assert_same(&expected, &Tree::of(mount.path()), &ignore);
+    }
+}
+
+#[test]
+fn an_empty_directory_is_a_source() {
+    require!(Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let image = directory.path().join("image");
+    for options in ["", "--block-size 1K", "-O inline_data", "--size 100M"] {
+        build(&source, &image, &format!("--force {options}"));
+        judge(&image, &Tree::of(&source));
+    }
+}
+
+#[test]
+fn a_source_that_is_no_source() {
+    let directory = scratch();
+    let image = directory.path().join("image");
+    fs::write(directory.path().join("text"), "no archive at all\n".repeat(100)).unwrap();
+    let text = fail(&mut build_command(&directory.path().join("text"), &image, ""), 3);
+    assert!(text.contains("text"), "{text}");
+    let text = fail(&mut build_command(&directory.path().join("absent"), &image, ""), 4);
+    assert!(text.contains("absent"), "{text}");
+    let text = fail(&mut build_command(Path::new("/dev/null"), &image, ""), 3);
+    assert!(text.contains("/dev/null"), "{text}");
+    let nowhere = directory.path().join("no/such/directory/image");
+    fail(&mut build_command(directory.path(), &nowhere, ""), 4);
+    assert_eq!(names_in(directory.path()), ["text"]);
+}
+
+/// An archive cut short, as a file and on standard input.
+#[test]
+fn an_archive_that_ends_early() {
+    require!(Tool("tar"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let (whole, cut) = (directory.path().join("whole"), directory.path().join("cut"));
+    let image = directory.path().join("image");
+    for more in [&[] as &[&str], &["--gzip"]] {
+        tar(&source, &whole, more);
+        let bytes = fs::read(&whole).unwrap();
+        fs::write(&cut, &bytes[..bytes.len() / 2 + 77]).unwrap();
+        for options in ["", "--size 100M --inodes 1000"] {
+            fail(&mut build_command(&cut, &image, options), 3);
+            let mut command = build_command(Path::new("-"), &image, options);
+            fail(command.stdin(File::open(&cut).unwrap()), 3);
+        }
+    }
+    assert_eq!(names_in(directory.path()), ["cut", "source", "whole"]);
+}
+
+/// A command run as a user who may do nothing special.
+fn as_nobody(command: &Command) -> Command {
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    other.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    other
+}
+
+#[test]
+fn a_file_that_may_not_be_read() {
+    require!(Root, Tool("setpriv"), Tool("tar"), Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let out = directory.path().join("out");
+    fs::create_dir(&out).unwrap();
+    for path in [directory.path(), &out] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    // The program itself may lie where only its owner can go.
+    let program = directory.path().join("diskwright");
+    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    let image = out.join("image");
+    let build_as_nobody = |from: &Path, options: &str| {
+        let mut command = Command::new(&program);
+        command.arg("build").args(options.split_whitespace()).arg(from).arg(&image);
+        as_nobody(&command)
+    };
+    succeed(&mut build_as_nobody(&source, ""));
+    fs::remove_file(&image).unwrap();
+
+    let forbidden = source.join("file-5");
+    fs::set_permissions(&forbidden, PermissionsExt::from_mode(0)).unwrap();
+    for options in ["", "--threads 1", "--size 100M"] {
+        let text = fail(&mut build_as_nobody(&source, options), 4);
+        assert!(text.contains("file-5") && text.contains("ermission denied"), "{text}");
+        assert_eq!(names_in(&out), [""; 0]);
+    }
+    // The archive's content is there for everyone, and root can read all.
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    succeed(&mut build_as_nobody(&archive, ""));
+    judge(&image, &Tree::of(&source));
+    build(&source, &image, "--force");
+    judge(&image, &Tree::of(&source));
+    fs::remove_file(&image).unwrap();
+
+    fs::set_permissions(&forbidden, PermissionsExt::from_mode(0o644)).unwrap();
+    fs::create_dir(source.join("closed")).unwrap();
+    fs::set_permissions(source.join("closed"), PermissionsExt::from_mode(0)).unwrap();
+    let text = fail(&mut build_as_nobody(&source, ""), 4);
+    assert!(text.contains("closed") && text.contains("ermission denied"), "{text}");
+    assert_eq!(names_in(&out), [""; 0]);
+}
+
+/// Files of sysfs say 4096 bytes and hold fewer: to a reader they shrink.
+#[test]
+fn a_file_that_is_shorter_than_it_says() {
+    let source = Path::new("/sys/kernel/mm/transparent_hugepage");
+    if !source.join("enabled").exists() {
+        eprintln!("SKIPPED a_file_that_is_shorter_than_it_says: no {}", source.display());
+        return;
+    }
+    let directory = scratch();
+    let image = directory.path().join("image");
+    for threads in ["--threads 1", "--threads 4"] {
+        let text = fail(&mut build_command(source, &image, threads), 4);
+        assert!(text.contains("transparent_hugepage/"), "{text}");
+    }
+    assert_eq!(names_in(directory.path()), [""; 0]);
+}
+
+/// However the source changes meanwhile: a sound image, or an error and none.
+#[test]
+fn a_source_that_changes_while_it_is_read() {
+    require!(Tool("e2fsck"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let image = directory.path().join("image");
+    let is_done = AtomicBool::new(false);
+    let mut failed = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                for n in 0..8 {
+                    let file = source.join(format!("file-{n}"));
+                    File::options().write(true).open(&file).unwrap().set_len(4096).unwrap();
+                    fs::remove_file(&file).unwrap();
+                    fs::write(&file, vec![n + 1; 1 << 20]).unwrap();
+                }
+            }
+        });
+        for turn in 0..24 {
+            let mut command =
+                build_command(&source, &image, &format!("--threads {}", turn % 3 + 1));
+            if command.output().unwrap().status.success() {
+                e2fsck(&image);
+                fs::remove_file(&image).unwrap();
+            } else {
+                failed += 1;
+                assert!(!image.exists());
+            }
+            assert_eq!(names_in(directory.path()), ["source"]);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(failed > 0, "nothing happened");
+}
+
+/// A mounted tmpfs of a given size, gone when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(size: &str) -> Self {
+        let directory = scratch();
+        let options = format!("size={size}");
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &options, "small"]).arg(directory.path());
+        succeed(&mut command);
+        SmallDisk(directory)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    require!(Root, Tool("mount"), Tool("umount"), Tool("tar"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    let disk = SmallDisk::new("5M");
+    let image = disk.0.path().join("image");
+    for from in [&source, &archive] {
+        for options in ["--threads 1", "--threads 3", "--size 64M"] {
+            let text = fail(&mut build_command(from, &image, options), 4);
+            assert!(text.contains("No space left on device"), "{text}");
+            assert_eq!(names_in(disk.0.path()), [""; 0]);
+        }
+    }
+    // Nor is the copy of what comes on standard input left.
+    fail(build_command(Path::new("-"), &image, "").stdin(File::open(&archive).unwrap()), 4);
+    assert_eq!(names_in(disk.0.path()), [""; 0]);
+}
+
+/// The writer of a pipe that goes away early, and a build that is interrupted.
+#[test]
+fn a_pipe_that_breaks_leaves_nothing() {
+    require!(Tool("tar"));
+    let directory = scratch();
+    let source = plain_source(directory.path());
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    let bytes = fs::read(&archive).unwrap();
+    let image = directory.path().join("image");
+    let mut command = build_command(Path::new("-"), &image, "--size 100M --inodes 100");
+    command.stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(&bytes[..3 << 20]).unwrap();
+    drop(pipe);
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(names_in(directory.path()), ["source", "source.tar"]);
+}
+
+/// The names of a sample that was built under another user are all there.
+#[test]
+fn an_ordinary_user_builds_images_too() {
+    require!(Root, Tool("setpriv"), Tool("tar"), Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let (source, tree) = sample_in(directory.path(), &small_sample(4096));
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    let program = directory.path().join("diskwright");
+    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    let image = directory.path().join("image");
+    let mut command = Command::new(&program);
+    succeed(&mut as_nobody(command.arg("build").arg(&archive).arg(&image)));
+    judge(&image, &crate::common::as_in_gnu_tar(&tree));
+}

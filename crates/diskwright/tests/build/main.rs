@@ -1,0 +1,10 @@
+//! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
+
+mod common;
+mod directories;
+mod failures;
+mod features;
+mod large_files;
+mod reproducible;
+mod round_trip;
+mod sources;

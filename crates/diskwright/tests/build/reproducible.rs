@@ -1,0 +1,94 @@
+//! The same source and options give the same bytes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use oracle::{require, scratch};
+
+use crate::common::{EPOCH, build_command, sample_in, small_sample, succeed, tar};
+
+/// Builds with a fixed epoch and returns a checksum of the image.
+fn image_of(source: &Path, image: &Path, options: &str) -> (u64, u32) {
+    let mut command = build_command(source, image, &format!("--force {options}"));
+    succeed(command.env("SOURCE_DATE_EPOCH", EPOCH.to_string()));
+    let bytes = fs::read(image).unwrap();
+    (bytes.len() as u64, crc32c::crc32c(&bytes))
+}
+
+#[test]
+fn threads_do_not_matter() {
+    require!(Tool("tar"));
+    let directory = scratch();
+    let (source, _) = sample_in(directory.path(), &small_sample(1024));
+    let image = directory.path().join("image");
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    for source in [&source, &archive] {
+        for options in ["", "--size 500M", "--block-size 1K -O ^extent,^64bit,inline_data"] {
+            let first = image_of(source, &image, &format!("{options} --threads 1"));
+            for threads in ["--threads 2", "--threads 8", ""] {
+                let other = image_of(source, &image, &format!("{options} {threads}"));
+                assert_eq!(first, other, "{options} {threads}");
+            }
+        }
+    }
+}
+
+fn names_as_listed(directory: &Path) -> Vec<std::ffi::OsString> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+}
+
+/// Enters the names of a directory anew, the last one listed first.
+fn reverse(directory: &Path, aside: &Path) {
+    fs::create_dir(aside).unwrap();
+    let time = fs::metadata(directory).unwrap().modified().unwrap();
+    let names = names_as_listed(directory);
+    for name in &names {
+        fs::rename(directory.join(name), aside.join(name)).unwrap();
+    }
+    for name in &names {
+        // tmpfs lists names by age, so what was listed first is now listed last, or the reverse.
+        fs::rename(aside.join(name), directory.join(name)).unwrap();
+    }
+    fs::File::open(directory).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn the_order_of_the_host_does_not_matter() {
+    require!(Tool("tar"), Tool("cp"));
+    let directory = scratch();
+    let (source, _) = sample_in(directory.path(), &small_sample(4096));
+    let image = directory.path().join("image");
+    let first = image_of(&source, &image, "");
+    let copy = directory.path().join("copy");
+    succeed(Command::new("cp").arg("--archive").arg(&source).arg(&copy));
+    assert_eq!(first, image_of(&copy, &image, ""), "a copy");
+    let before = names_as_listed(&copy.join("wide"));
+    reverse(&copy.join("wide"), &directory.path().join("aside"));
+    assert_ne!(before, names_as_listed(&copy.join("wide")), "the test has nothing to show");
+    assert_eq!(first, image_of(&copy, &image, ""), "another order");
+    // Nor does having been read.
+    assert_eq!(first, image_of(&source, &image, ""));
+}
+
+#[test]
+fn compression_does_not_matter() {
+    require!(Tool("tar"), Tool("zstd"));
+    let directory = scratch();
+    let (source, _) = sample_in(directory.path(), &small_sample(4096));
+    let image = directory.path().join("image");
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    let first = image_of(&archive, &image, "");
+    for more in [&["--gzip"], &["--zstd"]] {
+        let packed = directory.path().join("packed");
+        tar(&source, &packed, more);
+        assert_eq!(first, image_of(&packed, &image, ""), "{more:?}");
+    }
+    let mut command = build_command(Path::new("-"), &image, "--force");
+    command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
+    succeed(command.stdin(fs::File::open(&archive).unwrap()));
+    let bytes = fs::read(&image).unwrap();
+    assert_eq!(first, (bytes.len() as u64, crc32c::crc32c(&bytes)), "standard input");
+}

@@ -1,0 +1,64 @@
+//! Out of an image and into a new one.
+
+use std::fs;
+use std::path::Path;
+
+use oracle::{Ignore, Tree, assert_same, require, scratch};
+
+use crate::common::{
+    EPOCH, build, build_command, diskwright, judge, sample_in, small_sample, succeed,
+    without_sockets,
+};
+use crate::sources::clamped;
+
+fn extract(image: &Path, to: &Path) {
+    succeed(diskwright().arg("extract").arg(image).arg(to));
+}
+
+#[test]
+fn a_directory_comes_out_as_it_went_in() {
+    require!(Root, Tool("e2fsck"), Mount("ext4"));
+    for options in ["", "--block-size 1K -O inline_data", "--block-size 2K -O ^extent,^64bit"] {
+        let directory = scratch();
+        let (source, tree) = sample_in(directory.path(), &small_sample(1024));
+        let image = directory.path().join("image");
+        build(&source, &image, options);
+        let out = directory.path().join("out");
+        extract(&image, &out);
+        assert_same(&tree, &Tree::of(&out), &Ignore::default());
+        // What was taken out makes the same tree again.
+        build(&out, &image, &format!("{options} --force"));
+        judge(&image, &tree);
+    }
+}
+
+#[test]
+fn an_archive_comes_out_as_it_went_in() {
+    require!(Root, Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let at = |name: &str| directory.path().join(name);
+    let (source, tree) = sample_in(directory.path(), &small_sample(4096));
+    // A socket has no place in an archive.
+    for (path, node) in &tree.nodes {
+        if node.kind == oracle::Kind::Socket {
+            let file = source.join(std::str::from_utf8(path).unwrap());
+            let parent = file.parent().unwrap();
+            let time = fs::metadata(parent).unwrap().modified().unwrap();
+            fs::remove_file(&file).unwrap();
+            fs::File::open(parent).unwrap().set_modified(time).unwrap();
+        }
+    }
+    let tree = clamped(without_sockets(&tree));
+    let make = |from: &Path, image: &Path| {
+        let mut command = build_command(from, image, "");
+        succeed(command.env("SOURCE_DATE_EPOCH", EPOCH.to_string()));
+    };
+    make(&source, &at("first"));
+    extract(&at("first"), &at("first.tar"));
+    make(&at("first.tar"), &at("second"));
+    judge(&at("second"), &tree);
+    extract(&at("second"), &at("second.tar"));
+    make(&at("second.tar"), &at("third"));
+    assert!(fs::read(at("first.tar")).unwrap() == fs::read(at("second.tar")).unwrap());
+    assert!(fs::read(at("second")).unwrap() == fs::read(at("third")).unwrap());
+}

@@ -1,0 +1,208 @@
+//! The same tree from every kind of source, with the options that shape what is made of it.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use oracle::{Sample, Tree, require, scratch};
+
+use crate::common::{
+    EPOCH, as_in_gnu_tar, build, build_command, judge, mount, narrow_sample, sample_in,
+    small_sample, succeed, tar,
+};
+
+/// Builds from a directory and from archives of it in every form.
+fn every_source(sample: &Sample, options: &str) {
+    let directory = scratch();
+    let (source, tree) = sample_in(directory.path(), sample);
+    let image = directory.path().join("image");
+    build(&source, &image, options);
+    judge(&image, &tree);
+
+    let tree = as_in_gnu_tar(&tree);
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    for more in [&["--gzip"], &["--zstd"]] {
+        let packed = directory.path().join("packed");
+        tar(&source, &packed, more);
+        build(&packed, &image, &format!("{options} --force"));
+        judge(&image, &tree);
+    }
+    build(&archive, &image, &format!("{options} --force"));
+    judge(&image, &tree);
+    // Both with the size computed, which takes two passes, and in one pass.
+    for more in ["", "--size 1G --inodes 20000"] {
+        let mut command =
+            build_command(Path::new("-"), &image, &format!("{options} {more} --force"));
+        succeed(command.stdin(File::open(&archive).unwrap()));
+        judge(&image, &tree);
+    }
+}
+
+#[test]
+fn every_source_in_4k_blocks() {
+    require!(Tool("e2fsck"), Tool("tar"), Tool("zstd"), Mount("ext4"));
+    every_source(&Sample::default(), "");
+}
+
+#[test]
+fn every_source_in_2k_blocks() {
+    require!(Tool("e2fsck"), Tool("tar"), Tool("zstd"), Mount("ext4"));
+    every_source(&small_sample(2048), "--block-size 2K");
+}
+
+#[test]
+fn every_source_in_1k_blocks() {
+    require!(Tool("e2fsck"), Tool("tar"), Tool("zstd"), Mount("ext4"));
+    every_source(&Sample { depth: 20, ..Sample::for_block_size(1024) }, "--block-size 1K");
+}
+
+#[test]
+fn every_block_and_inode_size() {
+    require!(Tool("e2fsck"), Mount("ext4"));
+    for block_size in [1024, 2048, 4096] {
+        let directory = scratch();
+        let image = directory.path().join("image");
+        let (source, tree) = sample_in(directory.path(), &narrow_sample(block_size));
+        for inode_size in [128, 256, 512, 1024] {
+            let sizes = format!("--block-size {block_size} --inode-size {inode_size} --force");
+            build(&source, &image, &sizes);
+            judge(&image, &tree);
+            build(&source, &image, &format!("{sizes} --size 300M"));
+            assert_eq!(image.metadata().unwrap().len(), 300 << 20);
+            judge(&image, &tree);
+        }
+    }
+}
+
+#[test]
+fn what_is_to_be_left_free_is_free() {
+    require!(Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let (source, tree) = sample_in(directory.path(), &small_sample(1024));
+    let image = directory.path().join("image");
+    for (block_size, free) in [(1024, 1 << 20), (4096, 100 << 20), (4096, 3 << 30)] {
+        build(&source, &image, &format!("--block-size {block_size} --free {free} --force"));
+        judge_free(&image, free);
+        if block_size == 4096 {
+            judge(&image, &tree);
+        }
+    }
+}
+
+fn judge_free(image: &Path, free: u64) {
+    let mount = mount(image);
+    let stat = rustix::fs::statvfs(mount.path()).unwrap();
+    let available = stat.f_bavail * stat.f_frsize;
+    assert!(available >= free, "{available} bytes are available instead of {free}");
+    // Not wasteful either: metadata and the root's reserve are not part of it.
+    assert!(available <= free + free / 10 + (8 << 20), "{available} for {free}");
+}
+
+#[test]
+fn a_computed_size_is_whole_blocks_and_tight() {
+    require!(Tool("e2fsck"), Mount("ext4"));
+    let directory = scratch();
+    let image = directory.path().join("image");
+    let (source, _) = sample_in(directory.path(), &small_sample(1024));
+    let empty = directory.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    for (source, block_size) in [(&source, 4096), (&source, 1024), (&empty, 1024), (&empty, 4096)] {
+        let options = format!("--block-size {block_size} --force -O inline_data");
+        build(source, &image, &options);
+        let size = image.metadata().unwrap().len();
+        assert_eq!(size % block_size, 0, "{size} is not whole blocks of {block_size}");
+        let smaller = format!("{options} --inodes 16 --size {}", size - size / 20 - 8 * block_size);
+        crate::common::fail(&mut build_command(source, &image, &smaller), 4);
+    }
+}
+
+#[test]
+fn one_owner_for_everything() {
+    require!(Tool("e2fsck"), Root, Mount("ext4"));
+    let directory = scratch();
+    let (source, mut tree) = sample_in(directory.path(), &small_sample(4096));
+    let image = directory.path().join("image");
+    build(&source, &image, "--owner 4294967294:70000");
+    for node in tree.nodes.values_mut() {
+        (node.uid, node.gid) = (4_294_967_294, 70_000);
+    }
+    judge(&image, &tree);
+}
+
+/// The tree with no time after the epoch.
+pub(crate) fn clamped(mut tree: Tree) -> Tree {
+    for node in tree.nodes.values_mut() {
+        node.mtime = node.mtime.min((EPOCH, 0));
+    }
+    tree
+}
+
+#[test]
+fn no_time_is_after_the_epoch() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let (source, tree) = sample_in(directory.path(), &small_sample(4096));
+    let image = directory.path().join("image");
+    let mut command = build_command(&source, &image, "");
+    succeed(command.env("SOURCE_DATE_EPOCH", EPOCH.to_string()));
+    judge(&image, &clamped(tree));
+    let mount = mount(&image);
+    for path in ["", "lost+found", "wide"] {
+        let metadata = mount.path().join(path).symlink_metadata().unwrap();
+        for time in [metadata.atime(), metadata.mtime(), metadata.ctime()] {
+            assert!(time <= EPOCH, "{path:?}: {time}");
+        }
+    }
+    let superblock = oracle::debugfs(&image, "show_super_stats -h");
+    assert!(
+        superblock.contains("Filesystem created:       Fri Jul 14 02:40:00 2017"),
+        "{superblock}"
+    );
+}
+
+#[test]
+fn label_and_uuid_are_those_asked_for() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let directory = scratch();
+    let (source, tree) = sample_in(directory.path(), &narrow_sample(4096));
+    let image = directory.path().join("image");
+    let uuid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    for features in ["+dir_index", "^metadata_csum_seed", "^metadata_csum"] {
+        let options = format!("--label sixteen-letters. --uuid {uuid} --force -O {features}");
+        build(&source, &image, &options);
+        judge(&image, &tree);
+        let superblock = oracle::debugfs(&image, "show_super_stats -h");
+        assert!(superblock.contains(uuid), "{superblock}");
+        assert!(superblock.contains("sixteen-letters.\n"), "{superblock}");
+    }
+    let options = "--label seventeen-letters --force";
+    crate::common::fail(&mut build_command(&source, &image, options), 2);
+}
+
+#[test]
+fn the_root_of_the_source_becomes_the_root() {
+    require!(Tool("e2fsck"), Root, Mount("ext4"), Tool("tar"));
+    let directory = scratch();
+    let source = directory.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o2751)).unwrap();
+    std::os::unix::fs::chown(&source, Some(12), Some(34)).unwrap();
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::lsetxattr(&source, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    set("user.of-root", b"value");
+    set("trusted.of-root", b"\0");
+    let touch = Command::new("touch").args(["-d", "2001-02-03 04:05:06.789"]).arg(&source).status();
+    assert!(touch.unwrap().success());
+    let tree = Tree::of(&source);
+    assert_eq!((tree.node(b"").permissions, tree.node(b"").xattrs.len()), (0o2751, 2));
+    let archive = directory.path().join("source.tar");
+    tar(&source, &archive, &[]);
+    let image = directory.path().join("image");
+    for from in [&source, &archive] {
+        build(from, &image, "--force");
+        judge(&image, &tree);
+    }
+}
