@@ -167,6 +167,24 @@ impl<'a> Node<'a> {
         Self::header(bytes, Some(depth))
     }
 
+    /// Checks that the node begins in the part of the file that its parent gives it: from `start`
+    /// to before `end`.
+    pub fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
+        match self.first_block(0) {
+            Some(first) if first < start || u64::from(first.0) >= end => {
+                Err(bad("it begins outside the range of the entry that leads to it")
+                    .mismatch(format_args!("{start} to below {end}"), first))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first file block of entry `at`, if there is such an entry.
+    pub fn first_block(&self, at: usize) -> Option<FileBlock> {
+        // Both kinds of entries start with it.
+        (at < self.len()).then(|| FileBlock(u32_at(self.bytes, entry_range(at).start)))
+    }
+
     /// Levels below: 0 for a leaf.
     pub fn depth(&self) -> u16 {
         self.depth

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Error, Ino, NAME_LEN_MAX, Result};
+use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
 use super::map::{self, FILE_BLOCKS_MAX, Place, Run};
 use super::names::{Style, Wanted};
@@ -71,7 +71,7 @@ fn find_by_hash(
     hash: u32,
     wanted: &mut Wanted<'_>,
 ) -> Result<Option<u32>> {
-    for _ in 0..blocks_count(fs, dir) {
+    for _ in 0..blocks_count(fs, dir)? {
         let leaf = cursor.leaf();
         let found = index::with_block(fs, dir, leaf, Kind::DirectoryLeaf, |block| {
             find_in_block(block, wanted)
@@ -124,8 +124,21 @@ pub(crate) fn inline_parts<'c>(
 }
 
 /// Blocks that a directory's size covers.
-pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> u64 {
-    (dir.inode.size() >> fs.volume.geometry.block_size_log).min(FILE_BLOCKS_MAX)
+///
+/// A directory has no holes, so it has no more blocks than the file system: a larger size, which
+/// would make every bound that follows from it worthless, is damage.
+pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> Result<u64> {
+    let geometry = &fs.volume.geometry;
+    let size = dir.inode.size();
+    let count = size >> geometry.block_size_log;
+    if count <= geometry.blocks_count.min(FILE_BLOCKS_MAX) {
+        return Ok(count);
+    }
+    let limit = u128::from(geometry.blocks_count) << geometry.block_size_log;
+    Err(Corruption::new("directory", "its size is larger than the file system")
+        .of_inode(dir.ino().0)
+        .mismatch(format_args!("at most {limit}"), size)
+        .into())
 }
 
 /// What [`for_each_leaf`] calls with a block's place in the directory, on the device, and what it
@@ -140,7 +153,7 @@ pub(crate) fn for_each_leaf(
     from: FileBlock,
     each: &mut EachLeaf<'_>,
 ) -> Result<()> {
-    let end = blocks_count(fs, dir);
+    let end = blocks_count(fs, dir)?;
     let indexed = index::is_indexed(fs, dir);
     let nodes = if indexed {
         let (info, _) = index::root(fs, dir)?;

@@ -8,6 +8,7 @@ use super::inline;
 use super::map::{self, Place, Run};
 use crate::Ext4;
 use crate::format::address::FileBlock;
+use crate::format::features::RoCompat;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::read::inode::Handle;
 
@@ -113,10 +114,16 @@ pub(crate) fn extent_map(
     }
     let mut pending: Option<MappedExtent> = None;
     let mut at = offset;
+    let mut space_left = mapped_bytes_max(fs);
     while at < end {
         let (place, available) = bytes_at(fs, handle, at)?;
         let run = MappedExtent { offset: at, len: available.min(end - at), place };
         at += run.len;
+        if place != ExtentPlace::Hole {
+            space_left = space_left.checked_sub(run.len).ok_or_else(|| {
+                handle.corrupt("block map", "more blocks than the file system has")
+            })?;
+        }
         match &mut pending {
             Some(before) if continues(before, &run) => before.len += run.len,
             _ => {
@@ -132,6 +139,16 @@ pub(crate) fn extent_map(
         let _ = each(last);
     }
     Ok(())
+}
+
+/// Bytes of the device that one file can take. Without this bound, a block of pointers to itself
+/// would make files of terabytes. Files of an image whose blocks may be shared have no such bound.
+fn mapped_bytes_max(fs: &Ext4) -> u64 {
+    let geometry = &fs.volume.geometry;
+    if fs.volume.sb.features.ro_compat(RoCompat::SHARED_BLOCKS) {
+        return u64::MAX;
+    }
+    geometry.blocks_count << geometry.block_size_log
 }
 
 fn continues(before: &MappedExtent, run: &MappedExtent) -> bool {

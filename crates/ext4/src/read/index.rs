@@ -98,17 +98,26 @@ impl Cursor {
                 (at, index.block(at))
             })?;
             self.steps[step].at = at;
-            self.go(step, below);
+            self.go(dir, step, below)?;
         }
         Ok(())
     }
 
-    fn go(&mut self, step: usize, below: FileBlock) {
+    /// Goes one step down. An index that leads back to a block on the way, such as its root, would
+    /// show that block's bytes as names.
+    fn go(&mut self, dir: &Handle, step: usize, below: FileBlock) -> Result<()> {
+        if self.steps[..=step].iter().any(|step| step.block == below) {
+            return Err(Corruption::new("directory index", "it leads back to a block on the way")
+                .of_inode(dir.ino().0)
+                .mismatch("another block", format_args!("file block {below}"))
+                .into());
+        }
         if step + 1 < self.count {
             self.steps[step + 1] = Step { block: below, at: 0 };
         } else {
             self.leaf = below;
         }
+        Ok(())
     }
 
     /// Goes to the next leaf. Returns the hash that the index has for it, `None` if there is none.
@@ -121,7 +130,7 @@ impl Cursor {
             })?;
             if let Some((hash, below)) = next {
                 self.steps[step].at += 1;
-                self.go(step, below);
+                self.go(dir, step, below)?;
                 self.descend(fs, dir, step + 1, 0)?;
                 return Ok(Some(hash));
             }

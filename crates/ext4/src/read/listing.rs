@@ -66,7 +66,7 @@ pub(crate) fn readdir(
     let (leaves, version, parent) = if index::is_indexed(fs, dir) {
         let (info, parent) = index::root(fs, dir)?;
         (Leaves::Indexed(info), info.hash_version, Some(parent))
-    } else if fs.volume.dir_index && directory::blocks_count(fs, dir) <= 1 {
+    } else if fs.volume.dir_index && directory::blocks_count(fs, dir)? <= 1 {
         (Leaves::Single, fs.volume.default_hash_version(), directory::parent(fs, dir)?)
     } else {
         return in_place_order(fs, dir, from, scratch, each);
@@ -219,6 +219,10 @@ enum Leaves {
     Single,
 }
 
+/// Most bytes of leaves whose names all have one hash. Sorting them takes a few times as much
+/// memory. Names that are not made to collide fill a few blocks at most.
+const SAME_HASH_BYTES_MAX: usize = 4 << 20;
+
 /// The highest cookie that a listing in the order of hashes comes to.
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
@@ -245,7 +249,7 @@ fn in_hash_order(
         Leaves::Indexed(info) => Some(Cursor::seek(fs, dir, info, start)?),
         Leaves::Single => None,
     };
-    let mut leaves_left = directory::blocks_count(fs, dir);
+    let mut leaves_left = directory::blocks_count(fs, dir)?;
     let mut position = 1;
     loop {
         scratch.bytes.clear();
@@ -292,7 +296,7 @@ fn gather(
         index::with_block(fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
             scratch.bytes.extend_from_slice(block);
         })?;
-        if u32::try_from(scratch.bytes.len()).is_err() {
+        if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
         }
         gather_chain(listing.style, hasher, scratch, start);

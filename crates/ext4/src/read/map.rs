@@ -59,16 +59,20 @@ fn check(fs: &Ext4, handle: &Handle, start: Block, len: u64) -> Result<()> {
         .into())
 }
 
-/// Walks down an extent tree. Each step goes one level down, so a loop of blocks ends.
+/// Walks down an extent tree. Each step goes one level down, so a loop of blocks ends. A node must
+/// lie in the range that its parent gives it, so that no two entries can share one: the work of
+/// going through a file is bounded by the nodes that there are.
 fn run_in_extents(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
     let at_inode = |c: Corruption| c.of_inode(handle.ino().0);
     let root = Node::parse(handle.inode.i_block(), None).map_err(at_inode)?;
     let mut step = step_in_extents(&root, block, FILE_BLOCKS_MAX);
     for depth in (0..root.depth()).rev() {
-        let Step::Down { leaf, end } = step else { break };
+        let Step::Down { leaf, start, end } = step else { break };
         check(fs, handle, leaf, 1)?;
         let bytes = fs.block(leaf, Kind::ExtentNode.of(handle.owner))?;
-        let node = Node::trusted(&bytes, depth).map_err(|c| at_inode(c.at_block(leaf.0)))?;
+        let node = Node::trusted(&bytes, depth)
+            .and_then(|node| node.check_range(start, end).map(|()| node))
+            .map_err(|c| at_inode(c.at_block(leaf.0)))?;
         step = step_in_extents(&node, block, end);
     }
     match step {
@@ -79,9 +83,10 @@ fn run_in_extents(fs: &Ext4, handle: &Handle, block: FileBlock) -> Result<Run> {
 
 enum Step {
     Found(Run),
-    /// Into the node at `leaf`, which holds what lies before `end`.
+    /// Into the node at `leaf`, which holds what lies from `start` to before `end`.
     Down {
         leaf: Block,
+        start: FileBlock,
         end: u64,
     },
 }
@@ -90,18 +95,13 @@ enum Step {
 fn step_in_extents(node: &Node<'_>, block: FileBlock, end: u64) -> Step {
     let at = node.position(block);
     let next = at.map_or(0, |at| at + 1);
-    let first_of_next = (next < node.len()).then(|| {
-        // Both kinds of entries start with the file block.
-        u64::from(
-            if node.depth() == 0 { node.extent(next).block } else { node.index(next).block }.0,
-        )
-    });
-    let end = first_of_next.map_or(end, |first| first.min(end));
+    let end = node.first_block(next).map_or(end, |first| u64::from(first.0).min(end));
     let wanted = u64::from(block.0);
     let hole = Step::Found(Run { place: Place::Hole, len: end.saturating_sub(wanted).max(1) });
     let Some(at) = at else { return hole };
     if node.depth() > 0 {
-        return Step::Down { leaf: node.index(at).leaf, end };
+        let entry = node.index(at);
+        return Step::Down { leaf: entry.leaf, start: entry.block, end };
     }
     let extent = node.extent(at);
     if wanted >= extent.end() {

@@ -36,6 +36,8 @@ pub struct DirectorySource {
     /// The error that follows them.
     error: Option<SourceError>,
     is_started: bool,
+    /// No batch is left.
+    is_walked: bool,
     is_over: bool,
     /// Files with several names, by what identifies them.
     linked: HashMap<FileId, Linked>,
@@ -73,6 +75,7 @@ impl DirectorySource {
             entries: Vec::new().into_iter(),
             error: None,
             is_started: false,
+            is_walked: false,
             is_over: false,
             linked: HashMap::new(),
             returned: 0,
@@ -103,8 +106,12 @@ impl DirectorySource {
 
     /// Makes the next batch the current one. False at the end.
     fn take_batch(&mut self) -> bool {
+        if self.is_walked {
+            return false;
+        }
         let batch = self.next_batch();
         let is_end = batch.entries.is_empty() && batch.error.is_none();
+        self.is_walked = is_end;
         self.entries = batch.entries.into_iter();
         self.error = batch.error;
         !is_end

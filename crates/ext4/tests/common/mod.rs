@@ -1,0 +1,7 @@
+//! What the integrity tests and the fuzz targets share.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+
+pub mod fill;
+pub mod image;
+pub mod layout;
+pub mod walk;

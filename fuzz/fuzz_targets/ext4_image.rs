@@ -1,0 +1,12 @@
+//! Reads everything from a damaged image. Errors are fine; panics, hangs and unbounded memory are
+//! bugs.
+#![no_main]
+
+use diskwright_fuzz::common::walk;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    if let Some((device, _)) = diskwright_fuzz::damaged(input) {
+        walk::everything(device);
+    }
+});
