@@ -178,7 +178,7 @@ fn a_file_that_may_not_be_read() {
     fs::remove_file(&image).unwrap();
 
     let forbidden = source.join("file-5");
-    fs::set_permissions(&forbidden, PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&forbidden, PermissionsExt::from_mode(0o000)).unwrap();
     for options in ["", "--threads 1", "--size 100M"] {
         let text = fail(&mut build_as_nobody(&source, options), 4);
         assert!(text.contains("file-5") && text.contains("ermission denied"), "{text}");
@@ -195,7 +195,7 @@ fn a_file_that_may_not_be_read() {
 
     fs::set_permissions(&forbidden, PermissionsExt::from_mode(0o644)).unwrap();
     fs::create_dir(source.join("closed")).unwrap();
-    fs::set_permissions(source.join("closed"), PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(source.join("closed"), PermissionsExt::from_mode(0o000)).unwrap();
     let text = fail(&mut build_as_nobody(&source, ""), 4);
     assert!(text.contains("closed") && text.contains("ermission denied"), "{text}");
     assert_eq!(names_in(&out), [""; 0]);
