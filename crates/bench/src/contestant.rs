@@ -33,7 +33,8 @@ pub(crate) struct Job<'a> {
 impl Job<'_> {
     /// Size of the image in bytes: the same for all contestants, and ample for each.
     fn image_bytes(&self) -> u64 {
-        let need = self.census.bytes + self.census.bytes / 4 + self.census.entries * 1024;
+        // ext4 can have one inode for each 4 KiB block at most.
+        let need = self.census.bytes + self.census.bytes / 4 + self.census.entries * 4500;
         (need + (1 << 30)).next_multiple_of(1 << 20)
     }
 }

@@ -113,17 +113,22 @@ impl Build<'_> {
         let chosen = self.options.inodes.is_some() || self.options.bytes_per_inode.is_some();
         let mut source = self.open_source()?;
         let usual = self.inode_count();
-        let inodes = if chosen {
-            usual
-        } else {
-            let known = source.entries_min();
-            size::usual_or_at_least(usual, size, known)
-        };
+        let mut inodes = usual;
+        if !chosen {
+            let at_least = size::usual_or_at_least(usual, size, source.entries_min());
+            // So many may be more than such an image can have.
+            if self.plan(size, at_least).is_ok() {
+                inodes = at_least;
+            }
+        }
         let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
             Err(e) if e.is_no_inodes() && !chosen && self.input.can_be_read_again() => {
                 let entries = size::count_entries(&mut *self.open_source()?)?;
                 let inodes = size::inodes_for(entries);
+                if self.plan(size, inodes).is_err() {
+                    return Err(e);
+                }
                 self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?)
             }
             other => other,
