@@ -1,7 +1,7 @@
 //! The checksums of ext4's metadata.
 //!
 //! ext4 keeps the running CRC-32C register as it is: it starts at a seed and is not inverted at
-//! the end. The `crc32c` crate inverts before and after, which [`crc32c`] takes back.
+//! the end. The `crc32c` crate inverts before and after, which [`crc32c()`] takes back.
 
 use vfs::Ino;
 

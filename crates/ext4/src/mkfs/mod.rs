@@ -1,4 +1,4 @@
-//! Making file systems: [`plan`] decides where everything goes, without I/O; [`format`] writes it.
+//! Making file systems: [`plan`] decides where everything goes, without I/O; [`format()`] writes it.
 //!
 //! The result is what mke2fs 1.47 makes from the same numbers, with these deliberate differences:
 //! - the block size is 4 KiB unless asked for or the image is below 8 MiB (mke2fs takes 1 KiB
