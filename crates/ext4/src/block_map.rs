@@ -39,7 +39,7 @@ impl Op<'_> {
     }
 
     /// Takes and maps blocks for the hole `block..block + len` of a file, contiguous as far as
-    /// possible, first of all with `after`, the device block that should come right before.
+    /// possible with each other and with what the file has right before.
     pub(crate) fn fill_hole(
         &mut self,
         file: &mut Handle,
