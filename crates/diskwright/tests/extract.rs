@@ -227,7 +227,20 @@ impl FileSystem for Tampered {
         mknod(dir: Ino, name: &[u8], file: vfs::SpecialFile, new: &NewInode) -> Ino;
         symlink(dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Ino;
         readlink(ino: Ino) -> Vec<u8>;
-        link(ino: Ino, dir: Ino, name: &[u8]) -> ();
+        create_unlinked(dir: Ino, new: &NewInode) -> Ino;
+        link(ino: Ino, dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
+        unlink(dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
+        rmdir(dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
+        rename(
+            from: (Ino, &[u8]),
+            to: (Ino, &[u8]),
+            mode: vfs::RenameMode,
+            time: Option<vfs::Timestamp>
+        ) -> ();
+        open(ino: Ino) -> ();
+        close(ino: Ino) -> ();
+        remove_xattr(ino: Ino, name: &[u8]) -> ();
+        fsync(ino: Ino) -> ();
         write(ino: Ino, offset: u64, data: &[u8]) -> ();
         allocate(ino: Ino, offset: u64, len: u64, mode: vfs::AllocateMode) -> ();
         truncate(ino: Ino, size: u64) -> ();
@@ -313,7 +326,7 @@ fn trees_deeper_than_there_are_files_to_open_come_back() {
         dir = model.mkdir(dir, format!("d{depth}").as_bytes(), &NEW).unwrap();
         if depth % 100 == 99 {
             let file = model.create(dir, b"z", &NEW).unwrap();
-            model.link(file, model.root(), format!("link{depth}").as_bytes()).unwrap();
+            model.link(file, model.root(), format!("link{depth}").as_bytes(), None).unwrap();
         }
     }
     let to = scratch.path().join("to");

@@ -1,6 +1,6 @@
 //! Which blocks of the device hold which blocks of a file, whatever the form of the map.
 
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
 
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::extent::{Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX};
@@ -75,6 +75,21 @@ impl Op<'_> {
         let geometry = &self.fs.volume.geometry;
         let group = geometry.place_of(file.ino()).map_or(Group(0), |(group, _)| group);
         geometry.first_block(group)
+    }
+
+    /// Counts blocks off an inode.
+    pub(crate) fn subtract_blocks(&mut self, file: &mut Handle, count: u32) -> Result<()> {
+        let block_size = self.fs.volume.geometry.block_size();
+        let units = u64::from(count) * u64::from(block_size / 512);
+        let counted = file.inode.blocks_512(block_size);
+        let Some(left) = counted.checked_sub(units) else {
+            let damage = Corruption::new("inode", "it has more blocks than it counts");
+            let damage =
+                damage.of_inode(file.ino().0).mismatch(format!("{units} or more"), counted);
+            return Err(damage.into());
+        };
+        file.inode.set_blocks_512(left, block_size);
+        Ok(())
     }
 
     /// Counts blocks as an inode's.

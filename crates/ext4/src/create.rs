@@ -80,29 +80,29 @@ impl Ext4 {
         name: &[u8],
         file_type: FileType,
         new: &NewInode,
-        fill: impl FnOnce(&mut Op<'_>, &mut Handle) -> Result<()>,
+        fill: impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
     ) -> Result<Ino> {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
-        let mut parent = self.load_dir(dir)?;
-        let before = parent;
-        let mut op = Op::begin(self)?;
+        let before = self.load_dir(dir)?;
         let is_dir = file_type == FileType::Directory;
-        if is_dir {
-            self.add_subdirectory(&mut parent.inode)?;
-        }
-        let mut child = op.allocate_inode(&parent, is_dir)?;
-        set_new(&mut child.inode, file_type, new);
-        fill(&mut op, &mut child)?;
-        op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
-        if let Some(time) = new.parent_time {
-            touch(&mut parent.inode, time);
-        }
-        op.stage_if_changed(parent, &before);
-        op.stage_new(child);
-        op.commit()?;
-        Ok(child.ino())
+        self.atomically(|op| {
+            let mut parent = before;
+            if is_dir {
+                self.add_subdirectory(&mut parent.inode)?;
+            }
+            let mut child = op.allocate_inode(&parent, is_dir)?;
+            set_new(&mut child.inode, file_type, new);
+            fill(op, &mut child)?;
+            op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
+            if let Some(time) = new.parent_time {
+                touch(&mut parent.inode, time);
+            }
+            op.stage_if_changed(parent, &before);
+            op.stage_new(child);
+            Ok(child.ino())
+        })
     }
 
     /// Counts the `..` of a new subdirectory. A directory with too many to count shows 1.
@@ -122,11 +122,17 @@ impl Ext4 {
         Ok(())
     }
 
-    pub(crate) fn add_link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+    pub(crate) fn add_link(
+        &self,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+        time: Option<vfs::Timestamp>,
+    ) -> Result<()> {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
-        let mut parent = self.load_dir(dir)?;
+        let parent = self.load_dir(dir)?;
         let mut file = self.load(ino)?;
         let Some(file_type) = file.inode.file_type().filter(|t| *t != FileType::Directory) else {
             return Err(Error::IsADirectory);
@@ -136,11 +142,17 @@ impl Ext4 {
             return Err(Error::TooManyLinks);
         }
         file.inode.set_links_count(links + 1);
-        let mut op = Op::begin(self)?;
-        op.add_entry(&mut parent, Entry { name, ino, file_type })?;
-        op.stage(parent);
-        op.stage(file);
-        op.commit()
+        self.atomically(|op| {
+            let (mut parent, mut file) = (parent, file);
+            op.add_entry(&mut parent, Entry { name, ino, file_type })?;
+            if let Some(time) = time {
+                touch(&mut parent.inode, time);
+                file.inode.set_time(Time::Change, time);
+            }
+            op.stage(parent);
+            op.stage(file);
+            Ok(())
+        })
     }
 }
 

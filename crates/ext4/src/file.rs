@@ -7,6 +7,7 @@ use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
 use crate::format::indirect::Path;
 use crate::format::inode::flags;
+use crate::fs::Mode;
 use crate::op::{Handle, Op};
 
 /// Blocks one operation maps at most, so that none grows without bound.
@@ -80,7 +81,7 @@ impl Ext4 {
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
-        if mode == AllocateMode::Exposed && !self.fresh {
+        if mode == AllocateMode::Exposed && self.mode != Mode::Fresh {
             return Err(Error::Invalid("only a fresh image may show what its blocks held before"));
         }
         let blocks = self.blocks_of(offset, len)?;
@@ -104,24 +105,26 @@ impl Ext4 {
         unwritten: bool,
         size: u64,
     ) -> Result<()> {
-        let mut file = self.load_file(ino)?;
-        let mut op = Op::begin(self)?;
-        let mut at = blocks.start;
-        while at < blocks.end {
-            let mapped = op.mapped_run(&file, FileBlock(at), blocks.end)?;
-            if mapped > at {
-                at = mapped;
-                continue;
+        let before = self.load_file(ino)?;
+        self.atomically(|op| {
+            let mut file = before;
+            let mut at = blocks.start;
+            while at < blocks.end {
+                let mapped = op.mapped_run(&file, FileBlock(at), blocks.end)?;
+                if mapped > at {
+                    at = mapped;
+                    continue;
+                }
+                let hole_end = op.hole_end(&file, FileBlock(at), blocks.end)?;
+                op.fill_hole(&mut file, FileBlock(at), hole_end - at, unwritten)?;
+                at = hole_end;
             }
-            let hole_end = op.hole_end(&file, FileBlock(at), blocks.end)?;
-            op.fill_hole(&mut file, FileBlock(at), hole_end - at, unwritten)?;
-            at = hole_end;
-        }
-        if size > file.inode.size() {
-            file.inode.set_size(size);
-        }
-        op.stage(file);
-        op.commit()
+            if size > file.inode.size() {
+                file.inode.set_size(size);
+            }
+            op.stage(file);
+            Ok(())
+        })
     }
 
     pub(crate) fn write_file(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
@@ -131,28 +134,30 @@ impl Ext4 {
         }
         let blocks = self.blocks_of(offset, data.len() as u64)?;
         let _lock = self.locks.exclusive(&[ino]);
-        let mut file = self.load_file(ino)?;
-        let mut op = Op::begin(self)?;
+        let before = self.load_file(ino)?;
         let shift = self.volume.geometry.block_size_log;
-        let mut at = blocks.start;
-        while at < blocks.end {
-            let mut end = op.mapped_run(&file, FileBlock(at), blocks.end)?;
-            let fresh = end == at;
-            if fresh {
-                end = op.hole_end(&file, FileBlock(at), blocks.end)?;
-                op.fill_hole(&mut file, FileBlock(at), end - at, false)?;
+        self.atomically(|op| {
+            let mut file = before;
+            let mut at = blocks.start;
+            while at < blocks.end {
+                let mut end = op.mapped_run(&file, FileBlock(at), blocks.end)?;
+                let fresh = end == at;
+                if fresh {
+                    end = op.hole_end(&file, FileBlock(at), blocks.end)?;
+                    op.fill_hole(&mut file, FileBlock(at), end - at, false)?;
+                }
+                let from = (u64::from(at) << shift).max(offset);
+                let to = (u64::from(end) << shift).min(offset + data.len() as u64);
+                let part = &data[(from - offset) as usize..(to - offset) as usize];
+                op.write_mapped(&file, from, part, fresh)?;
+                at = end;
             }
-            let from = (u64::from(at) << shift).max(offset);
-            let to = (u64::from(end) << shift).min(offset + data.len() as u64);
-            let part = &data[(from - offset) as usize..(to - offset) as usize];
-            op.write_mapped(&file, from, part, fresh)?;
-            at = end;
-        }
-        if offset + data.len() as u64 > file.inode.size() {
-            file.inode.set_size(offset + data.len() as u64);
-        }
-        op.stage(file);
-        op.commit()
+            if offset + data.len() as u64 > file.inode.size() {
+                file.inode.set_size(offset + data.len() as u64);
+            }
+            op.stage(file);
+            Ok(())
+        })
     }
 
     pub(crate) fn resize_file(&self, ino: Ino, size: u64) -> Result<()> {
@@ -164,9 +169,10 @@ impl Ext4 {
             return Err(Error::unsupported("making a file smaller", "build the image anew"));
         }
         file.inode.set_size(size);
-        let mut op = Op::begin(self)?;
-        op.stage(file);
-        op.commit()
+        self.atomically(|op| {
+            op.stage(file);
+            Ok(())
+        })
     }
 }
 

@@ -44,8 +44,18 @@ pub struct Ext4 {
     pub(crate) spread: Spread,
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
+    pub(crate) mode: Mode,
+}
+
+/// What may be done to an open file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nothing may be changed.
+    ReadOnly,
     /// Just made by mkfs, and nobody relies on it yet: it may be written, without a journal.
-    pub(crate) fresh: bool,
+    Fresh,
+    /// Everything may be changed.
+    Writable,
 }
 
 impl Ext4 {
@@ -55,7 +65,7 @@ impl Ext4 {
     /// `Unsupported` for features this build cannot read, and for an image whose journal must be
     /// replayed, unless `stale`; `Corrupt` for a superblock or descriptors that cannot be right.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let fs = Self::with_device(device, options.cache_bytes, false)?;
+        let fs = Self::with_device(device, options.cache_bytes, Mode::ReadOnly)?;
         if fs.volume.needs_recovery() && !options.stale {
             return Err(Error::unsupported(
                 "a journal with changes that are not in their places yet",
@@ -71,14 +81,35 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
     pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let fs = Self::with_device(device, cache_bytes, true)?;
+        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
         Ok(fs)
     }
 
-    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, fresh: bool) -> Result<Self> {
+    /// Opens an image to change it in place. [`Ext4::close`] must follow, or the image is left as
+    /// after a crash.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and `ReadOnly` or `Unsupported` for features this build cannot write.
+    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let fs = Self::with_device(device, options.cache_bytes, Mode::Writable)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "open it for reading"));
+        }
+        Ok(fs)
+    }
+
+    /// Writes everything and leaves the image clean.
+    ///
+    /// # Errors
+    /// If the device fails. The image is then as after a crash.
+    pub fn close(self) -> Result<()> {
+        self.finish(None)
+    }
+
+    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
@@ -88,7 +119,7 @@ impl Ext4 {
             locks: InodeLocks::new(),
             spread: Spread::default(),
             generations: AtomicU32::new(0),
-            fresh,
+            mode,
         })
     }
 
@@ -97,10 +128,10 @@ impl Ext4 {
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.fresh {
+        if self.mode != Mode::ReadOnly {
             return Ok(());
         }
-        Err(Error::ReadOnly("changing an image in place is not supported yet"))
+        Err(Error::ReadOnly("it was opened for reading"))
     }
 
     /// The device that file contents lie on.

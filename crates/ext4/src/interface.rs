@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
-    NewInode, Result, SetAttributes, SpecialFile, StatFs,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
+    NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
@@ -100,8 +100,38 @@ impl FileSystem for Ext4 {
         read::file::readlink(self, &self.load(ino)?)
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
-        self.add_link(ino, dir, name)
+    fn create_unlinked(&self, _dir: Ino, _new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.add_link(ino, dir, name, time)
+    }
+
+    fn unlink(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn rmdir(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn rename(
+        &self,
+        _from: (Ino, &[u8]),
+        _to: (Ino, &[u8]),
+        _mode: RenameMode,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn open(&self, _ino: Ino) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn close(&self, _ino: Ino) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -152,9 +182,17 @@ impl FileSystem for Ext4 {
         self.set_attribute(ino, name, value)
     }
 
+    fn remove_xattr(&self, _ino: Ino, _name: &[u8]) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let _lock = self.locks.shared(ino);
         read::xattr::list(self, &self.load(ino)?, each)
+    }
+
+    fn fsync(&self, _ino: Ino) -> Result<()> {
+        self.sync()
     }
 
     fn sync(&self) -> Result<()> {

@@ -1,17 +1,22 @@
-//! One operation: a transaction, the groups it allocates from, and the inodes it will write.
+//! One operation: a transaction, the groups it allocates from, what it frees, and the inodes it will
+//! write.
 //!
 //! Lock order within an operation: inode locks (taken before it starts) → blocks of directories,
-//! extent trees and attributes of the locked inodes → groups → blocks of inode tables. Inode tables
-//! come last because different inodes share their blocks: changed inodes are staged, and written in
-//! the order of their blocks when the operation commits.
+//! extent trees and attributes of the locked inodes → groups, in ascending order → blocks that
+//! different inodes share: orphan blocks, the superblock, then inode tables, in ascending order. What
+//! comes late is put off: blocks and inodes to free, orphans and changed inodes are only noted, and
+//! done when the operation commits.
+//!
+//! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
+//! back and started again with all the groups it is known to need ([`Ext4::atomically`]).
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Tag, Txn};
-use vfs::Result;
+use vfs::{Error, Result};
 
 use crate::Ext4;
 use crate::alloc::groups::Lease;
-use crate::format::address::Block;
+use crate::format::address::{Block, Group};
 use crate::format::inode::{self, Owner};
 use crate::kind::Kind;
 
@@ -24,6 +29,16 @@ struct Staged {
     tail: Option<Vec<u8>>,
 }
 
+/// A run of blocks to be given back.
+#[derive(Clone, Copy)]
+pub(crate) struct FreedRun {
+    pub(crate) start: Block,
+    pub(crate) len: u32,
+}
+
+/// Groups that an operation needs before it starts.
+pub(crate) type GroupSet = SmallVec<[Group; 4]>;
+
 /// An operation. Dropped without [`Op::commit`], it leaves no trace.
 pub(crate) struct Op<'a> {
     pub(crate) fs: &'a Ext4,
@@ -32,17 +47,104 @@ pub(crate) struct Op<'a> {
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
     pub(crate) txn: Txn<'a>,
     staged: SmallVec<[Staged; 2]>,
+    pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
+    pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// The group that somebody else had when it was wanted out of order.
+    contended: Option<Group>,
+}
+
+impl Ext4 {
+    /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
+    /// wanted that could not be waited for, or if all free space waits for a checkpoint.
+    pub(crate) fn atomically<R>(
+        &self,
+        mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut groups = GroupSet::new();
+        let mut relieved = false;
+        loop {
+            let mut op = Op::begin(self)?;
+            for &group in &groups {
+                op.lease(group)?;
+            }
+            let outcome = body(&mut op).and_then(|value| op.finish().map(|()| value));
+            if let Some(group) = op.contended {
+                groups.extend(op.leases.iter().map(Lease::group));
+                groups.push(group);
+                groups.sort_unstable();
+                groups.dedup();
+                continue;
+            }
+            if outcome.is_ok() {
+                op.keep();
+                return outcome;
+            }
+            drop(op);
+            let short = matches!(outcome, Err(Error::NoSpace));
+            if !short || relieved || !self.volume.groups.has_busy() {
+                return outcome;
+            }
+            relieved = true;
+            self.engine.checkpoint()?;
+        }
+    }
 }
 
 impl<'a> Op<'a> {
     pub(crate) fn begin(fs: &'a Ext4) -> Result<Self> {
         let txn = fs.engine.begin()?;
-        Ok(Self { fs, leases: SmallVec::new(), txn, staged: SmallVec::new() })
+        Ok(Self {
+            fs,
+            leases: SmallVec::new(),
+            txn,
+            staged: SmallVec::new(),
+            freed_runs: SmallVec::new(),
+            freed_inodes: SmallVec::new(),
+            contended: None,
+        })
     }
 
     /// Holds a block to the end of the operation.
     pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
         Ok(self.txn.buffer(block.0, tag)?)
+    }
+
+    /// Holds a group to the end of the operation; its place among the leases. If it is to be taken
+    /// out of order and somebody else has it, the operation must be started again, which the error
+    /// brings about.
+    pub(crate) fn lease(&mut self, group: Group) -> Result<usize> {
+        if let Some(at) = self.leases.iter().position(|l| l.group() == group) {
+            return Ok(at);
+        }
+        let groups = &self.fs.volume.groups;
+        let in_order = self.leases.iter().all(|l| l.group() < group);
+        let lease = if in_order { Some(groups.lease(group)) } else { groups.try_lease(group) };
+        let Some(lease) = lease else {
+            self.contended = Some(group);
+            return Err(Error::NoSpace);
+        };
+        self.leases.push(lease);
+        Ok(self.leases.len() - 1)
+    }
+
+    /// Gives blocks of a file's data back when the operation commits, and counts them off the file.
+    /// They are not handed out again before a checkpoint has made that durable.
+    pub(crate) fn free_blocks(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<()> {
+        self.subtract_blocks(file, len)?;
+        self.freed_runs.push(FreedRun { start, len });
+        Ok(())
+    }
+
+    /// Gives a metadata block of a file back as [`Op::free_blocks`] does; its contents need not be
+    /// written any more.
+    pub(crate) fn free_metadata(&mut self, file: &mut Handle, block: Block) -> Result<()> {
+        self.txn.forget(block.0);
+        self.free_blocks(file, block, 1)
+    }
+
+    /// Makes an inode free when the operation commits. Its blocks must be gone already.
+    pub(crate) fn free_inode(&mut self, handle: Handle) {
+        self.freed_inodes.push(handle);
     }
 
     /// Writes `handle`'s fields when the operation commits.
@@ -67,15 +169,21 @@ impl<'a> Op<'a> {
         self.staged.push(Staged { handle, fresh: true, tail: None });
     }
 
-    /// Joins the operation to the running checkpoint.
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// Does what was put off. After an error the operation must be dropped.
+    fn finish(&mut self) -> Result<()> {
+        self.free_noted_inodes()?;
+        self.free_noted_blocks()?;
         self.staged.sort_unstable_by_key(|s| (s.handle.block, s.handle.offset));
         for staged in std::mem::take(&mut self.staged) {
             self.write_inode(&staged)?;
         }
+        Ok(())
+    }
+
+    /// Joins a finished operation to the running checkpoint.
+    fn keep(mut self) {
         self.fs.volume.groups.keep(self.leases.drain(..));
         self.txn.commit();
-        Ok(())
     }
 
     fn write_inode(&mut self, staged: &Staged) -> Result<()> {

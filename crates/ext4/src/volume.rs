@@ -160,4 +160,8 @@ impl Format for Volume {
     fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         self.groups.settle(self, txn)
     }
+
+    fn durable(&self) {
+        self.groups.release_busy();
+    }
 }

@@ -43,24 +43,26 @@ impl Ext4 {
 
     fn store_attribute(&self, ino: Ino, name: AttributeName<'_>, value: &[u8]) -> Result<()> {
         let _lock = self.locks.exclusive(&[ino]);
-        let mut handle = self.load(ino)?;
-        let mut tail = read::xattr::slot_area(self, &handle)?;
+        let before = self.load(ino)?;
+        let old_tail = read::xattr::slot_area(self, &before)?;
         let new = NewAttribute { name, value: NewValue::Here(value) };
-        let old_tail = tail.clone();
         let area = Area::in_inode(&old_tail).map_err(|c| c.of_inode(ino.0))?;
-        let mut inside = kept(area, name);
-        let mut op = Op::begin(self)?;
-        inside.push(new);
-        if encode_in_inode(&mut tail, &mut inside) {
-            op.drop_from_block(&mut handle, name)?;
-        } else {
-            inside.retain(|a| a.name != name);
-            // What was in the inode before fits again.
-            let _ = encode_in_inode(&mut tail, &mut inside);
-            op.put_in_block(&mut handle, new)?;
-        }
-        op.stage_with_tail(handle, tail);
-        op.commit()
+        self.atomically(|op| {
+            let mut handle = before;
+            let mut tail = old_tail.clone();
+            let mut inside = kept(area, name);
+            inside.push(new);
+            if encode_in_inode(&mut tail, &mut inside) {
+                op.drop_from_block(&mut handle, name)?;
+            } else {
+                inside.retain(|a| a.name != name);
+                // What was in the inode before fits again.
+                let _ = encode_in_inode(&mut tail, &mut inside);
+                op.put_in_block(&mut handle, new)?;
+            }
+            op.stage_with_tail(handle, tail);
+            Ok(())
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! Checkpoints: what many transactions changed, made durable as one.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,13 +10,24 @@ use crate::{Result, Txn};
 /// Bytes gathered before adjoining blocks are written together.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Where checkpoints become durable before their blocks go home.
+/// Where checkpoints become durable before their blocks go home. The engine calls it from one thread
+/// at a time.
 pub trait Log: Send + Sync {
-    /// Makes a checkpoint durable: when it returns, recovery would bring all of it back.
+    /// The most blocks, changed and freed ones together, that a checkpoint may have. A checkpoint of
+    /// this size fits whenever [`Log::is_short`] says no.
+    fn blocks_max(&self) -> usize;
+
+    /// Makes a checkpoint durable: when it returns, recovery would bring all of it back, and every
+    /// write to the device before the call is durable too.
     fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
 
-    /// The checkpoint last written is home and durable there: its space in the log is free.
-    fn retire(&self) -> io::Result<()>;
+    /// Whether so little space is left that blocks must go home before the next checkpoint.
+    fn is_short(&self) -> bool;
+
+    /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
+    /// or stand in a later one: their space in the log is free. `sequence` is one more than the
+    /// last checkpoint's if the log has nothing any more.
+    fn retire(&self, sequence: u64) -> Result<()>;
 }
 
 /// A closed checkpoint, as the log sees it.
@@ -88,11 +98,12 @@ impl Engine {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
         if let Some(log) = self.log() {
             log.write(&Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed })?;
+            self.format().durable();
         }
         self.write_home(epoch, &buffers)?;
         if let Some(log) = self.log() {
             self.device().flush()?;
-            log.retire()?;
+            log.retire(epoch + 1)?;
         }
         Ok(())
     }

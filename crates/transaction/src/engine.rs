@@ -23,6 +23,9 @@ pub trait Format: Send + Sync {
     /// Brings into the blocks what the file system keeps in memory only (summary counts). Called
     /// with no other transaction open, before each checkpoint is closed.
     fn settle(&self, txn: &mut Txn<'_>) -> Result<()>;
+
+    /// The checkpoint that was closed last is durable. Not called on an engine without a log.
+    fn durable(&self) {}
 }
 
 /// Settings of an engine.
@@ -96,6 +99,11 @@ impl Engine {
 
     pub(crate) fn log(&self) -> Option<&dyn Log> {
         self.log.as_deref()
+    }
+
+    /// Whether changes become durable in a log before they go home.
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
     }
 
     pub(crate) fn running_epoch(&self) -> Epoch {

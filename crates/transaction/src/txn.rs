@@ -164,9 +164,17 @@ impl<'e> Txn<'e> {
         contents.tag = tag;
     }
 
-    /// Gives up the contents of a held metadata block that is being freed: they need not be
-    /// written any more, and the log must not bring them back.
-    pub fn forget(&mut self, id: BufferId) {
+    /// Gives up the contents of a metadata block that is being freed: they need not be written any
+    /// more, and the log must not bring them back. The block is held to the end of the transaction,
+    /// but not read if it was not held already.
+    pub fn forget(&mut self, block: u64) {
+        let id = match self.find(block) {
+            Some(id) => id,
+            None => {
+                let guard = self.engine.cache.get(block).write_arc();
+                self.hold(block, guard)
+            }
+        };
         self.scratch.held[id.0 as usize].forgotten = true;
     }
 

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use crate::{
-    AllocateMode, Attributes, Cookie, DirEntry, Ino, MappedExtent, NewInode, Result, SetAttributes,
-    SpecialFile, StatFs,
+    AllocateMode, Attributes, Cookie, DirEntry, Ino, MappedExtent, NewInode, RenameMode, Result,
+    SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
@@ -44,8 +44,40 @@ pub trait FileSystem: Send + Sync {
     /// The target of a symbolic link.
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>>;
 
-    /// Gives the non-directory `ino` another name. Its `ctime` stays as it is.
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()>;
+    /// Makes a regular file that has no name yet, near `dir`. It is open (see [`Self::open`]); if it
+    /// is closed before [`Self::link`] gave it a name, or the machine stops, it is gone.
+    fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino>;
+
+    /// Gives the non-directory `ino` another name. `time` becomes the `ctime` of the inode and the
+    /// `mtime` and `ctime` of the directory; `None` leaves them.
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
+
+    /// Removes a name of a non-directory, and with the last one the inode, unless it is open: then
+    /// it lives until it is closed. `time` as in [`Self::link`].
+    fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
+
+    /// Removes an empty directory. `time` as in [`Self::link`].
+    fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
+
+    /// Moves the entry `from` (directory and name) to `to`. What `to` named before is removed as by
+    /// `unlink` or `rmdir`, unless `mode` says otherwise; if both name the same inode, nothing
+    /// happens. `time` becomes the `ctime` of the inodes moved or removed and the `mtime` and
+    /// `ctime` of the directories. `Invalid` if a directory would move into itself or below.
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        time: Option<Timestamp>,
+    ) -> Result<()>;
+
+    /// Counts a reference to an inode, which keeps it from being freed when its last name goes.
+    /// `NotFound` if it is not in use.
+    fn open(&self, ino: Ino) -> Result<()>;
+
+    /// Gives back a reference that [`Self::open`] counted. With the last one, an inode without a
+    /// name is freed.
+    fn close(&self, ino: Ino) -> Result<()>;
 
     /// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
@@ -53,11 +85,10 @@ pub trait FileSystem: Send + Sync {
     /// Writes all of `data` at `offset`, growing the file as needed. Times stay as they are.
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Provides space for a byte range, growing the file to its end if that is past the size.
+    /// Provides, empties or zeroes the space of a byte range, as `mode` says.
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()>;
 
-    /// Sets the size: growing adds a hole, shrinking frees what is past it (`Unsupported` in ext4
-    /// so far).
+    /// Sets the size: growing adds a hole, shrinking frees what is past it.
     fn truncate(&self, ino: Ino, size: u64) -> Result<()>;
 
     /// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and
@@ -86,8 +117,14 @@ pub trait FileSystem: Send + Sync {
     /// Creates or replaces an extended attribute.
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()>;
 
+    /// Removes an extended attribute. `NoAttribute` if there is none of that name.
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
     /// Reports the names of all extended attributes.
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// Makes everything done so far to an inode durable: its contents, attributes and names.
+    fn fsync(&self, ino: Ino) -> Result<()>;
 
     /// Makes everything done so far durable.
     fn sync(&self) -> Result<()>;

@@ -224,14 +224,36 @@ pub enum ExtentPlace {
     Inline,
 }
 
-/// How `allocate` provides space.
+/// What `allocate` does with a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// Space that reads as zeros; the file grows if the range ends past its size.
+    /// Space where there is none, which reads as zeros; the file grows if the range ends past its
+    /// size (`fallocate` without flags).
     Unwritten,
+    /// As `Unwritten`, but the size stays (`FALLOC_FL_KEEP_SIZE`).
+    UnwrittenKeepSize,
+    /// Gives the space of whole blocks back and zeroes the rest; the size stays
+    /// (`FALLOC_FL_PUNCH_HOLE`).
+    PunchHole,
+    /// The range reads as zeros and has space; the file grows if the range ends past its size
+    /// (`FALLOC_FL_ZERO_RANGE`).
+    Zero,
+    /// As `Zero`, but the size stays.
+    ZeroKeepSize,
     /// Written space over whatever the blocks held, for a builder that is about to fill all of it
     /// through the device. Only a fresh image without a log allows it.
     Exposed,
+}
+
+/// What `rename` does if the new name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// What the new name stood for is removed.
+    Replace,
+    /// `Exists`.
+    NoReplace,
+    /// The two change places; both must be there.
+    Exchange,
 }
 
 /// Totals of a file system, in blocks and inodes.

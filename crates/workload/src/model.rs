@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use parking_lot::Mutex;
 use vfs::{
     AllocateMode, Attributes, Cookie, DeviceNumber, DirEntry, Error, ExtentPlace, FileSystem,
-    FileType, Ino, MappedExtent, NAME_LEN_MAX, NewInode, Result, SetAttributes, SpecialFile,
-    StatFs,
+    FileType, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 /// Unit of allocation, in bytes.
@@ -316,14 +316,59 @@ impl FileSystem for Model {
         }
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+    fn create_unlinked(&self, _dir: Ino, _new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn unlink(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn rmdir(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn rename(
+        &self,
+        _from: (Ino, &[u8]),
+        _to: (Ino, &[u8]),
+        _mode: RenameMode,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn open(&self, _ino: Ino) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn close(&self, _ino: Ino) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn remove_xattr(&self, _ino: Ino, _name: &[u8]) -> Result<()> {
+        Err(Error::unsupported("this operation", "wait for it"))
+    }
+
+    fn fsync(&self, _ino: Ino) -> Result<()> {
+        Ok(())
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
         let mut state = self.state.lock();
         if state.inode(ino)?.attributes.file_type == FileType::Directory {
             return Err(Error::IsADirectory);
         }
         state.check_new(dir, name)?;
         state.directory_mut(dir)?.insert(name, ino);
-        state.inode_mut(ino)?.attributes.links += 1;
+        let attributes = &mut state.inode_mut(ino)?.attributes;
+        attributes.links += 1;
+        attributes.ctime = time.unwrap_or(attributes.ctime);
+        if let Some(time) = time {
+            let parent = state.inode_mut(dir)?;
+            parent.attributes.mtime = time;
+            parent.attributes.ctime = time;
+        }
         Ok(())
     }
 

@@ -69,10 +69,10 @@ fn listings_go_on_where_they_stopped_and_links_count() {
     let root = fs.root();
     let dir = fs.mkdir(root, b"d", &NEW).unwrap();
     let file = fs.create(root, b"f", &NEW).unwrap();
-    fs.link(file, dir, b"g").unwrap();
+    fs.link(file, dir, b"g", None).unwrap();
     assert_eq!(fs.attributes(file).unwrap().links, 2);
     assert_eq!(fs.attributes(root).unwrap().links, 3);
-    assert!(matches!(fs.link(dir, root, b"x"), Err(Error::IsADirectory)));
+    assert!(matches!(fs.link(dir, root, b"x", None), Err(Error::IsADirectory)));
     assert!(matches!(fs.create(root, b"d", &NEW), Err(Error::Exists)));
     let (mut names, mut from) = (Vec::new(), Some(Cookie(0)));
     while let Some(cookie) = from.take() {

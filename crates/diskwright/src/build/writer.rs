@@ -104,7 +104,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             EntryKind::Symlink(target) => once(self.fs.symlink(dir, name, &target, &new))?,
             EntryKind::Hardlink(target) => {
                 let ino = self.resolve(&target)?.ok_or(BuildError::LinkTarget(target))?;
-                return once(self.fs.link(ino, dir, name));
+                return once(self.fs.link(ino, dir, name, None));
             }
             EntryKind::CharDevice { major, minor } => {
                 special(SpecialFile::CharDevice(DeviceNumber { major, minor }))?

@@ -54,7 +54,7 @@ fn add(fs: &Model, entry: &Entry, source: &mut dyn Source) -> Option<Ino> {
         EntryKind::File(_) => fs.create(dir, name, &new),
         EntryKind::Symlink(target) => fs.symlink(dir, name, target, &new),
         EntryKind::Hardlink(target) => {
-            fs.link(paths.resolve(target, LastLink::Keep).unwrap(), dir, name).unwrap();
+            fs.link(paths.resolve(target, LastLink::Keep).unwrap(), dir, name, None).unwrap();
             return None;
         }
         &EntryKind::CharDevice { major, minor } => {

@@ -1,8 +1,28 @@
 //! Bit arithmetic on allocation bitmaps: bit `n` is bit `n % 8` of byte `n / 8`; 1 is in use.
 //!
 //! Every function takes the number of bits in use of the bitmap (`len`), never past its bytes.
+//! Searches take a [`Bits`]: a bitmap, and with it what is free there but must not be taken yet.
 
 use std::ops::Range;
+
+/// A bitmap to search, with up to two others over it: a bit set in any of them is in use.
+#[derive(Clone, Copy)]
+pub(crate) struct Bits<'b> {
+    pub(crate) bitmap: &'b [u8],
+    pub(crate) busy: [Option<&'b [u8]>; 2],
+}
+
+impl<'b> Bits<'b> {
+    /// A bitmap alone.
+    pub(crate) fn plain(bitmap: &'b [u8]) -> Self {
+        Self { bitmap, busy: [None; 2] }
+    }
+
+    fn word(&self, at: u32) -> u64 {
+        let busy = self.busy.iter().flatten().fold(0, |all, bits| all | word(bits, at));
+        word(self.bitmap, at) | busy
+    }
+}
 
 /// Reads the 64 bits from byte-aligned word `word` on; bits past the end read as in use.
 fn word(bits: &[u8], word: u32) -> u64 {
@@ -18,12 +38,17 @@ fn word(bits: &[u8], word: u32) -> u64 {
     }
 }
 
+/// Whether all bits of `range` are set.
+pub(crate) fn all_set(bits: &[u8], range: Range<u32>) -> bool {
+    find(Bits::plain(bits), range.start, range.end, false).is_none()
+}
+
 /// The first bit from `from` on whose value is `in_use`, before `len`.
-fn find(bits: &[u8], from: u32, len: u32, in_use: bool) -> Option<u32> {
+fn find(bits: Bits<'_>, from: u32, len: u32, in_use: bool) -> Option<u32> {
     let flip = if in_use { 0 } else { u64::MAX };
     let mut at = from;
     while at < len {
-        let found = (word(bits, at / 64) ^ flip) >> (at % 64);
+        let found = (bits.word(at / 64) ^ flip) >> (at % 64);
         if found != 0 {
             let bit = at + found.trailing_zeros();
             return (bit < len).then_some(bit);
@@ -34,13 +59,18 @@ fn find(bits: &[u8], from: u32, len: u32, in_use: bool) -> Option<u32> {
 }
 
 /// The first free bit from `from` on.
-pub(crate) fn find_free(bits: &[u8], from: u32, len: u32) -> Option<u32> {
+pub(crate) fn find_free(bits: Bits<'_>, from: u32, len: u32) -> Option<u32> {
     find(bits, from, len, false)
 }
 
 /// The first run of free bits from `from` on that has at least `wanted` of them, cut to `wanted`;
 /// or else the longest shorter one.
-pub(crate) fn find_free_run(bits: &[u8], from: u32, len: u32, wanted: u32) -> Option<Range<u32>> {
+pub(crate) fn find_free_run(
+    bits: Bits<'_>,
+    from: u32,
+    len: u32,
+    wanted: u32,
+) -> Option<Range<u32>> {
     let mut best: Option<Range<u32>> = None;
     let mut at = from;
     while let Some(start) = find_free(bits, at, len) {
@@ -60,6 +90,11 @@ pub(crate) fn find_free_run(bits: &[u8], from: u32, len: u32, wanted: u32) -> Op
 /// Marks `range` in use in `bytes`, which begin with bit `base`.
 pub(crate) fn set(bytes: &mut [u8], base: u32, range: Range<u32>) {
     change(bytes, base, range, |byte, mask| *byte |= mask);
+}
+
+/// Marks `range` free in `bytes`, which begin with bit `base`.
+pub(crate) fn clear(bytes: &mut [u8], base: u32, range: Range<u32>) {
+    change(bytes, base, range, |byte, mask| *byte &= !mask);
 }
 
 fn change(bytes: &mut [u8], base: u32, range: Range<u32>, apply: impl Fn(&mut u8, u8)) {
@@ -96,8 +131,8 @@ mod tests {
             from in 0_u32..330, wanted in 1_u32..70,
         ) {
             let len = bits.len() as u32 * 8 - 3;
-            prop_assert_eq!(find_free(&bits, from, len), (from..len).find(|&b| !bit(&bits, b)));
-            let run = find_free_run(&bits, from, len, wanted);
+            prop_assert_eq!(find_free(Bits::plain(&bits), from, len), (from..len).find(|&b| !bit(&bits, b)));
+            let run = find_free_run(Bits::plain(&bits), from, len, wanted);
             let fits = |n: u32| (from..len).find(|&s| s + n <= len && (s..s + n).all(|b| !bit(&bits, b)));
             match run {
                 None => prop_assert_eq!(fits(1), None),
@@ -121,6 +156,10 @@ mod tests {
             for b in 0..320 {
                 prop_assert_eq!(bit(&bits, b), range.contains(&b));
             }
+            prop_assert!(all_set(&bits, range.clone()));
+            prop_assert!(!all_set(&bits, range.start..range.end + 1));
+            clear(&mut bits, 0, range);
+            prop_assert!(bits.iter().all(|&byte| byte == 0));
         }
     }
 }

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use vfs::{Error, Result};
 
-use super::bitmap;
+use super::bitmap::{self, Bits};
 use crate::format::address::{Block, Group};
-use crate::format::group::GroupDescriptor;
 use crate::op::Op;
 
 /// A run that is at least this long is taken even if more was wanted: 8 MiB of 4 KiB blocks.
@@ -22,7 +21,7 @@ impl Op<'_> {
         let start = groups.block_spill(home);
         for good_enough in [wanted.min(GOOD_RUN_BLOCKS), 1] {
             for group in groups.from(start) {
-                if self.descriptor(group).free_blocks < good_enough {
+                if self.usable_blocks(group) < good_enough {
                     continue;
                 }
                 let from = if group == home { geometry.bit_of(goal) } else { 0 };
@@ -36,11 +35,11 @@ impl Op<'_> {
         Err(Error::NoSpace)
     }
 
-    /// A group's descriptor as this operation sees it.
-    pub(super) fn descriptor(&mut self, group: Group) -> GroupDescriptor {
-        match self.leases.iter_mut().find(|l| l.group() == group) {
-            Some(lease) => lease.state().desc,
-            None => self.fs.volume.groups.descriptor(group),
+    /// Blocks of a group that this operation may take.
+    fn usable_blocks(&self, group: Group) -> u32 {
+        match self.leases.iter().find(|l| l.group() == group) {
+            Some(lease) => lease.usable_blocks(),
+            None => self.fs.volume.groups.free_blocks(group),
         }
     }
 
@@ -54,12 +53,12 @@ impl Op<'_> {
         good_enough: u32,
     ) -> Result<Option<Range<u32>>> {
         let volume = &self.fs.volume;
-        let at = self.lease(group);
+        let at = self.lease(group)?;
         let lease = &mut self.leases[at];
         let id = lease.block_bitmap(volume, &mut self.txn)?;
-        let bits = self.txn.data(id);
+        let bits = Bits { bitmap: self.txn.data(id), busy: lease.busy() };
         let len = volume.geometry.clusters_in(group);
-        let first_free = lease.state().first_free_block;
+        let first_free = lease.first_free_block();
         let from = from.max(first_free);
         let mut run = bitmap::find_free_run(bits, from, len, wanted);
         if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
@@ -67,7 +66,7 @@ impl Op<'_> {
         }
         let Some(run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
         let taken = run.end - run.start;
-        if taken > lease.state().desc.free_blocks {
+        if taken > lease.usable_blocks() {
             return Err(lease
                 .corrupt("block bitmap", "more free blocks than the count says")
                 .into());

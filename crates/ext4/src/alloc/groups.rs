@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use blockdev::BlockDevice;
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Txn};
 
 use super::bitmap;
@@ -29,10 +30,37 @@ pub(crate) struct GroupState {
     dirty: bool,
 }
 
+/// Blocks of a group that were freed but must not be taken yet: until the checkpoint that freed them
+/// is durable, a crash would give them back to their file.
+#[derive(Default)]
+struct Busy {
+    /// Freed in the running checkpoint.
+    running: BusyBits,
+    /// Freed in the one being written.
+    closed: BusyBits,
+}
+
+/// A bitmap, there only while it has bits, and how many.
+#[derive(Default)]
+struct BusyBits {
+    bits: Option<Box<[u8]>>,
+    count: u32,
+}
+
+/// What a group's lock guards.
+struct Guarded {
+    state: GroupState,
+    busy: Busy,
+}
+
 struct GroupSlot {
     /// The first block of the inode table, which never moves.
     inode_table: Block,
-    state: Mutex<GroupState>,
+    guarded: Mutex<Guarded>,
+    /// Free blocks that may be taken and free inodes, as they were last time nobody held the group:
+    /// to choose groups by without waiting for them.
+    free_blocks: AtomicU32,
+    free_inodes: AtomicU32,
     /// Where what belongs in this group was last put, because this one is full. Only hints.
     block_spill: AtomicU32,
     inode_spill: AtomicU32,
@@ -47,13 +75,18 @@ pub(crate) struct Groups {
     slots: Vec<GroupSlot>,
     /// Groups whose descriptors are to be written.
     dirty: Mutex<Vec<Group>>,
+    /// Groups with busy blocks of the running checkpoint, and of the one being written.
+    busy_running: Mutex<Vec<Group>>,
+    busy_closed: Mutex<Vec<Group>>,
 }
 
 /// A group held by an operation. Dropped without [`Lease::keep`], it puts the counts back.
 pub(crate) struct Lease<'a> {
     group: Group,
-    state: MutexGuard<'a, GroupState>,
+    guarded: MutexGuard<'a, Guarded>,
     saved: GroupState,
+    /// What the operation made busy.
+    freed: SmallVec<[Range<u32>; 2]>,
     kept: bool,
 }
 
@@ -78,14 +111,27 @@ impl Groups {
                 slots.push(GroupSlot::new(group, GroupDescriptor::parse(bytes, sb, group)?));
             }
         }
-        Ok(Self { slots, dirty: Mutex::default() })
+        Ok(Self {
+            slots,
+            dirty: Mutex::default(),
+            busy_running: Mutex::default(),
+            busy_closed: Mutex::default(),
+        })
     }
 
     /// Waits for a group.
     pub(crate) fn lease(&self, group: Group) -> Lease<'_> {
-        let state = self.slots[group.0 as usize].state.lock();
-        let saved = *state;
-        Lease { group, state, saved, kept: false }
+        Lease::new(group, self.slots[group.0 as usize].guarded.lock())
+    }
+
+    /// Takes a group that nobody has.
+    pub(crate) fn try_lease(&self, group: Group) -> Option<Lease<'_>> {
+        Some(Lease::new(group, self.slots[group.0 as usize].guarded.try_lock()?))
+    }
+
+    /// Whether blocks are free that only a checkpoint makes usable.
+    pub(crate) fn has_busy(&self) -> bool {
+        !self.busy_running.lock().is_empty() || !self.busy_closed.lock().is_empty()
     }
 
     /// All groups once, starting with one.
@@ -114,9 +160,14 @@ impl Groups {
         self.slots[home.0 as usize].inode_spill.store(group.0, Ordering::Relaxed);
     }
 
-    /// A group's descriptor as it is now.
-    pub(crate) fn descriptor(&self, group: Group) -> GroupDescriptor {
-        self.slots[group.0 as usize].state.lock().desc
+    /// Free blocks of a group that may be taken, as of a moment ago.
+    pub(crate) fn free_blocks(&self, group: Group) -> u32 {
+        self.slots[group.0 as usize].free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Free inodes of a group, as of a moment ago.
+    pub(crate) fn free_inodes(&self, group: Group) -> u32 {
+        self.slots[group.0 as usize].free_inodes.load(Ordering::Relaxed)
     }
 
     /// The first block of a group's inode table.
@@ -134,8 +185,17 @@ impl Groups {
     /// Free clusters and free inodes of the whole file system.
     pub(crate) fn totals(&self) -> (u64, u64) {
         self.slots.iter().fold((0, 0), |(clusters, inodes), slot| {
-            let desc = slot.state.lock().desc;
+            let desc = slot.guarded.lock().state.desc;
             (clusters + u64::from(desc.free_blocks), inodes + u64::from(desc.free_inodes))
+        })
+    }
+
+    /// Free clusters and free inodes of the whole file system, as of a moment ago, without waiting
+    /// for any group. Clusters that wait for a checkpoint do not count.
+    pub(crate) fn estimated_totals(&self) -> (u64, u64) {
+        self.slots.iter().fold((0, 0), |(clusters, inodes), slot| {
+            let load = |count: &AtomicU32| u64::from(count.load(Ordering::Relaxed));
+            (clusters + load(&slot.free_blocks), inodes + load(&slot.free_inodes))
         })
     }
 
@@ -143,19 +203,50 @@ impl Groups {
     pub(crate) fn keep<'a>(&self, leases: impl Iterator<Item = Lease<'a>>) {
         for mut lease in leases {
             lease.kept = true;
-            if !std::mem::replace(&mut lease.state.dirty, true) {
+            let guarded = &mut *lease.guarded;
+            if !std::mem::replace(&mut guarded.state.dirty, true) {
                 self.dirty.lock().push(lease.group);
             }
+            if !lease.freed.is_empty() {
+                let mut busy = self.busy_running.lock();
+                if busy.last() != Some(&lease.group) {
+                    busy.push(lease.group);
+                }
+            }
+            self.slots[lease.group.0 as usize].publish(guarded);
+        }
+    }
+
+    /// The running checkpoint is being closed: what it freed waits for it now.
+    fn close_busy(&self) {
+        let mut closed = self.busy_closed.lock();
+        for group in self.busy_running.lock().drain(..) {
+            let busy = &mut self.slots[group.0 as usize].guarded.lock().busy;
+            if busy.running.count > 0 {
+                busy.closed = std::mem::take(&mut busy.running);
+                closed.push(group);
+            }
+        }
+    }
+
+    /// The checkpoint that was closed last is durable: what it freed may be taken.
+    pub(crate) fn release_busy(&self) {
+        for group in self.busy_closed.lock().drain(..) {
+            let slot = &self.slots[group.0 as usize];
+            let mut guarded = slot.guarded.lock();
+            guarded.busy.closed = BusyBits::default();
+            slot.publish(&guarded);
         }
     }
 
     /// Writes the descriptors that changed, with the checksums of their bitmaps.
     pub(crate) fn settle(&self, volume: &Volume, txn: &mut Txn<'_>) -> transaction::Result<()> {
+        self.close_busy();
         let mut dirty = std::mem::take(&mut *self.dirty.lock());
         dirty.sort_unstable();
         for group in dirty {
             let slot = &self.slots[group.0 as usize];
-            let mut state = slot.state.lock();
+            let state = &mut slot.guarded.lock().state;
             let desc = &mut state.desc;
             if volume.checksums {
                 if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
@@ -189,23 +280,80 @@ impl GroupSlot {
             inode_spill: AtomicU32::new(group.0),
             block_bitmap_csum: AtomicU32::new(desc.block_bitmap_csum),
             inode_bitmap_csum: AtomicU32::new(desc.inode_bitmap_csum),
-            state: Mutex::new(GroupState {
-                desc,
-                first_free_block: 0,
-                first_free_inode: 0,
-                dirty: false,
+            free_blocks: AtomicU32::new(desc.free_blocks),
+            free_inodes: AtomicU32::new(desc.free_inodes),
+            guarded: Mutex::new(Guarded {
+                state: GroupState { desc, first_free_block: 0, first_free_inode: 0, dirty: false },
+                busy: Busy::default(),
             }),
+        }
+    }
+
+    fn publish(&self, guarded: &Guarded) {
+        let usable = guarded.state.desc.free_blocks.saturating_sub(guarded.busy.count());
+        self.free_blocks.store(usable, Ordering::Relaxed);
+        self.free_inodes.store(guarded.state.desc.free_inodes, Ordering::Relaxed);
+    }
+}
+
+impl Busy {
+    fn count(&self) -> u32 {
+        self.running.count + self.closed.count
+    }
+}
+
+impl BusyBits {
+    /// Adds bits that are not in it, in a bitmap of `bytes` bytes.
+    fn add(&mut self, range: Range<u32>, bytes: usize) {
+        self.count += range.end - range.start;
+        let bits = self.bits.get_or_insert_with(|| vec![0; bytes].into());
+        let window = bitmap::bytes_of(&range);
+        bitmap::set(&mut bits[window.clone()], window.start as u32 * 8, range);
+    }
+
+    fn remove(&mut self, range: Range<u32>) {
+        self.count -= range.end - range.start;
+        if let Some(bits) = &mut self.bits {
+            let window = bitmap::bytes_of(&range);
+            bitmap::clear(&mut bits[window.clone()], window.start as u32 * 8, range);
         }
     }
 }
 
-impl Lease<'_> {
+impl<'a> Lease<'a> {
+    fn new(group: Group, guarded: MutexGuard<'a, Guarded>) -> Self {
+        let saved = guarded.state;
+        Self { group, guarded, saved, freed: SmallVec::new(), kept: false }
+    }
+
     pub(crate) fn group(&self) -> Group {
         self.group
     }
 
     pub(crate) fn state(&mut self) -> &mut GroupState {
-        &mut self.state
+        &mut self.guarded.state
+    }
+
+    /// No block is free before this bit.
+    pub(crate) fn first_free_block(&self) -> u32 {
+        self.guarded.state.first_free_block
+    }
+
+    /// Blocks that may be taken now.
+    pub(crate) fn usable_blocks(&self) -> u32 {
+        self.guarded.state.desc.free_blocks.saturating_sub(self.guarded.busy.count())
+    }
+
+    /// What must not be taken, be it free in the bitmap.
+    pub(crate) fn busy(&self) -> [Option<&[u8]>; 2] {
+        let busy = &self.guarded.busy;
+        [busy.running.bits.as_deref(), busy.closed.bits.as_deref()]
+    }
+
+    /// Counts blocks as free that must not be taken before a checkpoint is durable.
+    pub(crate) fn make_busy(&mut self, range: Range<u32>, bitmap_bytes: usize) {
+        self.guarded.busy.running.add(range.clone(), bitmap_bytes);
+        self.freed.push(range);
     }
 
     /// The group's block bitmap, made first if the group never had one.
@@ -214,7 +362,7 @@ impl Lease<'_> {
         volume: &Volume,
         txn: &mut Txn<'_>,
     ) -> transaction::Result<BufferId> {
-        let desc = &mut self.state.desc;
+        let desc = &mut self.guarded.state.desc;
         let tag = Kind::BlockBitmap.of_group(self.group.0);
         if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return txn.buffer(desc.block_bitmap.0, tag);
@@ -235,7 +383,7 @@ impl Lease<'_> {
         volume: &Volume,
         txn: &mut Txn<'_>,
     ) -> transaction::Result<BufferId> {
-        let desc = &mut self.state.desc;
+        let desc = &mut self.guarded.state.desc;
         let tag = Kind::InodeBitmap.of_group(self.group.0);
         if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
             return txn.buffer(desc.inode_bitmap.0, tag);
@@ -248,6 +396,12 @@ impl Lease<'_> {
         Ok(id)
     }
 
+    /// Whether some of a group's bits are those of its own metadata.
+    pub(crate) fn overlaps_metadata(&self, volume: &Volume, bits: &Range<u32>) -> bool {
+        let own = metadata_bits(volume, self.group, &self.guarded.state.desc);
+        own.iter().any(|m| m.start < bits.end && bits.start < m.end)
+    }
+
     /// Damage found in this group.
     pub(crate) fn corrupt(&self, structure: &'static str, problem: &str) -> Corruption {
         Corruption::new(structure, problem).in_group(u64::from(self.group.0))
@@ -257,7 +411,10 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            *self.state = self.saved;
+            self.guarded.state = self.saved;
+            for range in self.freed.drain(..) {
+                self.guarded.busy.running.remove(range);
+            }
         }
     }
 }

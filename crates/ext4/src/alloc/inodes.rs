@@ -2,7 +2,7 @@
 
 use vfs::{Error, Ino, Result};
 
-use super::bitmap;
+use super::bitmap::{self, Bits};
 use crate::format::address::Group;
 use crate::format::checksum::{crc32c, inode_seed};
 use crate::format::inode::{Inode, Owner};
@@ -15,7 +15,7 @@ impl<'a> Op<'a> {
         let groups = &self.fs.volume.groups;
         let home = self.home_group(parent, is_dir);
         for group in groups.from(groups.inode_spill(home)) {
-            if self.descriptor(group).free_inodes > 0 {
+            if self.free_inodes_in(group) > 0 {
                 groups.set_inode_spill(home, group);
                 return self.allocate_inode_in(group, is_dir);
             }
@@ -34,16 +34,23 @@ impl<'a> Op<'a> {
         parent_group
     }
 
+    fn free_inodes_in(&mut self, group: Group) -> u32 {
+        match self.leases.iter_mut().find(|l| l.group() == group) {
+            Some(lease) => lease.state().desc.free_inodes,
+            None => self.fs.volume.groups.free_inodes(group),
+        }
+    }
+
     fn allocate_inode_in(&mut self, group: Group, is_dir: bool) -> Result<Handle> {
         let volume = &self.fs.volume;
         let geometry = &volume.geometry;
-        let at = self.lease(group);
+        let at = self.lease(group)?;
         let lease = &mut self.leases[at];
         let id = lease.inode_bitmap(volume, &mut self.txn)?;
         let from = lease.state().first_free_inode;
         let count = geometry.inodes_per_group;
         let reserved = if group.0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
-        let found = bitmap::find_free(self.txn.data(id), from.max(reserved), count);
+        let found = bitmap::find_free(Bits::plain(self.txn.data(id)), from.max(reserved), count);
         let Some(index) = found else {
             return Err(lease
                 .corrupt("inode bitmap", "no free inode though the count says so")
@@ -73,14 +80,5 @@ impl<'a> Op<'a> {
         inode.set_generation(generation);
         let seed = inode_seed(volume.sb.checksum_seed, ino, generation);
         Handle { owner: Owner { ino, seed }, inode, block, offset }
-    }
-
-    /// Holds a group to the end of the operation; its place among the leases.
-    pub(crate) fn lease(&mut self, group: Group) -> usize {
-        if let Some(at) = self.leases.iter().position(|l| l.group() == group) {
-            return at;
-        }
-        self.leases.push(self.fs.volume.groups.lease(group));
-        self.leases.len() - 1
     }
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod bitmap;
 mod blocks;
+mod free;
 pub(crate) mod groups;
 mod inodes;
 pub(crate) mod spread;

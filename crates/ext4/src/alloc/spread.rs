@@ -15,13 +15,12 @@ pub(crate) struct Spread {
 impl Spread {
     /// The next group that has at least the average of free inodes and free blocks.
     pub(crate) fn next_group(&self, groups: &Groups, geometry: &Geometry) -> Group {
-        let (clusters, inodes) = groups.totals();
+        let (clusters, inodes) = groups.estimated_totals();
         let count = u64::from(geometry.groups_count);
         let start = self.last.load(Ordering::Relaxed).wrapping_add(1) % geometry.groups_count;
         let chosen = groups.from(Group(start)).find(|&group| {
-            let desc = groups.descriptor(group);
-            u64::from(desc.free_inodes) >= inodes / count
-                && u64::from(desc.free_blocks) >= clusters / count
+            u64::from(groups.free_inodes(group)) >= inodes / count
+                && u64::from(groups.free_blocks(group)) >= clusters / count
         });
         let chosen = chosen.unwrap_or(Group(start));
         self.last.store(chosen.0, Ordering::Relaxed);

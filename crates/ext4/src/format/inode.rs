@@ -277,6 +277,11 @@ impl Inode {
         self.raw.dtime.get()
     }
 
+    /// Sets the time of deletion, or the next orphan.
+    pub fn set_dtime(&mut self, dtime: u32) {
+        self.raw.dtime = dtime.into();
+    }
+
     /// Block of the extended attributes outside the inode, 0 for none.
     pub fn file_acl(&self) -> u64 {
         u64::from(self.raw.file_acl_high.get()) << 32 | u64::from(self.raw.file_acl_lo.get())

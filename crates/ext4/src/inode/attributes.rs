@@ -4,7 +4,6 @@ use vfs::{Result, SetAttributes};
 
 use crate::Ext4;
 use crate::format::inode::{Inode, Time};
-use crate::op::Op;
 
 impl Ext4 {
     pub(crate) fn change_attributes(&self, ino: vfs::Ino, change: &SetAttributes) -> Result<()> {
@@ -12,9 +11,10 @@ impl Ext4 {
         let _lock = self.locks.exclusive(&[ino]);
         let mut handle = self.load(ino)?;
         apply(&mut handle.inode, change);
-        let mut op = Op::begin(self)?;
-        op.stage(handle);
-        op.commit()
+        self.atomically(|op| {
+            op.stage(handle);
+            Ok(())
+        })
     }
 }
 

@@ -43,7 +43,7 @@ fn directory(fs: &dyn FileSystem, dir: Ino, seed: u8) -> Result<(), Error> {
     let made = fs.create(dir, b"new-file", &NEW);
     if let Ok(ino) = made {
         file(fs, ino, 0, seed)?;
-        fs.link(ino, dir, b"another name for it")?;
+        fs.link(ino, dir, b"another name for it", None)?;
     }
     let _ = fs.symlink(dir, b"new-link", &[b't'; 20 + 16 * 7], &NEW);
     let _ = fs.symlink(dir, b"short-link", b"t", &NEW);
@@ -55,7 +55,7 @@ fn directory(fs: &dyn FileSystem, dir: Ino, seed: u8) -> Result<(), Error> {
     let mut name = [b'n'; 200];
     for number in 0..seed % 32 {
         name[0] = b'A' + number;
-        fs.link(made.as_ref().copied().unwrap_or(Ino(12)), dir, &name)?;
+        fs.link(made.as_ref().copied().unwrap_or(Ino(12)), dir, &name, None)?;
     }
     made.map(|_| ())
 }

@@ -1,0 +1,104 @@
+//! Giving blocks and inodes back.
+
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use vfs::{Corruption, Result};
+
+use super::bitmap;
+use crate::format::address::{Block, Group};
+use crate::format::inode::Inode;
+use crate::op::{FreedRun, Handle, Op};
+
+impl Op<'_> {
+    /// Marks the noted runs free, in ascending order, so that groups are taken in order.
+    pub(crate) fn free_noted_blocks(&mut self) -> Result<()> {
+        let mut runs = std::mem::take(&mut self.freed_runs);
+        runs.sort_unstable_by_key(|run| run.start);
+        for FreedRun { start, len } in runs {
+            self.fs.volume.check_blocks(start, u64::from(len))?;
+            let geometry = self.fs.volume.geometry;
+            let mut at = start;
+            let end = start.plus(u64::from(len));
+            while at < end {
+                let group = geometry.group_of(at);
+                let group_end = geometry.first_block(group).plus(geometry.blocks_per_group.into());
+                let bits =
+                    geometry.bit_of(at)..geometry.bit_of(Block(group_end.min(end).0 - 1)) + 1;
+                self.free_in_group(group, bits)?;
+                at = group_end;
+            }
+        }
+        Ok(())
+    }
+
+    fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
+        let volume = &self.fs.volume;
+        let at = self.lease(group)?;
+        let lease = &mut self.leases[at];
+        let id = lease.block_bitmap(volume, &mut self.txn)?;
+        let count = bits.end - bits.start;
+        if !bitmap::all_set(self.txn.data(id), bits.clone()) {
+            return Err(lease.corrupt("block bitmap", "blocks of a file are free in it").into());
+        }
+        if lease.overlaps_metadata(volume, &bits) {
+            let problem = "a file has blocks that are the group's own metadata";
+            return Err(lease.corrupt("block map", problem).into());
+        }
+        let window = bitmap::bytes_of(&bits);
+        bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, bits.clone());
+        let state = lease.state();
+        state.desc.free_blocks += count;
+        state.first_free_block = state.first_free_block.min(bits.start);
+        if self.fs.engine.has_log() {
+            lease.make_busy(bits, volume.block_size());
+        }
+        Ok(())
+    }
+
+    /// Marks the noted inodes free and empties their slots.
+    pub(crate) fn free_noted_inodes(&mut self) -> Result<()> {
+        let mut handles = std::mem::take(&mut self.freed_inodes);
+        handles.sort_unstable_by_key(Handle::ino);
+        for handle in handles {
+            self.clear_inode_bit(&handle)?;
+            let mut gone = handle;
+            gone.inode = Inode::zeroed(usize::from(self.fs.volume.geometry.inode_size));
+            gone.inode.set_generation(handle.inode.generation());
+            gone.inode.set_dtime(now());
+            self.stage_new(gone);
+        }
+        Ok(())
+    }
+
+    fn clear_inode_bit(&mut self, handle: &Handle) -> Result<()> {
+        let volume = &self.fs.volume;
+        let outside = || handle.corrupt("inode", "outside the file system");
+        let (group, index) = volume.geometry.place_of(handle.ino()).ok_or_else(outside)?;
+        let at = self.lease(group)?;
+        let lease = &mut self.leases[at];
+        let id = lease.inode_bitmap(volume, &mut self.txn)?;
+        let range = index..index + 1;
+        if !bitmap::all_set(self.txn.data(id), range.clone()) {
+            let damage = lease.corrupt("inode bitmap", "an inode in use is free in it");
+            return Err(damage.of_inode(handle.ino().0).into());
+        }
+        let is_dir = handle.inode.is_dir();
+        if is_dir && lease.state().desc.used_dirs == 0 {
+            let damage = Corruption::new("group descriptor", "more directories than it counts");
+            return Err(damage.in_group(group.0.into()).into());
+        }
+        let window = bitmap::bytes_of(&range);
+        bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, range);
+        let state = lease.state();
+        state.desc.free_inodes += 1;
+        state.desc.used_dirs -= u32::from(is_dir);
+        state.first_free_inode = state.first_free_inode.min(index);
+        Ok(())
+    }
+}
+
+/// The time of deletion, as a slot keeps it: seconds since 1970.
+fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32)
+}
