@@ -150,13 +150,16 @@ impl Ext4 {
                 file.inode.set_time(Time::Change, time);
             }
             op.stage(parent);
+            if links == 0 {
+                op.remove_orphan(&file);
+            }
             op.stage(file);
             Ok(())
         })
     }
 }
 
-fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
+pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_mode(file_type.mode_bits() | new.permissions & 0o7777);
     inode.set_uid(new.uid);
     inode.set_gid(new.gid);

@@ -16,8 +16,10 @@ mod kind;
 pub mod mkfs;
 mod op;
 mod open;
+mod orphan;
 mod read;
 mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use orphan::{OrphanPolicy, OrphanReport};

@@ -14,6 +14,7 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::locks::InodeLocks;
+use crate::orphan::Orphans;
 use crate::volume::Volume;
 
 impl Ext4 {
@@ -23,7 +24,7 @@ impl Ext4 {
     /// `Unsupported` for features this build cannot read, and for an image whose journal must be
     /// replayed, unless `stale`; `Corrupt` for a superblock or descriptors that cannot be right.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let fs = Self::with_device(device, options.cache_bytes, Mode::ReadOnly)?;
+        let fs = Self::with_device(device, options, Mode::ReadOnly)?;
         if fs.volume.needs_recovery() && !options.stale {
             return Err(Error::unsupported(
                 "a journal with changes that are not in their places yet",
@@ -39,7 +40,8 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
     pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        let fs = Self::with_device(device, &options, Mode::Fresh)?;
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
@@ -52,7 +54,7 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let mut fs = Self::with_device(device, options.cache_bytes, Mode::Writable)?;
+        let mut fs = Self::with_device(device, options, Mode::Writable)?;
         check_changeable(&fs.volume)?;
         fs.generations = AtomicU32::new(arbitrary());
         fs.mark_open()?;
@@ -82,7 +84,12 @@ impl Ext4 {
         raw
     }
 
-    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
+    fn with_device(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        mode: Mode,
+    ) -> Result<Self> {
+        let OpenOptions { cache_bytes, orphans: policy, .. } = *options;
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
@@ -93,6 +100,7 @@ impl Ext4 {
             spread: Spread::default(),
             generations: AtomicU32::new(0),
             mode,
+            orphans: Orphans::new(policy, mode == Mode::Writable),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::hash::{HashVersion, NameHasher};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use crate::kind;
+use crate::kind::{self, Kind};
 
 /// The hash version that mke2fs chooses.
 const HALF_MD4: u8 = 1;
@@ -139,6 +139,35 @@ impl Volume {
         let mut raw = raw.clone();
         raw.seal();
         device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(vfs::Error::Device)
+    }
+
+    /// The block that the primary superblock lies in, and its bytes there.
+    pub(crate) fn superblock_place(&self) -> (Block, std::ops::Range<usize>) {
+        let offset = SUPERBLOCK_OFFSET as usize % self.block_size();
+        let block = Block(SUPERBLOCK_OFFSET >> self.geometry.block_size_log);
+        (block, offset..offset + SUPERBLOCK_SIZE)
+    }
+
+    /// Changes fields of the primary superblock within a transaction; its checksum follows when it
+    /// is written.
+    pub(crate) fn edit_superblock(
+        &self,
+        txn: &mut Txn<'_>,
+        change: impl FnOnce(&mut RawSuperblock),
+    ) -> transaction::Result<()> {
+        let (block, range) = self.superblock_place();
+        let id = txn.buffer(block.0, Kind::Superblock.plain())?;
+        let mut raw = RawSuperblock::zeroed();
+        let old = &txn.data(id)[range.clone()];
+        raw.as_mut_bytes().copy_from_slice(old);
+        change(&mut raw);
+        // Only what changed is edited: the transaction keeps that many old bytes.
+        let differs = |at: &usize| old[*at] != raw.as_bytes()[*at];
+        let Some(first) = (0..SUPERBLOCK_SIZE).find(differs) else { return Ok(()) };
+        let end = (first..SUPERBLOCK_SIZE).rfind(differs).unwrap_or(first) + 1;
+        txn.edit(id, range.start + first..range.start + end)
+            .copy_from_slice(&raw.as_bytes()[first..end]);
+        Ok(())
     }
 
     /// Checks that `len` blocks from `start` on can belong to a file.
