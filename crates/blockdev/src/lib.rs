@@ -3,12 +3,14 @@
 
 mod file;
 mod memory;
+mod overlay;
 mod window;
 
 use std::io;
 
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use overlay::OverlayDevice;
 pub use window::WindowDevice;
 
 /// A fixed-length run of bytes that any thread may read and write at any place.

@@ -15,6 +15,7 @@ mod interface;
 mod kind;
 pub mod mkfs;
 mod op;
+mod open;
 mod read;
 mod volume;
 mod xattr;

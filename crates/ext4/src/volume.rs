@@ -5,6 +5,7 @@ use transaction::{Corruption, Format, Tag, Txn};
 use zerocopy::IntoBytes;
 
 use crate::alloc::groups::Groups;
+use crate::alloc::system::SystemZone;
 use crate::format::address::Block;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
@@ -34,6 +35,7 @@ pub(crate) struct Volume {
     /// Whether an index may have three levels.
     pub(crate) large_dir: bool,
     pub(crate) groups: Groups,
+    pub(crate) system_zone: SystemZone,
 }
 
 impl Volume {
@@ -47,6 +49,7 @@ impl Volume {
         let sb = Superblock::parse(&bytes, device.len())?;
         let geometry = Geometry::new(&sb);
         let groups = Groups::read(device, &sb, &geometry)?;
+        let system_zone = SystemZone::new(&geometry, &groups);
         let features = sb.features;
         Ok(Self {
             geometry,
@@ -58,6 +61,7 @@ impl Volume {
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
             groups,
+            system_zone,
             sb,
         })
     }
@@ -139,11 +143,17 @@ impl Volume {
 
     /// Checks that `len` blocks from `start` on can belong to a file.
     pub(crate) fn check_blocks(&self, start: Block, len: u64) -> Result<(), Corruption> {
-        if self.geometry.contains(start, len) {
-            return Ok(());
+        if !self.geometry.contains(start, len) {
+            let damage = Corruption::new("block map", "blocks outside the file system");
+            return Err(
+                damage.mismatch(format_args!("below {}", self.geometry.blocks_count), start)
+            );
         }
-        Err(Corruption::new("block map", "blocks outside the file system")
-            .mismatch(format_args!("below {}", self.geometry.blocks_count), start))
+        if self.system_zone.overlaps(start, len) {
+            return Err(Corruption::new("block map", "blocks of the file system itself")
+                .mismatch("a file's blocks", format_args!("{len} from {start} on")));
+        }
+        Ok(())
     }
 }
 

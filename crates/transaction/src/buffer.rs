@@ -36,6 +36,12 @@ pub(crate) struct Contents {
     pub(crate) chunks: u64,
     /// The block as an earlier checkpoint, still being written, left it.
     pub(crate) frozen: Option<Frozen>,
+    /// The last checkpoint that has an image of this block in the log while the block is not home,
+    /// or 0.
+    pub(crate) logged: Epoch,
+    /// The checkpoint in which the block was given up, as long as the log may hold an image of it
+    /// from before, or 0.
+    pub(crate) forgotten: Epoch,
 }
 
 /// The image of a block that belongs to a closed checkpoint.
@@ -46,6 +52,11 @@ pub(crate) struct Frozen {
 }
 
 impl Contents {
+    /// Whether the log has an image of the block, or is about to.
+    pub(crate) fn is_in_log(&self, running: Epoch) -> bool {
+        self.logged != 0 || self.frozen.is_some() || (self.dirty != 0 && self.dirty < running)
+    }
+
     /// Keeps the image for the checkpoint being written before the first change that is not its.
     pub(crate) fn freeze_before(&mut self, running: Epoch) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {

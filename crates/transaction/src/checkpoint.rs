@@ -65,13 +65,43 @@ impl Checkpoint<'_> {
     }
 }
 
+/// What the one thread that writes checkpoints knows.
+#[derive(Default)]
+pub(crate) struct Writer {
+    /// The last checkpoint that is durable.
+    durable: Epoch,
+    /// Buffers whose last durable image is in the log only. Being here keeps them in the cache.
+    logged: Vec<(u64, Shared)>,
+}
+
 impl Engine {
-    /// Writes everything committed so far, durably. The calling thread must have no open
+    /// Makes everything committed so far durable. The calling thread must have no open
     /// transaction: it would wait for itself.
     pub fn checkpoint(&self) -> Result<()> {
-        let _writer = self.writer.lock();
+        let wanted = self.running_epoch();
+        let mut writer = self.writer.lock();
+        // Another thread may have written it while this one waited.
+        if writer.durable >= wanted {
+            return self.check_alive();
+        }
+        self.guarded(|| self.write_checkpoint(&mut writer))
+    }
+
+    /// Makes everything committed so far durable, brings all of it home and empties the log.
+    pub fn empty_log(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.guarded(|| {
+            self.write_checkpoint(&mut writer)?;
+            self.write_logged_home(&mut writer)?;
+            self.device().flush()?;
+            Ok(())
+        })
+    }
+
+    /// Runs what must not fail half way: if it does, the engine stops.
+    fn guarded(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_alive()?;
-        let outcome = self.write_checkpoint();
+        let outcome = write();
         if outcome.is_err() {
             self.fail();
         }
@@ -84,28 +114,61 @@ impl Engine {
         if self.writer.is_locked() && !self.over_hard_limit() {
             return;
         }
-        // A failure is remembered; the next transaction reports it.
-        let writer = self.writer.lock();
-        if self.over_dirty_limit() && self.check_alive().is_ok() && self.write_checkpoint().is_err()
-        {
-            self.fail();
+        let mut writer = self.writer.lock();
+        if self.over_dirty_limit() {
+            // A failure is remembered; the next transaction reports it.
+            let _ = self.guarded(|| self.write_checkpoint(&mut writer));
         }
-        drop(writer);
     }
 
-    /// The caller holds `writer`.
-    fn write_checkpoint(&self) -> Result<()> {
+    fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
-        if let Some(log) = self.log() {
-            log.write(&Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed })?;
-            self.format().durable();
+        match self.log() {
+            None => self.write_home(epoch, &buffers)?,
+            Some(_) if buffers.is_empty() && freed.is_empty() => {
+                self.device().flush()?;
+                self.format().durable();
+            }
+            Some(log) => {
+                log.write(&Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed })?;
+                self.format().durable();
+                note_logged(writer, epoch, buffers);
+                if log.is_short() || writer.logged.len() > self.logged_blocks_max {
+                    self.write_logged_home(writer)?;
+                }
+            }
         }
-        self.write_home(epoch, &buffers)?;
-        if let Some(log) = self.log() {
-            self.device().flush()?;
-            log.retire(epoch + 1)?;
-        }
+        writer.durable = epoch;
         Ok(())
+    }
+
+    /// Brings home what is durable in the log and not changed since, and lets the log forget all
+    /// that is home. What was changed since stays: its next image will be in a later checkpoint.
+    fn write_logged_home(&self, writer: &mut Writer) -> Result<()> {
+        let Some(log) = self.log() else { return Ok(()) };
+        let next = self.running_epoch();
+        let mut tail = next;
+        writer.logged.sort_unstable_by_key(|&(block, _)| block);
+        let mut run = Run::new(self);
+        let mut kept = Vec::new();
+        for (block, buffer) in writer.logged.drain(..) {
+            let mut contents = buffer.write();
+            if contents.dirty != 0 || contents.forgotten == next {
+                tail = tail.min(contents.logged);
+                drop(contents);
+                kept.push((block, buffer));
+                continue;
+            }
+            if contents.forgotten == 0 {
+                run.add(block, &contents.data)?;
+            }
+            contents.forgotten = 0;
+            contents.logged = 0;
+        }
+        run.write()?;
+        writer.logged = kept;
+        self.device().flush()?;
+        log.retire(tail)
     }
 
     /// Ends the running checkpoint and starts the next.
@@ -159,37 +222,66 @@ impl Engine {
         use_image(contents.chunks, &contents.data).map(Some)
     }
 
-    /// Writes the blocks of a durable checkpoint to their places, adjoining ones together.
+    /// Writes the blocks of a checkpoint to their places.
     fn write_home(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
-        let block_size = self.block_size() as u64;
-        let mut run = Vec::with_capacity(WRITE_BYTES_MAX.min(buffers.len() * self.block_size()));
-        let mut run_offset = 0;
+        let mut run = Run::new(self);
         for (block, buffer) in buffers {
-            let offset = block * block_size;
-            if offset != run_offset + run.len() as u64 || run.len() >= WRITE_BYTES_MAX {
-                self.write_run(run_offset, &mut run)?;
-                run_offset = offset;
-            }
-            self.with_image(buffer, epoch, |_, data| {
-                run.extend_from_slice(data);
-                Ok(())
-            })?;
+            self.with_image(buffer, epoch, |_, data| run.add(*block, data))?;
             // From here on a change makes the buffer dirty again; the list keeps it in the cache
             // until the run is written.
             clean(&mut buffer.write(), epoch);
-            if run.is_empty() {
-                run_offset = offset + block_size;
-            }
         }
-        self.write_run(run_offset, &mut run)
+        run.write()
+    }
+}
+
+/// Adjoining blocks on their way home, written together.
+struct Run<'e> {
+    engine: &'e Engine,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'e> Run<'e> {
+    fn new(engine: &'e Engine) -> Self {
+        Self { engine, offset: 0, bytes: Vec::new() }
     }
 
-    fn write_run(&self, offset: u64, run: &mut Vec<u8>) -> Result<()> {
-        if !run.is_empty() {
-            self.device().write_at(offset, run)?;
-            run.clear();
+    fn add(&mut self, block: u64, data: &[u8]) -> Result<()> {
+        let offset = block * self.engine.block_size() as u64;
+        let end = self.offset + self.bytes.len() as u64;
+        if offset != end || self.bytes.len() >= WRITE_BYTES_MAX {
+            self.write()?;
+            self.offset = offset;
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if !self.bytes.is_empty() {
+            self.engine.device().write_at(self.offset, &self.bytes)?;
+            self.bytes.clear();
         }
         Ok(())
+    }
+}
+
+/// A checkpoint is durable: its buffers are clean, but for the way home.
+fn note_logged(writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
+    for (block, buffer) in buffers {
+        let mut contents = buffer.write();
+        let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
+        clean(&mut contents, epoch);
+        if !in_checkpoint {
+            continue;
+        }
+        let is_listed = contents.logged != 0;
+        contents.logged = epoch;
+        drop(contents);
+        if !is_listed {
+            writer.logged.push((block, buffer));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{BufferRef, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
-use crate::checkpoint::Log;
+use crate::checkpoint::{Log, Writer};
 use crate::{Corruption, Error, Result, Txn};
 
 /// What the engine must know of an on-disk format: how to check a block and how to finish it.
@@ -49,11 +49,13 @@ pub struct Engine {
     /// The running checkpoint. Changes only under the exclusive gate.
     pub(crate) running: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
-    pub(crate) writer: Mutex<()>,
+    pub(crate) writer: Mutex<Writer>,
     /// Blocks whose contents the running checkpoint gave up.
     pub(crate) freed: Mutex<Vec<u64>>,
     pub(crate) dirty_blocks: AtomicUsize,
     dirty_blocks_max: usize,
+    /// Blocks that may wait in memory for their way home.
+    pub(crate) logged_blocks_max: usize,
     failed: AtomicBool,
 }
 
@@ -67,6 +69,7 @@ impl Engine {
         options: Options,
     ) -> Self {
         let blocks = (options.cache_bytes / options.block_size).max(64);
+        let log_blocks = log.as_ref().map_or(usize::MAX, |log| log.blocks_max());
         Self {
             device,
             format,
@@ -75,10 +78,12 @@ impl Engine {
             cache: Cache::new(blocks),
             gate: RwLock::new(()),
             running: AtomicU64::new(1),
-            writer: Mutex::new(()),
+            writer: Mutex::default(),
             freed: Mutex::new(Vec::new()),
             dirty_blocks: AtomicUsize::new(0),
-            dirty_blocks_max: blocks / 2,
+            // Half of what a checkpoint may have, because more comes in until it is closed.
+            dirty_blocks_max: (blocks / 2).min(log_blocks / 2),
+            logged_blocks_max: blocks / 4,
             failed: AtomicBool::new(false),
         }
     }

@@ -229,21 +229,13 @@ impl<'e> Txn<'e> {
 /// Lets a buffer of a committed transaction go; 1 if it became dirty by it.
 fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
     if held.forgotten {
-        engine.freed.lock().push(held.block);
-        let has_log = engine.log().is_some();
-        let contents = &mut *held.guard;
-        if has_log {
-            contents.freeze_before(running);
-        }
-        contents.dirty = 0;
-        contents.chunks = 0;
-        contents.loaded = false;
-        return 0;
+        return give_up(engine, &mut held, running);
     }
     if held.changed == 0 {
         return 0;
     }
     let contents = &mut *held.guard;
+    contents.forgotten = 0;
     if contents.dirty == running {
         contents.chunks |= held.changed;
         return 0;
@@ -253,6 +245,21 @@ fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
     let buffer = parking_lot::ArcRwLockWriteGuard::rwlock(&held.guard).clone();
     engine.cache.add_dirty(held.block, &buffer);
     1
+}
+
+/// Lets the buffer of a freed block go; 1 if the log must be told.
+fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
+    let contents = &mut *held.guard;
+    let in_log = engine.log().is_some() && contents.is_in_log(running);
+    if in_log {
+        contents.freeze_before(running);
+        contents.forgotten = running;
+        engine.freed.lock().push(held.block);
+    }
+    contents.dirty = 0;
+    contents.chunks = 0;
+    contents.loaded = false;
+    usize::from(in_log)
 }
 
 impl Drop for Txn<'_> {

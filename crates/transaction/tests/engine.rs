@@ -1,6 +1,6 @@
 //! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use blockdev::{BlockDevice, MemoryDevice};
@@ -49,6 +49,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 struct Recorder {
     written: Arc<Mutex<Vec<Recorded>>>,
     during_write: Arc<Mutex<Option<Hook>>>,
+    retired: Arc<Mutex<Vec<u64>>>,
+    roomy: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +75,8 @@ impl Log for Recorder {
         Ok(())
     }
 
-    fn retire(&self, _: u64) -> Result<()> {
+    fn retire(&self, sequence: u64) -> Result<()> {
+        self.retired.lock().unwrap().push(sequence);
         Ok(())
     }
 
@@ -82,7 +85,7 @@ impl Log for Recorder {
     }
 
     fn is_short(&self) -> bool {
-        true
+        !self.roomy.load(Ordering::Relaxed)
     }
 }
 
@@ -155,9 +158,12 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
         txn.commit();
     }));
     engine.checkpoint().unwrap();
-    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (7, 1));
+    // Both changed again, so that their way home is only through the next checkpoint.
+    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (0, 0));
+    assert_eq!(*log.retired.lock().unwrap(), [1]);
     engine.checkpoint().unwrap();
-    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (8, 1));
+    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (8, 0));
+    assert_eq!(*log.retired.lock().unwrap(), [1, 3]);
     let written = log.written.lock().unwrap();
     assert_eq!(written[0], Recorded { blocks: vec![(3, 1, 7), (5, 1, 1)], freed: vec![] });
     assert_eq!(written[1], Recorded { blocks: vec![(3, 1, 8)], freed: vec![5] });
@@ -166,9 +172,14 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
 #[test]
 fn a_block_freed_and_used_again_is_not_reported_freed() {
     let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
     let (_, engine) = engine(Some(log.clone()));
     for block in [5, 6] {
         set(&engine, block, 1);
+    }
+    engine.checkpoint().unwrap();
+    set(&engine, 7, 1);
+    for block in [5, 6, 7] {
         let mut txn = engine.begin().unwrap();
         txn.forget(block);
         txn.commit();
@@ -178,8 +189,45 @@ fn a_block_freed_and_used_again_is_not_reported_freed() {
     txn.edit(id, 0..1)[0] = 2;
     txn.commit();
     engine.checkpoint().unwrap();
+    // The log never had block 7, so it need not be told.
     let expected = Recorded { blocks: vec![(5, u64::MAX, 2)], freed: vec![6] };
-    assert_eq!(*log.written.lock().unwrap(), [expected]);
+    assert_eq!(log.written.lock().unwrap()[1], expected);
+}
+
+#[test]
+fn blocks_wait_in_the_log_until_it_runs_short() {
+    let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
+    let (device, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 1);
+    set(&engine, 4, 1);
+    engine.checkpoint().unwrap();
+    set(&engine, 3, 2);
+    engine.checkpoint().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 4)), (0, 0));
+    assert!(log.retired.lock().unwrap().is_empty());
+    // Block 5 goes home with the rest; block 4 is given up first, and must not.
+    set(&engine, 5, 1);
+    let mut txn = engine.begin().unwrap();
+    txn.forget(4);
+    txn.commit();
+    log.roomy.store(false, Ordering::Relaxed);
+    engine.checkpoint().unwrap();
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 0, 1]);
+    assert_eq!(*log.retired.lock().unwrap(), [4]);
+}
+
+#[test]
+fn an_emptied_log_has_everything_home() {
+    let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
+    let (device, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 1);
+    engine.checkpoint().unwrap();
+    set(&engine, 4, 1);
+    engine.empty_log().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 4)), (1, 1));
+    assert_eq!(*log.retired.lock().unwrap(), [3]);
 }
 
 #[test]

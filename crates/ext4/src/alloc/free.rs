@@ -41,10 +41,6 @@ impl Op<'_> {
         if !bitmap::all_set(self.txn.data(id), bits.clone()) {
             return Err(lease.corrupt("block bitmap", "blocks of a file are free in it").into());
         }
-        if lease.overlaps_metadata(volume, &bits) {
-            let problem = "a file has blocks that are the group's own metadata";
-            return Err(lease.corrupt("block map", problem).into());
-        }
         let window = bitmap::bytes_of(&bits);
         bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, bits.clone());
         let state = lease.state();

@@ -170,6 +170,11 @@ impl Groups {
         self.slots[group.0 as usize].free_inodes.load(Ordering::Relaxed)
     }
 
+    /// A group's descriptor, for the places in it, which never change.
+    pub(super) fn places(&self, group: Group) -> GroupDescriptor {
+        self.slots[group.0 as usize].guarded.lock().state.desc
+    }
+
     /// The first block of a group's inode table.
     pub(crate) fn inode_table(&self, group: Group) -> Block {
         self.slots[group.0 as usize].inode_table
@@ -394,12 +399,6 @@ impl<'a> Lease<'a> {
         bitmap::set(bytes, 0, volume.geometry.inodes_per_group..bits);
         desc.flags.remove(GroupFlags::INODE_UNINIT);
         Ok(id)
-    }
-
-    /// Whether some of a group's bits are those of its own metadata.
-    pub(crate) fn overlaps_metadata(&self, volume: &Volume, bits: &Range<u32>) -> bool {
-        let own = metadata_bits(volume, self.group, &self.guarded.state.desc);
-        own.iter().any(|m| m.start < bits.end && bits.start < m.end)
     }
 
     /// Damage found in this group.

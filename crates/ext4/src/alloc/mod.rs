@@ -10,3 +10,4 @@ mod free;
 pub(crate) mod groups;
 mod inodes;
 pub(crate) mod spread;
+pub(crate) mod system;

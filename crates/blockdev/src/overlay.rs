@@ -1,0 +1,129 @@
+//! A device that keeps what is written to it in memory, over another that stays as it is.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, RwLock};
+
+use crate::{BlockDevice, check_range};
+
+/// Unit in which changes are kept, in bytes.
+const PAGE_BYTES: u64 = 4096;
+
+type Pages = HashMap<u64, Box<[u8; PAGE_BYTES as usize]>>;
+
+/// A view of a device that may be written without changing it: for looking at an image as it would
+/// be after its journal is replayed. Takes as much memory as is written to it.
+pub struct OverlayDevice {
+    below: Arc<dyn BlockDevice>,
+    pages: RwLock<Pages>,
+}
+
+impl OverlayDevice {
+    /// A view of `below`, nothing written yet.
+    pub fn new(below: Arc<dyn BlockDevice>) -> Self {
+        Self { below, pages: RwLock::default() }
+    }
+
+    /// Calls `each` with the pages that a range touches: number, bytes within the page, bytes of
+    /// the range.
+    fn for_each_page(
+        offset: u64,
+        len: u64,
+        mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let at = offset + done;
+            let within = at % PAGE_BYTES;
+            let count = (PAGE_BYTES - within).min(len - done);
+            let of_page = within as usize..(within + count) as usize;
+            each(at / PAGE_BYTES, of_page, done as usize..(done + count) as usize)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The page to change, taken from below first if it has not been written yet.
+    fn page<'p>(&self, pages: &'p mut Pages, page: u64) -> io::Result<&'p mut [u8]> {
+        if !pages.contains_key(&page) {
+            let mut bytes = Box::new([0; PAGE_BYTES as usize]);
+            let start = page * PAGE_BYTES;
+            let count = PAGE_BYTES.min(self.below.len() - start) as usize;
+            self.below.read_at(start, &mut bytes[..count])?;
+            pages.insert(page, bytes);
+        }
+        pages.get_mut(&page).map(|bytes| &mut bytes[..]).ok_or_else(|| io::Error::other("no page"))
+    }
+
+    fn write_pages(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
+        self.pages.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl BlockDevice for OverlayDevice {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.below.read_at(offset, buf)?;
+        let pages = self.pages.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        Self::for_each_page(offset, buf.len() as u64, |page, of_page, of_range| {
+            if let Some(bytes) = pages.get(&page) {
+                buf[of_range].copy_from_slice(&bytes[of_page]);
+            }
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self.len(), offset, data.len() as u64)?;
+        let mut pages = self.write_pages();
+        Self::for_each_page(offset, data.len() as u64, |page, of_page, of_range| {
+            self.page(&mut pages, page)?[of_page].copy_from_slice(&data[of_range]);
+            Ok(())
+        })
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        let mut pages = self.write_pages();
+        Self::for_each_page(offset, len, |page, of_page, _| {
+            self.page(&mut pages, page)?[of_page].fill(0);
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    #[test]
+    fn writes_are_seen_above_and_not_below() {
+        let below = Arc::new(MemoryDevice::new(10_000));
+        below.write_at(0, &[7; 10_000]).unwrap();
+        let device = OverlayDevice::new(below.clone());
+        device.write_at(4000, &[1; 200]).unwrap();
+        device.zero_range(9000, 1000).unwrap();
+        let mut all = [0; 10_000];
+        device.read_at(0, &mut all).unwrap();
+        let expected = |at: usize| match at {
+            4000..4200 => 1,
+            9000.. => 0,
+            _ => 7,
+        };
+        assert!((0..10_000).all(|at| all[at] == expected(at)));
+        below.read_at(0, &mut all).unwrap();
+        assert!(all.iter().all(|&byte| byte == 7));
+        assert!(device.write_at(9999, &[0; 2]).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! The blocks that no file can have: superblocks, descriptors, bitmaps and inode tables.
+
+use crate::alloc::groups::Groups;
+use crate::format::address::{Block, Group};
+use crate::format::geometry::Geometry;
+
+/// Ranges of blocks, ascending and apart.
+pub(crate) struct SystemZone {
+    ranges: Vec<(u64, u64)>,
+}
+
+impl SystemZone {
+    pub(crate) fn new(geometry: &Geometry, groups: &Groups) -> Self {
+        let mut ranges = Vec::new();
+        let mut add = |start: Block, len: u64| {
+            if len > 0 {
+                ranges.push((start.0, start.plus(len).0));
+            }
+        };
+        for group in (0..geometry.groups_count).map(Group) {
+            let base = geometry.base_metadata(group);
+            add(base.start, base.end.0.saturating_sub(base.start.0));
+            let desc = groups.places(group);
+            add(desc.block_bitmap, 1);
+            add(desc.inode_bitmap, 1);
+            add(desc.inode_table, u64::from(geometry.itable_blocks()));
+        }
+        ranges.sort_unstable();
+        // Neighbours in one piece: with flex_bg hundreds of tables become one range.
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in ranges {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        joined.shrink_to_fit();
+        Self { ranges: joined }
+    }
+
+    /// Whether some of `len` blocks from `start` on belong to the file system itself.
+    pub(crate) fn overlaps(&self, start: Block, len: u64) -> bool {
+        let end = start.plus(len).0;
+        let after = self.ranges.partition_point(|range| range.0 < end);
+        after > 0 && self.ranges[after - 1].1 > start.0
+    }
+}

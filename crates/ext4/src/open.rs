@@ -1,0 +1,158 @@
+//! Opening and closing: what an image must be to be opened, and what is written then.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use blockdev::BlockDevice;
+use transaction::Engine;
+use vfs::{Error, Result};
+
+use crate::Ext4;
+use crate::alloc::spread::Spread;
+use crate::format::features::{Compat, Incompat};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
+use crate::fs::{Mode, OpenOptions};
+use crate::inode::locks::InodeLocks;
+use crate::volume::Volume;
+
+impl Ext4 {
+    /// Opens an image read-only.
+    ///
+    /// # Errors
+    /// `Unsupported` for features this build cannot read, and for an image whose journal must be
+    /// replayed, unless `stale`; `Corrupt` for a superblock or descriptors that cannot be right.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let fs = Self::with_device(device, options.cache_bytes, Mode::ReadOnly)?;
+        if fs.volume.needs_recovery() && !options.stale {
+            return Err(Error::unsupported(
+                "a journal with changes that are not in their places yet",
+                "mount the image once or run e2fsck to replay it, or ask for the stale state",
+            ));
+        }
+        Ok(fs)
+    }
+
+    /// Opens an image that mkfs has just made, to fill it. Without a journal, it is sound only
+    /// after [`Ext4::finish`].
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
+    pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave those features out"));
+        }
+        Ok(fs)
+    }
+
+    /// Opens an image to change it in place. [`Ext4::close`] must follow, or the image is left as
+    /// after a crash.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
+    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let mut fs = Self::with_device(device, options.cache_bytes, Mode::Writable)?;
+        check_changeable(&fs.volume)?;
+        fs.generations = AtomicU32::new(arbitrary());
+        fs.mark_open()?;
+        Ok(fs)
+    }
+
+    /// Writes everything and leaves the image clean.
+    ///
+    /// # Errors
+    /// If the device fails. The image is then as after a crash.
+    pub fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        self.engine.empty_log()?;
+        let device = self.engine.device();
+        self.volume.write_superblock(&self.closed_superblock(), &**device)?;
+        device.flush().map_err(Error::Device)
+    }
+
+    /// The superblock as it is to be when nobody has the file system open.
+    fn closed_superblock(&self) -> RawSuperblock {
+        let mut raw = self.volume.sb.raw.clone();
+        let (clusters, inodes) = self.volume.groups.totals();
+        raw.set_free_blocks(clusters << self.volume.sb.cluster_blocks_log);
+        raw.free_inodes_count = (inodes as u32).into();
+        raw
+    }
+
+    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
+        let volume = Arc::new(Volume::read(&*device)?);
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        let engine = Engine::new(device, volume.clone(), None, options);
+        Ok(Self {
+            engine,
+            volume,
+            locks: InodeLocks::new(),
+            spread: Spread::default(),
+            generations: AtomicU32::new(0),
+            mode,
+        })
+    }
+
+    /// Writes into the superblock that the file system is being changed.
+    fn mark_open(&self) -> Result<()> {
+        let mut raw = self.volume.sb.raw.clone();
+        if !self.volume.sb.features.compat(Compat::HAS_JOURNAL) {
+            raw.state = (raw.state.get() & !STATE_VALID).into();
+        }
+        self.volume.write_superblock(&raw, &**self.engine.device())?;
+        self.engine.device().flush().map_err(Error::Device)
+    }
+
+    /// Ends the filling of a fresh image: writes all metadata, then the superblock, with a new
+    /// uuid if one is given.
+    ///
+    /// # Errors
+    /// If the device fails. The image is then not sound. `Invalid` if the uuid cannot change
+    /// because checksums depend on it.
+    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.check_writable()?;
+        self.engine.checkpoint()?;
+        let mut raw = self.closed_superblock();
+        if let Some(uuid) = uuid {
+            if self.volume.uuid_is_seed() {
+                return Err(Error::Invalid("checksums depend on the uuid"));
+            }
+            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
+        self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+}
+
+/// Checks that an image may be changed: that everything it has would be kept right.
+fn check_changeable(volume: &Volume) -> Result<()> {
+    let sb = &volume.sb;
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(reason, "open it for reading"));
+    }
+    if sb.features.incompat(Incompat::MMP) {
+        return Err(Error::unsupported(
+            "changing an image with multi-mount protection",
+            "turn the feature off: tune2fs -O ^mmp",
+        ));
+    }
+    let state = sb.raw.state.get();
+    if state & STATE_ERROR != 0 {
+        return Err(Error::unsupported("changing an image marked as damaged", "run e2fsck first"));
+    }
+    if !sb.features.compat(Compat::HAS_JOURNAL) && state & STATE_VALID == 0 {
+        return Err(Error::unsupported(
+            "changing an image without a journal that was not cleanly closed",
+            "run e2fsck first",
+        ));
+    }
+    Ok(())
+}
+
+/// A number that differs from one opening to the next, for the generations of new inodes.
+fn arbitrary() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()
+}
