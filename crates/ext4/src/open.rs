@@ -57,7 +57,10 @@ impl Ext4 {
         let mut fs = Self::with_device(device, options, Mode::Writable)?;
         check_changeable(&fs.volume)?;
         fs.generations = AtomicU32::new(arbitrary());
+        // What is damaged is found before anything is written.
+        let orphans = fs.find_orphans()?;
         fs.mark_open()?;
+        fs.clean_orphans(&orphans)?;
         Ok(fs)
     }
 
@@ -69,6 +72,7 @@ impl Ext4 {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
+        self.reap_all()?;
         self.engine.empty_log()?;
         let device = self.engine.device();
         self.volume.write_superblock(&self.closed_superblock(), &**device)?;
@@ -81,6 +85,8 @@ impl Ext4 {
         let (clusters, inodes) = self.volume.groups.totals();
         raw.set_free_blocks(clusters << self.volume.sb.cluster_blocks_log);
         raw.free_inodes_count = (inodes as u32).into();
+        raw.last_orphan = 0.into();
+        raw.set_orphans_present(false);
         raw
     }
 
@@ -92,6 +98,9 @@ impl Ext4 {
         let OpenOptions { cache_bytes, orphans: policy, .. } = *options;
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        // Without a journal, whoever opens the image after a crash must check all of it anyway.
+        let has_journal = volume.sb.features.compat(Compat::HAS_JOURNAL);
+        let records = mode == Mode::Writable && has_journal;
         let engine = Engine::new(device, volume.clone(), None, options);
         Ok(Self {
             engine,
@@ -100,7 +109,7 @@ impl Ext4 {
             spread: Spread::default(),
             generations: AtomicU32::new(0),
             mode,
-            orphans: Orphans::new(policy, mode == Mode::Writable),
+            orphans: Orphans::new(policy, records),
         })
     }
 
@@ -110,6 +119,7 @@ impl Ext4 {
         if !self.volume.sb.features.compat(Compat::HAS_JOURNAL) {
             raw.state = (raw.state.get() & !STATE_VALID).into();
         }
+        raw.set_orphans_present(self.volume.sb.features.compat(Compat::ORPHAN_FILE));
         self.volume.write_superblock(&raw, &**self.engine.device())?;
         self.engine.device().flush().map_err(Error::Device)
     }
@@ -122,6 +132,7 @@ impl Ext4 {
     /// because checksums depend on it.
     pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
         let mut raw = self.closed_superblock();
         if let Some(uuid) = uuid {

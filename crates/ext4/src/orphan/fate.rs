@@ -56,7 +56,7 @@ impl Op<'_> {
 }
 
 /// Whether `i_block` leads to blocks.
-fn has_map(fs: &Ext4, file: &Handle) -> Result<bool> {
+pub(super) fn has_map(fs: &Ext4, file: &Handle) -> Result<bool> {
     if file.has_flag(flags::INLINE_DATA) {
         return Ok(false);
     }
@@ -134,15 +134,35 @@ impl Ext4 {
         Ok(ino)
     }
 
-    /// Frees the inodes without names that are still open. For the end, when nobody can close them.
+    /// Ends all orphans, open or not. For the end, when nobody can close them any more.
     pub(crate) fn reap_all(&self) -> Result<()> {
         for ino in self.orphans.table.close_all() {
-            let _lock = self.locks.exclusive(&[ino]);
-            let handle = read::inode::load_unlinked(self, ino)?;
-            if handle.inode.links_count() == 0 {
-                self.reap(Fate::Doomed(ino))?;
-            }
+            self.end_orphan(ino)?;
         }
         Ok(())
+    }
+
+    /// Frees an orphan, or ends the truncation of one with names; whether it was freed.
+    pub(super) fn end_orphan(&self, ino: Ino) -> Result<bool> {
+        let _lock = self.locks.exclusive(&[ino]);
+        let handle = read::inode::load_unlinked(self, ino)?;
+        if handle.inode.links_count() == 0 {
+            self.reap(Fate::Doomed(ino))?;
+            return Ok(true);
+        }
+        self.finish_truncation(handle)?;
+        Ok(false)
+    }
+
+    /// Ends a truncation that a crash or a failing device has interrupted.
+    fn finish_truncation(&self, file: Handle) -> Result<()> {
+        let block_size = self.volume.geometry.block_size();
+        if has_map(self, &file)? && file.inode.blocks_512(block_size) > 0 {
+            return Err(Error::unsupported("freeing an inode with blocks", "wait for it"));
+        }
+        self.atomically(|op| {
+            op.remove_orphan(&file);
+            Ok(())
+        })
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct Orphans {
     /// The orphan file, once it was read.
     slots: OnceLock<Slots>,
     list: Mutex<List>,
+    /// What was done about the orphans that were found.
+    cleaned: OnceLock<OrphanReport>,
 }
 
 impl Orphans {
@@ -78,6 +80,7 @@ impl Orphans {
             table: Table::new(),
             slots: OnceLock::new(),
             list: Mutex::default(),
+            cleaned: OnceLock::new(),
         }
     }
 
@@ -98,10 +101,5 @@ impl Orphans {
         }
         let slots = self.slots.get().filter(|_| self.policy != OrphanPolicy::ListOnly);
         slots.and_then(Slots::claim).map_or(Place::List, Place::File)
-    }
-
-    /// The first inode of the list, 0 for none: what the superblock says when all is written.
-    pub(crate) fn list_head(&self) -> u32 {
-        self.list.lock().head()
     }
 }

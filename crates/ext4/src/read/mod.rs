@@ -13,7 +13,7 @@ mod index;
 mod inline;
 pub(crate) mod inode;
 pub(crate) mod listing;
-mod map;
+pub(crate) mod map;
 mod names;
 pub(crate) mod xattr;
 
