@@ -34,6 +34,9 @@ pub(crate) struct Volume {
     pub(crate) dir_index: bool,
     /// Whether an index may have three levels.
     pub(crate) large_dir: bool,
+    /// Whether the free counts in the superblock are right at each checkpoint. Otherwise they are
+    /// written at the end.
+    pub(crate) keeps_counts: bool,
     pub(crate) groups: Groups,
     pub(crate) system_zone: SystemZone,
 }
@@ -60,6 +63,7 @@ impl Volume {
             large_file: features.ro_compat(RoCompat::LARGE_FILE),
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
+            keeps_counts: false,
             groups,
             system_zone,
             sb,
@@ -141,6 +145,12 @@ impl Volume {
         device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(vfs::Error::Device)
     }
 
+    /// Writes the free counts into a superblock.
+    pub(crate) fn set_counts(&self, raw: &mut RawSuperblock, clusters: u64, inodes: u64) {
+        raw.set_free_blocks(clusters << self.sb.cluster_blocks_log);
+        raw.free_inodes_count = (inodes as u32).into();
+    }
+
     /// The block that the primary superblock lies in, and its bytes there.
     pub(crate) fn superblock_place(&self) -> (Block, std::ops::Range<usize>) {
         let offset = SUPERBLOCK_OFFSET as usize % self.block_size();
@@ -197,7 +207,11 @@ impl Format for Volume {
     }
 
     fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
-        self.groups.settle(self, txn)
+        if self.groups.settle(self, txn)? && self.keeps_counts {
+            let (clusters, inodes) = self.groups.totals();
+            self.edit_superblock(txn, |raw| self.set_counts(raw, clusters, inodes))?;
+        }
+        Ok(())
     }
 
     fn durable(&self) {

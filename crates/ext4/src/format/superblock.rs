@@ -197,13 +197,6 @@ impl RawSuperblock {
         self.join(self.r_blocks_count_lo, self.r_blocks_count_hi)
     }
 
-    /// Says whether the orphan file may hold orphans (`orphan_present`).
-    pub fn set_orphans_present(&mut self, present: bool) {
-        let mut features = self.features();
-        features.ro_compat.set(RoCompat::ORPHAN_PRESENT, present);
-        self.set_features(&features);
-    }
-
     /// Sets the time of the last write: seconds since the epoch, of which 40 bits are kept.
     pub fn set_wtime(&mut self, sec: i64) {
         (self.wtime, self.wtime_hi) = split_time(sec);
