@@ -16,6 +16,7 @@ mod kind;
 pub mod mkfs;
 mod op;
 mod open;
+mod orphan;
 mod read;
 mod volume;
 mod xattr;

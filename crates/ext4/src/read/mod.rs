@@ -10,10 +10,10 @@ mod casefold;
 pub(crate) mod directory;
 pub(crate) mod file;
 mod index;
-mod inline;
+pub(crate) mod inline;
 pub(crate) mod inode;
 pub(crate) mod listing;
-mod map;
+pub(crate) mod map;
 mod names;
 pub(crate) mod xattr;
 
