@@ -30,6 +30,8 @@ pub mod flags {
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.
     pub const INDEX: u32 = 0x1000;
+    /// The journal holds the data, too.
+    pub const JOURNAL_DATA: u32 = 0x4000;
     /// A directory at the top of its own hierarchy, for allocation.
     pub const TOPDIR: u32 = 0x2_0000;
     /// `i_blocks` counts file-system blocks.

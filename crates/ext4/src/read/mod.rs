@@ -10,7 +10,7 @@ mod casefold;
 pub(crate) mod directory;
 pub(crate) mod file;
 mod index;
-mod inline;
+pub(crate) mod inline;
 pub(crate) mod inode;
 pub(crate) mod listing;
 pub(crate) mod map;
