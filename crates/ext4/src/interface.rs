@@ -108,22 +108,22 @@ impl FileSystem for Ext4 {
         self.add_link(ino, dir, name, time)
     }
 
-    fn unlink(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.remove_file(dir, name, time)
     }
 
-    fn rmdir(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.remove_dir(dir, name, time)
     }
 
     fn rename(
         &self,
-        _from: (Ino, &[u8]),
-        _to: (Ino, &[u8]),
-        _mode: RenameMode,
-        _time: Option<Timestamp>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        time: Option<Timestamp>,
     ) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+        self.rename_entry(from, to, mode, time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {

@@ -13,11 +13,14 @@ mod indirect;
 mod inode;
 mod interface;
 mod kind;
+mod link;
 pub mod mkfs;
 mod op;
 mod open;
 mod orphan;
 mod read;
+mod rename;
+mod unlink;
 mod volume;
 mod xattr;
 

@@ -37,7 +37,7 @@ impl Op<'_> {
     fn remove_node(&mut self, file: &mut Handle, path: &Path, level: usize) -> Result<()> {
         self.free_node(file, &path[level])?;
         let parent = path[level - 1];
-        self.remove_entry(file, &parent, parent.taken())?;
+        self.remove_node_entry(file, &parent, parent.taken())?;
         self.after_splice(file, path, level - 1, None)
     }
 
@@ -46,7 +46,7 @@ impl Op<'_> {
         self.free_metadata(file, Block(self.txn.block(id)))
     }
 
-    fn remove_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) -> Result<()> {
+    fn remove_node_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) -> Result<()> {
         let count = self.node(file, frame)?.len();
         self.splice(file, frame, count, at..at + 1, &[]);
         Ok(())
@@ -61,14 +61,14 @@ impl Op<'_> {
         if let Some(before) = at.checked_sub(1) {
             let left = self.sibling(file, &parent, before)?;
             if self.append_node(file, &left, &own)? {
-                self.remove_entry(file, &parent, at)?;
+                self.remove_node_entry(file, &parent, at)?;
                 return Ok(true);
             }
         }
         if at + 1 < siblings {
             let right = self.sibling(file, &parent, at + 1)?;
             if self.append_node(file, &own, &right)? {
-                self.remove_entry(file, &parent, at + 1)?;
+                self.remove_node_entry(file, &parent, at + 1)?;
                 return Ok(true);
             }
         }

@@ -117,8 +117,12 @@ impl Ext4 {
         }
         let mut places = Vec::with_capacity(count as usize);
         for block in 0..count as u32 {
-            let place = read::map::directory_block(self, file, FileBlock(block))?;
-            places.push(place.ok_or_else(|| file.corrupt("orphan file", "it has a hole"))?);
+            let read::map::Place::Written(place) =
+                read::map::run_at(self, file, FileBlock(block))?.place
+            else {
+                return Err(file.corrupt("orphan file", "it has a hole"));
+            };
+            places.push(place);
         }
         let mut sorted = places.clone();
         sorted.sort_unstable();
