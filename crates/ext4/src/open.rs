@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blockdev::BlockDevice;
+use parking_lot::Mutex;
 use transaction::Engine;
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
@@ -116,6 +117,7 @@ impl Ext4 {
             volume,
             locks: InodeLocks::new(),
             spread: Spread::default(),
+            value_inodes: Mutex::default(),
             generations: AtomicU32::new(0),
             mode,
             orphans: Orphans::new(policy, records),
