@@ -12,6 +12,7 @@ mod fs;
 mod indirect;
 mod inode;
 mod interface;
+pub mod journal;
 mod kind;
 mod link;
 pub mod mkfs;
