@@ -13,10 +13,16 @@ mod indirect;
 mod inode;
 mod interface;
 mod kind;
+mod link;
 pub mod mkfs;
 mod op;
+mod open;
+mod orphan;
 mod read;
+mod rename;
+mod unlink;
 mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use orphan::{OrphanPolicy, OrphanReport};
