@@ -83,7 +83,7 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
-        let before = self.load_dir(dir)?;
+        let before = self.load_parent(dir)?;
         let is_dir = file_type == FileType::Directory;
         self.atomically(|op| {
             let mut parent = before;
@@ -107,7 +107,7 @@ impl Ext4 {
     }
 }
 
-fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
+pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_mode(file_type.mode_bits() | new.permissions & 0o7777);
     inode.set_uid(new.uid);
     inode.set_gid(new.gid);

@@ -12,6 +12,7 @@ use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::locks::InodeLocks;
 use crate::op::Handle;
+use crate::orphan::{OrphanPolicy, Orphans};
 use crate::read;
 use crate::volume::Volume;
 
@@ -28,11 +29,13 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Read an image whose journal was not replayed as it lies: what the journal holds is missing.
     pub stale: bool,
+    /// When operations record orphans.
+    pub orphans: OrphanPolicy,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false, orphans: OrphanPolicy::default() }
     }
 }
 
@@ -45,6 +48,7 @@ pub struct Ext4 {
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
     pub(crate) mode: Mode,
+    pub(crate) orphans: Orphans,
 }
 
 /// What may be done to an open file system.

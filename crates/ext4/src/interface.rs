@@ -100,8 +100,8 @@ impl FileSystem for Ext4 {
         read::file::readlink(self, &self.load(ino)?)
     }
 
-    fn create_unlinked(&self, _dir: Ino, _new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
+        self.create_orphan(dir, new)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
@@ -126,12 +126,12 @@ impl FileSystem for Ext4 {
         self.rename_entry(from, to, mode, time)
     }
 
-    fn open(&self, _ino: Ino) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn open(&self, ino: Ino) -> Result<()> {
+        self.open_inode(ino)
     }
 
-    fn close(&self, _ino: Ino) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn close(&self, ino: Ino) -> Result<()> {
+        self.close_inode(ino)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {

@@ -25,3 +25,4 @@ mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use orphan::{OrphanPolicy, OrphanReport};

@@ -6,7 +6,6 @@ use crate::Ext4;
 use crate::dir::{Entry, check_name};
 use crate::format::inode::{Inode, Time, flags};
 use crate::op::Handle;
-use crate::read;
 
 /// Most links of an inode (`EXT4_LINK_MAX`).
 const LINKS_MAX: u16 = 65_000;
@@ -59,8 +58,9 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
-        let before = self.load_dir(dir)?;
-        let mut file = read::inode::load_unlinked(self, ino)?;
+        let before = self.load_parent(dir)?;
+        // One without names is in use as long as somebody has it open.
+        let mut file = self.load(ino)?;
         let file_type = file.file_type()?;
         if file_type == FileType::Directory {
             return Err(Error::IsADirectory);
@@ -74,14 +74,14 @@ impl Ext4 {
             file.inode.set_time(Time::Change, time);
         }
         self.atomically(|op| {
-            let (mut parent, mut file) = (before, file);
+            let mut parent = before;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
             if let Some(time) = time {
                 touch(&mut parent.inode, time);
             }
             op.stage_dir(parent, &before)?;
             if links == 0 {
-                op.remove_orphan(&mut file)?;
+                op.remove_orphan(&file);
             }
             op.stage(file);
             Ok(())

@@ -91,6 +91,11 @@ const CHECKSUM_LO_OFFSET: usize = 0x7c;
 /// Byte of `checksum_hi` in an inode.
 const CHECKSUM_HI_OFFSET: usize = 0x82;
 
+/// Bytes of `dtime` in an inode.
+pub const DTIME_BYTES: std::ops::Range<usize> = 0x14..0x18;
+
+const _: () = assert!(std::mem::offset_of!(RawInode, dtime) == DTIME_BYTES.start);
+
 /// Which time of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {

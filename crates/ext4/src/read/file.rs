@@ -187,7 +187,7 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 
 /// Whether the target of a symbolic link lies in `i_block` itself: then the inode has no blocks
 /// but that of its extended attributes.
-fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
+pub(crate) fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
     let geometry = fs.volume.geometry;
     let attributes = if handle.inode.file_acl() == 0 {
         0
