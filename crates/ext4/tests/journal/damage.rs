@@ -1,0 +1,1 @@
+//! Journals that are damaged: the error says what and where, and nothing was written.
