@@ -7,6 +7,7 @@
 
 mod build;
 mod contestant;
+mod edit;
 mod machine;
 mod measure;
 mod report;
@@ -28,6 +29,31 @@ struct Arguments {
 enum Benchmark {
     /// Images from directories: against mke2fs -d, mkfs.xfs -p and tar
     Build(BuildOptions),
+    /// Changes in place: against the kernel's ext4 on a loop device over the same memory
+    Edit(EditOptions),
+}
+
+/// What the benchmark of changes is asked to do.
+#[derive(Args)]
+struct EditOptions {
+    /// Files to create and remove per thread
+    #[arg(long, default_value_t = 200_000)]
+    files: u32,
+    /// Truncates of all threads together in the orphan cases
+    #[arg(long, default_value_t = 1 << 20)]
+    truncates: u64,
+    /// Timed runs of each case; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Directory on a memory-backed file system for the images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
+    /// Only the cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Print the table as Markdown
+    #[arg(long)]
+    markdown: bool,
 }
 
 /// What the build benchmark is asked to do.
@@ -63,11 +89,25 @@ struct BuildOptions {
 }
 
 fn main() -> ExitCode {
-    let Benchmark::Build(options) = Arguments::parse().benchmark;
+    let options = match Arguments::parse().benchmark {
+        Benchmark::Build(options) => options,
+        Benchmark::Edit(options) => return edit(&options),
+    };
     match build::run(&options) {
         Ok(report) if options.json => print!("{}", report.json()),
         Ok(report) if options.markdown => print!("{}", report.markdown()),
         Ok(report) => print!("{}", report.text()),
+        Err(error) => {
+            eprintln!("bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn edit(options: &EditOptions) -> ExitCode {
+    match edit::run(options) {
+        Ok(report) => print!("{}", report.text(options.markdown)),
         Err(error) => {
             eprintln!("bench: {error}");
             return ExitCode::FAILURE;

@@ -10,10 +10,8 @@ use super::replay::{Log, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::format::features::Incompat;
 use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
-use crate::format::superblock::{
-    RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
-};
-use crate::volume::Volume;
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
+use crate::volume::{Volume, read_superblock};
 
 /// Most blocks of a fast-commit area that are read. mke2fs makes 256.
 const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
@@ -75,15 +73,6 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
         Some(start) => recovery.forget(start),
         None => recovery.clear(journal.sequence),
     }
-}
-
-fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
-        return Err(Corruption::new("superblock", "the image is too short for one").into());
-    }
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(Error::Device)?;
-    Superblock::parse(&bytes, device.len())
 }
 
 /// Reads and checks the journal's superblock.

@@ -14,16 +14,16 @@ use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Blocks of the file `data`.
-pub const DATA_BLOCKS: usize = 64;
+pub(crate) const DATA_BLOCKS: usize = 64;
 
 /// Options of mke2fs under which the journal looks different.
-pub struct Config {
-    pub fs_type: &'static str,
-    pub block_size: u32,
-    pub features: &'static str,
+pub(crate) struct Config {
+    pub(crate) fs_type: &'static str,
+    pub(crate) block_size: u32,
+    pub(crate) features: &'static str,
 }
 
-pub const CONFIGS: [Config; 7] = [
+pub(crate) const CONFIGS: [Config; 7] = [
     Config { fs_type: "ext4", block_size: 4096, features: "" },
     Config { fs_type: "ext4", block_size: 1024, features: "" },
     Config { fs_type: "ext4", block_size: 1024, features: "^64bit" },
@@ -34,16 +34,16 @@ pub const CONFIGS: [Config; 7] = [
 ];
 
 /// An image in a file.
-pub struct Image {
+pub(crate) struct Image {
     directory: TempDir,
-    pub path: PathBuf,
-    pub block_size: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) block_size: usize,
     /// The blocks of `data`.
-    pub blocks: Vec<u64>,
+    pub(crate) blocks: Vec<u64>,
 }
 
 impl Image {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let directory = scratch();
         let source = directory.path().join("source");
         fs::create_dir(&source).unwrap();
@@ -74,18 +74,18 @@ impl Image {
     }
 
     /// A copy to be judged in another way.
-    pub fn copy(&self, name: &str) -> PathBuf {
+    pub(crate) fn copy(&self, name: &str) -> PathBuf {
         let to = self.directory.path().join(name);
         copy(&self.path, &to);
         to
     }
 
-    pub fn device(&self) -> Arc<dyn BlockDevice> {
+    pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
         device(&self.path)
     }
 
     /// Our journal of the image, with the mark that recovery is needed.
-    pub fn journal(&self) -> Journal {
+    pub(crate) fn journal(&self) -> Journal {
         set_needs_recovery(&self.path);
         let device = self.device();
         let sb = superblock(&*device);
@@ -94,7 +94,7 @@ impl Image {
     }
 
     /// Logs images as a checkpoint.
-    pub fn append(
+    pub(crate) fn append(
         &self,
         journal: &Journal,
         sequence: u64,
@@ -109,36 +109,36 @@ impl Image {
     }
 
     /// A block's contents made from a number.
-    pub fn pattern(&self, number: u64) -> Vec<u8> {
+    pub(crate) fn pattern(&self, number: u64) -> Vec<u8> {
         let words = (0..self.block_size as u64 / 8).map(|i| i * 0x9e37_79b9 + number);
         words.flat_map(u64::to_le_bytes).collect()
     }
 
     /// What `data` should hold at first.
-    pub fn original(&self, index: usize) -> Vec<u8> {
+    pub(crate) fn original(&self, index: usize) -> Vec<u8> {
         vec![1 + index as u8; self.block_size]
     }
 }
 
-pub fn device(path: &Path) -> Arc<dyn BlockDevice> {
+pub(crate) fn device(path: &Path) -> Arc<dyn BlockDevice> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-pub fn superblock(device: &dyn BlockDevice) -> Superblock {
+pub(crate) fn superblock(device: &dyn BlockDevice) -> Superblock {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
     Superblock::parse(&bytes, device.len()).unwrap()
 }
 
-pub fn read_block(path: &Path, block: u64, size: usize) -> Vec<u8> {
+pub(crate) fn read_block(path: &Path, block: u64, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     device(path).read_at(block * size as u64, &mut bytes).unwrap();
     bytes
 }
 
 /// Changes the superblock of an image in memory, checksum included.
-pub fn edit_superblock(image: &mut [u8], edit: impl FnOnce(&mut RawSuperblock)) {
+pub(crate) fn edit_superblock(image: &mut [u8], edit: impl FnOnce(&mut RawSuperblock)) {
     let bytes = &mut image[SUPERBLOCK_OFFSET as usize..][..SUPERBLOCK_SIZE];
     let mut raw = RawSuperblock::read_from_bytes(bytes).unwrap();
     edit(&mut raw);
@@ -146,7 +146,7 @@ pub fn edit_superblock(image: &mut [u8], edit: impl FnOnce(&mut RawSuperblock)) 
     bytes.copy_from_slice(raw.as_bytes());
 }
 
-pub fn mark(raw: &mut RawSuperblock) {
+pub(crate) fn mark(raw: &mut RawSuperblock) {
     let mut features = raw.features();
     features.incompat |= Incompat::RECOVER;
     raw.set_features(&features);
@@ -160,18 +160,18 @@ fn set_needs_recovery(path: &Path) {
     device.write_at(0, &bytes).unwrap();
 }
 
-pub fn needs_recovery(path: &Path) -> bool {
+pub(crate) fn needs_recovery(path: &Path) -> bool {
     superblock(&*device(path)).features.incompat(Incompat::RECOVER)
 }
 
 /// Copies an image, holes left out.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let done = Command::new("cp").arg("--sparse=always").args([from, to]).status().unwrap();
     assert!(done.success());
 }
 
 /// Lets e2fsck replay the journal, and repair nothing.
-pub fn e2fsck_replay(path: &Path) {
+pub(crate) fn e2fsck_replay(path: &Path) {
     let output = Command::new("e2fsck")
         .env("LC_ALL", "C")
         .args(["-fy", "-E", "journal_only"])
@@ -185,7 +185,7 @@ pub fn e2fsck_replay(path: &Path) {
 }
 
 /// Runs commands of debugfs that may write, and returns what it says.
-pub fn debugfs_script(path: &Path, script: &str) -> String {
+pub(crate) fn debugfs_script(path: &Path, script: &str) -> String {
     let file = path.with_extension("script");
     fs::write(&file, script).unwrap();
     let output = Command::new("debugfs").args(["-w", "-f"]).args([&file, path]).output().unwrap();
