@@ -39,7 +39,7 @@ impl Op<'_> {
     fn remove_node(&mut self, file: &mut Handle, path: &Path, level: usize) -> Result<()> {
         self.free_node(file, &path[level])?;
         let parent = path[level - 1];
-        self.remove_entry(file, &parent, parent.taken());
+        self.remove_node_entry(file, &parent, parent.taken());
         if self.fill_of(file, &parent).0 == 0 {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Op<'_> {
         self.free_metadata(file, Block(self.txn.block(id)))
     }
 
-    fn remove_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) {
+    fn remove_node_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) {
         let (count, _) = self.fill_of(file, frame);
         self.splice(file, frame, count, at..at + 1, &[]);
     }
@@ -65,14 +65,14 @@ impl Op<'_> {
         if let Some(before) = at.checked_sub(1) {
             let left = self.sibling(file, &parent, before)?;
             if self.append_node(file, &left, &own)? {
-                self.remove_entry(file, &parent, at);
+                self.remove_node_entry(file, &parent, at);
                 return Ok(true);
             }
         }
         if at + 1 < siblings {
             let right = self.sibling(file, &parent, at + 1)?;
             if self.append_node(file, &own, &right)? {
-                self.remove_entry(file, &parent, at + 1);
+                self.remove_node_entry(file, &parent, at + 1);
                 return Ok(true);
             }
         }

@@ -45,9 +45,7 @@ impl Op<'_> {
         let old_size = file.inode.size();
         file.inode.set_size(size);
         let done = self.cut_past_size(&mut file)?;
-        if !done {
-            self.add_orphan(&mut file)?;
-        }
+        self.note_truncation(&file, done);
         let block_end = size.next_multiple_of(self.fs.volume.block_size() as u64);
         if size < old_size {
             self.zero_written(&file, size..block_end)?;
@@ -59,9 +57,7 @@ impl Op<'_> {
     fn cut_more(&mut self, before: &Handle) -> Result<bool> {
         let mut file = *before;
         let done = self.cut_past_size(&mut file)?;
-        if done {
-            self.remove_orphan(&mut file)?;
-        }
+        self.note_truncation(&file, done);
         self.stage_if_changed(file, before);
         Ok(done)
     }

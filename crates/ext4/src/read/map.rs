@@ -138,15 +138,3 @@ fn run_of_pointers(pointers: &[u8], index: u16) -> Run {
     let len = 1 + (index + 1..count).take_while(continued).count() as u64;
     Run { place: first.map_or(Place::Hole, Place::Written), len }
 }
-
-/// The metadata block at `block` of a directory, or `None` in a hole.
-pub(crate) fn directory_block(
-    fs: &Ext4,
-    handle: &Handle,
-    block: FileBlock,
-) -> Result<Option<Block>> {
-    Ok(match run_at(fs, handle, block)?.place {
-        Place::Written(block) => Some(block),
-        Place::Unwritten(_) | Place::Hole => None,
-    })
-}
