@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod copy;
+pub mod edit;
 mod error;
 pub mod extract;
 pub mod find;
 mod image;
 pub mod list;
+mod lock;
 pub mod partition;
 mod record;
 pub mod text;

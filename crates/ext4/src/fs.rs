@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
+use parking_lot::Mutex;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Error, Ino, Result};
 
@@ -12,6 +13,7 @@ use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::locks::InodeLocks;
 use crate::op::Handle;
+use crate::orphan::{OrphanPolicy, Orphans};
 use crate::read;
 use crate::volume::Volume;
 
@@ -28,11 +30,13 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Read an image whose journal was not replayed as it lies: what the journal holds is missing.
     pub stale: bool,
+    /// When operations record orphans.
+    pub orphans: OrphanPolicy,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false, orphans: OrphanPolicy::default() }
     }
 }
 
@@ -42,9 +46,12 @@ pub struct Ext4 {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     pub(crate) spread: Spread,
+    /// Guards the reference counts of the inodes that hold values of attributes.
+    pub(crate) value_inodes: Mutex<()>,
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
     pub(crate) mode: Mode,
+    pub(crate) orphans: Orphans,
 }
 
 /// What may be done to an open file system.

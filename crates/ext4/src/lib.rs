@@ -12,12 +12,18 @@ mod fs;
 mod indirect;
 mod inode;
 mod interface;
+pub mod journal;
 mod kind;
+mod link;
 pub mod mkfs;
 mod op;
 mod open;
+mod orphan;
 mod read;
+mod rename;
+mod unlink;
 mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use orphan::{OrphanPolicy, OrphanReport};

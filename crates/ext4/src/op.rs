@@ -3,9 +3,9 @@
 //!
 //! Lock order within an operation: inode locks (taken before it starts) → blocks of directories,
 //! extent trees and attributes of the locked inodes → groups, in ascending order → blocks that
-//! different inodes share: orphan blocks, the superblock, then inode tables, in ascending order. What
-//! comes late is put off: blocks and inodes to free, orphans and changed inodes are only noted, and
-//! done when the operation commits.
+//! different inodes share: attribute blocks, orphan blocks, the superblock, then inode tables, in
+//! ascending order. What comes late is put off: blocks and inodes to free, orphans and changed inodes
+//! are only noted, and done when the operation commits.
 //!
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Ext4::atomically`]).
@@ -17,8 +17,10 @@ use vfs::{Error, Result};
 use crate::Ext4;
 use crate::alloc::groups::Lease;
 use crate::format::address::{Block, Group};
-use crate::format::inode::{self, Owner};
+use crate::format::inode::{self, DTIME_BYTES, Owner};
 use crate::kind::Kind;
+use crate::orphan::Pending;
+use crate::xattr::Counted;
 
 pub(crate) use crate::read::inode::Handle;
 
@@ -45,10 +47,16 @@ pub(crate) struct Op<'a> {
     // Groups are let go before the transaction rolls back: nobody can see the bitmaps in between,
     // because the transaction still holds them.
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
+    // So are slots of the orphan file, and the list of orphans.
+    pub(crate) orphans: Pending<'a>,
     pub(crate) txn: Txn<'a>,
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// Attribute blocks of several inodes, one of which lets go of it.
+    pub(crate) released_attributes: SmallVec<[Block; 1]>,
+    /// Inodes with values of attributes whose counts of references change.
+    pub(crate) counted_values: Vec<Counted>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<Group>,
 }
@@ -96,10 +104,13 @@ impl<'a> Op<'a> {
         Ok(Self {
             fs,
             leases: SmallVec::new(),
+            orphans: Pending::new(&fs.orphans),
             txn,
             staged: SmallVec::new(),
             freed_runs: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            released_attributes: SmallVec::new(),
+            counted_values: Vec::new(),
             contended: None,
         })
     }
@@ -171,18 +182,29 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.store_counted_values()?;
         self.free_noted_inodes()?;
         self.free_noted_blocks()?;
+        self.release_noted_attributes()?;
+        self.record_orphans()?;
         self.staged.sort_unstable_by_key(|s| (s.handle.block, s.handle.offset));
         for staged in std::mem::take(&mut self.staged) {
+            self.link_orphans(Some((staged.handle.block, staged.handle.offset)))?;
             self.write_inode(&staged)?;
         }
-        Ok(())
+        self.link_orphans(None)
+    }
+
+    /// Whether an inode is free once the operation has committed.
+    pub(crate) fn makes_free(&self, ino: vfs::Ino) -> bool {
+        let gone = |s: &Staged| s.fresh && s.handle.ino() == ino && s.handle.inode.mode() == 0;
+        self.staged.iter().any(gone)
     }
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
         self.fs.volume.groups.keep(self.leases.drain(..));
+        self.orphans.keep();
         self.txn.commit();
     }
 
@@ -191,11 +213,17 @@ impl<'a> Op<'a> {
         let Handle { owner, inode, block, offset } = &staged.handle;
         let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
         let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
+        let mut next_orphan = [0; DTIME_BYTES.end - DTIME_BYTES.start];
+        next_orphan.copy_from_slice(&slot[DTIME_BYTES]);
         if staged.fresh {
             slot.fill(0);
         }
         let fields = inode.as_bytes();
         slot[..fields.len()].copy_from_slice(fields);
+        if !staged.fresh {
+            // Another orphan's operation may have changed it since the fields were read.
+            slot[DTIME_BYTES].copy_from_slice(&next_orphan);
+        }
         if let Some(tail) = &staged.tail {
             let start = slot.len() - tail.len();
             slot[start..].copy_from_slice(tail);

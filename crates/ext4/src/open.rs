@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blockdev::BlockDevice;
+use parking_lot::Mutex;
 use transaction::Engine;
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
+use zerocopy::FromBytes;
 
 use crate::Ext4;
 use crate::alloc::spread::Spread;
-use crate::format::features::{Compat, Incompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::locks::InodeLocks;
+use crate::kind::Kind;
+use crate::orphan::Orphans;
 use crate::volume::Volume;
 
 impl Ext4 {
@@ -23,7 +27,7 @@ impl Ext4 {
     /// `Unsupported` for features this build cannot read, and for an image whose journal must be
     /// replayed, unless `stale`; `Corrupt` for a superblock or descriptors that cannot be right.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let fs = Self::with_device(device, options.cache_bytes, Mode::ReadOnly)?;
+        let fs = Self::with_device(device, options, Mode::ReadOnly)?;
         if fs.volume.needs_recovery() && !options.stale {
             return Err(Error::unsupported(
                 "a journal with changes that are not in their places yet",
@@ -39,7 +43,8 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
     pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        let fs = Self::with_device(device, &options, Mode::Fresh)?;
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
@@ -52,56 +57,86 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let mut fs = Self::with_device(device, options.cache_bytes, Mode::Writable)?;
+        let mut fs = Self::with_device(device, options, Mode::Writable)?;
         check_changeable(&fs.volume)?;
         fs.generations = AtomicU32::new(arbitrary());
+        // What is damaged is found before anything is written.
+        let orphans = fs.find_orphans()?;
         fs.mark_open()?;
+        fs.clean_orphans(&orphans)?;
         Ok(fs)
     }
 
-    /// Writes everything and leaves the image clean.
+    /// Frees what is open without a name, writes everything and leaves the image clean.
     ///
     /// # Errors
-    /// If the device fails. The image is then as after a crash.
+    /// If the device fails, or something to be freed is damaged. The image is then as after a
+    /// crash.
     pub fn close(self) -> Result<()> {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
+        self.reap_all()?;
         self.engine.empty_log()?;
+        let mut raw = self.current_superblock()?;
+        let mut features = raw.features();
+        features.incompat.remove(Incompat::RECOVER);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        raw.set_features(&features);
+        raw.state = self.volume.sb.raw.state;
+        raw.set_wtime(now().as_secs() as i64);
         let device = self.engine.device();
-        self.volume.write_superblock(&self.closed_superblock(), &**device)?;
+        self.volume.write_superblock(&raw, &**device)?;
         device.flush().map_err(Error::Device)
     }
 
-    /// The superblock as it is to be when nobody has the file system open.
-    fn closed_superblock(&self) -> RawSuperblock {
-        let mut raw = self.volume.sb.raw.clone();
-        let (clusters, inodes) = self.volume.groups.totals();
-        raw.set_free_blocks(clusters << self.volume.sb.cluster_blocks_log);
-        raw.free_inodes_count = (inodes as u32).into();
-        raw
+    /// The superblock as the cache has it.
+    fn current_superblock(&self) -> Result<RawSuperblock> {
+        let (block, range) = self.volume.superblock_place();
+        let bytes = self.block(block, Kind::Superblock.plain())?;
+        let damage = |_| Corruption::new("superblock", "cut short");
+        Ok(RawSuperblock::read_from_bytes(&bytes[range]).map_err(damage)?)
     }
 
-    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
-        let volume = Arc::new(Volume::read(&*device)?);
+    fn with_device(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        mode: Mode,
+    ) -> Result<Self> {
+        let OpenOptions { cache_bytes, orphans: policy, .. } = *options;
+        let mut volume = Volume::read(&*device)?;
+        volume.keeps_counts = mode == Mode::Writable;
+        let volume = Arc::new(volume);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        // Without a journal, whoever opens the image after a crash must check all of it anyway.
+        let has_journal = volume.sb.features.compat(Compat::HAS_JOURNAL);
+        let records = mode == Mode::Writable && has_journal;
         let engine = Engine::new(device, volume.clone(), None, options);
         Ok(Self {
             engine,
             volume,
             locks: InodeLocks::new(),
             spread: Spread::default(),
+            value_inodes: Mutex::default(),
             generations: AtomicU32::new(0),
             mode,
+            orphans: Orphans::new(policy, records),
         })
     }
 
     /// Writes into the superblock that the file system is being changed.
     fn mark_open(&self) -> Result<()> {
         let mut raw = self.volume.sb.raw.clone();
-        if !self.volume.sb.features.compat(Compat::HAS_JOURNAL) {
+        let mut features = self.volume.sb.features;
+        if features.compat(Compat::HAS_JOURNAL) {
+            features.incompat.insert(Incompat::RECOVER);
+        } else {
             raw.state = (raw.state.get() & !STATE_VALID).into();
         }
+        if features.compat(Compat::ORPHAN_FILE) {
+            features.ro_compat.insert(RoCompat::ORPHAN_PRESENT);
+        }
+        raw.set_features(&features);
         self.volume.write_superblock(&raw, &**self.engine.device())?;
         self.engine.device().flush().map_err(Error::Device)
     }
@@ -114,8 +149,11 @@ impl Ext4 {
     /// because checksums depend on it.
     pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
-        let mut raw = self.closed_superblock();
+        let mut raw = self.volume.sb.raw.clone();
+        let (clusters, inodes) = self.volume.groups.totals();
+        self.volume.set_counts(&mut raw, clusters, inodes);
         if let Some(uuid) = uuid {
             if self.volume.uuid_is_seed() {
                 return Err(Error::Invalid("checksums depend on the uuid"));
@@ -151,8 +189,13 @@ fn check_changeable(volume: &Volume) -> Result<()> {
     Ok(())
 }
 
+/// The time since 1970; none before that.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// A number that differs from one opening to the next, for the generations of new inodes.
 fn arbitrary() -> u32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = now();
     (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()
 }

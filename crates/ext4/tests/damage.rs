@@ -129,7 +129,7 @@ fn an_extent_tree_node_under_two_parents() {
     index[range].copy_from_slice(&IndexEntry { block: second, leaf: nodes[1] }.encode());
     let c = damage(map(&victim.fs(), ino));
     assert_names(&c, "extent tree node", Some(ino), Some(nodes[1]));
-    assert!(c.to_string().contains("begins outside the range"), "{c}");
+    assert!(c.to_string().contains("reaches outside the range"), "{c}");
 }
 
 #[test]

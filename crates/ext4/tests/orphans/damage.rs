@@ -1,0 +1,1 @@
+//! Orphans that cannot be: named, and nothing written.
