@@ -65,14 +65,23 @@ impl Tree {
     /// # Errors
     /// The path at which the file system failed, or contradicts itself, and why.
     pub fn of(fs: &dyn FileSystem) -> Result<Self, String> {
+        Self::below(fs, fs.root())
+    }
+
+    /// Walks a file system from another directory.
+    ///
+    /// # Errors
+    /// As [`Tree::of`].
+    pub fn below(fs: &dyn FileSystem, top: Ino) -> Result<Self, String> {
         let mut walk = Walk { fs, found: BTreeMap::new() };
         let fail = |error: Error| format!("the root: {error}");
-        let mut root = fs.attributes(fs.root()).map_err(fail)?;
-        if fs.lookup(fs.root(), LOST_AND_FOUND).is_ok() && root.links > 2 {
+        let mut root = fs.attributes(top).map_err(fail)?;
+        if fs.lookup(top, LOST_AND_FOUND).is_ok() && root.links > 2 {
             root.links -= 1;
         }
-        walk.directory(&mut Vec::new(), fs.root(), fs.root(), 0)?;
-        walk.found.insert(Vec::new(), fs.root());
+        let parent = fs.lookup(top, b"..").map_err(fail)?;
+        walk.directory(&mut Vec::new(), top, parent, 0)?;
+        walk.found.insert(Vec::new(), top);
         let mut tree = Self { paths: BTreeMap::new(), inodes: Vec::new() };
         let mut places = BTreeMap::new();
         for (path, ino) in walk.found {
@@ -90,6 +99,20 @@ impl Tree {
             inode.attributes = root;
         }
         Ok(tree)
+    }
+
+    /// The part of a tree whose paths are to be kept.
+    pub fn filter(&self, keep: impl Fn(&[u8]) -> bool) -> Self {
+        let mut tree = Self { paths: BTreeMap::new(), inodes: Vec::new() };
+        let mut places = BTreeMap::new();
+        for (path, place) in self.paths.iter().filter(|(path, _)| keep(path)) {
+            let new = *places.entry(place).or_insert_with(|| {
+                tree.inodes.push(self.inodes[*place].clone());
+                tree.inodes.len() - 1
+            });
+            tree.paths.insert(path.clone(), new);
+        }
+        tree
     }
 
     /// The inode at a path.

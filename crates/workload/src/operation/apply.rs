@@ -17,6 +17,8 @@ const XATTR_NAME_ANYWHERE: &[u8] = b"trusted.user";
 /// What the user of a file system holds on to between steps: the files that are open.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
+    /// Where paths start, if not at the root.
+    top: Option<Ino>,
     slots: [Option<Ino>; SLOTS],
 }
 
@@ -24,6 +26,11 @@ impl Session {
     /// A session with nothing open.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A session whose paths start at a directory.
+    pub fn below(top: Ino) -> Self {
+        Self { top: Some(top), ..Self::default() }
     }
 
     /// The inode that is open in each slot.
@@ -36,6 +43,14 @@ impl Session {
     /// # Errors
     /// As `set_attributes`.
     pub fn prepare(fs: &dyn FileSystem) -> Result<()> {
+        Self::prepare_directory(fs, fs.root())
+    }
+
+    /// Does the same to another directory.
+    ///
+    /// # Errors
+    /// As `set_attributes`.
+    pub fn prepare_directory(fs: &dyn FileSystem, dir: Ino) -> Result<()> {
         let time = Some(Timestamp { sec: TIME_FIRST, nsec: 0 });
         let change = SetAttributes {
             permissions: Some(0o755),
@@ -46,7 +61,7 @@ impl Session {
             ctime: time,
             crtime: time,
         };
-        fs.set_attributes(fs.root(), &change)
+        fs.set_attributes(dir, &change)
     }
 
     /// Does one step. One that names nothing, or a slot that does not fit, fails without a call.
@@ -57,13 +72,13 @@ impl Session {
         match &step.operation {
             Operation::CreateUnlinked { dir, slot } => {
                 self.check_free(*slot)?;
-                let dir = find(fs, dir)?;
+                let dir = self.find(fs, dir)?;
                 self.slots[*slot] = Some(fs.create_unlinked(dir, &step.new_inode())?);
                 Ok(())
             }
             Operation::Open { path, slot } => {
                 self.check_free(*slot)?;
-                let ino = find(fs, path)?;
+                let ino = self.find(fs, path)?;
                 fs.open(ino)?;
                 self.slots[*slot] = Some(ino);
                 Ok(())
@@ -96,9 +111,27 @@ impl Session {
     /// As `lookup`; `Invalid` for a slot in which nothing is open.
     pub fn target(&self, fs: &dyn FileSystem, target: &Target) -> Result<Ino> {
         match target {
-            Target::Path(path) => find(fs, path),
+            Target::Path(path) => self.find(fs, path),
             Target::Slot(slot) => self.slots[*slot].ok_or(Error::Invalid("nothing is open there")),
         }
+    }
+
+    /// The inode of a path.
+    fn find(&self, fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        let top = self.top.unwrap_or(fs.root());
+        names.into_iter().try_fold(top, |dir, name| fs.lookup(dir, name))
+    }
+
+    /// The directory that a path lies in, and its last name.
+    fn find_parent<'p>(&self, fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+        let split = path.iter().rposition(|&byte| byte == b'/');
+        let (dir, name) = split.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
+        let dir = self.find(fs, dir)?;
+        if fs.attributes(dir)?.file_type != FileType::Directory {
+            return Err(Error::NotADirectory);
+        }
+        Ok((dir, name))
     }
 
     fn check_free(&self, slot: usize) -> Result<()> {
@@ -112,37 +145,37 @@ impl Session {
         let (new, time) = (step.new_inode(), step.time());
         match &step.operation {
             Operation::Create { path } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.create(dir, name, &new).map(drop)
             }
             Operation::Mkdir { path } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.mkdir(dir, name, &new).map(drop)
             }
             Operation::Mknod { path, file } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.mknod(dir, name, *file, &new).map(drop)
             }
             Operation::Symlink { path, target_len } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 // Links have all permissions, whatever is asked for.
                 let new = NewInode { permissions: 0o777, ..new };
                 fs.symlink(dir, name, &step.link_target(*target_len), &new).map(drop)
             }
             Operation::Link { target, path } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.link(self.target(fs, target)?, dir, name, time)
             }
             Operation::Unlink { path } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.unlink(dir, name, time)
             }
             Operation::Rmdir { path } => {
-                let (dir, name) = find_parent(fs, path)?;
+                let (dir, name) = self.find_parent(fs, path)?;
                 fs.rmdir(dir, name, time)
             }
             Operation::Rename { from, to, mode } => {
-                let (from, to) = (find_parent(fs, from)?, find_parent(fs, to)?);
+                let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
                 fs.rename(from, to, *mode, time)
             }
             _ => self.apply_to_inode(fs, step),
@@ -214,23 +247,6 @@ impl Step {
     fn link_target(&self, len: usize) -> Vec<u8> {
         self.bytes(len).iter().map(|byte| b'a' + byte % 26).collect()
     }
-}
-
-/// The inode of a path.
-fn find(fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
-    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-    names.into_iter().try_fold(fs.root(), |dir, name| fs.lookup(dir, name))
-}
-
-/// The directory that a path lies in, and its last name.
-fn find_parent<'p>(fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
-    let split = path.iter().rposition(|&byte| byte == b'/');
-    let (dir, name) = split.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
-    let dir = find(fs, dir)?;
-    if fs.attributes(dir)?.file_type != FileType::Directory {
-        return Err(Error::NotADirectory);
-    }
-    Ok((dir, name))
 }
 
 /// The kernel keeps attributes for users off everything but regular files and directories.

@@ -51,12 +51,19 @@ pub struct Generator {
     rng: fastrand::Rng,
     mix: Mix,
     number: u64,
+    prefix: String,
 }
 
 impl Generator {
     /// Starts a run.
     pub fn new(seed: u64, mix: Mix) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), mix, number: 0 }
+        Self { rng: fastrand::Rng::with_seed(seed), mix, number: 0, prefix: String::new() }
+    }
+
+    /// Lets all names begin with something, for directories that several runs share.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
     }
 
     /// The next step for a file system in the state of `model`, whose user is `session`: most of the
@@ -72,7 +79,8 @@ impl Generator {
             pick = pick.wrapping_sub(share);
             hit
         };
-        let mut draw = Draw { rng: &mut self.rng, mix, entries: &entries, session };
+        let (rng, prefix) = (&mut self.rng, &self.prefix[..]);
+        let mut draw = Draw { rng, mix, prefix, entries: &entries, session };
         let operation = if is_it(mix.names) {
             draw.names()
         } else if is_it(mix.data) {
@@ -91,6 +99,7 @@ impl Generator {
 struct Draw<'d> {
     rng: &'d mut fastrand::Rng,
     mix: Mix,
+    prefix: &'d str,
     entries: &'d [(Path, Ino, FileType)],
     session: &'d Session,
 }
@@ -136,7 +145,7 @@ impl Draw<'_> {
             path.push(b'/');
         }
         let number = self.rng.u32(..self.mix.names_per_directory);
-        path.extend_from_slice(format!("n{number}").as_bytes());
+        path.extend_from_slice(format!("{}n{number}", self.prefix).as_bytes());
         if number % 4 == 3 {
             // Long names fill directory blocks soon.
             path.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, 180));
