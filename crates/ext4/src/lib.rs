@@ -13,6 +13,7 @@ mod indirect;
 mod inode;
 pub mod inspect;
 mod interface;
+pub mod journal;
 mod kind;
 mod link;
 pub mod mkfs;
