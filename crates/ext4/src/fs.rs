@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
+use parking_lot::Mutex;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Error, Ino, Result};
 
@@ -45,8 +46,12 @@ pub struct Ext4 {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     pub(crate) spread: Spread,
+    /// Guards the reference counts of the inodes that hold values of attributes.
+    pub(crate) value_inodes: Mutex<()>,
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
+    /// What the replay of the journal did.
+    pub(crate) recovered: crate::journal::Report,
     pub(crate) mode: Mode,
     pub(crate) orphans: Orphans,
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
     NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
@@ -182,8 +182,8 @@ impl FileSystem for Ext4 {
         self.set_attribute(ino, name, value)
     }
 
-    fn remove_xattr(&self, _ino: Ino, _name: &[u8]) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {

@@ -3,9 +3,9 @@
 //!
 //! Lock order within an operation: inode locks (taken before it starts) → blocks of directories,
 //! extent trees and attributes of the locked inodes → groups, in ascending order → blocks that
-//! different inodes share: orphan blocks, the superblock, then inode tables, in ascending order. What
-//! comes late is put off: blocks and inodes to free, orphans and changed inodes are only noted, and
-//! done when the operation commits.
+//! different inodes share: attribute blocks, orphan blocks, the superblock, then inode tables, in
+//! ascending order. What comes late is put off: blocks and inodes to free, orphans and changed inodes
+//! are only noted, and done when the operation commits.
 //!
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Ext4::atomically`]).
@@ -20,6 +20,7 @@ use crate::format::address::{Block, Group};
 use crate::format::inode::{self, DTIME_BYTES, Owner};
 use crate::kind::Kind;
 use crate::orphan::Pending;
+use crate::xattr::Counted;
 
 pub(crate) use crate::read::inode::Handle;
 
@@ -52,6 +53,10 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// Attribute blocks of several inodes, one of which lets go of it.
+    pub(crate) released_attributes: SmallVec<[Block; 1]>,
+    /// Inodes with values of attributes whose counts of references change.
+    pub(crate) counted_values: Vec<Counted>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<Group>,
 }
@@ -104,6 +109,8 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed_runs: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            released_attributes: SmallVec::new(),
+            counted_values: Vec::new(),
             contended: None,
         })
     }
@@ -175,8 +182,10 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.store_counted_values()?;
         self.free_noted_inodes()?;
         self.free_noted_blocks()?;
+        self.release_noted_attributes()?;
         self.record_orphans()?;
         self.staged.sort_unstable_by_key(|s| (s.handle.block, s.handle.offset));
         for staged in std::mem::take(&mut self.staged) {

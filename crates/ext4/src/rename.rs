@@ -191,7 +191,10 @@ impl Ext4 {
             RenameMode::Exchange => self.exchange(op, plan, &before, time).map(|()| None),
             RenameMode::Replace | RenameMode::NoReplace => self.replace(op, plan, &before, time),
         })?;
-        fate.map_or(Ok(()), |fate| self.reap(fate))
+        if let Some(fate) = fate {
+            self.reap(fate);
+        }
+        Ok(())
     }
 
     /// Whether a name may go from `target` to `source`.

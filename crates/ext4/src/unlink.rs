@@ -68,7 +68,10 @@ impl Ext4 {
             }
             op.abandon(gone).map(Some)
         })?;
-        fate.map_or(Ok(()), |fate| self.reap(fate))
+        if let Some(fate) = fate {
+            self.reap(fate);
+        }
+        Ok(())
     }
 
     /// An inode as it is once one of its names is gone. A directory has only one.

@@ -113,6 +113,11 @@ impl<'e> Txn<'e> {
         Ok(id)
     }
 
+    /// Whether this transaction holds `block`. The engine must not be asked for such a block.
+    pub fn holds(&self, block: u64) -> bool {
+        self.find(block).is_some()
+    }
+
     fn find(&self, block: u64) -> Option<BufferId> {
         self.scratch.held.iter().position(|h| h.block == block).map(|at| BufferId(at as u32))
     }

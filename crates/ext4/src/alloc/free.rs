@@ -32,7 +32,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
+    /// Marks blocks of one group free.
+    pub(crate) fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
         let volume = &self.fs.volume;
         let at = self.lease(group)?;
         let lease = &mut self.leases[at];

@@ -171,7 +171,7 @@ impl Groups {
     }
 
     /// A group's descriptor, for the places in it, which never change.
-    pub(super) fn places(&self, group: Group) -> GroupDescriptor {
+    pub(crate) fn places(&self, group: Group) -> GroupDescriptor {
         self.slots[group.0 as usize].guarded.lock().state.desc
     }
 

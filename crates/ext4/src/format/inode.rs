@@ -30,6 +30,8 @@ pub mod flags {
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.
     pub const INDEX: u32 = 0x1000;
+    /// The journal holds the data, too.
+    pub const JOURNAL_DATA: u32 = 0x4000;
     /// A directory at the top of its own hierarchy, for allocation.
     pub const TOPDIR: u32 = 0x2_0000;
     /// `i_blocks` counts file-system blocks.
@@ -298,10 +300,32 @@ impl Inode {
         self.raw.file_acl_high = ((block >> 32) as u16).into();
     }
 
-    /// Version: for an inode that holds an extended attribute's value, the low half of its
-    /// reference count.
+    /// `i_version`: counts changes; in an inode that holds an attribute's value, the low half of
+    /// its references.
     pub fn version(&self) -> u32 {
         self.raw.version.get()
+    }
+
+    /// Of an inode that holds the value of an extended attribute: how many attributes refer to it.
+    /// The high half stands in `i_ctime`, the low one in `i_version`.
+    pub fn value_refcount(&self) -> u64 {
+        u64::from(self.raw.ctime.get()) << 32 | u64::from(self.raw.version.get())
+    }
+
+    /// Sets [`Inode::value_refcount`].
+    pub fn set_value_refcount(&mut self, count: u64) {
+        self.raw.ctime = ((count >> 32) as u32).into();
+        self.raw.version = (count as u32).into();
+    }
+
+    /// Of an inode that holds the value of an extended attribute: the value's hash, in `i_atime`.
+    pub fn value_hash(&self) -> u32 {
+        self.raw.atime.get()
+    }
+
+    /// Sets [`Inode::value_hash`].
+    pub fn set_value_hash(&mut self, hash: u32) {
+        self.raw.atime = hash.into();
     }
 
     /// Block map, extent tree root, short symbolic link, device number or inline data.

@@ -21,6 +21,7 @@ mod slots;
 mod table;
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use vfs::Ino;
@@ -67,6 +68,10 @@ pub(crate) struct Orphans {
     /// The orphan file, once it was read.
     slots: OnceLock<Slots>,
     list: Mutex<List>,
+    /// Whether a truncation has failed half way since the file system was opened.
+    interrupted: AtomicBool,
+    /// What was done about the orphans that were found.
+    cleaned: OnceLock<OrphanReport>,
 }
 
 impl Orphans {
@@ -78,6 +83,8 @@ impl Orphans {
             table: Table::new(),
             slots: OnceLock::new(),
             list: Mutex::default(),
+            interrupted: AtomicBool::new(false),
+            cleaned: OnceLock::new(),
         }
     }
 
@@ -98,10 +105,5 @@ impl Orphans {
         }
         let slots = self.slots.get().filter(|_| self.policy != OrphanPolicy::ListOnly);
         slots.and_then(Slots::claim).map_or(Place::List, Place::File)
-    }
-
-    /// The first inode of the list, 0 for none: what the superblock says when all is written.
-    pub(crate) fn list_head(&self) -> u32 {
-        self.list.lock().head()
     }
 }

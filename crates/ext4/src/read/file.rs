@@ -8,7 +8,7 @@ use super::inline;
 use super::map::{self, Place, Run};
 use crate::Ext4;
 use crate::format::address::FileBlock;
-use crate::format::features::RoCompat;
+use crate::format::features::{Incompat, RoCompat};
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::read::inode::Handle;
 
@@ -186,8 +186,12 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 }
 
 /// Whether the target of a symbolic link lies in `i_block` itself: then the inode has no blocks
-/// but that of its extended attributes.
+/// but that of its extended attributes. With `ea_inode`, the values of attributes count too, and the
+/// size alone tells.
 pub(crate) fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
+    if fs.volume.sb.features.incompat(Incompat::EA_INODE) {
+        return handle.inode.size() < I_BLOCK_SIZE as u64 && !handle.has_flag(flags::INLINE_DATA);
+    }
     let geometry = fs.volume.geometry;
     let attributes = if handle.inode.file_acl() == 0 {
         0

@@ -13,7 +13,7 @@ pub(crate) mod index;
 pub(crate) mod inline;
 pub(crate) mod inode;
 pub(crate) mod listing;
-mod map;
+pub(crate) mod map;
 pub(crate) mod names;
 pub(crate) mod source;
 pub(crate) mod xattr;

@@ -40,7 +40,7 @@ impl Source for &Ext4 {
     }
 
     fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run> {
-        map::run_at(self, dir, block)
+        map::run_at(*self, dir, block)
     }
 
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {

@@ -1,5 +1,7 @@
 //! Extended attributes of an inode, wherever they are kept.
 
+use smallvec::SmallVec;
+use transaction::BufferRef;
 use vfs::{Corruption, Error, Result};
 
 use super::file;
@@ -9,14 +11,26 @@ use crate::format::inode::{GOOD_OLD_INODE_SIZE, Time, flags};
 use crate::format::xattr::{self, Area, AttributeName, Entry, VALUE_SIZE_MAX, Value};
 use crate::kind::Kind;
 use crate::read::inode::Handle;
-use transaction::BufferRef;
 
-/// The bytes of an inode's slot behind `extra_isize`.
-pub(crate) fn slot_area(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
-    let start = GOOD_OLD_INODE_SIZE + usize::from(handle.inode.extra_isize());
+/// A copy of the bytes of an inode's slot behind `extra_isize`: on the stack for the usual sizes.
+pub(crate) type SlotTail = SmallVec<[u8; 128]>;
+
+/// The bytes of an inode's slot behind `extra_isize`; none if the slot has no field of that name, or
+/// it is zero: attributes would lie where the kernel puts its fields when it next writes the inode.
+pub(crate) fn slot_tail(fs: &Ext4, handle: &Handle) -> Result<SlotTail> {
+    let extra = usize::from(handle.inode.extra_isize());
+    if extra == 0 {
+        return Ok(SlotTail::new());
+    }
     let table = fs.block(handle.block, Kind::InodeTable.plain())?;
+    let start = handle.offset + GOOD_OLD_INODE_SIZE + extra;
     let end = handle.offset + usize::from(fs.volume.geometry.inode_size);
-    Ok(table.get(handle.offset + start..end).unwrap_or_default().to_vec())
+    Ok(SlotTail::from_slice(table.get(start..end).unwrap_or_default()))
+}
+
+/// [`slot_tail`], for those who change it.
+pub(crate) fn slot_area(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
+    Ok(slot_tail(fs, handle)?.into_vec())
 }
 
 /// The attributes in what [`slot_area`] gave.
@@ -25,13 +39,14 @@ pub(crate) fn parse_slot_area<'a>(handle: &Handle, bytes: &'a [u8]) -> Result<Op
 }
 
 /// The block of attributes outside the inode, if it has one.
-fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
+pub(crate) fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
     let block = Block(handle.inode.file_acl());
     if block.0 == 0 {
         return Ok(None);
     }
-    if !fs.volume.geometry.contains(block, 1) {
-        return Err(Corruption::new("inode", "its attribute block is outside the file system")
+    if fs.volume.check_blocks(block, 1).is_err() {
+        let problem = "its attribute block is outside the file system, or one of its own";
+        return Err(Corruption::new("inode", problem)
             .of_inode(handle.ino().0)
             .mismatch(format_args!("below {}", fs.volume.geometry.blocks_count), block)
             .into());
@@ -53,7 +68,7 @@ pub(crate) fn list(fs: &Ext4, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> R
             }
         }
     };
-    let slot = slot_area(fs, handle)?;
+    let slot = slot_tail(fs, handle)?;
     if let Some(area) = parse_slot_area(handle, &slot)? {
         report(area);
     }
@@ -96,7 +111,7 @@ pub(crate) fn get_stored(
     handle: &Handle,
     name: AttributeName<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    let slot = slot_area(fs, handle)?;
+    let slot = slot_tail(fs, handle)?;
     let mut found =
         parse_slot_area(handle, &slot)?.and_then(|area| area.find(name)).map(Found::from);
     if found.is_none() {
@@ -113,16 +128,12 @@ pub(crate) fn get_stored(
     }
 }
 
-/// Reads a large value from its inode and checks it against the hashes.
-fn read_value_inode(
-    fs: &Ext4,
-    handle: &Handle,
-    name: AttributeName<'_>,
-    ino: u32,
-    size: u32,
-    entry_hash: u32,
-) -> Result<Vec<u8>> {
+/// The inode that holds a value of `size` bytes.
+pub(crate) fn load_value_inode(fs: &Ext4, ino: u32, size: u32) -> Result<Handle> {
     let bad = |problem| Corruption::new("extended attribute inode", problem).of_inode(ino.into());
+    if ino < fs.volume.sb.first_ino {
+        return Err(bad("an attribute refers to it, but it is reserved").into());
+    }
     let holder = match fs.load(vfs::Ino(ino.into())) {
         Err(Error::NotFound) => return Err(bad("an attribute refers to it, but it is free").into()),
         other => other?,
@@ -134,16 +145,37 @@ fn read_value_inode(
     if stored_size != u64::from(size) || size > VALUE_SIZE_MAX {
         return Err(bad("wrong size").mismatch(size, stored_size).into());
     }
+    Ok(holder)
+}
+
+/// Whether a value's inode is of Lustre's first form: it has no hash and no count of references,
+/// but names the only inode that refers to it.
+pub(crate) fn refers_back(holder: &Handle, referrer: &Handle) -> bool {
+    holder.inode.time(Time::Modify).sec as u64 & 0xffff_ffff == referrer.ino().0
+        && holder.inode.generation() == referrer.inode.generation()
+}
+
+/// Reads a large value from its inode and checks it against the hashes.
+fn read_value_inode(
+    fs: &Ext4,
+    handle: &Handle,
+    name: AttributeName<'_>,
+    ino: u32,
+    size: u32,
+    entry_hash: u32,
+) -> Result<Vec<u8>> {
+    let holder = load_value_inode(fs, ino, size)?;
     let mut value = vec![0; size as usize];
     file::read_contents(fs, &holder, 0, &mut value)?;
-    // Lustre's first form has no hashes, but names the inode that refers to it.
-    let refers_back = holder.inode.time(Time::Modify).sec as u64 & 0xffff_ffff == handle.ino().0
-        && holder.inode.generation() == handle.inode.generation();
-    let stored = holder.inode.time(Time::Access).sec as u32;
+    let stored = holder.inode.value_hash();
     let computed = xattr::value_hash(fs.volume.sb.checksum_seed, &value);
     if stored != computed {
         let damage = || Corruption::checksum("extended attribute inode", computed, stored);
-        return if refers_back { Ok(value) } else { Err(damage().of_inode(ino.into()).into()) };
+        return if refers_back(&holder, handle) {
+            Ok(value)
+        } else {
+            Err(damage().of_inode(ino.into()).into())
+        };
     }
     let hash = stored.to_le_bytes();
     let expected = xattr::entry_hash(name.suffix, &hash);

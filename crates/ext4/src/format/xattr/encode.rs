@@ -1,8 +1,9 @@
 //! Writing a whole area of attributes at once.
 
 use super::{
-    AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_SIZE, HASH_OFFSET, INODE_HEADER_SIZE,
-    MAGIC, REFCOUNT_OFFSET, block_hash, entry_hash, entry_size, value_size,
+    Area, AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_SIZE, HASH_OFFSET,
+    INODE_HEADER_SIZE, MAGIC, REFCOUNT_OFFSET, VALUE_INODE_OFFSET, block_hash, entry_hash,
+    entry_size, value_size,
 };
 
 /// Value of an attribute to store.
@@ -55,7 +56,7 @@ impl NewAttribute<'_> {
 /// not fit.
 #[must_use]
 pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
-    if !fits(block.len() - BLOCK_HEADER_SIZE, attributes) {
+    if !fits_in_block(block.len(), attributes) {
         return false;
     }
     block.fill(0);
@@ -77,7 +78,7 @@ pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) ->
         bytes.fill(0);
         return true;
     }
-    if bytes.len() < INODE_HEADER_SIZE || !fits(bytes.len() - INODE_HEADER_SIZE, attributes) {
+    if !fits_in_inode(bytes.len(), attributes) {
         return false;
     }
     bytes.fill(0);
@@ -85,6 +86,42 @@ pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) ->
     bytes[..INODE_HEADER_SIZE].copy_from_slice(&MAGIC.to_le_bytes());
     encode(&mut bytes[INODE_HEADER_SIZE..], 0, attributes, false);
     true
+}
+
+/// Whether [`encode_block`] has room for `attributes` in a block of `block_size` bytes.
+#[must_use]
+pub fn fits_in_block(block_size: usize, attributes: &[NewAttribute<'_>]) -> bool {
+    fits(block_size - BLOCK_HEADER_SIZE, attributes)
+}
+
+/// Whether [`encode_in_inode`] has room for `attributes` in `len` bytes.
+#[must_use]
+pub fn fits_in_inode(len: usize, attributes: &[NewAttribute<'_>]) -> bool {
+    attributes.is_empty() || len >= INODE_HEADER_SIZE && fits(len - INODE_HEADER_SIZE, attributes)
+}
+
+/// Names the inode that holds the value of an attribute: in a block, or in the bytes that
+/// [`encode_in_inode`] wrote. No hash depends on the inode's number. False if there is no such
+/// attribute.
+#[must_use]
+pub fn set_value_inode(
+    bytes: &mut [u8],
+    in_block: bool,
+    name: AttributeName<'_>,
+    ino: u32,
+) -> bool {
+    let start = if in_block { BLOCK_HEADER_SIZE } else { INODE_HEADER_SIZE };
+    let mut at = start;
+    let found = Area { base: bytes, entries: start }.entries().find(|entry| {
+        let is_it = entry.name_index == name.index && entry.name == name.suffix;
+        at += if is_it { 0 } else { entry_size(entry.name.len()) };
+        is_it
+    });
+    let found = found.is_some();
+    if found {
+        bytes[at + VALUE_INODE_OFFSET..][..size_of::<u32>()].copy_from_slice(&ino.to_le_bytes());
+    }
+    found
 }
 
 fn fits(room: usize, attributes: &[NewAttribute<'_>]) -> bool {

@@ -18,7 +18,10 @@ use super::address::Block;
 use super::checksum::crc32c;
 
 pub use acl::{acl_from_linux, acl_to_linux};
-pub use encode::{NewAttribute, NewValue, encode_block, encode_in_inode};
+pub use encode::{
+    NewAttribute, NewValue, encode_block, encode_in_inode, fits_in_block, fits_in_inode,
+    set_value_inode,
+};
 pub use name::{AttributeName, INDEX_SYSTEM, is_acl_index};
 
 /// Magic number of both places.
@@ -34,6 +37,8 @@ const ALIGNMENT: usize = 4;
 /// Largest value the kernel takes in an inode of its own, in bytes.
 pub const VALUE_SIZE_MAX: u32 = 1 << 24;
 
+/// Byte of `e_value_inum` in an entry.
+const VALUE_INODE_OFFSET: usize = 4;
 /// Byte of `h_refcount` in a block.
 const REFCOUNT_OFFSET: usize = 4;
 /// Byte of `h_blocks` in a block.

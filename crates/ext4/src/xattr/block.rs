@@ -1,0 +1,87 @@
+//! The block of an inode's attributes: changed in place while only this inode has it, otherwise copied.
+
+use vfs::Result;
+
+use super::enter_number;
+use super::plan::BlockChange;
+use crate::format::address::Block;
+use crate::format::xattr::{AttributeName, BLOCK_REFCOUNT_RANGE, block_refcount};
+use crate::kind::Kind;
+use crate::op::{Handle, Op};
+
+impl Op<'_> {
+    /// Brings the attribute block of `handle` to what a plan says. `number` is the inode that the
+    /// value of an attribute in it goes to.
+    pub(super) fn change_block(
+        &mut self,
+        handle: &mut Handle,
+        change: &BlockChange,
+        is_shared: bool,
+        number: Option<(AttributeName<'_>, u32)>,
+    ) -> Result<()> {
+        match change {
+            BlockChange::Keep => Ok(()),
+            BlockChange::Drop => self.drop_block(handle, is_shared),
+            BlockChange::Write(bytes) => {
+                if is_shared {
+                    self.drop_block(handle, true)?;
+                }
+                if handle.inode.file_acl() == 0 {
+                    let goal = self.metadata_goal(handle);
+                    let (block, _) = self.allocate_blocks(goal, 1)?;
+                    self.add_blocks(handle, 1)?;
+                    handle.inode.set_file_acl(block.0);
+                }
+                let id = self.txn.create(handle.inode.file_acl(), Kind::Xattr.plain())?;
+                let block = self.txn.edit(id, 0..bytes.len());
+                block.copy_from_slice(bytes);
+                match number {
+                    Some((name, ino)) => enter_number(block, true, name, ino),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Takes its attribute block from an inode: frees it, or counts it off when the operation commits
+    /// if other inodes have it, too.
+    pub(super) fn drop_block(&mut self, handle: &mut Handle, is_shared: bool) -> Result<()> {
+        let block = Block(handle.inode.file_acl());
+        handle.inode.set_file_acl(0);
+        if !is_shared {
+            return self.free_metadata(handle, block);
+        }
+        self.subtract_blocks(handle, 1)?;
+        self.released_attributes.push(block);
+        Ok(())
+    }
+
+    /// Lets go of the noted blocks. Each was another inode's, too, when it was noted; it may be nobody's
+    /// by now, and is then freed. No group is waited for while such a block is held, because who holds
+    /// a group may be waiting for the block.
+    pub(crate) fn release_noted_attributes(&mut self) -> Result<()> {
+        if self.released_attributes.is_empty() {
+            return Ok(());
+        }
+        let mut blocks = std::mem::take(&mut self.released_attributes);
+        blocks.sort_unstable();
+        let geometry = self.fs.volume.geometry;
+        for &block in &blocks {
+            self.fs.volume.check_blocks(block, 1)?;
+            self.lease(geometry.group_of(block))?;
+        }
+        for block in blocks {
+            let id = self.buffer(block, Kind::Xattr.plain())?;
+            // At least 1: a block that nothing refers to is damaged and was refused.
+            let left = block_refcount(self.txn.data(id)).saturating_sub(1);
+            if left > 0 {
+                self.txn.edit(id, BLOCK_REFCOUNT_RANGE).copy_from_slice(&left.to_le_bytes());
+                continue;
+            }
+            self.txn.forget(block.0);
+            let bit = geometry.bit_of(block);
+            self.free_in_group(geometry.group_of(block), bit..bit + 1)?;
+        }
+        Ok(())
+    }
+}

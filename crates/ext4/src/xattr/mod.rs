@@ -1,0 +1,161 @@
+//! Changing extended attributes: in the inode where there is room, otherwise in a block of their own,
+//! otherwise (`ea_inode`) with the value in an inode of its own.
+//!
+//! - Only who holds an inode's lock changes its attributes. A block with one reference belongs to its
+//!   inode and is changed in place. One with several is never changed but for its count of references:
+//!   who wants other attributes gets a copy and lets go of it (`block`).
+//! - Counts of references to value inodes change only under [`ValueInodes`], taken after the inode
+//!   locks and before the operation starts. So is, for a block whose entries refer to value inodes, its
+//!   own count: that it reaches zero is known in advance, and its references are given back.
+//! - What to do is decided before the operation (`plan`), because it may run several times.
+
+mod block;
+mod inline;
+mod plan;
+mod release;
+mod value;
+
+use vfs::{Error, Ino, Result};
+
+use crate::Ext4;
+use crate::format::features::{Compat, Incompat};
+use crate::format::inode::flags;
+use crate::format::xattr::{
+    AttributeName, acl_from_linux, block_refcount, is_acl_index, set_value_inode, value_hash,
+};
+use crate::op::{Handle, Op};
+use crate::read;
+use plan::{Change, Place, Plan, Present, plan};
+
+pub(crate) use value::{Counted, ValueInodes};
+
+/// Longest name of an attribute, without its prefix, in bytes.
+const NAME_LEN_MAX: usize = 255;
+
+/// Largest value that Linux can set or read, in bytes (`XATTR_SIZE_MAX`).
+const VALUE_LEN_MAX: usize = 1 << 16;
+
+impl Ext4 {
+    pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if !self.volume.sb.features.compat(Compat::EXT_ATTR) {
+            let advice = "turn ext_attr on, or leave extended attributes out of the source";
+            return Err(Error::unsupported("extended attributes without ext_attr", advice));
+        }
+        let attribute = AttributeName::from_linux(name).ok_or_else(|| {
+            Error::unsupported(
+                format!("the attribute namespace of {}", String::from_utf8_lossy(name)),
+                "use user., trusted., security. or POSIX ACLs",
+            )
+        })?;
+        if attribute.suffix.len() > NAME_LEN_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if is_acl_index(attribute.index) {
+            let stored = acl_from_linux(value).ok_or(Error::Invalid("not a POSIX ACL"))?;
+            return self.change_attribute(ino, attribute, Some(&stored));
+        }
+        self.change_attribute(ino, attribute, Some(value))
+    }
+
+    pub(crate) fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let attribute = AttributeName::from_linux(name).ok_or(Error::NoAttribute)?;
+        self.change_attribute(ino, attribute, None)
+    }
+
+    fn change_attribute(
+        &self,
+        ino: Ino,
+        name: AttributeName<'_>,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let _lock = self.locks.exclusive(&[ino]);
+        let before = self.load(ino)?;
+        if before.has_flag(flags::EA_INODE) {
+            return Err(Error::Invalid("the inode itself is the value of an attribute"));
+        }
+        let values = self.attributes_guard(&[&before])?;
+        let (plan, is_shared) = self.plan_change(&before, name, value)?;
+        if values.is_none() && !(plan.dropped.is_empty() && plan.copied.is_empty()) {
+            let problem = "a value lies in an inode of its own, but the feature ea_inode is off";
+            return Err(before.corrupt("extended attributes", problem));
+        }
+        self.atomically(|op| {
+            let mut handle = before;
+            op.apply(&mut handle, &plan, is_shared, Change { name, value })?;
+            if let Some(values) = &values {
+                op.subtract_references(values, &before, &plan.dropped)?;
+                op.add_references(values, &before, &plan.copied)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What to do, and whether the block of `handle` is also others'.
+    fn plan_change(
+        &self,
+        handle: &Handle,
+        name: AttributeName<'_>,
+        value: Option<&[u8]>,
+    ) -> Result<(Plan, bool)> {
+        // The block first: it comes before inode tables in the order of locks.
+        let block = read::xattr::block(self, handle)?;
+        let tail = read::xattr::slot_tail(self, handle)?;
+        let is_shared = block.as_ref().is_some_and(|block| block_refcount(block) > 1);
+        let present = Present {
+            tail: &tail,
+            block: block.as_deref(),
+            is_shared,
+            block_size: self.volume.block_size(),
+        };
+        let may_be_apart = self.volume.sb.features.incompat(Incompat::EA_INODE);
+        let large = value.filter(|value| may_be_apart && value.len() <= VALUE_LEN_MAX);
+        let hash = large.map(|value| value_hash(self.volume.sb.checksum_seed, value));
+        let plan = plan(present, Change { name, value }, hash).map_err(|error| match error {
+            Error::Corrupt(c) => Error::Corrupt(c.of_inode(handle.ino().0)),
+            other => other,
+        })?;
+        Ok((plan, is_shared))
+    }
+}
+
+impl Op<'_> {
+    /// Brings an inode, its block and a new value to what a plan says.
+    fn apply(
+        &mut self,
+        handle: &mut Handle,
+        plan: &Plan,
+        is_shared: bool,
+        change: Change<'_>,
+    ) -> Result<()> {
+        for value in &plan.removed {
+            self.subtract_blocks(handle, self.value_blocks(value.size))?;
+        }
+        let new = match (plan.value_place, change.value) {
+            (Some(place), Some(value)) => Some((place, self.create_value(handle, value)?)),
+            _ => None,
+        };
+        let number_for = |wanted| new.filter(|(place, _)| *place == wanted).map(|(_, ino)| ino);
+        let block_number = number_for(Place::Block).map(|ino| (change.name, ino));
+        self.change_block(handle, &plan.block, is_shared, block_number)?;
+        let Some(tail) = &plan.tail else {
+            self.stage(*handle);
+            return Ok(());
+        };
+        let mut tail = tail.to_vec();
+        if let Some(ino) = number_for(Place::Slot) {
+            enter_number(&mut tail, false, change.name, ino)?;
+        }
+        self.stage_with_tail(*handle, tail);
+        Ok(())
+    }
+}
+
+/// Enters the inode of a new value into its entry.
+fn enter_number(bytes: &mut [u8], in_block: bool, name: AttributeName<'_>, ino: u32) -> Result<()> {
+    if set_value_inode(bytes, in_block, name, ino) {
+        return Ok(());
+    }
+    Err(Error::Invalid("an attribute just written is missing"))
+}

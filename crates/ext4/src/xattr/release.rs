@@ -1,0 +1,64 @@
+//! Letting go of all attributes of an inode that is being deleted.
+
+use transaction::Corruption;
+use vfs::Result;
+
+use super::plan::{ValueRefs, value_refs};
+use super::value::ValueInodes;
+use crate::format::address::Block;
+use crate::format::xattr::{Area, block_refcount};
+use crate::op::{Handle, Op};
+use crate::read;
+
+impl Op<'_> {
+    /// Lets go of everything that the attributes of `handle` take outside of it: its block is freed, or
+    /// counted off if other inodes have it, too; values in inodes of their own are counted off, and
+    /// freed with their last reference.
+    ///
+    /// For the operation that frees the inode: the entries in its slot stay, and go with the slot.
+    /// `values` is what [`Ext4::attributes_guard`](crate::Ext4) gave, asked with the inode's lock held
+    /// and before the operation began, for all inodes that it releases.
+    pub(crate) fn release_attributes(
+        &mut self,
+        handle: &mut Handle,
+        values: Option<&ValueInodes<'_>>,
+    ) -> Result<()> {
+        let fs = self.fs;
+        let tail = read::xattr::slot_tail(fs, handle)?;
+        let slot = read::xattr::parse_slot_area(handle, &tail)?;
+        let mut gone: ValueRefs = slot.into_iter().flat_map(value_refs).collect();
+        let block = Block(handle.inode.file_acl());
+        if block != Block(0) {
+            let (count, in_block) = self.look_at_block(handle, block)?;
+            let noted = self.released_attributes.iter().filter(|&&noted| noted == block).count();
+            let others = count.checked_sub(1 + noted as u32).ok_or_else(|| {
+                let damage = "more inodes refer to it than it counts";
+                Corruption::new("extended attribute block", damage).at_block(block.0)
+            })?;
+            if others == 0 {
+                gone.extend(in_block);
+            }
+            self.drop_block(handle, others > 0 || noted > 0)?;
+        }
+        match values {
+            Some(values) => self.subtract_references(values, handle, &gone),
+            None if gone.is_empty() => Ok(()),
+            None => {
+                let problem = "a value lies in an inode of its own, which nobody expected";
+                Err(handle.corrupt("extended attributes", problem))
+            }
+        }
+    }
+
+    /// The references to an attribute block, and the values that it refers to.
+    fn look_at_block(&self, handle: &Handle, block: Block) -> Result<(u32, ValueRefs)> {
+        if self.txn.holds(block.0) {
+            let problem = "its attribute block is part of something else, too";
+            return Err(handle.corrupt("inode", problem));
+        }
+        let Some(bytes) = read::xattr::block(self.fs, handle)? else {
+            return Ok((0, ValueRefs::new()));
+        };
+        Ok((block_refcount(&bytes), value_refs(Area::in_block(&bytes)).collect()))
+    }
+}

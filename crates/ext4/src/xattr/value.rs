@@ -1,0 +1,286 @@
+//! Values in inodes of their own (`ea_inode`): made, counted and freed.
+//!
+//! Such an inode is a regular file with the flag `EA_INODE`, one link and no name. The number of
+//! entries that refer to it stands in `i_ctime` (high half) and `i_version` (low half), the hash of
+//! the value in the seconds of `i_atime`. The space it takes also counts for each inode that has the
+//! attribute. New values never share an inode; those that a kernel lets share one are kept right.
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use transaction::Corruption;
+use vfs::{Error, FileType, Ino, Result};
+
+use super::plan::{ValueRef, value_refs};
+use crate::Ext4;
+use crate::format::address::{Block, FileBlock};
+use crate::format::extent::Node;
+use crate::format::features::Incompat;
+use crate::format::indirect::{DIRECT_COUNT, pointer};
+use crate::format::inode::{Time, flags};
+use crate::format::xattr::{Area, value_hash};
+use crate::kind::Kind;
+use crate::op::{Handle, Op};
+use crate::read;
+
+/// Permissions that the kernel gives such inodes.
+const PERMISSIONS: u16 = 0o600;
+
+/// Who holds this may change how many entries refer to value inodes.
+pub(crate) struct ValueInodes<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+
+/// A value inode, and how many references it is to count.
+pub(crate) struct Counted {
+    handle: Handle,
+    count: u64,
+}
+
+impl Ext4 {
+    /// Waits for the counts of value inodes if attributes of one of `handles` refer to some. The locks
+    /// of these inodes must be held; the operation must not have begun, and one call must name all
+    /// inodes whose attributes it may change or release. `None` if none is needed.
+    pub(crate) fn attributes_guard(&self, handles: &[&Handle]) -> Result<Option<ValueInodes<'_>>> {
+        if !self.volume.sb.features.incompat(Incompat::EA_INODE) {
+            return Ok(None);
+        }
+        for handle in handles {
+            if self.refers_to_values(handle)? {
+                return Ok(Some(ValueInodes(self.value_inodes.lock())));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
+        let tail = read::xattr::slot_tail(self, handle)?;
+        let slot = read::xattr::parse_slot_area(handle, &tail)?;
+        if slot.is_some_and(|area| value_refs(area).next().is_some()) {
+            return Ok(true);
+        }
+        let block = read::xattr::block(self, handle)?;
+        Ok(block.is_some_and(|block| value_refs(Area::in_block(&block)).next().is_some()))
+    }
+
+    /// A value inode that may be changed, and how many entries refer to it.
+    fn load_counted(&self, referrer: &Handle, value: ValueRef) -> Result<Counted> {
+        let handle = read::xattr::load_value_inode(self, value.ino, value.size)?;
+        let bad = |problem| Err(handle.corrupt("extended attribute inode", problem));
+        if handle.inode.file_type() != Some(FileType::Regular) {
+            return bad("it is not a regular file");
+        }
+        if handle.inode.file_acl() != 0 {
+            return bad("it has extended attributes itself");
+        }
+        let lustre = read::xattr::refers_back(&handle, referrer);
+        let count = if lustre { 1 } else { handle.inode.value_refcount() };
+        if count == 0 {
+            return bad("an attribute refers to it, but it counts none");
+        }
+        Ok(Counted { handle, count })
+    }
+}
+
+impl Op<'_> {
+    /// Blocks that a value of `size` bytes in an inode of its own counts for each inode that has it.
+    pub(super) fn value_blocks(&self, size: u32) -> u32 {
+        size.div_ceil(self.fs.volume.geometry.block_size())
+    }
+
+    /// Puts a value into a new inode near `referrer`, to which one entry will refer, and counts its
+    /// space for `referrer`. Returns its number.
+    pub(super) fn create_value(&mut self, referrer: &mut Handle, value: &[u8]) -> Result<u32> {
+        let mut handle = self.allocate_inode(referrer, false)?;
+        let number = u32::try_from(handle.ino().0).map_err(|_| Error::NoInodes)?;
+        let time = referrer.inode.time(Time::Change);
+        let inode = &mut handle.inode;
+        inode.set_mode(FileType::Regular.mode_bits() | PERMISSIONS);
+        inode.set_uid(referrer.inode.uid());
+        inode.set_gid(referrer.inode.gid());
+        inode.set_links_count(1);
+        inode.set_flag(flags::EA_INODE, true);
+        inode.set_time(Time::Modify, time);
+        inode.set_crtime(time);
+        inode.set_size(value.len() as u64);
+        inode.set_value_refcount(1);
+        inode.set_value_hash(value_hash(self.fs.volume.sb.checksum_seed, value));
+        self.init_map(&mut handle);
+        let blocks = self.value_blocks(value.len() as u32);
+        self.fill_hole(&mut handle, FileBlock(0), blocks, false)?;
+        self.write_value(&handle, value)?;
+        self.add_blocks(referrer, blocks)?;
+        self.stage_new(handle);
+        Ok(number)
+    }
+
+    /// Writes a value into the blocks of its inode, straight to the device: until the operation is
+    /// durable, nobody reads them.
+    fn write_value(&mut self, handle: &Handle, value: &[u8]) -> Result<()> {
+        let block_size = self.fs.volume.block_size();
+        let mut bytes = vec![0; block_size];
+        for (number, part) in (0..).zip(value.chunks(block_size)) {
+            let missing = || handle.corrupt("block map", "a block just mapped is missing");
+            let block = self.find_block(handle, FileBlock(number))?.ok_or_else(missing)?;
+            bytes[..part.len()].copy_from_slice(part);
+            bytes[part.len()..].fill(0);
+            let at = self.fs.volume.geometry.byte_of(block);
+            self.fs.engine.device().write_at(at, &bytes).map_err(Error::Device)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that each of `values` loses a reference from `referrer`.
+    pub(super) fn subtract_references(
+        &mut self,
+        _held: &ValueInodes<'_>,
+        referrer: &Handle,
+        values: &[ValueRef],
+    ) -> Result<()> {
+        for &value in values {
+            let counted = self.counted(referrer, value)?;
+            let Some(left) = counted.count.checked_sub(1) else {
+                let problem = "more attributes refer to it than it counts";
+                return Err(counted.handle.corrupt("extended attribute inode", problem));
+            };
+            counted.count = left;
+        }
+        Ok(())
+    }
+
+    /// Notes that each of `values` gets another reference.
+    pub(super) fn add_references(
+        &mut self,
+        _held: &ValueInodes<'_>,
+        referrer: &Handle,
+        values: &[ValueRef],
+    ) -> Result<()> {
+        for &value in values {
+            let counted = self.counted(referrer, value)?;
+            counted.count = counted.count.checked_add(1).ok_or(Error::TooManyLinks)?;
+        }
+        Ok(())
+    }
+
+    /// The noted count of a value inode; at first what it counts itself.
+    fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Result<&mut Counted> {
+        let ino = Ino(value.ino.into());
+        let at = match self.counted_values.iter().position(|c| c.handle.ino() == ino) {
+            Some(at) => at,
+            None => {
+                self.counted_values.push(self.fs.load_counted(referrer, value)?);
+                self.counted_values.len() - 1
+            }
+        };
+        Ok(&mut self.counted_values[at])
+    }
+
+    /// Stages the noted counts; value inodes that nothing refers to any more are freed.
+    pub(crate) fn store_counted_values(&mut self) -> Result<()> {
+        for Counted { mut handle, count } in std::mem::take(&mut self.counted_values) {
+            if count > 0 {
+                handle.inode.set_value_refcount(count);
+                self.stage(handle);
+            } else {
+                self.free_value_blocks(&mut handle)?;
+                self.free_inode(handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees all blocks of a value inode.
+    fn free_value_blocks(&mut self, value: &mut Handle) -> Result<()> {
+        let mut parts = root_parts(value)?;
+        // Every node has at least one part, and no more of them are needed than blocks.
+        let mut budget = 2 * u64::from(self.value_blocks(value.inode.size() as u32)) + 16;
+        while let Some(part) = parts.pop() {
+            budget = budget.checked_sub(1).ok_or_else(|| {
+                value.corrupt("extended attribute inode", "more blocks than its value needs")
+            })?;
+            let at_inode = |c: Corruption| c.of_inode(value.ino().0);
+            match part {
+                Part::Data { start, len } => {
+                    self.fs.volume.check_blocks(start, u64::from(len)).map_err(at_inode)?;
+                    self.free_blocks(value, start, len)?;
+                }
+                Part::Node { block, depth } => {
+                    self.fs.volume.check_blocks(block, 1).map_err(at_inode)?;
+                    self.read_node(value, block, depth, &mut parts)?;
+                    self.free_metadata(value, block)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_node(
+        &mut self,
+        value: &Handle,
+        block: Block,
+        depth: u16,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        if !value.has_flag(flags::EXTENTS) {
+            let id = self.buffer(block, Kind::Indirect.of(value.owner))?;
+            let bytes = self.txn.data(id);
+            add_pointers(bytes, 0..(bytes.len() / 4) as u16, depth, parts);
+            return Ok(());
+        }
+        let id = self.buffer(block, Kind::ExtentNode.of(value.owner))?;
+        match Node::trusted(self.txn.data(id), depth) {
+            Ok(node) => add_entries(&node, parts),
+            Err(c) => return Err(self.corrupt(id, c, value.owner)),
+        }
+        Ok(())
+    }
+}
+
+/// A part of a block map.
+enum Part {
+    Data {
+        start: Block,
+        len: u32,
+    },
+    /// A block of entries, which lead to data if `depth` is 0.
+    Node {
+        block: Block,
+        depth: u16,
+    },
+}
+
+type Parts = SmallVec<[Part; 8]>;
+
+fn root_parts(value: &Handle) -> Result<Parts> {
+    let mut parts = Parts::new();
+    let root = value.inode.i_block();
+    if value.has_flag(flags::EXTENTS) {
+        let node = Node::parse(root, None).map_err(|c| c.of_inode(value.ino().0))?;
+        add_entries(&node, &mut parts);
+        return Ok(parts);
+    }
+    add_pointers(root, 0..DIRECT_COUNT as u16, 0, &mut parts);
+    for depth in 1..=3 {
+        let at = DIRECT_COUNT as u16 + depth - 1;
+        add_pointers(root, at..at + 1, depth, &mut parts);
+    }
+    Ok(parts)
+}
+
+fn add_entries(node: &Node<'_>, parts: &mut Parts) {
+    for at in 0..node.len() {
+        parts.push(if node.depth() == 0 {
+            let extent = node.extent(at);
+            Part::Data { start: extent.start, len: extent.len }
+        } else {
+            Part::Node { block: node.index(at).leaf, depth: node.depth() - 1 }
+        });
+    }
+}
+
+/// Adds pointers to data, or if `depth` is not 0 to blocks of pointers of the next lower depth.
+fn add_pointers(bytes: &[u8], range: std::ops::Range<u16>, depth: u16, parts: &mut Parts) {
+    for block in range.filter_map(|at| pointer(bytes, at)) {
+        parts.push(match depth.checked_sub(1) {
+            None => Part::Data { start: block, len: 1 },
+            Some(depth) => Part::Node { block, depth },
+        });
+    }
+}
