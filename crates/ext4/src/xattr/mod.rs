@@ -13,6 +13,8 @@ mod block;
 mod inline;
 mod plan;
 mod release;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use vfs::{Error, Ino, Result};
