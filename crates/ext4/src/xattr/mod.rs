@@ -85,12 +85,13 @@ impl Ext4 {
         }
         self.atomically(|op| {
             let mut handle = before;
-            op.apply(&mut handle, &plan, is_shared, Change { name, value })?;
             if let Some(values) = &values {
+                // First, because a new value goes straight to the device: not if others are damaged.
                 op.subtract_references(values, &before, &plan.dropped)?;
                 op.add_references(values, &before, &plan.copied)?;
+                op.store_counted_values()?;
             }
-            Ok(())
+            op.apply(&mut handle, &plan, is_shared, Change { name, value })
         })
     }
 
