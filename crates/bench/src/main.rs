@@ -39,9 +39,9 @@ struct EditOptions {
     /// Files to create and remove per thread
     #[arg(long, default_value_t = 200_000)]
     files: u32,
-    /// Truncates per thread in the orphan cases
-    #[arg(long, default_value_t = 65_536)]
-    truncates: u32,
+    /// Truncates of all threads together in the orphan cases
+    #[arg(long, default_value_t = 1 << 20)]
+    truncates: u64,
     /// Timed runs of each case; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,

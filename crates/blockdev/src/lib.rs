@@ -1,16 +1,20 @@
 //! Block devices: where an image's bytes live. A device knows nothing of what they mean.
 #![forbid(unsafe_code)]
 
+mod faulty;
 mod file;
 mod memory;
 mod overlay;
+mod recording;
 mod window;
 
 use std::io;
 
+pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
+pub use recording::{Event, RecordingDevice};
 pub use window::WindowDevice;
 
 /// A fixed-length run of bytes that any thread may read and write at any place.

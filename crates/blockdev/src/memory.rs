@@ -1,6 +1,7 @@
 //! A device in memory that takes space only where it was written.
 
 use std::io;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 
@@ -11,7 +12,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A sparse image in memory. Chunks that were never written take no space and read as zeros.
 pub struct MemoryDevice {
-    chunks: Vec<RwLock<Option<Box<[u8]>>>>,
+    /// Shared with forks until one of them changes it.
+    chunks: Vec<RwLock<Option<Arc<[u8]>>>>,
     len: u64,
 }
 
@@ -31,6 +33,29 @@ impl MemoryDevice {
             *chunk.write() = Some(contents.into());
         }
         device
+    }
+
+    /// A device that holds what this one holds now, and goes its own way from here on. Both share
+    /// the memory of what neither changes. A write at the same time may be in the fork or not.
+    pub fn fork(&self) -> Self {
+        let chunks = self.chunks.iter().map(|chunk| RwLock::new(chunk.read().clone()));
+        Self { chunks: chunks.collect(), len: self.len }
+    }
+
+    /// Calls `each` with every part that takes memory, in order: its offset and its bytes, cut at
+    /// the device's end. All other bytes are zeros.
+    pub fn for_each_part(
+        &self,
+        mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            if let Some(bytes) = &*chunk.read() {
+                let offset = number as u64 * CHUNK_BYTES as u64;
+                let len = (self.len - offset).min(CHUNK_BYTES as u64);
+                each(offset, &bytes[..len as usize])?;
+            }
+        }
+        Ok(())
     }
 
     /// Splits a byte range at chunk boundaries: chunk, offset in it, part of the range.
@@ -73,7 +98,7 @@ impl BlockDevice for MemoryDevice {
             let part = &data[part];
             let mut chunk = self.chunks[chunk].write();
             let bytes = chunk.get_or_insert_with(|| vec![0; CHUNK_BYTES].into());
-            bytes[within..within + part.len()].copy_from_slice(part);
+            Arc::make_mut(bytes)[within..within + part.len()].copy_from_slice(part);
         }
         Ok(())
     }
@@ -85,7 +110,7 @@ impl BlockDevice for MemoryDevice {
             if part.len() == CHUNK_BYTES {
                 *chunk = None;
             } else if let Some(bytes) = chunk.as_mut() {
-                bytes[within..within + part.len()].fill(0);
+                Arc::make_mut(bytes)[within..within + part.len()].fill(0);
             }
         }
         Ok(())
@@ -114,6 +139,28 @@ mod tests {
         assert_eq!(back[..5], data[..5]);
         assert!(back[5..CHUNK_BYTES + 5].iter().all(|&b| b == 0));
         assert_eq!(back[CHUNK_BYTES + 5..], data[CHUNK_BYTES + 5..]);
+    }
+
+    #[test]
+    fn forks_do_not_see_each_other() {
+        let device = MemoryDevice::new(2 * CHUNK_BYTES as u64 + 100);
+        device.write_at(0, &[1; 100]).unwrap();
+        device.write_at(2 * CHUNK_BYTES as u64, &[5; 100]).unwrap();
+        let fork = device.fork();
+        device.write_at(50, &[2; 100]).unwrap();
+        fork.zero_range(0, 10).unwrap();
+        let mut buf = [9; 60];
+        device.read_at(0, &mut buf).unwrap();
+        assert!(buf[..50] == [1; 50] && buf[50..] == [2; 10]);
+        fork.read_at(0, &mut buf).unwrap();
+        assert!(buf[..10] == [0; 10] && buf[10..] == [1; 50]);
+        let mut parts = Vec::new();
+        let each = |offset, bytes: &[u8]| {
+            parts.push((offset, bytes.len()));
+            Ok(())
+        };
+        fork.for_each_part(each).unwrap();
+        assert_eq!(parts, [(0, CHUNK_BYTES), (2 * CHUNK_BYTES as u64, 100)]);
     }
 
     #[test]

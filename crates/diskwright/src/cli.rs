@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
-use crate::commands::{build, cat, extract, find, info, ls};
+use crate::commands::{
+    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, rm, rmdir,
+    setfattr, truncate,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +18,8 @@ Examples:
   diskwright cat --partition 2 disk.img /etc/fstab
   diskwright find root.img /usr --name '*.so*' --type f
   diskwright extract root.img - --path /etc | tar -t
+  diskwright cp app.conf root.img:/etc/app.conf
+  diskwright rm -r root.img /var/cache/apt
 
 Sizes are bytes, or a number and K, M, G or T (powers of 1024).
 
@@ -25,7 +30,7 @@ Exit status:
   3  the image or archive is damaged or unsupported
   4  reading or writing failed, or there is no space";
 
-/// Build and read ext4 images without root and without a kernel driver
+/// Build, read and change ext4 images without root and without a kernel driver
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -39,6 +44,18 @@ pub(crate) struct ImageArgs {
     /// Image file or block device
     pub(crate) image: PathBuf,
 
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Read an image as it lies: though its journal holds changes that are not in their places, or
+    /// another program is changing it
+    #[arg(long, help_heading = "Image")]
+    stale: bool,
+}
+
+/// Where in its file an image is.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PlaceArgs {
     /// First byte of the image, if it lies inside a larger file (K, M, G and T may follow)
     #[arg(
         long,
@@ -54,16 +71,33 @@ pub(crate) struct ImageArgs {
     /// Number of the partition the image is in (MBR or GPT, counted as Linux does)
     #[arg(long, value_name = "N", help_heading = "Image")]
     partition: Option<u32>,
+}
 
-    /// Read an image whose journal needs recovery as it lies, without what the journal holds
-    #[arg(long, help_heading = "Image")]
-    stale: bool,
+impl PlaceArgs {
+    /// How an image is opened that lies there.
+    pub(crate) fn options(self, stale: bool) -> OpenImage {
+        OpenImage { offset: self.offset, partition: self.partition, stale }
+    }
+}
+
+/// Where in a file the image is. Part of every command that changes one.
+#[derive(Debug, Args)]
+pub(crate) struct ImageToEdit {
+    /// Image file or block device
+    pub(crate) image: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 }
 
 impl ImageArgs {
+    /// How the image is opened.
+    pub(crate) fn options(&self) -> OpenImage {
+        self.place.options(self.stale)
+    }
+
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
-        let Self { offset, partition, stale, .. } = *self;
-        diskwright::Image::open(&self.image, &OpenImage { offset, partition, stale })
+        diskwright::Image::open(&self.image, &self.options())
     }
 }
 
@@ -76,6 +110,17 @@ pub(crate) enum Command {
     Cat(cat::CatArgs),
     Find(find::FindArgs),
     Extract(extract::ExtractArgs),
+    Cp(cp::CpArgs),
+    Mkdir(mkdir::MkdirArgs),
+    Rm(rm::RmArgs),
+    Rmdir(rmdir::RmdirArgs),
+    Mv(mv::MvArgs),
+    Ln(ln::LnArgs),
+    Chmod(chmod::ChmodArgs),
+    Chown(chown::ChownArgs),
+    Setfattr(setfattr::SetfattrArgs),
+    Truncate(truncate::TruncateArgs),
+    Dump(dump::DumpArgs),
 }
 
 /// A path in an image, as the bytes it was typed as.

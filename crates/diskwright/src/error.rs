@@ -68,6 +68,19 @@ pub enum Error {
         /// The reason.
         source: vfs::Error,
     },
+    /// Somebody else uses the image.
+    #[error("{}: in use by {who}: {advice}", shown(image))]
+    InUse {
+        /// The image file.
+        image: PathBuf,
+        /// Who uses it.
+        who: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// A file of the host cannot be copied.
+    #[error(transparent)]
+    Source(#[from] source::SourceError),
     /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -88,11 +101,22 @@ impl Error {
         Self::File { path: path.to_vec(), source }
     }
 
+    /// The message, and what to do about it, where it does not say so itself.
+    pub fn with_advice(&self) -> String {
+        let advice = match self {
+            Self::Image { source, .. } | Self::File { source, .. } => advice(source),
+            _ => None,
+        };
+        advice.map_or_else(|| self.to_string(), |advice| format!("{self}; {advice}"))
+    }
+
     /// What kind of failure it is.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) => Outcome::Usage,
-            Self::Host { .. } | Self::Output(_) => Outcome::Io,
+            Self::Host { .. } | Self::Output(_) | Self::InUse { .. } | Self::Source(_) => {
+                Outcome::Io
+            }
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => source.outcome(),
             Self::Build(error) => error.outcome(),
@@ -113,6 +137,22 @@ pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
         E::Device(_) | E::NoSpace | E::NoInodes | E::ReadOnly(_) => Outcome::Io,
         _ => Outcome::No,
     }
+}
+
+/// What to do about an error whose message does not say so.
+fn advice(error: &vfs::Error) -> Option<&'static str> {
+    use vfs::Error as E;
+    Some(match error {
+        E::Corrupt(_) => "e2fsck -fn tells what else is damaged",
+        E::NotFound => "diskwright ls tells what is there",
+        E::IsADirectory => "cp and rm take directories with -r",
+        E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",
+        E::Exists => "choose another name, or remove or replace what has it",
+        E::NoSpace | E::NoInodes => "remove something, or build a larger image",
+        E::NoAttribute => "diskwright dump IMAGE inode PATH tells which there are",
+        E::Device(_) => "see that the image can be read and written, then: diskwright recover",
+        _ => return None,
+    })
 }
 
 fn shown(path: &Path) -> String {

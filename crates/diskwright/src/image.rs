@@ -1,6 +1,5 @@
 //! Opening an image, whatever format it has.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use serde::Serialize;
 use vfs::{Error as FsError, FileSystem, Paths};
 
 use crate::partition::{self, Partition};
-use crate::{Error, Result};
+use crate::{Error, Result, lock};
 
 /// Bytes at the start of an image that are looked at to tell its format.
 const PROBE_BYTES: usize = 2048;
@@ -25,7 +24,7 @@ pub struct OpenImage {
     pub offset: u64,
     /// Number of the partition the image is in, instead of `offset`.
     pub partition: Option<u32>,
-    /// Read an image whose journal or log needs recovery as it lies.
+    /// Read an image as it lies, though its journal or log needs recovery or somebody changes it.
     pub stale: bool,
 }
 
@@ -91,15 +90,10 @@ impl Image {
     /// If the file cannot be read, or is no image that can be used; the error says what it seems
     /// to be and what to do about it.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
-        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-        let device = window(path, Arc::new(device), options)?;
-        let at = |source| Error::Image { image: path.to_owned(), source };
-        let probe = probe(&*device).map_err(|e| Error::host("read", path, e))?;
-        match kind_of(&probe) {
-            Some(kind) => open_format(kind, device, options).map_err(at),
-            None => Err(at(no_format(&*device, &probe, options))),
-        }
+        let device = open_device(path, options)?;
+        let kind = probe_kind(path, &device, options)?;
+        open_format(kind, device, options)
+            .map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
     /// An image that is open already.
@@ -123,16 +117,36 @@ impl Image {
     }
 }
 
+/// Opens what the options name for reading. Nobody can change it meanwhile, unless they allow it.
+pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
+    let file = lock::open_to_read(path, options.stale)?;
+    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+    window(path, Arc::new(device), options)
+}
+
 /// A format that can be told by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// ext2, ext3 or ext4.
     Ext,
     Xfs,
 }
 
+/// The format of an image. An error says what it seems to be instead.
+pub(crate) fn probe_kind(
+    path: &Path,
+    device: &Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Kind> {
+    let probe = probe(&**device).map_err(|e| Error::host("read", path, e))?;
+    kind_of(&probe).ok_or_else(|| {
+        let source = no_format(&**device, &probe, options);
+        Error::Image { image: path.to_owned(), source }
+    })
+}
+
 /// The part of the file that the options name.
-fn window(
+pub(crate) fn window(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,
@@ -218,8 +232,12 @@ fn open_format(
             let info = ext4_info(&fs)?;
             Ok(Image::new(Box::new(fs), info))
         }
-        Kind::Xfs => Err(FsError::unsupported("XFS images", "they come with a later version")),
+        Kind::Xfs => Err(no_xfs()),
     }
+}
+
+pub(crate) fn no_xfs() -> FsError {
+    FsError::unsupported("XFS images", "they come with a later version")
 }
 
 fn ext4_info(fs: &Ext4) -> vfs::Result<ImageInfo> {
@@ -291,7 +309,7 @@ fn ext_sections(sb: &Superblock) -> Vec<Section> {
     }]
 }
 
-fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(*uuid));
     let part = |range: std::ops::Range<usize>| &digits[range];
     format!("{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))

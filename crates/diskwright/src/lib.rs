@@ -7,11 +7,15 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod copy;
+pub mod dump;
+pub mod edit;
 mod error;
 pub mod extract;
 pub mod find;
 mod image;
 pub mod list;
+mod lock;
 pub mod partition;
 mod record;
 pub mod text;

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         if error.is_broken_pipe() {
             return Outcome::Done;
         }
-        terminal::message(&error);
+        terminal::message(&error.with_advice());
         error.outcome()
     });
     ExitCode::from(outcome as u8)

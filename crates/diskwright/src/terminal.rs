@@ -44,25 +44,25 @@ pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     bar.with_prefix(what)
 }
 
-/// Shows how an extraction goes.
-pub(crate) struct ExtractProgress {
+/// Shows how copying goes.
+pub(crate) struct CopyProgress {
     bar: ProgressBar,
     bytes: u64,
 }
 
-impl ExtractProgress {
-    pub(crate) fn new() -> Self {
-        Self { bar: spinner("extracting:"), bytes: 0 }
+impl CopyProgress {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { bar: spinner(what), bytes: 0 }
     }
 }
 
-impl Drop for ExtractProgress {
+impl Drop for CopyProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-impl Observer for ExtractProgress {
+impl Observer for CopyProgress {
     fn file(&mut self, _: &[u8]) {
         self.bar.inc(1);
     }

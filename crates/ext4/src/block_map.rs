@@ -1,45 +1,134 @@
 //! Which blocks of the device hold which blocks of a file, whatever the form of the map.
 
-use vfs::{Corruption, Error, Result};
+use std::ops::Range;
 
+use transaction::{Corruption, Tag};
+use vfs::{Error, FileType, Result};
+
+use crate::Ext4;
+use crate::extent::step::FILE_BLOCKS_MAX;
 use crate::format::address::{Block, FileBlock, Group};
-use crate::format::extent::{Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX};
 use crate::format::inode::flags;
 use crate::op::{Handle, Op};
+use crate::read;
+use crate::read::map::{Blocks, Place, Run, run_at};
+use crate::volume::Volume;
 
-impl Op<'_> {
-    /// The device block of a block of a file, if it has one that was written.
-    pub(crate) fn find_block(&mut self, file: &Handle, block: FileBlock) -> Result<Option<Block>> {
-        if !file.inode.has_flag(flags::EXTENTS) {
-            return self.find_indirect(file, block);
-        }
-        let extent = self.find_extent(file, block)?.filter(|e| !e.unwritten);
-        Ok(extent.map(|e| e.start.plus(u64::from(block.0 - e.block.0))))
+/// What some blocks of a file are needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// To hold data that this operation writes.
+    Written,
+    /// To be there: holes become unwritten where the map can say so.
+    Allocated,
+    /// To be there and read as zeros: unwritten, where the map can say so.
+    Zeroed,
+}
+
+/// What a block of a file was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    Hole,
+    Unwritten,
+    Written,
+}
+
+/// Some blocks of a file that lie together, as [`Op::provide`] left them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: Block,
+    /// Blocks, at least one.
+    pub(crate) len: u32,
+    pub(crate) was: Was,
+    /// Whether what the device holds there is now what the file holds.
+    pub(crate) written: bool,
+}
+
+impl Piece {
+    /// Whether the device holds what must not be seen, unless the operation writes over it.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.written && self.was != Was::Written
     }
 
-    /// Enters `len` allocated blocks from `start` on into the map of a file, over blocks that it
-    /// does not have yet, and counts them.
-    pub(crate) fn map_blocks(
+    /// Whether the map was changed for it.
+    pub(crate) fn is_change(&self) -> bool {
+        self.was == Was::Hole || self.written != (self.was == Was::Written)
+    }
+}
+
+impl Blocks for &mut Op<'_> {
+    fn volume(&self) -> &Volume {
+        &self.fs.volume
+    }
+
+    fn with_block<R>(
+        &mut self,
+        block: Block,
+        tag: Tag,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let id = self.buffer(block, tag)?;
+        Ok(look(self.txn.data(id)))
+    }
+}
+
+impl Ext4 {
+    /// Whether `i_block` maps blocks.
+    pub(crate) fn has_map(&self, file: &Handle) -> Result<bool> {
+        if file.has_flag(flags::INLINE_DATA) {
+            return Ok(false);
+        }
+        Ok(match file.file_type()? {
+            FileType::Regular | FileType::Directory => true,
+            FileType::Symlink => !read::file::is_fast(self, file),
+            _ => false,
+        })
+    }
+}
+
+impl Op<'_> {
+    /// The run of a file that starts at `block`. Neighbouring runs may continue it.
+    pub(crate) fn run_at(&mut self, file: &Handle, block: FileBlock) -> Result<Run> {
+        run_at(self, file, block)
+    }
+
+    /// The device block of a block of a file, if it has one that was written.
+    pub(crate) fn find_block(&mut self, file: &Handle, block: FileBlock) -> Result<Option<Block>> {
+        Ok(match self.run_at(file, block)?.place {
+            Place::Written(found) => Some(found),
+            Place::Unwritten(_) | Place::Hole => None,
+        })
+    }
+
+    /// The device block of a block of a directory, which must have one.
+    pub(crate) fn dir_block(&mut self, dir: &Handle, block: FileBlock) -> Result<Block> {
+        match self.find_block(dir, block)? {
+            Some(found) => Ok(found),
+            None => Err(Corruption::new("directory", format!("no block {block}"))
+                .of_inode(dir.ino().0)
+                .into()),
+        }
+    }
+
+    /// Sees to it that a file has `block`, and more up to `limit` as far as they lie together, in the
+    /// state that is wanted. What is new is taken contiguous with what the file has before. Only the
+    /// map is changed: [`Piece::is_exposed`] says what must be written to the device.
+    pub(crate) fn provide(
         &mut self,
         file: &mut Handle,
         block: FileBlock,
-        start: Block,
-        len: u32,
-        unwritten: bool,
-    ) -> Result<()> {
-        self.add_blocks(file, len)?;
-        if file.inode.has_flag(flags::EXTENTS) {
-            return self.insert_extent(file, Extent { block, len, start, unwritten });
+        limit: u32,
+        want: Want,
+    ) -> Result<Piece> {
+        if file.has_flag(flags::EXTENTS) {
+            self.provide_extent(file, block, limit, want)
+        } else {
+            self.provide_indirect(file, block, limit)
         }
-        for step in 0..len {
-            let at = block.checked_plus(step).ok_or(Error::FileTooLarge)?;
-            self.insert_indirect(file, at, start.plus(u64::from(step)))?;
-        }
-        Ok(())
     }
 
-    /// Takes and maps blocks for the hole `block..block + len` of a file, contiguous as far as
-    /// possible with each other and with what the file has right before.
+    /// Takes and maps blocks for the hole `block..block + len` of a file. Unless they are
+    /// `unwritten`, the caller writes them.
     pub(crate) fn fill_hole(
         &mut self,
         file: &mut Handle,
@@ -47,27 +136,66 @@ impl Op<'_> {
         len: u32,
         unwritten: bool,
     ) -> Result<()> {
-        let len_max = if unwritten { UNWRITTEN_LEN_MAX } else { WRITTEN_LEN_MAX };
-        let mut done = 0;
-        let mut goal = self.data_goal(file, block)?;
-        while done < len {
-            let at = block.checked_plus(done).ok_or(Error::FileTooLarge)?;
-            let (start, taken) = self.allocate_blocks(goal, (len - done).min(len_max))?;
-            self.map_blocks(file, at, start, taken, unwritten)?;
-            goal = start.plus(u64::from(taken));
-            done += taken;
+        let want = if unwritten { Want::Allocated } else { Want::Written };
+        let limit = block.checked_plus(len).ok_or(Error::FileTooLarge)?.0;
+        let mut at = block.0;
+        while at < limit {
+            at += self.provide(file, FileBlock(at), limit, want)?.len;
         }
         Ok(())
     }
 
-    /// Where a file's next data should go: right behind what it has before `block`.
-    fn data_goal(&mut self, file: &Handle, block: FileBlock) -> Result<Block> {
-        if let Some(before) = block.0.checked_sub(1)
-            && let Some(found) = self.find_block(file, FileBlock(before))?
-        {
-            return Ok(found.plus(1));
+    /// Unmaps blocks of a file, from the end of the range backwards, and frees them and what of the
+    /// map is no longer needed. A range that ends with `u32::MAX` goes to the end of the file.
+    ///
+    /// `budget` counts what one operation may change: runs that are freed and blocks of metadata. It
+    /// is lowered by what was done, and if it was not enough, the answer is false: the file is sound,
+    /// and the rest is for another operation. The one that has a budget of at least 1 gets on.
+    ///
+    /// A cut out of the middle of an extent may have to split a node, so it can fail with `NoSpace`;
+    /// what goes to the end of the file cannot.
+    pub(crate) fn remove_blocks(
+        &mut self,
+        file: &mut Handle,
+        blocks: Range<u32>,
+        budget: &mut u32,
+    ) -> Result<bool> {
+        if !self.fs.has_map(file)? {
+            return Ok(true);
         }
-        Ok(self.metadata_goal(file))
+        let end = if blocks.end == u32::MAX { FILE_BLOCKS_MAX } else { u64::from(blocks.end) };
+        if file.has_flag(flags::EXTENTS) {
+            self.remove_extents(file, u64::from(blocks.start), end, budget)
+        } else {
+            self.remove_indirect(file, u64::from(blocks.start)..end, budget)
+        }
+    }
+
+    /// Whether the journal may hold blocks of a file's data, so that they must be revoked.
+    fn is_journaled(file: &Handle) -> bool {
+        !matches!(file.inode.file_type(), Some(FileType::Regular))
+            || file.has_flag(flags::EA_INODE | flags::JOURNAL_DATA)
+    }
+
+    /// Blocks of a run of `len` that can be freed for `budget`.
+    pub(crate) fn freed_at_once(&self, file: &Handle, budget: u32) -> u32 {
+        if Self::is_journaled(file) { budget } else { u32::MAX }
+    }
+
+    /// What freeing a run of `len` blocks costs of a budget.
+    pub(crate) fn cost_of_freeing(&self, file: &Handle, len: u32) -> u32 {
+        if Self::is_journaled(file) { len } else { 1 }
+    }
+
+    /// Frees a run of a file's data; what that costs of a budget.
+    pub(crate) fn free_data(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<u32> {
+        if Self::is_journaled(file) {
+            for step in 0..u64::from(len) {
+                self.txn.forget(start.plus(step).0);
+            }
+        }
+        self.free_blocks(file, start, len)?;
+        Ok(self.cost_of_freeing(file, len))
     }
 
     /// Where blocks of an inode's own metadata should go: into its group.

@@ -6,10 +6,8 @@ use crate::Ext4;
 use crate::dir::{Entry, check_name};
 use crate::format::extent;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
+use crate::link::touch;
 use crate::op::{Handle, Op};
-
-/// Most links of an inode.
-const LINKS_MAX: u16 = 65_000;
 
 impl Ext4 {
     pub(crate) fn create_file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
@@ -85,78 +83,31 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
-        let before = self.load_dir(dir)?;
+        let before = self.load_parent(dir)?;
         let is_dir = file_type == FileType::Directory;
         self.atomically(|op| {
             let mut parent = before;
             if is_dir {
-                self.add_subdirectory(&mut parent.inode)?;
+                self.add_subdirectory(&mut parent)?;
             }
             let mut child = op.allocate_inode(&parent, is_dir)?;
             set_new(&mut child.inode, file_type, new);
+            if is_dir && parent.has_flag(flags::CASEFOLD) {
+                child.inode.set_flag(flags::CASEFOLD, true);
+            }
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
             if let Some(time) = new.parent_time {
                 touch(&mut parent.inode, time);
             }
-            op.stage_if_changed(parent, &before);
+            op.stage_dir(parent, &before)?;
             op.stage_new(child);
             Ok(child.ino())
         })
     }
-
-    /// Counts the `..` of a new subdirectory. A directory with too many to count shows 1.
-    fn add_subdirectory(&self, parent: &mut Inode) -> Result<()> {
-        let links = parent.links_count();
-        if links == 1 {
-            return Ok(());
-        }
-        let links = if links < LINKS_MAX {
-            links + 1
-        } else if self.volume.dir_nlink() && parent.has_flag(flags::INDEX) {
-            1
-        } else {
-            return Err(Error::TooManyLinks);
-        };
-        parent.set_links_count(links);
-        Ok(())
-    }
-
-    pub(crate) fn add_link(
-        &self,
-        ino: Ino,
-        dir: Ino,
-        name: &[u8],
-        time: Option<vfs::Timestamp>,
-    ) -> Result<()> {
-        self.check_writable()?;
-        check_name(name)?;
-        let _lock = self.locks.exclusive(&[ino, dir]);
-        let parent = self.load_dir(dir)?;
-        let mut file = self.load(ino)?;
-        let Some(file_type) = file.inode.file_type().filter(|t| *t != FileType::Directory) else {
-            return Err(Error::IsADirectory);
-        };
-        let links = file.inode.links_count();
-        if links >= LINKS_MAX {
-            return Err(Error::TooManyLinks);
-        }
-        file.inode.set_links_count(links + 1);
-        self.atomically(|op| {
-            let (mut parent, mut file) = (parent, file);
-            op.add_entry(&mut parent, Entry { name, ino, file_type })?;
-            if let Some(time) = time {
-                touch(&mut parent.inode, time);
-                file.inode.set_time(Time::Change, time);
-            }
-            op.stage(parent);
-            op.stage(file);
-            Ok(())
-        })
-    }
 }
 
-fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
+pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_mode(file_type.mode_bits() | new.permissions & 0o7777);
     inode.set_uid(new.uid);
     inode.set_gid(new.gid);
@@ -165,11 +116,6 @@ fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
         inode.set_time(which, new.time);
     }
     inode.set_crtime(new.time);
-}
-
-fn touch(dir: &mut Inode, time: vfs::Timestamp) {
-    dir.set_time(Time::Modify, time);
-    dir.set_time(Time::Change, time);
 }
 
 impl Op<'_> {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
     NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
@@ -100,38 +100,38 @@ impl FileSystem for Ext4 {
         read::file::readlink(self, &self.load(ino)?)
     }
 
-    fn create_unlinked(&self, _dir: Ino, _new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
+        self.create_orphan(dir, new)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
         self.add_link(ino, dir, name, time)
     }
 
-    fn unlink(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.remove_file(dir, name, time)
     }
 
-    fn rmdir(&self, _dir: Ino, _name: &[u8], _time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.remove_dir(dir, name, time)
     }
 
     fn rename(
         &self,
-        _from: (Ino, &[u8]),
-        _to: (Ino, &[u8]),
-        _mode: RenameMode,
-        _time: Option<Timestamp>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        time: Option<Timestamp>,
     ) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+        self.rename_entry(from, to, mode, time)
     }
 
-    fn open(&self, _ino: Ino) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn open(&self, ino: Ino) -> Result<()> {
+        self.open_inode(ino)
     }
 
-    fn close(&self, _ino: Ino) -> Result<()> {
-        Err(Error::unsupported("this operation", "wait for it"))
+    fn close(&self, ino: Ino) -> Result<()> {
+        self.close_inode(ino)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {

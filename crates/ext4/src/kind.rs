@@ -5,7 +5,7 @@ use transaction::{Corruption, Tag};
 use crate::format::address::Block;
 use crate::format::htree::Place;
 use crate::format::inode::Owner;
-use crate::format::{dirent, extent, group, htree, indirect, xattr};
+use crate::format::{dirent, extent, group, htree, indirect, orphan, superblock, xattr};
 use crate::volume::Volume;
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
@@ -32,10 +32,14 @@ pub(crate) enum Kind {
     BlockBitmap,
     /// An inode bitmap; the owner is the group.
     InodeBitmap,
+    /// A block of the orphan file.
+    Orphan,
+    /// The block that the primary superblock lies in.
+    Superblock,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Descriptors,
         Self::InodeTable,
         Self::DirectoryLeaf,
@@ -46,6 +50,8 @@ impl Kind {
         Self::Xattr,
         Self::BlockBitmap,
         Self::InodeBitmap,
+        Self::Orphan,
+        Self::Superblock,
     ];
 
     /// The tag of a block that belongs to no one.
@@ -91,6 +97,8 @@ pub(crate) fn verify(
             xattr::verify_block(data, block, seed)
         }
         Kind::BlockBitmap | Kind::InodeBitmap => verify_bitmap(volume, tag, data),
+        Kind::Orphan => orphan::parse(data, block, seed).map(drop).map_err(of_inode),
+        Kind::Superblock => superblock::verify(&data[volume.superblock_place().1]),
     }
 }
 
@@ -115,6 +123,8 @@ pub(crate) fn seal(volume: &Volume, tag: Tag, block: Block, data: &mut [u8]) {
         Kind::HtreeNode => htree::seal(data, Place::Node, tag.seed),
         Kind::ExtentNode => extent::seal(data, tag.seed),
         Kind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
+        Kind::Orphan => orphan::seal(data, block, Some(tag.seed)),
+        Kind::Superblock => superblock::seal(&mut data[volume.superblock_place().1]),
         // The checksums of bitmaps stand in the descriptors, those of inodes in the inodes.
         Kind::Descriptors
         | Kind::InodeTable

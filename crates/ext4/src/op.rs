@@ -17,8 +17,9 @@ use vfs::{Error, Result};
 use crate::Ext4;
 use crate::alloc::groups::Lease;
 use crate::format::address::{Block, Group};
-use crate::format::inode::{self, Owner};
+use crate::format::inode::{self, DTIME_BYTES, Owner};
 use crate::kind::Kind;
+use crate::orphan::Pending;
 use crate::xattr::Counted;
 
 pub(crate) use crate::read::inode::Handle;
@@ -46,6 +47,8 @@ pub(crate) struct Op<'a> {
     // Groups are let go before the transaction rolls back: nobody can see the bitmaps in between,
     // because the transaction still holds them.
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
+    // So are slots of the orphan file, and the list of orphans.
+    pub(crate) orphans: Pending<'a>,
     pub(crate) txn: Txn<'a>,
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
@@ -101,6 +104,7 @@ impl<'a> Op<'a> {
         Ok(Self {
             fs,
             leases: SmallVec::new(),
+            orphans: Pending::new(&fs.orphans),
             txn,
             staged: SmallVec::new(),
             freed_runs: SmallVec::new(),
@@ -182,16 +186,25 @@ impl<'a> Op<'a> {
         self.free_noted_inodes()?;
         self.free_noted_blocks()?;
         self.release_noted_attributes()?;
+        self.record_orphans()?;
         self.staged.sort_unstable_by_key(|s| (s.handle.block, s.handle.offset));
         for staged in std::mem::take(&mut self.staged) {
+            self.link_orphans(Some((staged.handle.block, staged.handle.offset)))?;
             self.write_inode(&staged)?;
         }
-        Ok(())
+        self.link_orphans(None)
+    }
+
+    /// Whether an inode is free once the operation has committed.
+    pub(crate) fn makes_free(&self, ino: vfs::Ino) -> bool {
+        let gone = |s: &Staged| s.fresh && s.handle.ino() == ino && s.handle.inode.mode() == 0;
+        self.staged.iter().any(gone)
     }
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
         self.fs.volume.groups.keep(self.leases.drain(..));
+        self.orphans.keep();
         self.txn.commit();
     }
 
@@ -200,11 +213,17 @@ impl<'a> Op<'a> {
         let Handle { owner, inode, block, offset } = &staged.handle;
         let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
         let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
+        let mut next_orphan = [0; DTIME_BYTES.end - DTIME_BYTES.start];
+        next_orphan.copy_from_slice(&slot[DTIME_BYTES]);
         if staged.fresh {
             slot.fill(0);
         }
         let fields = inode.as_bytes();
         slot[..fields.len()].copy_from_slice(fields);
+        if !staged.fresh {
+            // Another orphan's operation may have changed it since the fields were read.
+            slot[DTIME_BYTES].copy_from_slice(&next_orphan);
+        }
         if let Some(tail) = &staged.tail {
             let start = slot.len() - tail.len();
             slot[start..].copy_from_slice(tail);

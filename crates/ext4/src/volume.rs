@@ -11,7 +11,7 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::hash::{HashVersion, NameHasher};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use crate::kind;
+use crate::kind::{self, Kind};
 
 /// The hash version that mke2fs chooses.
 const HALF_MD4: u8 = 1;
@@ -34,6 +34,9 @@ pub(crate) struct Volume {
     pub(crate) dir_index: bool,
     /// Whether an index may have three levels.
     pub(crate) large_dir: bool,
+    /// Whether the free counts in the superblock are right at each checkpoint. Otherwise they are
+    /// written at the end.
+    pub(crate) keeps_counts: bool,
     pub(crate) groups: Groups,
     pub(crate) system_zone: SystemZone,
 }
@@ -41,12 +44,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// Reads and checks superblock and group descriptors.
     pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
-        let mut bytes = [0; SUPERBLOCK_SIZE];
-        if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
-            return Err(Corruption::new("superblock", "the image is too short for one").into());
-        }
-        device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;
-        let sb = Superblock::parse(&bytes, device.len())?;
+        let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
         let groups = Groups::read(device, &sb, &geometry)?;
         let system_zone = SystemZone::new(&geometry, &groups);
@@ -60,6 +58,7 @@ impl Volume {
             large_file: features.ro_compat(RoCompat::LARGE_FILE),
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
+            keeps_counts: false,
             groups,
             system_zone,
             sb,
@@ -141,6 +140,41 @@ impl Volume {
         device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(vfs::Error::Device)
     }
 
+    /// Writes the free counts into a superblock.
+    pub(crate) fn set_counts(&self, raw: &mut RawSuperblock, clusters: u64, inodes: u64) {
+        raw.set_free_blocks(clusters << self.sb.cluster_blocks_log);
+        raw.free_inodes_count = (inodes as u32).into();
+    }
+
+    /// The block that the primary superblock lies in, and its bytes there.
+    pub(crate) fn superblock_place(&self) -> (Block, std::ops::Range<usize>) {
+        let offset = SUPERBLOCK_OFFSET as usize % self.block_size();
+        let block = Block(SUPERBLOCK_OFFSET >> self.geometry.block_size_log);
+        (block, offset..offset + SUPERBLOCK_SIZE)
+    }
+
+    /// Changes fields of the primary superblock within a transaction; its checksum follows when it
+    /// is written.
+    pub(crate) fn edit_superblock(
+        &self,
+        txn: &mut Txn<'_>,
+        change: impl FnOnce(&mut RawSuperblock),
+    ) -> transaction::Result<()> {
+        let (block, range) = self.superblock_place();
+        let id = txn.buffer(block.0, Kind::Superblock.plain())?;
+        let mut raw = RawSuperblock::zeroed();
+        let old = &txn.data(id)[range.clone()];
+        raw.as_mut_bytes().copy_from_slice(old);
+        change(&mut raw);
+        // Only what changed is edited: the transaction keeps that many old bytes.
+        let differs = |at: &usize| old[*at] != raw.as_bytes()[*at];
+        let Some(first) = (0..SUPERBLOCK_SIZE).find(differs) else { return Ok(()) };
+        let end = (first..SUPERBLOCK_SIZE).rfind(differs).unwrap_or(first) + 1;
+        txn.edit(id, range.start + first..range.start + end)
+            .copy_from_slice(&raw.as_bytes()[first..end]);
+        Ok(())
+    }
+
     /// Checks that `len` blocks from `start` on can belong to a file.
     pub(crate) fn check_blocks(&self, start: Block, len: u64) -> Result<(), Corruption> {
         if !self.geometry.contains(start, len) {
@@ -157,6 +191,16 @@ impl Volume {
     }
 }
 
+/// Reads and checks the superblock.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        return Err(Corruption::new("superblock", "the image is too short for one").into());
+    }
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;
+    Superblock::parse(&bytes, device.len())
+}
+
 impl Format for Volume {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> Result<(), Corruption> {
         kind::verify(self, tag, Block(block), data).map_err(|c| c.at_block(block))
@@ -168,7 +212,11 @@ impl Format for Volume {
     }
 
     fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
-        self.groups.settle(self, txn)
+        if self.groups.settle(self, txn)? && self.keeps_counts {
+            let (clusters, inodes) = self.groups.totals();
+            self.edit_superblock(txn, |raw| self.set_counts(raw, clusters, inodes))?;
+        }
+        Ok(())
     }
 
     fn durable(&self) {

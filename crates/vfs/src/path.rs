@@ -5,6 +5,8 @@
 //! from its root: no path can lead outside. `..` goes to the parent that the path itself went
 //! through, and stays in the root at the root.
 
+mod change;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{AllocateMode, Cookie, Error, ExtentPlace, FileSystem, NewInode};
+use vfs::{AllocateMode, Cookie, Error, ExtentPlace, FileSystem, NewInode, RenameMode, Timestamp};
 use workload::model::Model;
 
 const NEW: NewInode = NewInode {
@@ -84,4 +84,147 @@ fn listings_go_on_where_they_stopped_and_links_count() {
         .unwrap();
     }
     assert_eq!(names, [&b"."[..], b"..", b"d", b"f"]);
+}
+
+fn at(sec: i64) -> Option<Timestamp> {
+    Some(Timestamp { sec, nsec: 5 })
+}
+
+#[test]
+fn an_open_file_outlives_its_last_name() {
+    let fs = Model::new();
+    let root = fs.root();
+    let file = fs.create(root, b"f", &NEW).unwrap();
+    fs.open(file).unwrap();
+    fs.open(file).unwrap();
+    fs.unlink(root, b"f", at(7)).unwrap();
+    let attributes = fs.attributes(file).unwrap();
+    assert_eq!((attributes.links, attributes.ctime), (0, at(7).unwrap()));
+    assert_eq!(fs.attributes(root).unwrap().mtime, at(7).unwrap());
+    fs.write(file, 0, b"still here").unwrap();
+    fs.close(file).unwrap();
+    fs.fsync(file).unwrap();
+    fs.close(file).unwrap();
+    assert!(matches!(fs.attributes(file), Err(Error::NotFound)));
+    assert!(matches!(fs.open(file), Err(Error::NotFound)));
+    assert!(matches!(fs.fsync(file), Err(Error::NotFound)));
+}
+
+#[test]
+fn a_file_without_a_name_can_get_one() {
+    let fs = Model::new();
+    let root = fs.root();
+    let kept = fs.create_unlinked(root, &NEW).unwrap();
+    let lost = fs.create_unlinked(root, &NEW).unwrap();
+    assert_eq!(fs.attributes(kept).unwrap().links, 0);
+    fs.link(kept, root, b"kept", at(3)).unwrap();
+    fs.close(kept).unwrap();
+    fs.close(lost).unwrap();
+    assert_eq!(fs.lookup(root, b"kept").unwrap(), kept);
+    assert_eq!(fs.attributes(kept).unwrap().links, 1);
+    assert_eq!(fs.inode_count(), 2);
+    assert!(matches!(fs.close(kept), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn directories_go_when_they_are_empty() {
+    let fs = Model::new();
+    let root = fs.root();
+    let dir = fs.mkdir(root, b"d", &NEW).unwrap();
+    let file = fs.create(dir, b"f", &NEW).unwrap();
+    assert!(matches!(fs.rmdir(root, b"d", None), Err(Error::NotEmpty)));
+    assert!(matches!(fs.unlink(root, b"d", None), Err(Error::IsADirectory)));
+    assert!(matches!(fs.rmdir(dir, b"f", None), Err(Error::NotADirectory)));
+    assert!(matches!(fs.rmdir(dir, b"..", None), Err(Error::Invalid(_))));
+    assert!(matches!(fs.unlink(dir, b"g", None), Err(Error::NotFound)));
+    fs.unlink(dir, b"f", None).unwrap();
+    assert!(matches!(fs.attributes(file), Err(Error::NotFound)));
+    fs.open(dir).unwrap();
+    fs.rmdir(root, b"d", None).unwrap();
+    assert_eq!(fs.attributes(root).unwrap().links, 2);
+    assert!(matches!(fs.create(dir, b"x", &NEW), Err(Error::NotFound)));
+    fs.close(dir).unwrap();
+    assert_eq!(fs.inode_count(), 1);
+}
+
+#[test]
+fn rename_replaces_what_is_of_the_same_kind() {
+    let fs = Model::new();
+    let root = fs.root();
+    let a = fs.mkdir(root, b"a", &NEW).unwrap();
+    let b = fs.mkdir(root, b"b", &NEW).unwrap();
+    let below = fs.mkdir(a, b"below", &NEW).unwrap();
+    let file = fs.create(root, b"file", &NEW).unwrap();
+    let rename = |from, to, mode| fs.rename(from, to, mode, at(9));
+    let replace = RenameMode::Replace;
+    assert!(matches!(rename((root, b"a"), (below, b"x"), replace), Err(Error::Invalid(_))));
+    assert!(matches!(rename((root, b"a"), (a, b"x"), replace), Err(Error::Invalid(_))));
+    assert!(matches!(rename((root, b"b"), (root, b"a"), replace), Err(Error::NotEmpty)));
+    assert!(matches!(rename((root, b"b"), (root, b"file"), replace), Err(Error::NotADirectory)));
+    assert!(matches!(rename((root, b"file"), (root, b"b"), replace), Err(Error::IsADirectory)));
+    assert!(matches!(rename((root, b"none"), (root, b"b"), replace), Err(Error::NotFound)));
+    let taken = rename((root, b"a"), (root, b"b"), RenameMode::NoReplace);
+    assert!(matches!(taken, Err(Error::Exists)));
+    rename((root, b"a"), (root, b"b"), replace).unwrap();
+    assert!(matches!(fs.attributes(b), Err(Error::NotFound)));
+    assert_eq!(fs.lookup(root, b"b").unwrap(), a);
+    assert_eq!(fs.attributes(root).unwrap().links, 3);
+    rename((root, b"file"), (below, b"file"), RenameMode::NoReplace).unwrap();
+    assert_eq!(fs.lookup(below, b"file").unwrap(), file);
+    assert_eq!(fs.attributes(file).unwrap().ctime, at(9).unwrap());
+    rename((a, b"below"), (root, b"top"), replace).unwrap();
+    assert_eq!(fs.lookup(below, b"..").unwrap(), root);
+    assert_eq!((fs.attributes(a).unwrap().links, fs.attributes(root).unwrap().links), (2, 4));
+}
+
+#[test]
+fn rename_exchanges_two_names_and_leaves_two_names_of_one_file() {
+    let fs = Model::new();
+    let root = fs.root();
+    let dir = fs.mkdir(root, b"dir", &NEW).unwrap();
+    let inner = fs.mkdir(dir, b"inner", &NEW).unwrap();
+    let file = fs.create(root, b"file", &NEW).unwrap();
+    let exchange = |from, to| fs.rename(from, to, RenameMode::Exchange, at(4));
+    assert!(matches!(exchange((root, b"file"), (root, b"none")), Err(Error::NotFound)));
+    assert!(matches!(exchange((root, b"dir"), (dir, b"inner")), Err(Error::Invalid(_))));
+    assert!(matches!(exchange((dir, b"inner"), (root, b"dir")), Err(Error::Invalid(_))));
+    exchange((root, b"file"), (dir, b"inner")).unwrap();
+    assert_eq!(fs.lookup(root, b"file").unwrap(), inner);
+    assert_eq!(fs.lookup(dir, b"inner").unwrap(), file);
+    assert_eq!(fs.lookup(inner, b"..").unwrap(), root);
+    assert_eq!((fs.attributes(dir).unwrap().links, fs.attributes(root).unwrap().links), (2, 4));
+    fs.link(file, root, b"other", None).unwrap();
+    fs.rename((root, b"other"), (dir, b"inner"), RenameMode::Replace, at(8)).unwrap();
+    assert_eq!(fs.lookup(root, b"other").unwrap(), file);
+    assert_eq!(fs.attributes(file).unwrap().ctime, at(4).unwrap());
+}
+
+#[test]
+fn allocation_keeps_grows_punches_and_zeroes() {
+    let fs = Model::new();
+    let ino = fs.create(fs.root(), b"f", &NEW).unwrap();
+    let size = || fs.attributes(ino).unwrap().size;
+    let allocate = |offset, len, mode| fs.allocate(ino, offset, len, mode).unwrap();
+    fs.write(ino, 0, &[7; 16384]).unwrap();
+    allocate(20480, 4096, AllocateMode::UnwrittenKeepSize);
+    assert_eq!(size(), 16384);
+    fs.truncate(ino, 24576).unwrap();
+    assert_eq!(extents(&fs, ino)[4..], [(16384, 4096, 'h'), (20480, 4096, 'u')]);
+    allocate(4000, 8192, AllocateMode::PunchHole);
+    assert_eq!(extents(&fs, ino)[1..3], [(4096, 4096, 'h'), (8192, 4096, 'd')]);
+    let mut all = [9; 16384];
+    fs.read(ino, 0, &mut all).unwrap();
+    assert!(all[4000..12192].iter().all(|&byte| byte == 0));
+    assert!(all[..4000].iter().chain(&all[12192..]).all(|&byte| byte == 7));
+    allocate(12288, 4097, AllocateMode::ZeroKeepSize);
+    assert_eq!(extents(&fs, ino)[3..5], [(12288, 4096, 'u'), (16384, 4096, 'u')]);
+    assert_eq!(size(), 24576);
+    allocate(24000, 10000, AllocateMode::Zero);
+    assert_eq!(size(), 34000);
+    allocate(0, u64::MAX, AllocateMode::PunchHole);
+    assert_eq!(extents(&fs, ino), [(0, 34000, 'h')]);
+    assert!(matches!(fs.allocate(ino, 0, 0, AllocateMode::Zero), Err(Error::Invalid(_))));
+    fs.set_xattr(ino, b"user.a", b"1").unwrap();
+    fs.remove_xattr(ino, b"user.a").unwrap();
+    assert!(matches!(fs.remove_xattr(ino, b"user.a"), Err(Error::NoAttribute)));
 }

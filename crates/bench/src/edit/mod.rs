@@ -7,9 +7,12 @@
 mod names;
 mod report;
 mod target;
+mod truncates;
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use ext4::OrphanPolicy;
 
 use crate::EditOptions;
 use report::{Report, Row};
@@ -37,6 +40,8 @@ pub(crate) struct Case {
 pub(crate) enum Work {
     /// Each thread makes files in a directory of its own, and then removes them: two timings.
     CreateAndUnlink { files: u32 },
+    /// Each thread truncates a file of its own, byte by byte.
+    Truncate { rounds: u64 },
 }
 
 /// Runs all cases that were asked for.
@@ -57,15 +62,31 @@ pub(crate) fn run(options: &EditOptions) -> Result<Report, String> {
 
 fn cases(options: &EditOptions) -> Vec<Case> {
     let files = options.files;
-    [1, 2]
-        .map(|threads| Case {
-            name: "create, unlink".to_owned(),
+    let names = [1, 2].map(|threads| Case {
+        name: "create, unlink".to_owned(),
+        threads,
+        operations: u64::from(files) * u64::from(threads),
+        contestants: vec![Contestant::Ours(OrphanPolicy::WhenNeeded), Contestant::Kernel],
+        work: Work::CreateAndUnlink { files },
+    });
+    let truncates = [1, 2, 4, 8, 16, 32, 64, 128].map(|threads| {
+        let rounds = truncates::rounds(threads, options.truncates);
+        Case {
+            name: "stress-orphan".to_owned(),
             threads,
-            operations: u64::from(files) * u64::from(threads),
-            contestants: vec![Contestant::Ours, Contestant::Kernel],
-            work: Work::CreateAndUnlink { files },
-        })
-        .into()
+            operations: u64::from(threads) * rounds * truncates::FILE_BYTES,
+            contestants: vec![
+                Contestant::Ours(OrphanPolicy::Always),
+                Contestant::Ours(OrphanPolicy::ListOnly),
+                Contestant::Ours(OrphanPolicy::Off),
+                Contestant::Ours(OrphanPolicy::WhenNeeded),
+                Contestant::Kernel,
+                Contestant::KernelWithList,
+            ],
+            work: Work::Truncate { rounds },
+        }
+    });
+    names.into_iter().chain(truncates).collect()
 }
 
 /// All rounds of a case; the first, which also warms memory up, does not count.
@@ -94,5 +115,6 @@ fn run_once(
 ) -> Result<Vec<(&'static str, Timing)>, String> {
     match case.work {
         Work::CreateAndUnlink { files } => names::run(contestant, image, case.threads, files),
+        Work::Truncate { rounds } => truncates::run(contestant, image, case.threads, rounds),
     }
 }

@@ -121,7 +121,7 @@ fn small_size(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is too large"))
 }
 
-fn owner(text: &str) -> Result<Owner, String> {
+pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     let ids = text.split_once(':');
     let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     let (uid, gid) = ids.ok_or("write two numbers, such as 0:0 or 1000:1000")?;
@@ -149,7 +149,7 @@ fn feature(text: &str) -> Result<FeatureChange, String> {
 }
 
 /// The time that reproducible builds are told to use (reproducible-builds.org).
-fn source_date_epoch() -> Result<Option<i64>> {
+pub(crate) fn source_date_epoch() -> Result<Option<i64>> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|&sec: &i64| sec >= 0);
     let problem = "SOURCE_DATE_EPOCH is not a number of seconds since 1970: correct or unset it";

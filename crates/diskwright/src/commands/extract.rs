@@ -10,7 +10,7 @@ use diskwright::extract::{ExtractOptions, ExtractReport, extract_to_directory, e
 use diskwright::{Error, Image, Outcome, Result};
 
 use crate::cli::{ImageArgs, bytes};
-use crate::terminal::{self, ExtractProgress};
+use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
 Everything is restored: types, permissions, nanosecond times, hard links, holes, extended
@@ -64,14 +64,15 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         path: bytes(&args.path).to_vec(),
         keep_going: args.keep_going,
         force: args.force,
+        ..ExtractOptions::default()
     };
     let report = if to_output {
-        let mut progress = ExtractProgress::new();
+        let mut progress = CopyProgress::new("extracting:");
         terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?
     } else if args.destination.extension().is_some_and(|extension| extension == "tar") {
         to_file(&image, &args.destination, &options)?
     } else {
-        let mut progress = ExtractProgress::new();
+        let mut progress = CopyProgress::new("extracting:");
         extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
     };
     finish(args, &report)
@@ -88,7 +89,7 @@ fn to_file(image: &Image, path: &Path, options: &ExtractOptions) -> Result<Extra
         }
         _ => host("make")(error),
     })?;
-    let mut progress = ExtractProgress::new();
+    let mut progress = CopyProgress::new("extracting:");
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let result = extract_to_tar(image.paths(), &mut out, options, &mut progress)
         .and_then(|report| out.flush().map(|()| report).map_err(Error::Output))

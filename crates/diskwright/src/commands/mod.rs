@@ -2,10 +2,22 @@
 
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod chmod;
+pub(crate) mod chown;
+pub(crate) mod cp;
+pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
 pub(crate) mod info;
+pub(crate) mod ln;
 pub(crate) mod ls;
+pub(crate) mod mkdir;
+pub(crate) mod mv;
+pub(crate) mod rm;
+pub(crate) mod rmdir;
+mod session;
+pub(crate) mod setfattr;
+pub(crate) mod truncate;
 
 use diskwright::{Outcome, Result};
 
@@ -20,5 +32,16 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Cat(args) => cat::run(args),
         Command::Find(args) => find::run(args),
         Command::Extract(args) => extract::run(args),
+        Command::Cp(args) => cp::run(args),
+        Command::Mkdir(args) => mkdir::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Rmdir(args) => rmdir::run(args),
+        Command::Mv(args) => mv::run(args),
+        Command::Ln(args) => ln::run(args),
+        Command::Chmod(args) => chmod::run(args),
+        Command::Chown(args) => chown::run(args),
+        Command::Setfattr(args) => setfattr::run(args),
+        Command::Truncate(args) => truncate::run(args),
+        Command::Dump(args) => dump::run(args),
     }
 }

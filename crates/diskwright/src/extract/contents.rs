@@ -12,13 +12,13 @@ const READ_BYTES: u64 = 1 << 20;
 
 /// A run of a file's bytes that are not a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) offset: u64,
-    pub(super) len: u64,
+pub(crate) struct Run {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 /// Where a file of `size` bytes has data: in order, apart from each other, within the size.
-pub(super) fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> vfs::Result<Vec<Run>> {
+pub(crate) fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> vfs::Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut is_ordered = true;
     let mut position = 0;
@@ -89,7 +89,13 @@ impl Job<'_> {
     }
 }
 
-fn read_exactly(fs: &dyn FileSystem, ino: Ino, offset: u64, buf: &mut [u8]) -> vfs::Result<()> {
+/// Fills `buf` from `offset` on, which must lie within the file.
+pub(crate) fn read_exactly(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    offset: u64,
+    buf: &mut [u8],
+) -> vfs::Result<()> {
     let mut done = 0;
     while done < buf.len() {
         match fs.read(ino, offset + done as u64, &mut buf[done..])? {

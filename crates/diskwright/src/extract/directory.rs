@@ -41,6 +41,7 @@ pub fn extract_to_directory(
         directories: Vec::new(),
         links: HashMap::new(),
         user: rustix::process::geteuid().as_raw(),
+        umask: if options.plain { umask() } else { 0 },
         has_told_owners: false,
         buffer: Vec::new(),
     };
@@ -63,6 +64,8 @@ struct Extractor<'a> {
     /// First path of each file with several.
     links: HashMap<Ino, Vec<u8>>,
     user: u32,
+    /// Permission bits that new files do not get, if they get nothing else of their own.
+    umask: u16,
     has_told_owners: bool,
     buffer: Vec<u8>,
 }
@@ -165,6 +168,14 @@ impl Extractor<'_> {
     /// Gives a file its attributes, in the order in which none undoes another: a new owner clears
     /// capabilities and the set-user-id bit, and a read-only file takes no attributes.
     fn finish(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<()> {
+        if self.job.options.plain {
+            if attributes.file_type == FileType::Symlink {
+                return Ok(());
+            }
+            let kept = 0o777 & !self.umask;
+            let set = made.set_permissions(attributes.permissions & kept);
+            return set.map_err(|e| self.at("set the permissions of", path, e));
+        }
         let keeps_owner = self.set_owner(path, made, attributes)?;
         for (name, value) in self.job.xattrs(path, attributes.ino)? {
             if let Err(e) = made.set_xattr(&name, &value) {
@@ -230,4 +241,12 @@ fn is_refusal(error: &io::Error) -> bool {
 fn is_too_large(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
+}
+
+/// The bits that the user's new files do not get: what Linux says of this process, or the usual.
+fn umask() -> u16 {
+    const USUAL: u16 = 0o022;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let said = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    said.and_then(|digits| u16::from_str_radix(digits.trim(), 8).ok()).unwrap_or(USUAL)
 }

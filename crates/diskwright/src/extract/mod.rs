@@ -7,7 +7,7 @@
 
 mod acl;
 mod archive;
-mod contents;
+pub(crate) mod contents;
 mod directory;
 mod host;
 mod pax;
@@ -31,6 +31,13 @@ pub struct ExtractOptions {
     pub keep_going: bool,
     /// Extract into a directory that is not empty, and replace files in it.
     pub force: bool,
+    /// Give files nothing but their contents and permissions: no owners, times, attributes, and no
+    /// set-user-id, set-group-id or sticky bits. For directories only.
+    pub plain: bool,
+    /// Follow a symbolic link at the end of `path`.
+    pub follow: bool,
+    /// The name of what is extracted, instead of its own, unless it is a directory.
+    pub name: Option<Vec<u8>>,
 }
 
 /// Hears how the work goes.
@@ -88,10 +95,12 @@ impl<'a> Job<'a> {
     ) -> Result<Self> {
         let fs = paths.file_system();
         let at = |source| Error::file(&options.path, source);
-        let top_ino = paths.resolve(&options.path, LastLink::Keep).map_err(at)?;
+        let last = if options.follow { LastLink::Follow } else { LastLink::Keep };
+        let top_ino = paths.resolve(&options.path, last).map_err(at)?;
         let is_directory = fs.attributes(top_ino).map_err(at)?.file_type == FileType::Directory;
         let top_name = match split_last(&options.path) {
             _ if is_directory => Vec::new(),
+            _ if options.name.is_some() => options.name.clone().unwrap_or_default(),
             Some((_, name)) => name.to_vec(),
             None => return Err(at(vfs::Error::NotADirectory)),
         };

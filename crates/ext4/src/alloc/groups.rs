@@ -171,7 +171,7 @@ impl Groups {
     }
 
     /// A group's descriptor, for the places in it, which never change.
-    pub(super) fn places(&self, group: Group) -> GroupDescriptor {
+    pub(crate) fn places(&self, group: Group) -> GroupDescriptor {
         self.slots[group.0 as usize].guarded.lock().state.desc
     }
 
@@ -244,10 +244,11 @@ impl Groups {
         }
     }
 
-    /// Writes the descriptors that changed, with the checksums of their bitmaps.
-    pub(crate) fn settle(&self, volume: &Volume, txn: &mut Txn<'_>) -> transaction::Result<()> {
+    /// Writes the descriptors that changed, with the checksums of their bitmaps. Whether any did.
+    pub(crate) fn settle(&self, volume: &Volume, txn: &mut Txn<'_>) -> transaction::Result<bool> {
         self.close_busy();
         let mut dirty = std::mem::take(&mut *self.dirty.lock());
+        let changed = !dirty.is_empty();
         dirty.sort_unstable();
         for group in dirty {
             let slot = &self.slots[group.0 as usize];
@@ -273,7 +274,7 @@ impl Groups {
             desc.write(bytes, &volume.sb, group);
             state.dirty = false;
         }
-        Ok(())
+        Ok(changed)
     }
 }
 

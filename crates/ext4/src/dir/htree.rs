@@ -19,12 +19,15 @@ use crate::format::htree::{
 use crate::format::inode::flags;
 use crate::kind::Kind;
 use crate::op::{Handle, Op};
+use crate::read::directory::find_by_hash;
+use crate::read::index::{self, Cursor};
+use crate::read::names::{Style, Wanted};
 
 /// Rounds of restructuring before giving up: a leaf of the smallest size splits a few times at
 /// most before a name fits.
 const ROUNDS_MAX: usize = 16;
 
-/// An index block on the way down, and the entry taken in it.
+/// An index block on the way down, held, and the entry taken in it.
 #[derive(Clone, Copy)]
 struct Frame {
     id: BufferId,
@@ -33,6 +36,10 @@ struct Frame {
 }
 
 type Path = SmallVec<[Frame; 3]>;
+
+fn damage(dir: &Handle, problem: &'static str) -> Error {
+    dir.corrupt("directory index", problem)
+}
 
 /// An entry of a leaf being split.
 struct Item {
@@ -43,14 +50,35 @@ struct Item {
 
 impl Op<'_> {
     /// Adds an entry to a directory with an index.
-    pub(super) fn add_indexed(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<()> {
+    pub(super) fn add_indexed(
+        &mut self,
+        dir: &mut Handle,
+        entry: Entry<'_>,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<()> {
         for _ in 0..ROUNDS_MAX {
-            let (path, hasher, hash) = self.index_path(dir, entry.name)?;
-            let leaf = self.leaf_of(dir, &path)?;
-            self.check_later_leaves(dir, &path, hash, entry.name)?;
-            if self.add_to_leaf(leaf, entry)? {
+            let (info, _) = index::root(self, dir)?;
+            let hasher = self.fs.volume.hasher(info.hash_version);
+            let hasher = hasher.ok_or_else(|| damage(dir, "unknown hash version"))?;
+            let hash = wanted.hash(&hasher).ok_or(Error::Encrypted)?.major;
+            let cursor = Cursor::seek(self, dir, info, hash)?;
+            let at = index::place_of(self, dir, cursor.leaf())?;
+            let leaf = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
+            let room = self.room_in_leaf(leaf, entry.name, wanted)?;
+            // Nearly always the next leaf of the same node starts with another hash.
+            if cursor.may_go_on_with(hash)
+                && find_by_hash(self, dir, cursor, hash, wanted)?.is_some()
+            {
+                return Err(Error::Exists);
+            }
+            if let Some(room) = room {
+                self.write_entry(room, entry);
                 return Ok(());
             }
+            if self.pack_if_sparse(leaf, entry.name) {
+                continue;
+            }
+            let path = self.frames(dir, &cursor)?;
             let last = path[path.len() - 1];
             if self.index(&last).is_full() {
                 self.make_index_room(dir, &path)?;
@@ -58,90 +86,41 @@ impl Op<'_> {
                 self.split_leaf(dir, &last, leaf, &hasher)?;
             }
         }
-        Err(Corruption::new("directory index", "splits make no room").of_inode(dir.ino().0).into())
+        Err(damage(dir, "splits make no room"))
     }
 
     fn index(&self, frame: &Frame) -> Index<'_> {
         Index::new(self.txn.data(frame.id), frame.place)
     }
 
-    /// Descends to the index entry that covers a name; also how names are hashed here, and the
-    /// hash of this one.
-    fn index_path(&mut self, dir: &Handle, name: &[u8]) -> Result<(Path, NameHasher, u32)> {
-        let damage =
-            |problem: &str| Corruption::new("directory index", problem).of_inode(dir.ino().0);
-        let at = self.dir_block(dir, FileBlock(0))?;
-        let root = self.buffer(at, Kind::HtreeRoot.of(dir.owner))?;
-        let RootInfo { hash_version, indirect_levels } = htree::root_info(self.txn.data(root));
-        let hasher = self.fs.volume.hasher(hash_version);
-        let hasher = hasher.ok_or_else(|| damage("unknown hash version"))?;
-        if indirect_levels > LEVELS_MAX_LARGE {
-            return Err(damage("more levels than there can be").into());
-        }
-        let hash = hasher.hash(name).major;
+    /// The index blocks on the way to a leaf.
+    fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Result<Path> {
         let mut path = Path::new();
-        let mut frame = Frame { id: root, place: Place::Root, position: 0 };
-        for level in 0..=indirect_levels {
-            frame.position = self.index(&frame).position(hash);
-            path.push(frame);
-            if level < indirect_levels {
-                let child = self.index(&frame).block(frame.position);
-                let at = self.dir_block(dir, child)?;
-                let id = self.buffer(at, Kind::HtreeNode.of(dir.owner))?;
-                frame = Frame { id, place: Place::Node, position: 0 };
-            }
+        for step in cursor.steps() {
+            let is_root = path.is_empty();
+            let kind = if is_root { Kind::HtreeRoot } else { Kind::HtreeNode };
+            let at = index::place_of(self, dir, step.block)?;
+            let id = self.buffer(at, kind.of(dir.owner))?;
+            let place = if is_root { Place::Root } else { Place::Node };
+            path.push(Frame { id, place, position: step.at });
         }
-        Ok((path, hasher, hash))
+        Ok(path)
     }
 
-    fn leaf_of(&mut self, dir: &Handle, path: &Path) -> Result<BufferId> {
-        let last = path[path.len() - 1];
-        let block = self.index(&last).block(last.position);
-        let at = self.dir_block(dir, block)?;
-        self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))
-    }
-
-    /// Looks for `name` in the leaves after the one found that go on with the same hash.
-    fn check_later_leaves(
-        &mut self,
-        dir: &Handle,
-        path: &Path,
-        hash: u32,
-        name: &[u8],
-    ) -> Result<()> {
-        let last = &path[path.len() - 1];
-        let index = self.index(last);
-        let next = last.position + 1;
-        if next < index.count() && index.hash(next) != hash | 1 {
-            // Nearly always: the next leaf of the same node starts with another hash.
-            return Ok(());
+    /// Moves the entries of a leaf together if that leaves plenty of room, which removed names have
+    /// left in pieces. False if it would not.
+    fn pack_if_sparse(&mut self, leaf: BufferId, name: &[u8]) -> bool {
+        let old = self.txn.data(leaf);
+        let whole = old.len() - self.fs.volume.dir_tail_size();
+        let used: usize = dirent::entries(old).map(|r| r.used()).sum();
+        if used + dirent::record_size(name.len()) > whole - whole / 8 {
+            return false;
         }
-        let mut path = path.clone();
-        while self.advance(dir, &mut path)? == Some(hash | 1) {
-            let leaf = self.leaf_of(dir, &path)?;
-            if dirent::find(self.txn.data(leaf), name).is_some() {
-                return Err(Error::Exists);
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves a path to the next leaf; the hash that the index gives for it, if there is one.
-    fn advance(&mut self, dir: &Handle, path: &mut Path) -> Result<Option<u32>> {
-        let Some(level) =
-            (0..path.len()).rev().find(|&l| path[l].position + 1 < self.index(&path[l]).count())
-        else {
-            return Ok(None);
-        };
-        path[level].position += 1;
-        let hash = self.index(&path[level]).hash(path[level].position);
-        for below in level + 1..path.len() {
-            let child = self.index(&path[below - 1]).block(path[below - 1].position);
-            let at = self.dir_block(dir, child)?;
-            path[below].id = self.buffer(at, Kind::HtreeNode.of(dir.owner))?;
-            path[below].position = 0;
-        }
-        Ok(Some(hash))
+        let old = old.to_vec();
+        let entries: Vec<_> =
+            dirent::entries(&old).map(|r| &old[r.offset..r.offset + r.used()]).collect();
+        self.pack_leaf(leaf, &entries);
+        true
     }
 
     /// Turns a directory of one full block into one with an index of one leaf.
@@ -205,8 +184,10 @@ impl Op<'_> {
         hasher: &NameHasher,
     ) -> Result<()> {
         let old = self.txn.data(leaf).to_vec();
+        let (style, mut folded) = (Style::of(dir), Vec::new());
+        let mut hash = |name: &[u8]| style.hash(hasher, name, &mut folded).major;
         let mut items: Vec<_> = dirent::entries(&old)
-            .map(|r| Item { hash: hasher.hash(r.name).major, offset: r.offset, size: r.used() })
+            .map(|r| Item { hash: hash(r.name), offset: r.offset, size: r.used() })
             .collect();
         items.sort_by_key(|i| i.hash);
         let half = items.iter().map(|i| i.size).sum::<usize>() / 2;

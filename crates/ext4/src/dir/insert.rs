@@ -1,5 +1,7 @@
 //! Adding a name to a directory.
 
+use std::ops::ControlFlow;
+
 use transaction::BufferId;
 use vfs::{Error, FileType, Ino, NAME_LEN_MAX, Result};
 
@@ -8,6 +10,9 @@ use crate::format::dirent::{self, Search};
 use crate::format::inode::flags;
 use crate::kind::Kind;
 use crate::op::{Handle, Op};
+use crate::read::directory::{self, find_in_block, for_each_leaf};
+use crate::read::index;
+use crate::read::names::{Style, Wanted};
 
 /// What a directory entry will say.
 #[derive(Clone, Copy)]
@@ -15,6 +20,18 @@ pub(crate) struct Entry<'n> {
     pub(crate) name: &'n [u8],
     pub(crate) ino: Ino,
     pub(crate) file_type: FileType,
+}
+
+/// Room for a record in a block that is held.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) id: BufferId,
+    /// Where the record that gives the room starts.
+    pub(super) offset: usize,
+    /// Bytes of it in use.
+    pub(super) used: usize,
+    /// Its whole length.
+    pub(super) rec_len: usize,
 }
 
 /// Checks that `name` can be given to something.
@@ -34,58 +51,70 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 impl Op<'_> {
     /// Adds an entry. `Exists` if the name is taken.
     pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<()> {
-        if dir.inode.has_flag(flags::INDEX) {
-            return self.add_indexed(dir, entry);
+        if dir.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted);
         }
-        let block_size = self.fs.volume.block_size() as u64;
-        let blocks = (dir.inode.size() / block_size) as u32;
-        let mut room = None;
-        for block in (0..blocks).map(FileBlock) {
-            let at = self.dir_block(dir, block)?;
-            let id = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
-            match dirent::search(self.txn.data(id), entry.name) {
-                Search::Found(_) => return Err(Error::Exists),
-                Search::Room { offset, used, rec_len } if room.is_none() => {
-                    room = Some((id, offset, used, rec_len));
-                }
-                Search::Room { .. } | Search::Full => {}
-            }
+        self.give_block(dir)?;
+        let mut wanted = Wanted::new(Style::of(dir), entry.name);
+        if index::is_indexed(self.fs, dir) {
+            return self.add_indexed(dir, entry, &mut wanted);
         }
-        if let Some((id, offset, used, rec_len)) = room {
-            self.write_entry(id, offset, used, rec_len, entry);
+        // An index that is not kept up to date must not be found by others.
+        dir.inode.set_flag(flags::INDEX, false);
+        if let Some(room) = self.find_room(dir, entry.name, &mut wanted)? {
+            self.write_entry(room, entry);
             return Ok(());
         }
+        let blocks = directory::blocks_count(self.fs, dir)?;
         if blocks == 1 && self.fs.volume.dir_index {
             self.make_index(dir)?;
-            return self.add_indexed(dir, entry);
+            return self.add_indexed(dir, entry, &mut wanted);
         }
         let (_, id) = self.append_leaf(dir)?;
-        let whole = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();
-        self.write_entry(id, 0, 0, whole, entry);
+        let rec_len = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();
+        self.write_entry(Room { id, offset: 0, used: 0, rec_len }, entry);
         Ok(())
     }
 
-    /// Adds an entry to a leaf if its name is not there and there is room. False if there is none.
-    pub(super) fn add_to_leaf(&mut self, id: BufferId, entry: Entry<'_>) -> Result<bool> {
-        match dirent::search(self.txn.data(id), entry.name) {
+    /// Searches all blocks of a directory without an index: `Exists` if one holds the name,
+    /// otherwise the first room for it.
+    fn find_room(
+        &mut self,
+        dir: &Handle,
+        name: &[u8],
+        wanted: &mut Wanted<'_>,
+    ) -> Result<Option<Room>> {
+        let mut room = None;
+        for_each_leaf(self, dir, FileBlock(0), &mut |op: &mut Op<'_>, _, place, kind| {
+            let id = op.buffer(place, kind.of(dir.owner))?;
+            let here = op.room_in_leaf(id, name, wanted)?;
+            room = room.or(here);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(room)
+    }
+
+    /// Searches one block for a name and for room for it: `Exists` if the name is there.
+    pub(super) fn room_in_leaf(
+        &self,
+        id: BufferId,
+        name: &[u8],
+        wanted: &mut Wanted<'_>,
+    ) -> Result<Option<Room>> {
+        let block = self.txn.data(id);
+        if wanted.exact().is_none() && find_in_block(block, None, wanted).is_some() {
+            return Err(Error::Exists);
+        }
+        match dirent::search(block, name) {
             Search::Found(_) => Err(Error::Exists),
-            Search::Full => Ok(false),
-            Search::Room { offset, used, rec_len } => {
-                self.write_entry(id, offset, used, rec_len, entry);
-                Ok(true)
-            }
+            Search::Full => Ok(None),
+            Search::Room { offset, used, rec_len } => Ok(Some(Room { id, offset, used, rec_len })),
         }
     }
 
-    /// Writes an entry behind the used part of the record at `offset`.
-    fn write_entry(
-        &mut self,
-        id: BufferId,
-        offset: usize,
-        used: usize,
-        rec_len: usize,
-        entry: Entry<'_>,
-    ) {
+    /// Writes an entry behind the used part of a record.
+    pub(super) fn write_entry(&mut self, room: Room, entry: Entry<'_>) {
+        let Room { id, offset, used, rec_len } = room;
         if used > 0 {
             dirent::write_rec_len(self.txn.edit(id, offset + 4..offset + 6), used);
         }
@@ -130,10 +159,10 @@ impl Op<'_> {
         let (_, id) = self.append_leaf(dir)?;
         let whole = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();
         let dot = Entry { name: b".", ino: dir.ino(), file_type: FileType::Directory };
-        self.write_entry(id, 0, 0, whole, dot);
+        self.write_entry(Room { id, offset: 0, used: 0, rec_len: whole }, dot);
         let used = dirent::record_size(1);
         let dot_dot = Entry { name: b"..", ino: parent, file_type: FileType::Directory };
-        self.write_entry(id, 0, used, whole, dot_dot);
+        self.write_entry(Room { id, offset: 0, used, rec_len: whole }, dot_dot);
         Ok(())
     }
 }

@@ -1,7 +1,18 @@
 //! Extent trees: which blocks of the device hold which blocks of a file.
 //!
-//! The tree of an inode is read and changed only under the inode's lock. A descent checks that
-//! each node has the depth its parent calls for, so a hostile tree cannot lead in circles.
+//! The tree of an inode is read and changed only under the inode's lock. All changes of a leaf are
+//! one: some of its entries are replaced by others (`replace`), after which the tree is again as
+//! checkers want it: every index entry starts where the node below it does, no node but the root is
+//! empty, neighbours that fit into one node are one, and a root that leads to next to nothing takes
+//! it in.
 
-mod insert;
-mod lookup;
+mod path;
+mod provide;
+mod remove;
+mod replace;
+mod room;
+mod shrink;
+pub(crate) mod step;
+
+#[cfg(test)]
+mod tests;

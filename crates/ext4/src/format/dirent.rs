@@ -71,7 +71,7 @@ fn encode_rec_len(len: usize) -> [u8; 2] {
 
 /// Reads the record at `offset`, or `None` where there is no sound one.
 #[inline]
-fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
+pub fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
     let header = block.get(offset..offset + HEADER_SIZE)?;
     let rec_len = decode_rec_len(u16_at(header, 4), block.len());
     let name_len = usize::from(header[6]);
@@ -180,10 +180,45 @@ pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
 
 /// The record of a name.
 pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
-    match search(block, name) {
-        Search::Found(record) => Some(record),
-        Search::Room { .. } | Search::Full => None,
+    locate(block, name).map(|(record, _)| record)
+}
+
+/// The record of a name, and where the record before it starts, if it is not the first.
+pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(Record<'a>, Option<usize>)> {
+    let probe = Probe::new(name);
+    let (mut before, mut offset) = (None, 0);
+    while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
+        let header = u64::from_le_bytes(*header);
+        let rec_len = decode_rec_len((header >> 32) as usize & 0xffff, block.len());
+        if (header >> 48) as usize & 0xff == name.len()
+            && header as u32 != 0
+            && probe.is_at(block, offset)
+            && let Some(record) = record_at(block, offset)
+        {
+            return Some((record, before));
+        }
+        if rec_len < HEADER_SIZE {
+            break;
+        }
+        before = Some(offset);
+        offset += rec_len;
     }
+    None
+}
+
+/// As [`locate`], for a name that is told by `is_wanted`.
+pub fn locate_by<'a>(
+    block: &'a [u8],
+    mut is_wanted: impl FnMut(&[u8]) -> bool,
+) -> Option<(Record<'a>, Option<usize>)> {
+    let mut before = None;
+    for record in records(block) {
+        if record.inode != 0 && is_wanted(record.name) {
+            return Some((record, before));
+        }
+        before = Some(record.offset);
+    }
+    None
 }
 
 /// Writes a record to the start of `bytes`, `rec_len` bytes long.

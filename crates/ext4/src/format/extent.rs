@@ -167,16 +167,23 @@ impl<'a> Node<'a> {
         Self::header(bytes, Some(depth))
     }
 
-    /// Checks that the node begins in the part of the file that its parent gives it: from `start`
-    /// to before `end`.
+    /// Checks that the node lies in the part of the file that its parent gives it: from `start` to
+    /// before `end`.
     pub fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
-        match self.first_block(0) {
-            Some(first) if first < start || u64::from(first.0) >= end => {
-                Err(bad("it begins outside the range of the entry that leads to it")
-                    .mismatch(format_args!("{start} to below {end}"), first))
-            }
-            _ => Ok(()),
+        let Some(last) = self.len().checked_sub(1) else { return Ok(()) };
+        let first = self.first_block(0).unwrap_or_default();
+        let entry_end = if self.depth == 0 {
+            self.extent(last).end()
+        } else {
+            u64::from(self.index(last).block.0) + 1
+        };
+        if first >= start && entry_end <= end {
+            return Ok(());
         }
+        Err(bad("it reaches outside the range of the entry that leads to it").mismatch(
+            format_args!("{start} to below {end}"),
+            format_args!("{first} to below {entry_end}"),
+        ))
     }
 
     /// The first file block of entry `at`, if there is such an entry.
@@ -200,9 +207,14 @@ impl<'a> Node<'a> {
         self.entries == 0
     }
 
+    /// Number of entries that there is room for.
+    pub fn room(&self) -> usize {
+        usize::from(u16_at(self.bytes, 4))
+    }
+
     /// Whether there is no room for another entry.
     pub fn is_full(&self) -> bool {
-        self.entries >= u16_at(self.bytes, 4)
+        self.len() >= self.room()
     }
 
     /// Extent `at` of a leaf.

@@ -30,6 +30,8 @@ pub mod flags {
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.
     pub const INDEX: u32 = 0x1000;
+    /// The journal holds the data, too.
+    pub const JOURNAL_DATA: u32 = 0x4000;
     /// A directory at the top of its own hierarchy, for allocation.
     pub const TOPDIR: u32 = 0x2_0000;
     /// `i_blocks` counts file-system blocks.
@@ -90,6 +92,11 @@ const _: () = assert!(size_of::<RawInode>() == INODE_FIELDS_SIZE);
 const CHECKSUM_LO_OFFSET: usize = 0x7c;
 /// Byte of `checksum_hi` in an inode.
 const CHECKSUM_HI_OFFSET: usize = 0x82;
+
+/// Bytes of `dtime` in an inode.
+pub const DTIME_BYTES: std::ops::Range<usize> = 0x14..0x18;
+
+const _: () = assert!(std::mem::offset_of!(RawInode, dtime) == DTIME_BYTES.start);
 
 /// Which time of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +298,12 @@ impl Inode {
     pub fn set_file_acl(&mut self, block: u64) {
         self.raw.file_acl_lo = (block as u32).into();
         self.raw.file_acl_high = ((block >> 32) as u16).into();
+    }
+
+    /// `i_version`: counts changes; in an inode that holds an attribute's value, the low half of
+    /// its references.
+    pub fn version(&self) -> u32 {
+        self.raw.version.get()
     }
 
     /// Of an inode that holds the value of an extended attribute: how many attributes refer to it.

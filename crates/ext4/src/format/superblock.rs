@@ -221,6 +221,34 @@ impl RawSuperblock {
     }
 }
 
+/// Checks a superblock that is about to be changed: it must still be the one that was parsed.
+///
+/// # Errors
+/// A wrong magic number or, with `metadata_csum`, a wrong checksum; names what was found.
+pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
+    let Ok(raw) = RawSuperblock::ref_from_bytes(bytes) else {
+        return Err(Corruption::new("superblock", "cut short"));
+    };
+    if raw.magic != MAGIC {
+        let found = format!("{:#06x}", raw.magic.get());
+        let damage = Corruption::new("superblock", "magic number");
+        return Err(damage.mismatch(format!("{MAGIC:#06x}"), found));
+    }
+    let computed = raw.computed_checksum();
+    if raw.features().metadata_csum() && raw.checksum != computed {
+        return Err(Corruption::checksum("superblock", computed, raw.checksum.get()));
+    }
+    Ok(())
+}
+
+/// Brings the checksum of a superblock of `SUPERBLOCK_SIZE` bytes up to date, where the file system
+/// has one.
+pub fn seal(bytes: &mut [u8]) {
+    if let Ok(raw) = RawSuperblock::mut_from_bytes(bytes) {
+        raw.seal();
+    }
+}
+
 /// The low and high half of a block count.
 pub(crate) fn split(count: u64) -> (U32, U32) {
     ((count as u32).into(), ((count >> 32) as u32).into())

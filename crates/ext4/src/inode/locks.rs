@@ -1,10 +1,11 @@
 //! Locks of inodes.
 //!
-//! An inode's lock is one of a fixed number, chosen by the inode's number, so that locking
-//! allocates nothing. Two inodes may share a lock; who needs several takes them in one call, which
-//! takes each lock once and in a fixed order.
+//! An inode's lock is one of a fixed number of stripes, chosen by the inode's number, so that
+//! locking allocates nothing. Two inodes may share a stripe. Stripes are waited for in ascending
+//! order only: who needs several inodes takes them in one call, and who learns of another one later
+//! may wait for its stripe only if that is above all it holds.
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use vfs::Ino;
 
@@ -14,14 +15,19 @@ const STRIPES: usize = 1024;
 /// The locks of all inodes of a file system.
 pub(crate) struct InodeLocks {
     stripes: Box<[RwLock<()>]>,
+    /// Held while a directory gets another parent: nothing else changes who is below whom.
+    moves: Mutex<()>,
 }
 
 /// Inodes locked for change.
-pub(crate) type Locked<'a> = SmallVec<[RwLockWriteGuard<'a, ()>; 2]>;
+pub(crate) struct Locked<'a> {
+    locks: &'a InodeLocks,
+    held: SmallVec<[(usize, RwLockWriteGuard<'a, ()>); 4]>,
+}
 
 impl InodeLocks {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect() }
+        Self { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(), moves: Mutex::new(()) }
     }
 
     fn stripe(ino: Ino) -> usize {
@@ -38,6 +44,63 @@ impl InodeLocks {
         let mut stripes: SmallVec<[usize; 4]> = inos.iter().map(|&i| Self::stripe(i)).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        stripes.into_iter().map(|s| self.stripes[s].write()).collect()
+        let held = stripes.into_iter().map(|s| (s, self.stripes[s].write())).collect();
+        Locked { locks: self, held }
+    }
+
+    /// Waits until no directory is being moved to another parent, and keeps it so. To be taken
+    /// before any inode.
+    pub(crate) fn moves(&self) -> MutexGuard<'_, ()> {
+        self.moves.lock()
+    }
+}
+
+impl Locked<'_> {
+    /// Locks one more inode. False if it cannot be waited for in order and somebody else has it:
+    /// then everything must be let go and locked again in one call.
+    #[must_use]
+    pub(crate) fn add(&mut self, ino: Ino) -> bool {
+        let stripe = InodeLocks::stripe(ino);
+        if self.held.iter().any(|(held, _)| *held == stripe) {
+            return true;
+        }
+        let lock = &self.locks.stripes[stripe];
+        let in_order = self.held.iter().all(|(held, _)| *held < stripe);
+        let guard = if in_order { Some(lock.write()) } else { lock.try_write() };
+        self.held.extend(guard.map(|guard| (stripe, guard)));
+        self.held.last().is_some_and(|(held, _)| *held == stripe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Inodes whose stripes ascend.
+    fn ascending() -> Vec<Ino> {
+        let mut inos: Vec<_> = (1..20).map(Ino).collect();
+        inos.sort_by_key(|&ino| InodeLocks::stripe(ino));
+        inos.dedup_by_key(|ino| InodeLocks::stripe(*ino));
+        inos
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_not_waited_for() {
+        let (locks, inos) = (InodeLocks::new(), ascending());
+        let other = locks.exclusive(&[inos[0]]);
+        let mut held = locks.exclusive(&[inos[2]]);
+        assert!(!held.add(inos[0]));
+        assert!(held.add(inos[1]) && held.add(inos[3]) && held.add(inos[2]));
+        drop(other);
+        assert!(held.add(inos[0]));
+        assert_eq!(held.held.len(), 4);
+    }
+
+    #[test]
+    fn one_stripe_is_taken_once() {
+        let locks = InodeLocks::new();
+        let mut held = locks.exclusive(&[Ino(7), Ino(7)]);
+        assert!(held.add(Ino(7)));
+        assert_eq!(held.held.len(), 1);
     }
 }

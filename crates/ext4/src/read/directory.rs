@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
-use super::map::{self, FILE_BLOCKS_MAX, Place, Run};
+use super::map::{FILE_BLOCKS_MAX, Place, Run};
 use super::names::{Style, Wanted};
+use super::source::Source;
 use super::{index, inline};
 use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
@@ -14,72 +15,99 @@ use crate::format::inode::flags;
 use crate::kind::Kind;
 use crate::read::inode::Handle;
 
+/// An entry of a directory, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The inode it names.
+    pub(crate) ino: Ino,
+    /// The block it is in; `None` if the directory is inline.
+    pub(crate) place: Option<Block>,
+    /// Byte of the block that it starts at.
+    pub(crate) offset: usize,
+    /// Where the record before it starts; `None` if it is the first of its block.
+    pub(crate) before: Option<usize>,
+}
+
 /// The inode a name stands for. `NotFound` if there is none.
-pub(crate) fn lookup(fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
+pub(crate) fn lookup(mut fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
     dir.require_directory()?;
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong);
     }
     let found = match name {
-        b"." => Some(dir.ino().0 as u32),
-        b".." => parent(fs, dir)?,
-        _ => find(fs, dir, name)?,
+        b"." => Some(dir.ino()),
+        b".." => parent(&mut fs, dir)?,
+        _ => find(&mut fs, dir, name)?.map(|found| found.ino),
     };
-    found.map(|ino| Ino(ino.into())).ok_or(Error::NotFound)
+    found.ok_or(Error::NotFound)
 }
 
-fn find(fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Option<u32>> {
+/// The entry of a name other than `.` and `..`, if there is one.
+pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
     let mut wanted = Wanted::new(Style::of(dir), name);
     if dir.has_flag(flags::INLINE_DATA) {
+        let fs = source.fs();
         let contents = inline::contents(fs, dir)?;
         for (_, entries) in inline_parts(fs, dir, &contents)? {
-            if let Some(ino) = find_in_block(entries, &mut wanted) {
-                return Ok(Some(ino));
+            if let Some(found) = find_in_block(entries, None, &mut wanted) {
+                return Ok(Some(found));
             }
         }
         return Ok(None);
     }
-    if index::is_indexed(fs, dir) {
-        let (info, _) = index::root(fs, dir)?;
-        let hasher = fs.volume.hasher(info.hash_version);
+    if index::is_indexed(source.fs(), dir) {
+        let (info, _) = index::root(source, dir)?;
+        let hasher = source.fs().volume.hasher(info.hash_version);
         if let Some(hash) = hasher.and_then(|hasher| wanted.hash(&hasher)) {
-            let cursor = index::Cursor::seek(fs, dir, info, hash.major)?;
-            return find_by_hash(fs, dir, cursor, hash.major, &mut wanted);
+            let cursor = index::Cursor::seek(source, dir, info, hash.major)?;
+            return find_by_hash(source, dir, cursor, hash.major, &mut wanted);
         }
     }
     let mut found = None;
-    for_each_leaf(fs, dir, FileBlock(0), &mut |_, place, kind| {
-        let block = fs.block(place, kind.of(dir.owner))?;
-        found = find_in_block(&block, &mut wanted);
+    for_each_leaf(source, dir, FileBlock(0), &mut |source, _, place, kind| {
+        found = source.with(place, kind.of(dir.owner), |block| {
+            find_in_block(block, Some(place), &mut wanted)
+        })?;
         Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(found)
 }
 
-fn find_in_block(block: &[u8], wanted: &mut Wanted<'_>) -> Option<u32> {
-    if let Some(name) = wanted.exact() {
-        return dirent::find(block, name).map(|record| record.inode);
-    }
-    dirent::entries(block).find(|record| wanted.is(record.name)).map(|record| record.inode)
+/// The entry of a name in a block, which lies at `place`.
+pub(crate) fn find_in_block(
+    block: &[u8],
+    place: Option<Block>,
+    wanted: &mut Wanted<'_>,
+) -> Option<Found> {
+    let located = match wanted.exact() {
+        Some(name) => dirent::locate(block, name),
+        None => dirent::locate_by(block, |stored| wanted.is(stored)),
+    };
+    located.map(|(record, before)| Found {
+        ino: Ino(record.inode.into()),
+        place,
+        offset: record.offset,
+        before,
+    })
 }
 
 /// Searches the leaf at `cursor` and those after it that hold names of the same hash.
-fn find_by_hash(
-    fs: &Ext4,
+pub(crate) fn find_by_hash(
+    source: &mut impl Source,
     dir: &Handle,
     mut cursor: index::Cursor,
     hash: u32,
     wanted: &mut Wanted<'_>,
-) -> Result<Option<u32>> {
-    for _ in 0..blocks_count(fs, dir)? {
-        let leaf = cursor.leaf();
-        let found = index::with_block(fs, dir, leaf, Kind::DirectoryLeaf, |block| {
-            find_in_block(block, wanted)
+) -> Result<Option<Found>> {
+    for _ in 0..blocks_count(source.fs(), dir)? {
+        let place = index::place_of(source, dir, cursor.leaf())?;
+        let found = source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+            find_in_block(block, Some(place), wanted)
         })?;
-        if found.is_some() {
+        if found.is_some() || !cursor.may_go_on_with(hash) {
             return Ok(found);
         }
-        match cursor.advance(fs, dir)? {
+        match cursor.advance(source, dir)? {
             Some(next) if next & !1 == hash => {}
             _ => return Ok(None),
         }
@@ -87,18 +115,44 @@ fn find_by_hash(
     Err(dir.corrupt("directory index", "more leaves than the directory has blocks"))
 }
 
-/// The parent of a directory, as `..` says.
-pub(crate) fn parent(fs: &Ext4, dir: &Handle) -> Result<Option<u32>> {
+/// Whether a directory has no entries but `.` and `..`.
+pub(crate) fn is_empty(mut fs: &Ext4, dir: &Handle) -> Result<bool> {
+    let only_dots = |block: &[u8]| dirent::entries(block).all(|r| matches!(r.name, b"." | b".."));
     if dir.has_flag(flags::INLINE_DATA) {
-        return Ok(Some(inline_parent(dir)));
+        let contents = inline::contents(fs, dir)?;
+        let parts = inline_parts(fs, dir, &contents)?;
+        return Ok(parts.iter().all(|(_, entries)| dirent::entries(entries).next().is_none()));
     }
-    if index::is_indexed(fs, dir) {
-        return Ok(Some(index::root(fs, dir)?.1));
-    }
-    let Some(place) = map::directory_block(fs, dir, FileBlock(0))? else { return Ok(None) };
-    let block = fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?;
-    Ok(dirent::find(&block, b"..").map(|record| record.inode))
+    let mut empty = true;
+    for_each_leaf(&mut fs, dir, FileBlock(0), &mut |source, _, place, kind| {
+        empty = source.with(place, kind.of(dir.owner), only_dots)?;
+        Ok(if empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(empty)
 }
+
+/// The parent of a directory, as `..` says.
+pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<Ino>> {
+    let ino = |ino: u32| Ino(ino.into());
+    if dir.has_flag(flags::INLINE_DATA) {
+        return Ok(Some(ino(inline_parent(dir))));
+    }
+    if index::is_indexed(source.fs(), dir) {
+        return Ok(Some(ino(index::root(source, dir)?.1)));
+    }
+    let Some(place) = source.place(dir, FileBlock(0))? else { return Ok(None) };
+    source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+        dirent::find(block, b"..").map(|record| ino(record.inode))
+    })
+}
+
+/// How much farther from the start an entry of an inline directory is once it is in a block: there
+/// `.` and `..` come first, in place of the four bytes of the parent's number.
+pub(crate) const INLINE_SHIFT: usize =
+    dirent::record_size(1) + dirent::record_size(2) - INLINE_PARENT_SIZE;
+
+/// Bytes of the parent's number.
+const INLINE_PARENT_SIZE: usize = 4;
 
 /// The parent of an inline directory, which takes the place of `.` and `..`.
 pub(crate) fn inline_parent(dir: &Handle) -> u32 {
@@ -112,7 +166,7 @@ pub(crate) fn inline_parts<'c>(
     dir: &Handle,
     contents: &'c [u8],
 ) -> Result<[(usize, &'c [u8]); 2]> {
-    const FIRST: usize = 4;
+    const FIRST: usize = INLINE_PARENT_SIZE;
     let split = contents.len().min(dir.inode.i_block().len());
     let first = contents.get(FIRST..split).unwrap_or_default();
     let parts = [(FIRST, first), (split, &contents[split..])];
@@ -143,27 +197,28 @@ pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> Result<u64> {
 
 /// What [`for_each_leaf`] calls with a block's place in the directory, on the device, and what it
 /// must be read as.
-pub(crate) type EachLeaf<'a> = dyn FnMut(FileBlock, Block, Kind) -> Result<ControlFlow<()>> + 'a;
+pub(crate) type EachLeaf<'a, S> =
+    dyn FnMut(&mut S, FileBlock, Block, Kind) -> Result<ControlFlow<()>> + 'a;
 
 /// Goes through the blocks that hold entries, in the order they have in the directory, from `from`
 /// on. The root of an index is one of them, for it holds `.` and `..`. Holes are passed over.
-pub(crate) fn for_each_leaf(
-    fs: &Ext4,
+pub(crate) fn for_each_leaf<S: Source>(
+    source: &mut S,
     dir: &Handle,
     from: FileBlock,
-    each: &mut EachLeaf<'_>,
+    each: &mut EachLeaf<'_, S>,
 ) -> Result<()> {
-    let end = blocks_count(fs, dir)?;
-    let indexed = index::is_indexed(fs, dir);
+    let end = blocks_count(source.fs(), dir)?;
+    let indexed = index::is_indexed(source.fs(), dir);
     let nodes = if indexed {
-        let (info, _) = index::root(fs, dir)?;
-        index::nodes(fs, dir, info, end)?
+        let (info, _) = index::root(source, dir)?;
+        index::nodes(source, dir, info, end)?
     } else {
         Vec::new()
     };
     let mut at = u64::from(from.0);
     while at < end {
-        let Run { place, len } = map::run_at(fs, dir, FileBlock(at as u32))?;
+        let Run { place, len } = source.run(dir, FileBlock(at as u32))?;
         let run_end = at.saturating_add(len).min(end);
         if let Place::Written(start) = place {
             for (nth, block) in (at..run_end).enumerate() {
@@ -173,7 +228,7 @@ pub(crate) fn for_each_leaf(
                 }
                 let is_root = indexed && block == FileBlock(0);
                 let kind = if is_root { Kind::HtreeRoot } else { Kind::DirectoryLeaf };
-                if each(block, start.plus(nth as u64), kind)?.is_break() {
+                if each(source, block, start.plus(nth as u64), kind)?.is_break() {
                     return Ok(());
                 }
             }

@@ -188,7 +188,7 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 /// Whether the target of a symbolic link lies in `i_block` itself: then the inode has no blocks
 /// but that of its extended attributes. With `ea_inode`, the values of attributes count too, and the
 /// size alone tells.
-fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
+pub(crate) fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
     if fs.volume.sb.features.incompat(Incompat::EA_INODE) {
         return handle.inode.size() < I_BLOCK_SIZE as u64 && !handle.has_flag(flags::INLINE_DATA);
     }

@@ -2,9 +2,9 @@
 
 use vfs::{Corruption, Result};
 
-use super::map;
+use super::source::Source;
 use crate::Ext4;
-use crate::format::address::FileBlock;
+use crate::format::address::{Block, FileBlock};
 use crate::format::features::{Compat, Incompat};
 use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
 use crate::format::inode::flags;
@@ -22,13 +22,13 @@ pub(crate) fn is_indexed(fs: &Ext4, dir: &Handle) -> bool {
 }
 
 /// What the root of a directory's index says, and the parent directory, which it names too.
-pub(crate) fn root(fs: &Ext4, dir: &Handle) -> Result<(RootInfo, u32)> {
-    let (info, parent) = with_block(fs, dir, FileBlock(0), Kind::HtreeRoot, |block| {
+pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, u32)> {
+    let (info, parent) = with_block(source, dir, FileBlock(0), Kind::HtreeRoot, |block| {
         // `..` is the second record, right behind the 12 bytes of `.`.
         let parent = block.get(12..16).unwrap_or(&[0; 4]);
         (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
     })?;
-    let large = fs.volume.sb.features.incompat(Incompat::LARGEDIR);
+    let large = source.fs().volume.sb.features.incompat(Incompat::LARGEDIR);
     let levels_max = if large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
     if info.indirect_levels > levels_max {
         return Err(Corruption::new("directory index root", "too many levels")
@@ -39,28 +39,35 @@ pub(crate) fn root(fs: &Ext4, dir: &Handle) -> Result<(RootInfo, u32)> {
     Ok((info, parent))
 }
 
+/// Where a block that the index leads to is.
+pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock) -> Result<Block> {
+    source.place(dir, block)?.ok_or_else(|| {
+        Corruption::new("directory index", "it leads into a hole")
+            .of_inode(dir.ino().0)
+            .mismatch("a block", format_args!("a hole at file block {block}"))
+            .into()
+    })
+}
+
 /// Lets `f` see a block of a directory.
 pub(crate) fn with_block<T>(
-    fs: &Ext4,
+    source: &mut impl Source,
     dir: &Handle,
     block: FileBlock,
     kind: Kind,
     f: impl FnOnce(&[u8]) -> T,
 ) -> Result<T> {
-    let Some(place) = map::directory_block(fs, dir, block)? else {
-        return Err(Corruption::new("directory index", "it leads into a hole")
-            .of_inode(dir.ino().0)
-            .mismatch("a block", format_args!("a hole at file block {block}"))
-            .into());
-    };
-    Ok(f(&fs.block(place, kind.of(dir.owner))?))
+    let place = place_of(source, dir, block)?;
+    source.with(place, kind.of(dir.owner), f)
 }
 
 /// One index block on the way to a leaf.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    block: FileBlock,
-    at: usize,
+pub(crate) struct Step {
+    /// Its place in the directory.
+    pub(crate) block: FileBlock,
+    /// The entry taken in it.
+    pub(crate) at: usize,
 }
 
 /// A place among the leaves of an index.
@@ -70,17 +77,25 @@ pub(crate) struct Cursor {
     /// Index blocks on the way: 1 if the root leads to leaves.
     count: usize,
     leaf: FileBlock,
+    /// The hash of the entry behind the one taken in the last index block; `None` at its end.
+    next_hash: Option<u32>,
 }
 
 impl Cursor {
     /// The first leaf that may hold names whose major hash is `hash`.
-    pub(crate) fn seek(fs: &Ext4, dir: &Handle, info: RootInfo, hash: u32) -> Result<Self> {
+    pub(crate) fn seek(
+        source: &mut impl Source,
+        dir: &Handle,
+        info: RootInfo,
+        hash: u32,
+    ) -> Result<Self> {
         let mut cursor = Self {
             steps: [Step { block: FileBlock(0), at: 0 }; STEPS_MAX],
             count: (usize::from(info.indirect_levels) + 1).min(STEPS_MAX),
             leaf: FileBlock(0),
+            next_hash: None,
         };
-        cursor.descend(fs, dir, 0, hash)?;
+        cursor.descend(source, dir, 0, hash)?;
         Ok(cursor)
     }
 
@@ -89,15 +104,33 @@ impl Cursor {
         self.leaf
     }
 
+    /// The index blocks on the way, from the root down.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps[..self.count]
+    }
+
+    /// Whether the next leaf may hold names of the same hash. It is only told from what the last
+    /// index block says: at its end, [`Cursor::advance`] must look.
+    pub(crate) fn may_go_on_with(&self, hash: u32) -> bool {
+        self.next_hash.is_none_or(|next| next & !1 == hash)
+    }
+
     /// Walks from the block that step `from` names down to a leaf.
-    fn descend(&mut self, fs: &Ext4, dir: &Handle, from: usize, hash: u32) -> Result<()> {
+    fn descend(
+        &mut self,
+        source: &mut impl Source,
+        dir: &Handle,
+        from: usize,
+        hash: u32,
+    ) -> Result<()> {
         for step in from..self.count {
             let block = self.steps[step].block;
-            let (at, below) = with_index(fs, dir, step, block, |index| {
+            let (at, below, next) = with_index(source, dir, step, block, |index| {
                 let at = index.position(hash);
-                (at, index.block(at))
+                (at, index.block(at), (at + 1 < index.count()).then(|| index.hash(at + 1)))
             })?;
             self.steps[step].at = at;
+            self.next_hash = next;
             self.go(dir, step, below)?;
         }
         Ok(())
@@ -121,17 +154,24 @@ impl Cursor {
     }
 
     /// Goes to the next leaf. Returns the hash that the index has for it, `None` if there is none.
-    pub(crate) fn advance(&mut self, fs: &Ext4, dir: &Handle) -> Result<Option<u32>> {
+    pub(crate) fn advance(
+        &mut self,
+        source: &mut impl Source,
+        dir: &Handle,
+    ) -> Result<Option<u32>> {
         for step in (0..self.count).rev() {
             let Step { block, at } = self.steps[step];
-            let next = with_index(fs, dir, step, block, |index| {
+            let next = with_index(source, dir, step, block, |index| {
                 let next = at + 1;
-                (next < index.count()).then(|| (index.hash(next), index.block(next)))
+                let after = next + 1;
+                let after = (after < index.count()).then(|| index.hash(after));
+                (next < index.count()).then(|| (index.hash(next), index.block(next), after))
             })?;
-            if let Some((hash, below)) = next {
+            if let Some((hash, below, after)) = next {
                 self.steps[step].at += 1;
+                self.next_hash = after;
                 self.go(dir, step, below)?;
-                self.descend(fs, dir, step + 1, 0)?;
+                self.descend(source, dir, step + 1, 0)?;
                 return Ok(Some(hash));
             }
         }
@@ -140,7 +180,7 @@ impl Cursor {
 }
 
 fn with_index<T>(
-    fs: &Ext4,
+    source: &mut impl Source,
     dir: &Handle,
     step: usize,
     block: FileBlock,
@@ -148,13 +188,13 @@ fn with_index<T>(
 ) -> Result<T> {
     let (kind, place) =
         if step == 0 { (Kind::HtreeRoot, Place::Root) } else { (Kind::HtreeNode, Place::Node) };
-    with_block(fs, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
+    with_block(source, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
 }
 
 /// The file blocks of all nodes below the root, in ascending order. A directory has no more of
 /// them than `blocks_max`.
 pub(crate) fn nodes(
-    fs: &Ext4,
+    source: &mut impl Source,
     dir: &Handle,
     info: RootInfo,
     blocks_max: u64,
@@ -164,7 +204,7 @@ pub(crate) fn nodes(
     for step in 0..usize::from(info.indirect_levels).min(STEPS_MAX - 1) {
         let mut below = Vec::new();
         for block in level {
-            with_index(fs, dir, step, block, |index| {
+            with_index(source, dir, step, block, |index| {
                 below.extend((0..index.count()).map(|at| index.block(at)));
             })?;
             if all.len() as u64 + below.len() as u64 > blocks_max {

@@ -49,10 +49,14 @@ impl Handle {
     }
 }
 
-/// Reads an inode and checks it. `NotFound` if there is no such inode or it has no links.
+/// Reads an inode and checks it. `NotFound` if there is no such inode, or it has no links and nobody
+/// has it open.
 pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
     let handle = load_unlinked(fs, ino)?;
-    if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
+    if handle.inode.links_count() == 0 && !fs.orphans.is_open(ino) {
+        return Err(Error::NotFound);
+    }
+    Ok(handle)
 }
 
 /// Reads an inode that may have lost its last link but is not free yet. `NotFound` if there is no

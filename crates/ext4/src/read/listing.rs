@@ -17,8 +17,9 @@ use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
 use super::directory::{self, for_each_leaf};
 use super::index::{self, Cursor};
+use super::inline;
 use super::names::Style;
-use super::{inline, map};
+use super::source::Source;
 use crate::Ext4;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, Record};
@@ -56,7 +57,7 @@ struct Item {
 /// Lists a directory from `from` on, `.` and `..` first. The entry that `each` breaks on counts as
 /// delivered.
 pub(crate) fn readdir(
-    fs: &Ext4,
+    mut fs: &Ext4,
     dir: &Handle,
     from: Cookie,
     scratch: &mut Scratch,
@@ -64,10 +65,10 @@ pub(crate) fn readdir(
 ) -> Result<()> {
     dir.require_directory()?;
     let (leaves, version, parent) = if index::is_indexed(fs, dir) {
-        let (info, parent) = index::root(fs, dir)?;
-        (Leaves::Indexed(info), info.hash_version, Some(parent))
+        let (info, parent) = index::root(&mut fs, dir)?;
+        (Leaves::Indexed(info), info.hash_version, Some(Ino(parent.into())))
     } else if fs.volume.dir_index && directory::blocks_count(fs, dir)? <= 1 {
-        (Leaves::Single, fs.volume.default_hash_version(), directory::parent(fs, dir)?)
+        (Leaves::Single, fs.volume.default_hash_version(), directory::parent(&mut fs, dir)?)
     } else {
         return in_place_order(fs, dir, from, scratch, each);
     };
@@ -129,7 +130,7 @@ impl<'l> Listing<'l> {
     fn deliver_dot(
         &self,
         position: u64,
-        inode: u32,
+        ino: Ino,
         from: Cookie,
         each: &mut Each<'_>,
     ) -> ControlFlow<()> {
@@ -138,7 +139,7 @@ impl<'l> Listing<'l> {
         }
         let name: &[u8] = if position == 0 { b"." } else { b".." };
         let file_type = self.has_types.then_some(FileType::Directory);
-        each(DirEntry { name, ino: Ino(inode.into()), file_type, next: Cookie(position + 1) })
+        each(DirEntry { name, ino, file_type, next: Cookie(position + 1) })
     }
 
     /// Reports those records of a checked chain that start at or behind `from`, which counts as the
@@ -167,7 +168,7 @@ impl<'l> Listing<'l> {
 }
 
 fn in_place_order(
-    fs: &Ext4,
+    mut fs: &Ext4,
     dir: &Handle,
     from: Cookie,
     scratch: &mut Scratch,
@@ -180,14 +181,15 @@ fn in_place_order(
     let log = fs.volume.geometry.block_size_log;
     let Ok(first) = u32::try_from(from.0 >> log) else { return Ok(()) };
     let Scratch { bytes, name, .. } = scratch;
-    for_each_leaf(fs, dir, FileBlock(first), &mut |block, place, kind| {
+    for_each_leaf(&mut fs, dir, FileBlock(first), &mut |fs, block, place, kind| {
         bytes.clear();
-        bytes.extend_from_slice(&fs.block(place, kind.of(dir.owner))?);
+        fs.with(place, kind.of(dir.owner), |block| bytes.extend_from_slice(block))?;
         listing.deliver_chain(bytes, u64::from(block.0) << log, from, name, each)
     })
 }
 
-/// Lists an inline directory. Cookies: 0 for `.`, 1 for `..`, then two more than the byte.
+/// Lists an inline directory. The cookies are those that the entries keep when the directory gets
+/// a block of its own.
 fn in_inode(
     listing: &Listing<'_>,
     from: Cookie,
@@ -196,14 +198,15 @@ fn in_inode(
 ) -> Result<()> {
     let Listing { fs, dir, .. } = *listing;
     let contents = inline::contents(fs, dir)?;
-    for (position, inode) in [dir.ino().0 as u32, directory::inline_parent(dir)].iter().enumerate()
-    {
-        if listing.deliver_dot(position as u64, *inode, from, each).is_break() {
+    let parent = Ino(directory::inline_parent(dir).into());
+    let dots = [(0, dir.ino()), (dirent::record_size(1), parent)];
+    for (position, ino) in dots {
+        if listing.deliver_dot(position as u64, ino, from, each).is_break() {
             return Ok(());
         }
     }
     for (start, part) in directory::inline_parts(fs, dir, &contents)? {
-        let start = start as u64 + 2;
+        let start = (start + directory::INLINE_SHIFT) as u64;
         if listing.deliver_chain(part, start, from, &mut scratch.name, each)?.is_break() {
             break;
         }
@@ -229,15 +232,15 @@ const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 fn in_hash_order(
     listing: &Listing<'_>,
     leaves: Leaves,
-    parent: u32,
+    parent: Ino,
     hasher: &NameHasher,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { fs, dir, .. } = *listing;
-    for (position, inode) in [dir.ino().0 as u32, parent].into_iter().enumerate() {
-        if listing.deliver_dot(position as u64, inode, from, each).is_break() {
+    let Listing { mut fs, dir, .. } = *listing;
+    for (position, ino) in [dir.ino(), parent].into_iter().enumerate() {
+        if listing.deliver_dot(position as u64, ino, from, each).is_break() {
             return Ok(());
         }
     }
@@ -246,7 +249,7 @@ fn in_hash_order(
     }
     let start = ((from.0 >> 32) as u32) << 1;
     let mut cursor = match leaves {
-        Leaves::Indexed(info) => Some(Cursor::seek(fs, dir, info, start)?),
+        Leaves::Indexed(info) => Some(Cursor::seek(&mut fs, dir, info, start)?),
         Leaves::Single => None,
     };
     let mut leaves_left = directory::blocks_count(fs, dir)?;
@@ -287,13 +290,13 @@ fn gather(
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { fs, dir, .. } = *listing;
+    let Listing { mut fs, dir, .. } = *listing;
     loop {
         let too_many =
             || dir.corrupt("directory index", "more leaves than the directory has blocks");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
         let start = scratch.bytes.len();
-        index::with_block(fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
+        index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
             scratch.bytes.extend_from_slice(block);
         })?;
         if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
@@ -301,7 +304,7 @@ fn gather(
         }
         gather_chain(listing.style, hasher, scratch, start);
         // Bit 0 says that the leaf goes on with the hash that the one before ended with.
-        match cursor.advance(fs, dir)? {
+        match cursor.advance(&mut fs, dir)? {
             None => return Ok(false),
             Some(hash) if hash & 1 == 0 => return Ok(true),
             Some(_) => {}
@@ -315,7 +318,7 @@ fn gather_single(
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { fs, dir, style, .. } = *listing;
+    let Listing { mut fs, dir, style, .. } = *listing;
     if dir.has_flag(flags::INLINE_DATA) {
         let contents = inline::contents(fs, dir)?;
         for (_, part) in directory::inline_parts(fs, dir, &contents)? {
@@ -323,7 +326,7 @@ fn gather_single(
             scratch.bytes.extend_from_slice(part);
             gather_chain(style, hasher, scratch, start);
         }
-    } else if let Some(place) = map::directory_block(fs, dir, FileBlock(0))? {
+    } else if let Some(place) = fs.place(dir, FileBlock(0))? {
         scratch.bytes.extend_from_slice(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
         gather_chain(style, hasher, scratch, 0);
     }

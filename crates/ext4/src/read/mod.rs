@@ -6,15 +6,16 @@
 //!
 //! At most one block is held at a time, and none while a callback runs.
 
-mod casefold;
+pub(crate) mod casefold;
 pub(crate) mod directory;
 pub(crate) mod file;
-mod index;
-mod inline;
+pub(crate) mod index;
+pub(crate) mod inline;
 pub(crate) mod inode;
 pub(crate) mod listing;
-mod map;
-mod names;
+pub(crate) mod map;
+pub(crate) mod names;
+pub(crate) mod source;
 pub(crate) mod xattr;
 
 #[cfg(test)]

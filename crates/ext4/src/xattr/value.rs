@@ -50,7 +50,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
+    pub(crate) fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
         let tail = read::xattr::slot_tail(self, handle)?;
         let slot = read::xattr::parse_slot_area(handle, &tail)?;
         if slot.is_some_and(|area| value_refs(area).next().is_some()) {
@@ -179,7 +179,7 @@ impl Op<'_> {
                 handle.inode.set_value_refcount(count);
                 self.stage(handle);
             } else {
-                self.free_contents(&mut handle)?;
+                self.free_value_blocks(&mut handle)?;
                 self.free_inode(handle);
             }
         }
@@ -187,7 +187,7 @@ impl Op<'_> {
     }
 
     /// Frees all blocks of a value inode.
-    fn free_contents(&mut self, value: &mut Handle) -> Result<()> {
+    fn free_value_blocks(&mut self, value: &mut Handle) -> Result<()> {
         let mut parts = root_parts(value)?;
         // Every node has at least one part, and no more of them are needed than blocks.
         let mut budget = 2 * u64::from(self.value_blocks(value.inode.size() as u32)) + 16;

@@ -20,7 +20,8 @@ const PATHS_MAX: usize = 2_000;
 const INODES_MAX: u64 = 200;
 
 /// How an image is opened: with a cache that is smaller than some of the images.
-pub const OPTIONS: OpenOptions = OpenOptions { cache_bytes: 256 << 10, stale: true };
+pub const OPTIONS: OpenOptions =
+    OpenOptions { cache_bytes: 256 << 10, stale: true, orphans: ext4::OrphanPolicy::WhenNeeded };
 
 /// A device that counts how often it is read.
 pub struct Counted {

@@ -1,0 +1,176 @@
+//! `diskwright cp`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use clap::Args;
+use diskwright::build::Owner;
+use diskwright::copy::{self, CopyOptions, CopyReport, Side, into_image, out_of_image};
+use diskwright::edit::Editor;
+use diskwright::{Error, Image, Outcome, Result};
+
+use super::session;
+use crate::cli::{ImageToEdit, PlaceArgs};
+use crate::commands::build::owner;
+use crate::terminal::{self, CopyProgress};
+
+const NOTES: &str = "\
+Examples:
+  diskwright cp app.conf root.img:/etc/app.conf
+  diskwright cp -r site/ root.img:/srv/www
+  diskwright cp -a root.img:/etc ./etc-backup
+  diskwright cp root.img:/etc/hosts root.img:/etc/hosts.old
+  diskwright cp --partition 2 kernel disk.img:/boot/
+
+What stands before a colon and is a file that exists is an image; anything else is a path on this
+host. Holes stay holes, and files with several names keep them within one SRC. Without --preserve,
+what is new in an image belongs to 0:0 or --owner and has the permissions of SRC without set-user-id,
+set-group-id and sticky bits; a file that is replaced hands on its permissions, owner and attributes.
+
+Killed at any moment, every file in the image is the old or the new one as a whole.";
+
+/// Copy files into an image, out of it or inside of it
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct CpArgs {
+    /// Files to copy, then their new name, or the directory they go into; IMAGE:PATH for those in
+    /// an image
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    sides: Vec<OsString>,
+
+    /// Copy directories with everything in them, links as links, and special files
+    #[arg(short, short_alias = 'R', long)]
+    recursive: bool,
+
+    /// Keep owners, all permissions, times and extended attributes
+    #[arg(short, long)]
+    preserve: bool,
+
+    /// The same as --recursive --preserve
+    #[arg(short, long)]
+    archive: bool,
+
+    /// Owner of what is new in an image, as numbers [default: 0:0]
+    #[arg(long, value_name = "UID:GID", value_parser = owner, conflicts_with_all = ["preserve", "archive"])]
+    owner: Option<Owner>,
+
+    /// Read an image as it lies: though its journal holds changes that are not in their places, or
+    /// another program is changing it
+    #[arg(long, help_heading = "Image")]
+    stale: bool,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Report what was copied as one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
+    let sides: Vec<Side> = args.sides.iter().map(|side| Side::parse(side)).collect();
+    if !sides.iter().any(|side| matches!(side, Side::Image { .. })) {
+        let problem = "neither side is in an image: write IMAGE:PATH, where IMAGE is a file that \
+                       exists";
+        return Err(Error::Usage(problem.into()));
+    }
+    let Some((to, from)) = sides.split_last() else { return Ok(Outcome::Usage) };
+    let options = CopyOptions {
+        recursive: args.recursive || args.archive,
+        preserve: args.preserve || args.archive,
+        into_directory: from.len() > 1,
+    };
+    let mut report = CopyReport::default();
+    let outcome = match to {
+        Side::Host(to) => out(args, from, to, options, &mut report),
+        Side::Image { image, path } => {
+            let target = ImageToEdit { image: image.clone(), place: args.place };
+            session::edit(&target, args.owner, |editor| {
+                let inside = |from: &Path| is_same_file(from, image);
+                into(args, from, editor, path, options, &inside, &mut report)
+            })?
+        }
+    };
+    if args.json {
+        terminal::with_output(|out| {
+            serde_json::to_writer(&mut *out, &report)
+                .map_err(std::io::Error::from)
+                .and_then(|()| writeln!(out))
+                .map_err(Error::Output)
+        })?;
+    }
+    Ok(if report.left_out > 0 { outcome.max(Outcome::No) } else { outcome })
+}
+
+/// Copies each source; goes on after one that cannot be copied, unless the image is the reason.
+fn each(from: &[Side], mut copy: impl FnMut(&Side) -> Result<CopyReport>) -> (CopyReport, Outcome) {
+    let (mut report, mut worst) = (CopyReport::default(), Outcome::Done);
+    for side in from {
+        match copy(side) {
+            Ok(copied) => report += copied,
+            Err(error) => worst = worst.max(session::told(&error)),
+        }
+        if worst >= Outcome::Image {
+            break;
+        }
+    }
+    (report, worst)
+}
+
+fn out(
+    args: &CpArgs,
+    from: &[Side],
+    to: &Path,
+    options: CopyOptions,
+    report: &mut CopyReport,
+) -> Outcome {
+    let (copied, outcome) = each(from, |side| match side {
+        Side::Host(path) => {
+            let shown = diskwright::text::escaped(path.as_os_str().as_encoded_bytes()).to_string();
+            Err(Error::Usage(format!("{shown} is not in an image, and DST is not either")))
+        }
+        Side::Image { image, path } => {
+            let image = Image::open(image, &args.place.options(args.stale))?;
+            out_of_image(image.paths(), path, to, options, &mut CopyProgress::new("copying:"))
+        }
+    });
+    *report = copied;
+    outcome
+}
+
+fn into(
+    args: &CpArgs,
+    from: &[Side],
+    editor: Editor<'_>,
+    to: &[u8],
+    options: CopyOptions,
+    is_inside: &dyn Fn(&Path) -> bool,
+    report: &mut CopyReport,
+) -> Result<Outcome> {
+    let (copied, outcome) = each(from, |side| {
+        let mut progress = CopyProgress::new("copying:");
+        match side {
+            Side::Host(path) => {
+                into_image(editor, copy::From::Host(path), to, options, &mut progress)
+            }
+            Side::Image { image, path } if is_inside(image) => {
+                let from = copy::From::Image(editor.paths(), path);
+                into_image(editor, from, to, options, &mut progress)
+            }
+            Side::Image { image, path } => {
+                let image = Image::open(image, &args.place.options(args.stale))?;
+                let from = copy::From::Image(image.paths(), path);
+                into_image(editor, from, to, options, &mut progress)
+            }
+        }
+    });
+    *report = copied;
+    Ok(outcome)
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(a).is_some() && id(a) == id(b)
+}

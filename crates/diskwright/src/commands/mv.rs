@@ -1,0 +1,55 @@
+//! `diskwright mv`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use diskwright::edit::{Move, MoveOptions};
+use diskwright::{Error, Outcome, Result};
+
+use super::session;
+use crate::cli::{ImageToEdit, bytes};
+
+const NOTES: &str = "\
+Examples:
+  diskwright mv root.img /etc/hosts.new /etc/hosts
+  diskwright mv root.img /a /b /archive/
+  diskwright mv --exchange root.img /boot/current /boot/next
+
+Each file is under its old or its new name at any moment, also if the program is killed; what a new
+name stood for is replaced in the same moment.";
+
+/// Rename or move files in an image
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct MvArgs {
+    #[command(flatten)]
+    image: ImageToEdit,
+
+    /// Files to move, then the new name, or the directory they go into
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    paths: Vec<OsString>,
+
+    /// Do not replace what has the new name: leave both, and exit with 1
+    #[arg(short, long)]
+    no_clobber: bool,
+
+    /// Let SRC and DST change places; DST is never taken for a directory to move into
+    #[arg(long, conflicts_with = "no_clobber")]
+    exchange: bool,
+}
+
+pub(crate) fn run(args: &MvArgs) -> Result<Outcome> {
+    let Some((to, from)) = args.paths.split_last() else { return Ok(Outcome::Usage) };
+    let mode = match (args.no_clobber, args.exchange) {
+        (true, _) => Move::NoReplace,
+        (_, true) => Move::Exchange,
+        _ => Move::Replace,
+    };
+    if mode == Move::Exchange && from.len() > 1 {
+        return Err(Error::Usage("--exchange takes two names".into()));
+    }
+    let options = MoveOptions { mode, into_directory: from.len() > 1 };
+    session::edit(&args.image, None, |editor| {
+        Ok(session::each(from, |from| editor.rename(from, bytes(to), options)))
+    })
+}

@@ -1,0 +1,64 @@
+//! `diskwright setfattr`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use diskwright::edit::{Links, parse_xattr_value};
+use diskwright::{Error, Outcome, Result};
+
+use super::session;
+use crate::cli::{ImageToEdit, bytes};
+
+const NOTES: &str = "\
+Examples:
+  diskwright setfattr -n user.origin -v upstream root.img /opt/app
+  diskwright setfattr -n security.capability -v 0x0100000200040000000000000000000000000000 root.img /bin/ping
+  diskwright setfattr -x user.origin root.img /opt/app
+
+To see attributes, use: diskwright dump IMAGE inode PATH";
+
+/// Set or remove extended attributes of files in an image
+#[derive(Debug, Args)]
+#[command(after_help = NOTES, disable_help_flag = true)]
+pub(crate) struct SetfattrArgs {
+    #[command(flatten)]
+    image: ImageToEdit,
+
+    /// Files to change
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<OsString>,
+
+    /// Attribute to set, with its namespace, such as user.origin
+    #[arg(short, long, required_unless_present = "remove")]
+    name: Option<OsString>,
+
+    /// Its value: text (in double quotes with \\, \" and \000), 0x and hexadecimal digits, or 0s
+    /// and base64 [default: empty]
+    #[arg(short, long, requires = "name", allow_hyphen_values = true)]
+    value: Option<OsString>,
+
+    /// Attribute to remove
+    #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
+    remove: Option<OsString>,
+
+    /// Change symbolic links themselves instead of what they lead to
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(crate) fn run(args: &SetfattrArgs) -> Result<Outcome> {
+    let links = if args.no_dereference { Links::Keep } else { Links::Follow };
+    let value = args.value.as_deref().map(bytes).unwrap_or_default();
+    let value = parse_xattr_value(value).map_err(|e| Error::Usage(format!("--value: {e}")))?;
+    session::edit(&args.image, None, |editor| {
+        Ok(session::each(&args.paths, |path| match (&args.name, &args.remove) {
+            (Some(name), _) => editor.set_xattr(path, links, bytes(name), &value),
+            (None, Some(name)) => editor.remove_xattr(path, links, bytes(name)),
+            (None, None) => Ok(()),
+        }))
+    })
+}

@@ -1,0 +1,338 @@
+//! Making the files of a copy in an image.
+//!
+//! A regular file is filled without a name. Names are given in batches, after everything in the
+//! batch is durable, so that one wait serves many files.
+
+use std::collections::HashMap;
+
+use vfs::{Error as FsError, FileType, Ino, NewInode, SetAttributes, SpecialFile, Timestamp};
+
+use super::contents::Contents;
+use super::{CopyOptions, CopyReport, Observer};
+use crate::edit::{CAPABILITY, Editor};
+use crate::{Error, Result};
+
+/// Most files that wait for their names.
+const WAITING_FILES_MAX: usize = 1024;
+
+/// Most bytes of contents in files that wait for their names.
+const WAITING_BYTES_MAX: u64 = 256 << 20;
+
+/// A file to be made.
+pub(super) struct Item<'a> {
+    pub(super) kind: Kind<'a>,
+    pub(super) permissions: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) atime: Timestamp,
+    pub(super) mtime: Timestamp,
+    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Its type, and what belongs to that type.
+pub(super) enum Kind<'a> {
+    Directory,
+    File(&'a dyn Contents),
+    Symlink(Vec<u8>),
+    Special(SpecialFile),
+}
+
+impl Kind<'_> {
+    fn file_type(&self) -> FileType {
+        match self {
+            Self::Directory => FileType::Directory,
+            Self::File(_) => FileType::Regular,
+            Self::Symlink(_) => FileType::Symlink,
+            Self::Special(SpecialFile::CharDevice(_)) => FileType::CharDevice,
+            Self::Special(SpecialFile::BlockDevice(_)) => FileType::BlockDevice,
+            Self::Special(SpecialFile::Fifo) => FileType::Fifo,
+            Self::Special(SpecialFile::Socket) => FileType::Socket,
+        }
+    }
+}
+
+/// A place in the image, and the path that messages call it by.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) dir: Ino,
+    pub(super) name: &'a [u8],
+    pub(super) path: &'a [u8],
+}
+
+impl Place<'_> {
+    fn at(&self, source: FsError) -> Error {
+        Error::file(self.path, source)
+    }
+}
+
+struct Waiting {
+    ino: Ino,
+    dir: Ino,
+    name: Vec<u8>,
+    path: Vec<u8>,
+    /// Whether this holds the reference that keeps the file.
+    holds: bool,
+}
+
+pub(super) struct Importer<'a> {
+    pub(super) editor: Editor<'a>,
+    options: CopyOptions,
+    pub(super) observer: &'a mut dyn Observer,
+    report: CopyReport,
+    waiting: Vec<Waiting>,
+    /// What waits under a place, for further names of it.
+    by_place: HashMap<(Ino, Vec<u8>), Ino>,
+    waiting_bytes: u64,
+    /// Times of directories, which making files in them changes.
+    directories: Vec<(Ino, SetAttributes)>,
+}
+
+impl<'a> Importer<'a> {
+    pub(super) fn new(
+        editor: Editor<'a>,
+        options: CopyOptions,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        Self {
+            editor,
+            options,
+            observer,
+            report: CopyReport::default(),
+            waiting: Vec::new(),
+            by_place: HashMap::new(),
+            waiting_bytes: 0,
+            directories: Vec::new(),
+        }
+    }
+
+    /// Makes a file, or replaces one. A directory that is there is kept and filled.
+    pub(super) fn add(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
+        self.observer.file(place.path);
+        self.report.files += 1;
+        match item.kind {
+            Kind::Directory => self.directory(place, item),
+            Kind::File(contents) => self.file(place, item, contents),
+            Kind::Symlink(_) | Kind::Special(_) => self.small(place, item).map_err(|e| place.at(e)),
+        }
+    }
+
+    /// What has this place, or will have it.
+    pub(super) fn lookup(&self, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
+        match self.by_place.get(&(dir, name.to_vec())) {
+            Some(&ino) => Ok(ino),
+            None => self.editor.fs().lookup(dir, name),
+        }
+    }
+
+    /// Gives a file that was copied before another name.
+    pub(super) fn link(&mut self, place: Place<'_>, ino: Ino) -> Result<()> {
+        self.report.files += 1;
+        if self.waiting.iter().any(|waiting| waiting.ino == ino) {
+            self.wait(place, ino, false);
+            return Ok(());
+        }
+        self.editor.put(ino, place.dir, place.name).map_err(|e| place.at(e))
+    }
+
+    /// Gives all files their names and directories their times.
+    pub(super) fn finish(mut self) -> Result<CopyReport> {
+        self.name_waiting()?;
+        for (ino, change) in std::mem::take(&mut self.directories) {
+            let set = self.editor.fs().set_attributes(ino, &change);
+            set.map_err(|e| Error::file(b"a copied directory", e))?;
+        }
+        Ok(self.report)
+    }
+
+    /// Ends after an error: what is whole gets its name.
+    pub(super) fn give_up(mut self) {
+        // The error that led here is the one to tell.
+        let _ = self.name_waiting();
+        for waiting in self.waiting.drain(..).filter(|waiting| waiting.holds) {
+            let _ = self.editor.fs().close(waiting.ino);
+        }
+    }
+
+    fn new_inode(&self, dir: Ino, item: &Item<'_>) -> vfs::Result<NewInode> {
+        let permissions = match item.kind {
+            Kind::Symlink(_) => 0o777,
+            _ if self.options.preserve => item.permissions,
+            _ => item.permissions & 0o777,
+        };
+        let mut new = self.editor.new_inode(dir, permissions, item.kind.file_type())?;
+        if self.options.preserve {
+            (new.uid, new.gid, new.permissions) = (item.uid, item.gid, permissions);
+        }
+        Ok(new)
+    }
+
+    fn directory(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
+        let fs = self.editor.fs();
+        let made = self.new_inode(place.dir, item).and_then(|new| {
+            match fs.mkdir(place.dir, place.name, &new) {
+                Err(FsError::Exists) => {}
+                made => return made.map(|ino| (ino, None)),
+            }
+            let ino = fs.lookup(place.dir, place.name)?;
+            match fs.attributes(ino)?.file_type {
+                FileType::Directory => Ok((ino, Some(new))),
+                _ => Err(FsError::NotADirectory),
+            }
+        });
+        let (ino, taken_over) = made.map_err(|e| place.at(e))?;
+        if self.options.preserve {
+            if let Some(new) = taken_over {
+                let (permissions, uid, gid) = (Some(new.permissions), Some(new.uid), Some(new.gid));
+                let change = SetAttributes { permissions, uid, gid, ..SetAttributes::default() };
+                fs.set_attributes(ino, &change).map_err(|e| place.at(e))?;
+            }
+            self.set_xattrs(place, ino, &item.xattrs)?;
+            self.directories.push((ino, self.times(item)));
+        }
+        Ok(ino)
+    }
+
+    fn times(&self, item: &Item<'_>) -> SetAttributes {
+        let (atime, mtime, ctime) = (Some(item.atime), Some(item.mtime), self.editor.time());
+        SetAttributes { atime, mtime, ctime, ..SetAttributes::default() }
+    }
+
+    fn set_xattrs(
+        &mut self,
+        place: Place<'_>,
+        ino: Ino,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<()> {
+        for (name, value) in xattrs {
+            match self.editor.fs().set_xattr(ino, name, value) {
+                Ok(()) => {}
+                Err(error @ (FsError::Unsupported(_) | FsError::Invalid(_))) => {
+                    self.report.left_out += 1;
+                    let [path, name] = [place.path, name].map(crate::text::escaped);
+                    self.observer
+                        .warning(&format!("{path}: attribute {name} is left out: {error}"));
+                }
+                Err(error) => return Err(place.at(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a link or special file, which has no contents, at once.
+    fn small(&mut self, place: Place<'_>, item: &Item<'_>) -> vfs::Result<Ino> {
+        let fs = self.editor.fs();
+        let Place { dir, name, .. } = place;
+        let new = self.new_inode(dir, item)?;
+        let make = |name: &[u8]| match &item.kind {
+            Kind::Symlink(target) => fs.symlink(dir, name, target, &new).map(|_| ()),
+            Kind::Special(special) => fs.mknod(dir, name, *special, &new).map(|_| ()),
+            Kind::Directory | Kind::File(_) => Err(FsError::Invalid("this has contents")),
+        };
+        self.editor.replace(dir, name, &make)?;
+        let ino = fs.lookup(dir, name)?;
+        if self.options.preserve {
+            for (name, value) in &item.xattrs {
+                fs.set_xattr(ino, name, value)?;
+            }
+            fs.set_attributes(ino, &self.times(item))?;
+        }
+        Ok(ino)
+    }
+
+    fn file(&mut self, place: Place<'_>, item: &Item<'_>, contents: &dyn Contents) -> Result<Ino> {
+        let fs = self.editor.fs();
+        let old = match fs.lookup(place.dir, place.name) {
+            Ok(old) => Some(fs.attributes(old).map_err(|e| place.at(e))?),
+            Err(FsError::NotFound) => None,
+            Err(error) => return Err(place.at(error)),
+        };
+        if old.is_some_and(|old| old.file_type == FileType::Directory) {
+            return Err(place.at(FsError::IsADirectory));
+        }
+        let mut new = self.new_inode(place.dir, item).map_err(|e| place.at(e))?;
+        let old = old.filter(|old| old.file_type == FileType::Regular && !self.options.preserve);
+        if let Some(old) = old {
+            (new.permissions, new.uid, new.gid) = (old.permissions, old.uid, old.gid);
+        }
+        let ino = fs.create_unlinked(place.dir, &new).map_err(|e| place.at(e))?;
+        let filled = self.fill(place, ino, contents).and_then(|()| {
+            match old {
+                Some(old) => self.take_xattrs(ino, old.ino).map_err(|e| place.at(e))?,
+                None if self.options.preserve => self.set_xattrs(place, ino, &item.xattrs)?,
+                None => {}
+            }
+            if !self.options.preserve {
+                return Ok(());
+            }
+            fs.set_attributes(ino, &self.times(item)).map_err(|e| place.at(e))
+        });
+        if let Err(error) = filled {
+            // The first error is the one to tell.
+            let _ = fs.close(ino);
+            return Err(error);
+        }
+        self.wait(place, ino, true);
+        if self.waiting.len() >= WAITING_FILES_MAX || self.waiting_bytes >= WAITING_BYTES_MAX {
+            self.name_waiting()?;
+        }
+        Ok(ino)
+    }
+
+    fn fill(&mut self, place: Place<'_>, ino: Ino, contents: &dyn Contents) -> Result<()> {
+        let fs = self.editor.fs();
+        let mut end = 0;
+        let (observer, report) = (&mut *self.observer, &mut self.report);
+        let waiting_bytes = &mut self.waiting_bytes;
+        let size = contents.copy(&mut |offset, bytes| {
+            fs.write(ino, offset, bytes).map_err(|e| place.at(e))?;
+            let len = bytes.len() as u64;
+            end = offset + len;
+            report.bytes += len;
+            *waiting_bytes += len;
+            observer.copied(len);
+            Ok(())
+        })?;
+        if size > end {
+            fs.truncate(ino, size).map_err(|e| place.at(e))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file the extended attributes of the one it replaces, as if that had been written to:
+    /// which takes its capabilities.
+    fn take_xattrs(&self, ino: Ino, old: Ino) -> vfs::Result<()> {
+        let fs = self.editor.fs();
+        let mut names = Vec::new();
+        fs.list_xattrs(old, &mut |name| names.push(name.to_vec()))?;
+        for name in names.iter().filter(|name| *name != CAPABILITY) {
+            fs.set_xattr(ino, name, &fs.get_xattr(old, name)?)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, place: Place<'_>, ino: Ino, holds: bool) {
+        let Place { dir, name, path } = place;
+        self.by_place.insert((dir, name.to_vec()), ino);
+        self.waiting.push(Waiting { ino, dir, name: name.to_vec(), path: path.to_vec(), holds });
+    }
+
+    fn name_waiting(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let fs = self.editor.fs();
+        fs.sync().map_err(|e| Error::file(&self.waiting[0].path, e))?;
+        let mut outcome = Ok(());
+        for waiting in &self.waiting {
+            let named = self.editor.put(waiting.ino, waiting.dir, &waiting.name);
+            outcome = outcome.and(named.map_err(|e| Error::file(&waiting.path, e)));
+        }
+        for waiting in self.waiting.drain(..).filter(|waiting| waiting.holds) {
+            let closed = fs.close(waiting.ino);
+            outcome = outcome.and(closed.map_err(|e| Error::file(&waiting.path, e)));
+        }
+        self.by_place.clear();
+        self.waiting_bytes = 0;
+        outcome
+    }
+}

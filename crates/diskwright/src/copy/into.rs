@@ -1,0 +1,367 @@
+//! From the host or an image into an image.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use source::{DirectorySource, Entry, EntryKind, Options, Source};
+use vfs::path::{LastLink, Order, split_last};
+use vfs::{
+    DeviceNumber, Error as FsError, FileSystem, FileType, Ino, Paths, SpecialFile, Timestamp,
+};
+
+use super::contents::{HostFile, ImageFile};
+use super::import::{Importer, Item, Kind, Place};
+use super::{CopyOptions, CopyReport, From, Observer, host_name};
+use crate::edit::Editor;
+use crate::list::{absolute, join};
+use crate::{Error, Result};
+
+/// Threads that read a directory of the host ahead.
+const READ_AHEAD_THREADS: usize = 2;
+
+/// Copies a file or directory to `to` in an image, or into it, if it is a directory.
+///
+/// A file that is there is replaced; without `preserve`, the new one takes over its permissions,
+/// owner and extended attributes. Files with several names keep them within one copy.
+///
+/// # Errors
+/// If something cannot be read or made; what was copied before it stays.
+pub fn into_image<'a>(
+    editor: Editor<'a>,
+    from: From<'a>,
+    to: &[u8],
+    options: CopyOptions,
+    observer: &'a mut dyn Observer,
+) -> Result<CopyReport> {
+    let mut importer = Importer::new(editor, options, observer);
+    let copied = match from {
+        From::Host(path) => from_host(&mut importer, path, to, options),
+        From::Image(paths, path) => from_image(&mut importer, paths, path, to, options),
+    };
+    match copied {
+        Ok(()) => importer.finish(),
+        Err(error) => {
+            importer.give_up();
+            Err(error)
+        }
+    }
+}
+
+/// Directory, name and path of the place that something goes to.
+fn target(
+    editor: &Editor<'_>,
+    name: &[u8],
+    to: &[u8],
+    options: CopyOptions,
+    is_directory: bool,
+) -> Result<(Ino, Vec<u8>, Vec<u8>)> {
+    let paths = editor.paths();
+    let path = editor.destination(name, to, options.into_directory, None)?;
+    if !is_directory && path == to && to.ends_with(b"/") {
+        return Err(Error::file(to, FsError::NotFound));
+    }
+    let place = if options.recursive {
+        paths.parent(&path).map(|(dir, name)| (dir, name.to_vec()))
+    } else {
+        paths.parent_of_target(&path)
+    };
+    let (dir, name) = place.map_err(|e| Error::file(&path, e))?;
+    Ok((dir, name, absolute(&path)))
+}
+
+fn from_host(
+    importer: &mut Importer<'_>,
+    path: &Path,
+    to: &[u8],
+    options: CopyOptions,
+) -> Result<()> {
+    let found = if options.recursive { path.symlink_metadata() } else { path.metadata() };
+    let found = found.map_err(|e| Error::host("copy", path, e))?;
+    if found.is_dir() && !options.recursive {
+        return Err(is_directory(&path.display().to_string()));
+    }
+    let (dir, name, path_there) =
+        target(&importer.editor, &host_name(path)?, to, options, found.is_dir())?;
+    let place = Place { dir, name: &name, path: &path_there };
+    if found.is_dir() {
+        return host_directory(importer, path, place);
+    }
+    host_file(importer, path, &found, place, options)
+}
+
+fn is_directory(shown: &str) -> Error {
+    Error::Usage(format!("{shown} is a directory: use -r to copy it with all that is in it"))
+}
+
+/// Copies a file that is named itself.
+fn host_file(
+    importer: &mut Importer<'_>,
+    path: &Path,
+    found: &std::fs::Metadata,
+    place: Place<'_>,
+    options: CopyOptions,
+) -> Result<()> {
+    let failed = |e: std::io::Error| Error::host("copy", path, e);
+    let file_type = FileType::from_mode((found.mode() & 0xffff) as u16);
+    let contents;
+    let device = found.rdev();
+    let device =
+        DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
+    let kind = match file_type {
+        Some(FileType::Symlink) => {
+            let target = std::fs::read_link(path).map_err(failed)?;
+            Kind::Symlink(target.into_os_string().into_encoded_bytes())
+        }
+        Some(FileType::CharDevice) if options.recursive => {
+            Kind::Special(SpecialFile::CharDevice(device))
+        }
+        Some(FileType::BlockDevice) if options.recursive => {
+            Kind::Special(SpecialFile::BlockDevice(device))
+        }
+        Some(FileType::Fifo) if options.recursive => Kind::Special(SpecialFile::Fifo),
+        Some(FileType::Socket) if options.recursive => Kind::Special(SpecialFile::Socket),
+        _ => {
+            let file = File::open(path).map_err(failed)?;
+            let size = file.metadata().map_err(failed)?.len();
+            contents = HostFile { file, path, size };
+            Kind::File(&contents)
+        }
+    };
+    let time = |sec, nsec: i64| Timestamp { sec, nsec: nsec as u32 };
+    let item = Item {
+        kind,
+        permissions: (found.mode() & 0o7777) as u16,
+        uid: found.uid(),
+        gid: found.gid(),
+        atime: time(found.atime(), found.atime_nsec()),
+        mtime: time(found.mtime(), found.mtime_nsec()),
+        xattrs: if options.preserve { host_xattrs(path)? } else { Vec::new() },
+    };
+    importer.add(place, &item)?;
+    Ok(())
+}
+
+/// The extended attributes of a file of the host; of a link those of the link itself.
+fn host_xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    /// Linux has no longer lists and values than this (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+    const BYTES_MAX: usize = 64 << 10;
+    let failed = |e: rustix::io::Errno| Error::host("read the attributes of", path, e);
+    let mut names = vec![0; BYTES_MAX];
+    let len = match rustix::fs::llistxattr(path, &mut names) {
+        Ok(len) => len,
+        Err(rustix::io::Errno::NOTSUP) => 0,
+        Err(error) => return Err(failed(error)),
+    };
+    let mut xattrs = Vec::new();
+    for name in names[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; BYTES_MAX];
+        match rustix::fs::lgetxattr(path, name, &mut value) {
+            Ok(len) => value.truncate(len),
+            // Gone meanwhile, or not for everybody to read.
+            Err(rustix::io::Errno::NODATA | rustix::io::Errno::PERM) => continue,
+            Err(error) => return Err(failed(error)),
+        }
+        xattrs.push((name.to_vec(), value));
+    }
+    Ok(xattrs)
+}
+
+fn host_directory(importer: &mut Importer<'_>, path: &Path, top: Place<'_>) -> Result<()> {
+    let options = Options { threads: READ_AHEAD_THREADS, exclude: Vec::new() };
+    let mut source = DirectorySource::open(path, &options)?;
+    let mut tree = Tree::default();
+    while let Some(entry) = source.next_entry()? {
+        let Entry { path, kind, metadata, xattrs } = entry;
+        let path_there = join(top.path, &path);
+        let (dir, name) = match split_last(&path) {
+            None => (top.dir, top.name),
+            Some((parent, name)) => {
+                let dir = tree.directory(importer.editor.fs(), parent);
+                (dir.map_err(|e| Error::file(&path_there, e))?, name)
+            }
+        };
+        let place = Place { dir, name, path: &path_there };
+        if let EntryKind::Hardlink(target) = &kind {
+            let first = tree.find(importer, target).map_err(|e| place_error(place, e))?;
+            importer.link(place, first)?;
+            continue;
+        }
+        let time = |time: source::Time| Timestamp { sec: time.sec, nsec: time.nsec };
+        let mtime = time(metadata.mtime);
+        let item = Item {
+            kind: kind_of(&kind),
+            permissions: metadata.permissions,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            atime: metadata.atime.map_or(mtime, time),
+            mtime,
+            xattrs: xattrs.into_iter().map(|xattr| (xattr.name, xattr.value)).collect(),
+        };
+        let ino = importer.add(place, &item)?;
+        if path.is_empty() {
+            tree.top = Some(ino);
+        }
+    }
+    Ok(())
+}
+
+fn place_error(place: Place<'_>, error: FsError) -> Error {
+    Error::file(place.path, error)
+}
+
+fn kind_of(kind: &EntryKind) -> Kind<'_> {
+    match kind {
+        EntryKind::Directory | EntryKind::Hardlink(_) => Kind::Directory,
+        EntryKind::File(content) => Kind::File(content),
+        EntryKind::Symlink(target) => Kind::Symlink(target.clone()),
+        &EntryKind::CharDevice { major, minor } => {
+            Kind::Special(SpecialFile::CharDevice(DeviceNumber { major, minor }))
+        }
+        &EntryKind::BlockDevice { major, minor } => {
+            Kind::Special(SpecialFile::BlockDevice(DeviceNumber { major, minor }))
+        }
+        EntryKind::Fifo => Kind::Special(SpecialFile::Fifo),
+        EntryKind::Socket => Kind::Special(SpecialFile::Socket),
+    }
+}
+
+/// Directories of a copy, by their path below its top.
+#[derive(Default)]
+struct Tree {
+    top: Option<Ino>,
+    /// The one used last: nearly always the one used next.
+    last: Option<(Vec<u8>, Ino)>,
+}
+
+impl Tree {
+    /// The directory at a path, found name by name: no link leads out of the copy.
+    fn directory(&mut self, fs: &dyn FileSystem, path: &[u8]) -> vfs::Result<Ino> {
+        if let Some((last, ino)) = &self.last
+            && last == path
+        {
+            return Ok(*ino);
+        }
+        let mut ino = self.top.ok_or(FsError::NotFound)?;
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            ino = fs.lookup(ino, name)?;
+        }
+        self.last = Some((path.to_vec(), ino));
+        Ok(ino)
+    }
+
+    fn find(&mut self, importer: &Importer<'_>, path: &[u8]) -> vfs::Result<Ino> {
+        let (parent, name) = split_last(path).ok_or(FsError::NotFound)?;
+        importer.lookup(self.directory(importer.editor.fs(), parent)?, name)
+    }
+}
+
+fn from_image(
+    importer: &mut Importer<'_>,
+    paths: Paths<'_>,
+    path: &[u8],
+    to: &[u8],
+    options: CopyOptions,
+) -> Result<()> {
+    let at = |source| Error::file(path, source);
+    let fs = paths.file_system();
+    let last = if options.recursive { LastLink::Keep } else { LastLink::Follow };
+    let ino = paths.resolve(path, last).map_err(at)?;
+    let is_dir = fs.attributes(ino).map_err(at)?.file_type == FileType::Directory;
+    if is_dir && !options.recursive {
+        return Err(is_directory(&crate::text::escaped(path).to_string()));
+    }
+    let own_name = split_last(path).map_or(&b""[..], |(_, name)| name);
+    let (dir, name, path_there) = target(&importer.editor, own_name, to, options, is_dir)?;
+    if std::ptr::addr_eq(fs, importer.editor.fs()) {
+        check_apart(fs, ino, dir, &name).map_err(|e| Error::file(&path_there, e))?;
+    }
+    let mut tree = Tree::default();
+    let mut links: HashMap<Ino, Ino> = HashMap::new();
+    for walked in paths.walk(ino, Order::Sorted) {
+        let path_here = |below: &[u8]| join(&absolute(path), below);
+        let walked = walked.map_err(|e| Error::file(&path_here(&e.path), e.error))?;
+        let (here, there) = (path_here(&walked.path), join(&path_there, &walked.path));
+        let (dir, name) = match split_last(&walked.path) {
+            None => (dir, name.as_slice()),
+            Some((parent, name)) => {
+                let dir = tree.directory(importer.editor.fs(), parent);
+                (dir.map_err(|e| Error::file(&there, e))?, name)
+            }
+        };
+        let place = Place { dir, name, path: &there };
+        let attributes = walked.attributes;
+        if let Some(&first) = links.get(&attributes.ino) {
+            importer.link(place, first)?;
+            continue;
+        }
+        let made = image_file(importer, fs, &attributes, &here, place, options)?;
+        if walked.path.is_empty() {
+            tree.top = Some(made);
+        }
+        if attributes.links > 1 && attributes.file_type != FileType::Directory {
+            links.insert(attributes.ino, made);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to copy a file to itself, and a directory into itself.
+fn check_apart(fs: &dyn FileSystem, from: Ino, dir: Ino, name: &[u8]) -> vfs::Result<()> {
+    if fs.lookup(dir, name).is_ok_and(|taken| taken == from) {
+        return Err(FsError::Invalid("source and destination are the same file"));
+    }
+    let mut above = dir;
+    for _ in 0..vfs::path::DEPTH_MAX {
+        if above == from {
+            return Err(FsError::Invalid("a directory cannot be copied into itself"));
+        }
+        let next = fs.lookup(above, b"..")?;
+        if next == above {
+            break;
+        }
+        above = next;
+    }
+    Ok(())
+}
+
+fn image_file(
+    importer: &mut Importer<'_>,
+    fs: &dyn FileSystem,
+    from: &vfs::Attributes,
+    path: &[u8],
+    place: Place<'_>,
+    options: CopyOptions,
+) -> Result<Ino> {
+    let at = |e| Error::file(path, e);
+    let contents = ImageFile { fs, ino: from.ino, size: from.size, path };
+    let kind = match from.file_type {
+        FileType::Directory => Kind::Directory,
+        FileType::Regular => Kind::File(&contents),
+        FileType::Symlink => Kind::Symlink(fs.readlink(from.ino).map_err(at)?),
+        FileType::CharDevice => Kind::Special(SpecialFile::CharDevice(from.device)),
+        FileType::BlockDevice => Kind::Special(SpecialFile::BlockDevice(from.device)),
+        FileType::Fifo => Kind::Special(SpecialFile::Fifo),
+        FileType::Socket => Kind::Special(SpecialFile::Socket),
+    };
+    let mut xattrs = Vec::new();
+    if options.preserve {
+        let mut names = Vec::new();
+        fs.list_xattrs(from.ino, &mut |name| names.push(name.to_vec())).map_err(at)?;
+        for name in names {
+            let value = fs.get_xattr(from.ino, &name).map_err(at)?;
+            xattrs.push((name, value));
+        }
+    }
+    let item = Item {
+        kind,
+        permissions: from.permissions,
+        uid: from.uid,
+        gid: from.gid,
+        atime: from.atime,
+        mtime: from.mtime,
+        xattrs,
+    };
+    importer.add(place, &item)
+}

@@ -1,0 +1,103 @@
+//! What `diskwright cp` does: copies files into an image, out of one, and from image to image.
+//!
+//! Into an image, every file is whole or absent: its data goes into a file without a name, which
+//! gets its name when the data is durable.
+
+mod contents;
+mod import;
+mod into;
+mod out;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use vfs::Paths;
+
+use crate::{Error, Result};
+
+pub use crate::extract::Observer;
+pub use into::into_image;
+pub use out::out_of_image;
+
+/// How to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// Directories with everything in them, links as links, and special files. Otherwise only
+    /// regular files are copied, and links are followed.
+    pub recursive: bool,
+    /// Keep owners, all permission bits, times and extended attributes.
+    pub preserve: bool,
+    /// The destination must be a directory, as several files go there.
+    pub into_directory: bool,
+}
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CopyReport {
+    /// Files of any type.
+    pub files: u64,
+    /// Bytes of contents, without holes.
+    pub bytes: u64,
+    /// Files and attributes that the destination did not take.
+    pub left_out: u64,
+}
+
+impl std::ops::AddAssign for CopyReport {
+    fn add_assign(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.left_out += other.left_out;
+    }
+}
+
+/// Where to copy from.
+#[derive(Clone, Copy)]
+pub enum From<'a> {
+    /// A file or directory of the host.
+    Host(&'a Path),
+    /// A file or directory of an image.
+    Image(Paths<'a>, &'a [u8]),
+}
+
+/// A source or destination as it is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A path on the host.
+    Host(PathBuf),
+    /// `IMAGE:PATH`.
+    Image {
+        /// The image file.
+        image: PathBuf,
+        /// The path in it.
+        path: Vec<u8>,
+    },
+}
+
+impl Side {
+    /// Tells an image from a path on the host: in `IMAGE:PATH`, what is before the colon is a file
+    /// that exists and no directory. A path on the host that would be taken for one can be written
+    /// so that it is not, as an absolute path of a link to it, for example.
+    pub fn parse(text: &OsStr) -> Self {
+        let bytes = text.as_bytes();
+        for (colon, _) in bytes.iter().enumerate().filter(|&(_, &byte)| byte == b':') {
+            let image = Path::new(OsStr::from_bytes(&bytes[..colon]));
+            if std::fs::metadata(image).is_ok_and(|found| !found.is_dir()) {
+                return Self::Image { image: image.to_owned(), path: bytes[colon + 1..].to_vec() };
+            }
+        }
+        Self::Host(PathBuf::from(text))
+    }
+}
+
+/// The name that a file of the host has in a directory it is copied to.
+fn host_name(path: &Path) -> Result<Vec<u8>> {
+    let name = match path.file_name() {
+        Some(name) => Some(name.to_owned()),
+        // A path that ends in "." or ".." has a name all the same.
+        None => path.canonicalize().ok().and_then(|path| path.file_name().map(OsStr::to_owned)),
+    };
+    let problem = || Error::Usage(format!("{} has no name of its own", path.display()));
+    name.map(|name| name.as_bytes().to_vec()).ok_or_else(problem)
+}

@@ -1,0 +1,120 @@
+//! From an image to the host.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use vfs::path::{LastLink, split_last};
+use vfs::{FileType, Paths};
+
+use super::{CopyOptions, CopyReport, Observer};
+use crate::extract::{ExtractOptions, extract_to_directory};
+use crate::{Error, Result};
+
+/// Copies a file or directory of an image to `to` on the host, or into it, if it is a directory.
+///
+/// Files in the way are replaced, links in the way too (they are not followed).
+///
+/// # Errors
+/// If something cannot be read or made; what was copied before it stays.
+pub fn out_of_image(
+    paths: Paths<'_>,
+    from: &[u8],
+    to: &Path,
+    options: CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<CopyReport> {
+    let at = |source| Error::file(from, source);
+    let last = if options.recursive { LastLink::Keep } else { LastLink::Follow };
+    let ino = paths.resolve(from, last).map_err(at)?;
+    let attributes = paths.file_system().attributes(ino).map_err(at)?;
+    let is_directory = attributes.file_type == FileType::Directory;
+    if !options.recursive && is_directory {
+        let shown = crate::text::escaped(from);
+        let problem = format!("{shown} is a directory: use -r to copy it with all that is in it");
+        return Err(Error::Usage(problem));
+    }
+    let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
+    let destination = match destination(to, own_name, options)? {
+        Destination::File(path) => path,
+        Destination::Stream => return to_stream(paths, ino, from, to, observer),
+    };
+    let name = destination.file_name().map(|name| name.as_bytes().to_vec());
+    // A link that is followed has no path of its own: the walk starts at what it leads to.
+    let mut extraction = ExtractOptions {
+        path: from.to_vec(),
+        follow: !options.recursive,
+        force: true,
+        plain: !options.preserve,
+        ..ExtractOptions::default()
+    };
+    let directory = if is_directory {
+        destination.clone()
+    } else {
+        extraction.name = name;
+        let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        if !parent.is_dir() {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::host("copy to", parent, missing));
+        }
+        parent.to_owned()
+    };
+    let report = extract_to_directory(paths, &directory, &extraction, observer)?;
+    Ok(CopyReport { files: report.files, bytes: report.bytes, left_out: report.left_out })
+}
+
+enum Destination {
+    File(PathBuf),
+    /// A device or pipe that is written to.
+    Stream,
+}
+
+fn destination(to: &Path, own_name: &[u8], options: CopyOptions) -> Result<Destination> {
+    let Ok(found) = to.metadata() else {
+        if options.into_directory
+            || to.as_os_str().as_bytes().ends_with(b"/") && own_name.is_empty()
+        {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::host("copy to", to, missing));
+        }
+        return Ok(Destination::File(to.to_owned()));
+    };
+    let file_type = found.file_type();
+    if found.is_dir() {
+        return Ok(Destination::File(to.join(OsStr::from_bytes(own_name))));
+    }
+    if options.into_directory {
+        let problem = std::io::Error::from(std::io::ErrorKind::NotADirectory);
+        return Err(Error::host("copy to", to, problem));
+    }
+    let is_stream =
+        file_type.is_fifo() || file_type.is_char_device() || file_type.is_block_device();
+    Ok(if is_stream { Destination::Stream } else { Destination::File(to.to_owned()) })
+}
+
+fn to_stream(
+    paths: Paths<'_>,
+    ino: vfs::Ino,
+    from: &[u8],
+    to: &Path,
+    observer: &mut dyn Observer,
+) -> Result<CopyReport> {
+    let failed = |e| Error::host("write", to, e);
+    let mut file = File::options().write(true).open(to).map_err(failed)?;
+    let mut report = CopyReport { files: 1, ..CopyReport::default() };
+    let mut written = Ok(());
+    let read = paths.read_inode(ino, &mut |bytes| {
+        written = file.write_all(bytes);
+        report.bytes += bytes.len() as u64;
+        observer.copied(bytes.len() as u64);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    read.map_err(|e| Error::file(from, e))?;
+    written.map_err(failed)?;
+    Ok(report)
+}

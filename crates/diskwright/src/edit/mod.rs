@@ -1,0 +1,179 @@
+//! Changing an image in place: what `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `setfattr` and
+//! `truncate` do.
+//!
+//! [`OpenToEdit`] is an image that is open for writing and locked; [`Editor`] has the changes, on
+//! any file system. A change happens as a whole or not at all. Changes become durable in their
+//! order: a program that is killed leaves an image with those up to some moment.
+
+mod attributes;
+mod mode;
+mod names;
+mod values;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ext4::Ext4;
+use serde::Serialize;
+use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
+
+use crate::build::Owner;
+use crate::image::{Kind, probe_kind, window};
+use crate::{Error, Image, OpenImage, Result, lock};
+
+pub(crate) use attributes::CAPABILITY;
+pub use attributes::{Links, OwnerChange};
+pub use mode::ModeChange;
+pub use names::{Move, MoveOptions};
+pub use values::{SizeChange, parse_owner_change, parse_xattr_value};
+
+/// Owner and time of what is made or changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Owner of new files. A directory with the set-group-id bit gives them its group instead.
+    pub owner: Owner,
+    /// The time of all changes.
+    pub time: Timestamp,
+}
+
+impl Policy {
+    /// New files belong to `owner` (root if `None`), and the time is now.
+    pub fn now(owner: Option<Owner>) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = Timestamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() };
+        Self { owner: owner.unwrap_or(Owner { uid: 0, gid: 0 }), time }
+    }
+}
+
+/// A file system of some format that is open for writing.
+trait Writable {
+    fn file_system(&self) -> &dyn FileSystem;
+    fn close(self: Box<Self>) -> vfs::Result<()>;
+}
+
+impl Writable for Ext4 {
+    fn file_system(&self) -> &dyn FileSystem {
+        self
+    }
+
+    fn close(self: Box<Self>) -> vfs::Result<()> {
+        Ext4::close(*self)
+    }
+}
+
+/// An image that is open to be changed, and locked against everybody else.
+///
+/// Dropped without [`OpenToEdit::close`], it is left as after a crash: what is not durable yet is
+/// gone, and the journal has to be replayed.
+pub struct OpenToEdit {
+    fs: Box<dyn Writable>,
+    image: std::path::PathBuf,
+}
+
+impl Image {
+    /// Opens an image to change it. What its journal holds is replayed first.
+    ///
+    /// # Errors
+    /// If somebody else uses the image, if it cannot be read or written, or if it is no image that
+    /// can be changed; the error says why. Nothing has been written then.
+    pub fn edit(path: &Path, options: &OpenImage) -> Result<OpenToEdit> {
+        let device = blockdev::FileDevice::new(lock::open_to_write(path)?);
+        let device = device.map_err(|e| Error::host("read", path, e))?;
+        let device = window(path, Arc::new(device), options)?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        match probe_kind(path, &device, options)? {
+            Kind::Ext => {
+                let fs = Ext4::open_writable(device, &ext4::OpenOptions::default()).map_err(at)?;
+                Ok(OpenToEdit { fs: Box::new(fs), image: path.to_owned() })
+            }
+            Kind::Xfs => Err(at(crate::image::no_xfs())),
+        }
+    }
+}
+
+impl OpenToEdit {
+    /// Its file system.
+    pub fn file_system(&self) -> &dyn FileSystem {
+        self.fs.file_system()
+    }
+
+    /// Its files by path.
+    pub fn paths(&self) -> Paths<'_> {
+        Paths::new(self.file_system())
+    }
+
+    /// The changes that can be made to it.
+    pub fn editor(&self, policy: Policy) -> Editor<'_> {
+        Editor { paths: self.paths(), policy }
+    }
+
+    /// Makes all changes durable and leaves the image clean.
+    ///
+    /// # Errors
+    /// If the image cannot be written; it is then as after a crash.
+    pub fn close(self) -> Result<()> {
+        let Self { fs, image } = self;
+        fs.close().map_err(|source| Error::Image { image, source })
+    }
+}
+
+/// Changes to a file system, by path.
+#[derive(Clone, Copy)]
+pub struct Editor<'a> {
+    paths: Paths<'a>,
+    policy: Policy,
+}
+
+/// What a command did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EditReport {
+    /// Files of any type that were made, changed or removed.
+    pub files: u64,
+}
+
+impl<'a> Editor<'a> {
+    /// Changes to a file system that is open for writing.
+    pub fn new(paths: Paths<'a>, policy: Policy) -> Self {
+        Self { paths, policy }
+    }
+
+    /// The files by path.
+    pub fn paths(&self) -> Paths<'a> {
+        self.paths
+    }
+
+    /// Owner and time of changes.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(crate) fn fs(&self) -> &'a dyn FileSystem {
+        self.paths.file_system()
+    }
+
+    pub(crate) fn time(&self) -> Option<Timestamp> {
+        Some(self.policy.time)
+    }
+
+    /// What a new file in `dir` starts with. As in Linux, a directory with the set-group-id bit
+    /// gives its group on, and directories inherit the bit.
+    pub(crate) fn new_inode(
+        &self,
+        dir: Ino,
+        permissions: u16,
+        file_type: FileType,
+    ) -> vfs::Result<NewInode> {
+        let parent = self.fs().attributes(dir)?;
+        let Policy { owner, time } = self.policy;
+        let mut new =
+            NewInode { permissions, uid: owner.uid, gid: owner.gid, time, parent_time: Some(time) };
+        if parent.permissions & 0o2000 != 0 {
+            new.gid = parent.gid;
+            if file_type == FileType::Directory {
+                new.permissions |= 0o2000;
+            }
+        }
+        Ok(new)
+    }
+}

@@ -1,0 +1,122 @@
+//! Removing names, and giving them to other inodes.
+
+use transaction::{BufferId, Corruption};
+use vfs::{Error, Ino, Result};
+
+use super::insert::Entry;
+use crate::format::address::FileBlock;
+use crate::format::dirent::{self, Record};
+use crate::format::inode::flags;
+use crate::kind::Kind;
+use crate::op::{Handle, Op};
+use crate::read::directory::{self, Found};
+use crate::read::index;
+
+impl Op<'_> {
+    /// Removes the entry of `name`, which was found in `dir`: its bytes go to the record before it,
+    /// and if it is the first of its block, it becomes an unused one. No other entry moves.
+    pub(crate) fn remove_entry(
+        &mut self,
+        dir: &mut Handle,
+        name: &[u8],
+        found: &Found,
+    ) -> Result<()> {
+        let (id, found, rec_len) = self.hold_entry(dir, name, found)?;
+        match found.before {
+            None => self.txn.edit(id, found.offset..found.offset + 4).fill(0),
+            Some(before) => {
+                let len = found.offset + rec_len - before;
+                dirent::write_rec_len(self.txn.edit(id, before + 4..before + 6), len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the name `entry.name`, which was found in `dir`, to another inode. The name keeps its
+    /// place and its spelling.
+    pub(crate) fn replace_entry(
+        &mut self,
+        dir: &mut Handle,
+        found: &Found,
+        entry: Entry<'_>,
+    ) -> Result<()> {
+        let (id, Found { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
+        let ino = (entry.ino.0 as u32).to_le_bytes();
+        self.txn.edit(id, offset..offset + ino.len()).copy_from_slice(&ino);
+        if self.fs.volume.filetype {
+            let code = dirent::file_type_code(entry.file_type);
+            self.txn.edit(id, offset + 7..offset + 8).fill(code);
+        }
+        Ok(())
+    }
+
+    /// Holds the block of an entry that was found before; also the length of its record. An inline
+    /// directory gets a block first.
+    fn hold_entry(
+        &mut self,
+        dir: &mut Handle,
+        name: &[u8],
+        found: &Found,
+    ) -> Result<(BufferId, Found, usize)> {
+        if dir.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted);
+        }
+        let mut found = *found;
+        if found.place.is_none() {
+            self.give_block(dir)?;
+            let again = directory::find(self, dir, name)?;
+            found = again.ok_or_else(|| dir.corrupt("directory entry", "it is gone"))?;
+        }
+        let Some(place) = found.place else {
+            return Err(dir.corrupt("directory", "inline although it has a block"));
+        };
+        let id = self.buffer(place, Kind::DirectoryLeaf.of(dir.owner))?;
+        match self.check_found(id, &found) {
+            Some(rec_len) => Ok((id, found, rec_len)),
+            // Only another directory that claims the same block can have changed it.
+            None => {
+                let damage = Corruption::new("directory block", "an entry moved while it was held");
+                Err(self.corrupt(id, damage, dir.owner))
+            }
+        }
+    }
+
+    /// The length of a record if it is where it was found, behind the record it was found behind.
+    fn check_found(&self, id: BufferId, found: &Found) -> Option<usize> {
+        let block = self.txn.data(id);
+        let Record { rec_len, inode, .. } = dirent::record_at(block, found.offset)?;
+        let follows = match found.before {
+            None => found.offset == 0,
+            Some(before) => before + dirent::record_at(block, before)?.rec_len == found.offset,
+        };
+        (follows && found.ino == Ino(inode.into())).then_some(rec_len)
+    }
+
+    /// Makes `..` of a directory name `to` instead of `from`.
+    pub(crate) fn set_parent(&mut self, dir: &mut Handle, from: Ino, to: Ino) -> Result<()> {
+        let wrong = |found: &dyn std::fmt::Display| {
+            Corruption::new("directory", "'..' does not name the directory it is in")
+                .of_inode(dir.ino().0)
+                .mismatch(from, found)
+        };
+        let to = (to.0 as u32).to_le_bytes();
+        match directory::parent(self, dir)? {
+            Some(parent) if parent == from => {}
+            Some(parent) => return Err(wrong(&parent).into()),
+            None => return Err(wrong(&"none").into()),
+        }
+        if dir.has_flag(flags::INLINE_DATA) {
+            dir.inode.i_block_mut()[..to.len()].copy_from_slice(&to);
+            return Ok(());
+        }
+        let indexed = index::is_indexed(self.fs, dir);
+        let kind = if indexed { Kind::HtreeRoot } else { Kind::DirectoryLeaf };
+        let at = self.dir_block(dir, FileBlock(0))?;
+        let id = self.buffer(at, kind.of(dir.owner))?;
+        // In the root of an index, `..` is always right behind `.`.
+        let found = dirent::find(self.txn.data(id), b"..").map(|record| record.offset);
+        let offset = if indexed { dirent::record_size(1) } else { found.unwrap_or_default() };
+        self.txn.edit(id, offset..offset + to.len()).copy_from_slice(&to);
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Writing.
+
+use vfs::{Ino, Result};
+
+use super::data::{DataRuns, push};
+use super::inline::Unpacked;
+use super::{CHANGES_PER_OP_MAX, WRITTEN_PER_OP_MAX};
+use crate::Ext4;
+use crate::block_map::Want;
+use crate::format::address::FileBlock;
+use crate::op::{Handle, Op};
+
+impl Ext4 {
+    pub(crate) fn write_file(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.locks.exclusive(&[ino]);
+        let mut done = 0;
+        while done < data.len() {
+            let before = self.load_file(ino)?;
+            self.blocks_of(&before, offset, data.len() as u64)?;
+            let unpacked = self.unpack(&before)?;
+            let at = offset + done as u64;
+            let part = &data[done..];
+            // Pieces end with blocks.
+            let len_max = WRITTEN_PER_OP_MAX - at % u64::from(self.volume.geometry.block_size());
+            let part = &part[..part.len().min(len_max as usize)];
+            done += self.atomically(|op| op.write_part(&before, unpacked.as_ref(), at, part))?;
+        }
+        Ok(())
+    }
+}
+
+impl Op<'_> {
+    /// Writes as much of `data` as one operation may; how much that is.
+    fn write_part(
+        &mut self,
+        before: &Handle,
+        unpacked: Option<&Unpacked>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let fs = self.fs;
+        let mut file = *before;
+        self.use_unpacked(&mut file, unpacked)?;
+        let blocks = fs.blocks_of(&file, offset, data.len() as u64)?;
+        let mut runs = DataRuns::new();
+        let (mut at, mut changes) = (blocks.start, 0);
+        while at < blocks.end && changes < CHANGES_PER_OP_MAX {
+            let piece = self.provide(&mut file, FileBlock(at), blocks.end, Want::Written)?;
+            changes += u32::from(piece.is_change());
+            push(&mut runs, at, &piece);
+            at += piece.len;
+        }
+        let end = fs.byte_of(at).min(offset + data.len() as u64);
+        let data = &data[..(end - offset) as usize];
+        // Before the data, because a new first block is among what is zeroed.
+        self.zero_written(&file, file.inode.size()..offset)?;
+        for run in &runs {
+            fs.write_run(run, offset, data)?;
+        }
+        file.inode.set_size(file.inode.size().max(end));
+        self.stage_contents(file, before, unpacked);
+        Ok(data.len())
+    }
+}

@@ -1,0 +1,115 @@
+//! Commit blocks: they end a transaction.
+
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::layout::{Checksums, Layout};
+use super::{BlockType, Tid, write_header};
+
+/// `h_chksum_type` of the CRC-32 that version 1 uses.
+const CHECKSUM_TYPE_CRC32: u8 = 1;
+/// `h_chksum_size` of a CRC-32.
+const CHECKSUM_SIZE_CRC32: u8 = 4;
+
+/// A commit block. Fields as in the format document, without `h_`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawCommit {
+    header: [U32; 3],
+    chksum_type: u8,
+    chksum_size: u8,
+    padding: [u8; 2],
+    chksum: [U32; 8],
+    commit_sec: U64,
+    commit_nsec: U32,
+}
+
+const _: () = assert!(size_of::<RawCommit>() == 60);
+const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawCommit, chksum);
+const _: () = assert!(CHECKSUM_OFFSET == 0x10);
+const _: () = assert!(std::mem::offset_of!(RawCommit, commit_sec) == 0x30);
+
+/// What the checksum of a commit block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The checksum is right, or the journal has none.
+    Sound,
+    /// `stored` in the block, `computed` from it or from the transaction's blocks.
+    Wrong {
+        /// From the bytes.
+        computed: u32,
+        /// Beside them.
+        stored: u32,
+    },
+}
+
+/// A commit block's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// When the transaction was committed, in seconds since the epoch.
+    pub sec: u64,
+    /// Nanoseconds of that second.
+    pub nsec: u32,
+}
+
+impl Commit {
+    /// Reads a commit block. `transaction_crc` is the register of
+    /// [`crc32_be`](super::crc32_be) over all descriptor blocks and images of the transaction,
+    /// which journals with [`Checksums::Transaction`] need.
+    #[must_use]
+    pub fn parse(block: &[u8], layout: &Layout, transaction_crc: u32) -> (Self, Trust) {
+        let raw = RawCommit::read_from_prefix(block)
+            .map_or_else(|_| RawCommit::new_zeroed(), |(raw, _)| raw);
+        let commit = Self { sec: raw.commit_sec.get(), nsec: raw.commit_nsec.get() };
+        let stored = raw.chksum[0].get();
+        let computed = match layout.checksums {
+            Checksums::None => return (commit, Trust::Sound),
+            Checksums::Transaction => {
+                let is_unused = raw.chksum_type == 0 && raw.chksum_size == 0 && stored == 0;
+                let is_crc32 = raw.chksum_type == CHECKSUM_TYPE_CRC32
+                    && raw.chksum_size == CHECKSUM_SIZE_CRC32;
+                if is_unused || (is_crc32 && stored == transaction_crc) {
+                    return (commit, Trust::Sound);
+                }
+                transaction_crc
+            }
+            Checksums::V2 | Checksums::V3 => {
+                let computed = layout.block_checksum(block, CHECKSUM_OFFSET);
+                if stored == computed || stored == head_checksum(block, layout) {
+                    return (commit, Trust::Sound);
+                }
+                computed
+            }
+        };
+        (commit, Trust::Wrong { computed, stored })
+    }
+
+    /// Writes a commit block over `block`, which is all zeros. `transaction_crc` as in
+    /// [`Commit::parse`].
+    pub fn encode(&self, block: &mut [u8], layout: &Layout, tid: Tid, transaction_crc: u32) {
+        let mut raw = RawCommit::new_zeroed();
+        raw.commit_sec = self.sec.into();
+        raw.commit_nsec = self.nsec.into();
+        if layout.checksums == Checksums::Transaction {
+            raw.chksum_type = CHECKSUM_TYPE_CRC32;
+            raw.chksum_size = CHECKSUM_SIZE_CRC32;
+            raw.chksum[0] = transaction_crc.into();
+        }
+        block[..size_of::<RawCommit>()].copy_from_slice(raw.as_bytes());
+        write_header(block, BlockType::Commit, tid);
+        if layout.has_block_checksums() {
+            let computed = layout.block_checksum(block, CHECKSUM_OFFSET);
+            block[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&computed.to_be_bytes());
+        }
+    }
+}
+
+/// The checksum of a commit block as if everything behind its fields were zeros, as it was when it
+/// was written. A power failure may leave an older block's sectors there: the transaction is whole
+/// all the same, because the fields lie in the first sector.
+fn head_checksum(block: &[u8], layout: &Layout) -> u32 {
+    let fields = size_of::<RawCommit>().min(block.len());
+    let mut whole = vec![0; block.len()];
+    whole[..fields].copy_from_slice(&block[..fields]);
+    layout.block_checksum(&whole, CHECKSUM_OFFSET)
+}

@@ -1,0 +1,180 @@
+//! Descriptor blocks: tags that say where the images that follow belong.
+
+use bitflags::bitflags;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::layout::{Checksums, Layout, UUID_SIZE};
+use super::{BlockType, HEADER_SIZE, Tid, write_header};
+use crate::format::address::Block;
+
+bitflags! {
+    /// `t_flags`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct TagFlags: u16 {
+        /// The image's first four bytes were the magic number, and are stored as zeros.
+        const ESCAPE = 1;
+        /// No uuid follows the tag.
+        const SAME_UUID = 2;
+        /// The block was freed by the transaction (never used).
+        const DELETED = 4;
+        /// The last tag of its descriptor block.
+        const LAST = 8;
+    }
+}
+
+/// A tag of version 3. Fields as in the format document, without `t_`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTag3 {
+    blocknr: U32,
+    flags: U32,
+    blocknr_high: U32,
+    checksum: U32,
+}
+
+/// A tag of the other versions. Without 64-bit block numbers its last field is not there.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTag {
+    blocknr: U32,
+    checksum: U16,
+    flags: U16,
+    blocknr_high: U32,
+}
+
+const _: () = assert!(size_of::<RawTag3>() == 16);
+const _: () = assert!(size_of::<RawTag>() == 12);
+const _: () = assert!(std::mem::offset_of!(RawTag, flags) == 6);
+
+/// Where the image of a block belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The file system's block.
+    pub block: Block,
+    /// Whether the image's first four bytes must be replaced by the magic number.
+    pub escaped: bool,
+    /// Checksum of the image as it is stored: 32 bits with version 3, 16 with version 2, else 0.
+    pub checksum: u32,
+}
+
+impl Tag {
+    /// Whether the stored image is the one the tag was made for, as far as checksums tell.
+    #[must_use]
+    pub fn matches(&self, layout: &Layout, tid: Tid, stored: &[u8]) -> bool {
+        match layout.checksums {
+            Checksums::None | Checksums::Transaction => true,
+            Checksums::V2 => self.checksum == layout.image_checksum(tid, stored) & 0xffff,
+            Checksums::V3 => self.checksum == layout.image_checksum(tid, stored),
+        }
+    }
+}
+
+/// The tags of a descriptor block, at least one: up to the one marked as the last, or as many as
+/// the block has room for.
+pub fn tags<'b>(block: &'b [u8], layout: &Layout) -> impl Iterator<Item = Tag> + use<'b> {
+    let layout = *layout;
+    let mut at = Some(HEADER_SIZE);
+    std::iter::from_fn(move || {
+        let start = at?;
+        let end = start + layout.tag_size();
+        if end > layout.records_end() {
+            at = None;
+            return None;
+        }
+        let (tag, flags) = parse(block.get(start..end)?, &layout)?;
+        let uuid = if flags.contains(TagFlags::SAME_UUID) { 0 } else { UUID_SIZE };
+        at = (!flags.contains(TagFlags::LAST)).then_some(end + uuid);
+        Some(tag)
+    })
+}
+
+fn parse(bytes: &[u8], layout: &Layout) -> Option<(Tag, TagFlags)> {
+    let (low, high, flags, checksum) = if layout.checksums == Checksums::V3 {
+        let raw = RawTag3::read_from_bytes(bytes).ok()?;
+        // The upper half of the flags has no meaning.
+        (raw.blocknr, raw.blocknr_high, raw.flags.get() as u16, raw.checksum.get())
+    } else {
+        let mut padded = [0; size_of::<RawTag>()];
+        let len = bytes.len().min(padded.len());
+        padded[..len].copy_from_slice(&bytes[..len]);
+        let raw = RawTag::read_from_bytes(&padded).ok()?;
+        let checksum =
+            if layout.checksums == Checksums::V2 { u32::from(raw.checksum.get()) } else { 0 };
+        (raw.blocknr, raw.blocknr_high, raw.flags.get(), checksum)
+    };
+    let high = if layout.wide { u64::from(high.get()) } else { 0 };
+    let flags = TagFlags::from_bits_retain(flags);
+    let tag = Tag {
+        block: Block(high << 32 | u64::from(low.get())),
+        escaped: flags.contains(TagFlags::ESCAPE),
+        checksum,
+    };
+    Some((tag, flags))
+}
+
+/// Fills a descriptor block, tag by tag. Holds no memory: each call gets the block.
+#[derive(Clone, Copy, Debug)]
+pub struct DescriptorWriter {
+    count: usize,
+    /// Where the next tag goes.
+    end: usize,
+    last_flags: usize,
+}
+
+impl DescriptorWriter {
+    /// Starts a descriptor block over `block`, which is all zeros.
+    pub fn start(block: &mut [u8], tid: Tid) -> Self {
+        write_header(block, BlockType::Descriptor, tid);
+        Self { count: 0, end: HEADER_SIZE, last_flags: HEADER_SIZE }
+    }
+
+    /// Whether no tag fits any more.
+    #[must_use]
+    pub fn is_full(&self, layout: &Layout) -> bool {
+        self.count == layout.tags_max()
+    }
+
+    /// Adds a tag. The descriptor must not be full, and the block number must fit.
+    pub fn push(&mut self, block: &mut [u8], layout: &Layout, tag: Tag) {
+        let mut flags = TagFlags::empty();
+        flags.set(TagFlags::ESCAPE, tag.escaped);
+        flags.set(TagFlags::SAME_UUID, self.count > 0);
+        let low = U32::new(tag.block.0 as u32);
+        let high = U32::new((tag.block.0 >> 32) as u32);
+        let start = self.end;
+        self.end += layout.tag_size();
+        let bytes = &mut block[start..self.end];
+        if layout.checksums == Checksums::V3 {
+            let raw = RawTag3 {
+                blocknr: low,
+                flags: u32::from(flags.bits()).into(),
+                blocknr_high: high,
+                checksum: tag.checksum.into(),
+            };
+            bytes.copy_from_slice(raw.as_bytes());
+            self.last_flags = start + std::mem::offset_of!(RawTag3, flags) + 2;
+        } else {
+            let raw = RawTag {
+                blocknr: low,
+                checksum: (tag.checksum as u16).into(),
+                flags: flags.bits().into(),
+                blocknr_high: high,
+            };
+            let len = bytes.len().min(size_of::<RawTag>() - if layout.wide { 0 } else { 4 });
+            bytes[..len].copy_from_slice(&raw.as_bytes()[..len]);
+            self.last_flags = start + std::mem::offset_of!(RawTag, flags);
+        }
+        if self.count == 0 {
+            block[self.end..self.end + UUID_SIZE].copy_from_slice(&layout.uuid);
+            self.end += UUID_SIZE;
+        }
+        self.count += 1;
+    }
+
+    /// Marks the last tag and seals the block.
+    pub fn finish(self, block: &mut [u8], layout: &Layout) {
+        block[self.last_flags + 1] |= TagFlags::LAST.bits() as u8;
+        layout.seal(block);
+    }
+}

@@ -1,0 +1,138 @@
+//! The journal's blocks (jbd2). Big-endian, but for what fast commits hold.
+//!
+//! Source: kernel Documentation/filesystems/ext4/journal.rst, checked against journals that the
+//! kernel and debugfs wrote. A transaction is a run of descriptor blocks, each followed by the
+//! images of the blocks it names, and of revoke blocks; a commit block ends it. Nothing in a
+//! journal can be believed before its sequence number and, where there are any, its checksums are
+//! the expected ones.
+//!
+//! What a block looks like depends on the journal's features: [`Layout`] knows.
+
+mod commit;
+mod crc32;
+mod descriptor;
+mod fast_commit;
+mod layout;
+mod revoke;
+mod superblock;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use commit::{Commit, Trust};
+pub use crc32::crc32_be;
+pub use descriptor::{DescriptorWriter, Tag, tags};
+pub use fast_commit::{FastCommitEntry, FastCommitScan, FastCommitTag, Scanned};
+pub use layout::{Checksums, Layout};
+pub use revoke::{encode_revokes, revokes};
+pub use superblock::{
+    BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalCompat, JournalIncompat, JournalSuperblock,
+    RawJournalSuperblock, SUPERBLOCK_SIZE,
+};
+
+/// `h_magic` of every block of the journal that is not a copy of another one.
+pub const MAGIC: u32 = 0xc03b_3998;
+
+/// Size of a [`RawHeader`] in bytes.
+pub const HEADER_SIZE: usize = 12;
+
+/// Sequence number of a transaction. It wraps around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tid(pub u32);
+
+impl Tid {
+    /// The next transaction's.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// The transaction's before.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.wrapping_sub(1))
+    }
+
+    /// Whether this transaction comes after `other`, for transactions less than 2^31 apart.
+    #[must_use]
+    pub const fn is_after(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// `h_blocktype`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BlockType {
+    /// Names the blocks whose images follow.
+    Descriptor = 1,
+    /// Ends a transaction.
+    Commit = 2,
+    /// A superblock without feature fields.
+    SuperblockV1 = 3,
+    /// A superblock.
+    SuperblockV2 = 4,
+    /// Names blocks whose earlier images must not be replayed.
+    Revoke = 5,
+}
+
+impl BlockType {
+    fn from_raw(raw: u32) -> Option<Self> {
+        Some(match raw {
+            1 => Self::Descriptor,
+            2 => Self::Commit,
+            3 => Self::SuperblockV1,
+            4 => Self::SuperblockV2,
+            5 => Self::Revoke,
+            _ => return None,
+        })
+    }
+}
+
+/// The start of every block of the journal. Fields as in the format document, without `h_`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: U32,
+    blocktype: U32,
+    sequence: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_SIZE);
+
+/// Type and transaction of a block of the journal. `None` for a block that is none: an image, or
+/// what was never written.
+#[must_use]
+pub fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
+    let (raw, _) = RawHeader::read_from_prefix(block).ok()?;
+    let kind = BlockType::from_raw(raw.blocktype.get())?;
+    (raw.magic == MAGIC).then_some((kind, Tid(raw.sequence.get())))
+}
+
+/// Writes the header at the start of `block`.
+fn write_header(block: &mut [u8], kind: BlockType, tid: Tid) {
+    let raw =
+        RawHeader { magic: MAGIC.into(), blocktype: (kind as u32).into(), sequence: tid.0.into() };
+    block[..HEADER_SIZE].copy_from_slice(raw.as_bytes());
+}
+
+/// Whether the image of a block must be escaped: it starts with the magic number, and would pass
+/// for a block of the journal.
+#[must_use]
+pub fn must_escape(image: &[u8]) -> bool {
+    image.starts_with(&MAGIC.to_be_bytes())
+}
+
+/// The first bytes of an escaped block, to be put back.
+pub const ESCAPED: [u8; 4] = MAGIC.to_be_bytes();

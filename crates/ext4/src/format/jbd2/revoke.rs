@@ -1,0 +1,61 @@
+//! Revoke blocks: blocks whose images of this transaction and earlier ones must not be replayed.
+
+use vfs::Corruption;
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::layout::Layout;
+use super::{BlockType, Tid, write_header};
+use crate::format::address::Block;
+
+/// The start of a revoke block. Fields as in the format document, without `r_`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRevokeHeader {
+    header: [U32; 3],
+    /// Bytes used, this header included.
+    count: U32,
+}
+
+/// Size of the header in bytes.
+pub(super) const HEADER_SIZE: usize = size_of::<RawRevokeHeader>();
+
+const _: () = assert!(HEADER_SIZE == 16);
+
+/// The blocks that a revoke block names.
+///
+/// # Errors
+/// If it claims to be longer than a block.
+pub fn revokes<'b>(
+    block: &'b [u8],
+    layout: &Layout,
+) -> Result<impl Iterator<Item = Block> + use<'b>, Corruption> {
+    let damage = |problem| Corruption::new("journal revoke block", problem);
+    let Ok((raw, _)) = RawRevokeHeader::read_from_prefix(block) else {
+        return Err(damage("cut short"));
+    };
+    let used = raw.count.get() as usize;
+    let range = HEADER_SIZE..=layout.records_end();
+    if !range.contains(&used) {
+        let expected = format!("{} to {}", range.start(), range.end());
+        return Err(damage("bytes used").mismatch(expected, used));
+    }
+    let Some(records) = block.get(HEADER_SIZE..used) else { return Err(damage("cut short")) };
+    let number = |record: &[u8]| {
+        let number = record.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        Block(number)
+    };
+    Ok(records.chunks_exact(layout.revoke_size()).map(number))
+}
+
+/// Writes a revoke block over `block`, which is all zeros: at most [`Layout::revokes_max`] blocks.
+pub fn encode_revokes(block: &mut [u8], layout: &Layout, tid: Tid, revoked: &[u64]) {
+    write_header(block, BlockType::Revoke, tid);
+    let size = layout.revoke_size();
+    let used = HEADER_SIZE + revoked.len() * size;
+    block[HEADER_SIZE - 4..HEADER_SIZE].copy_from_slice(&(used as u32).to_be_bytes());
+    for (record, number) in block[HEADER_SIZE..used].chunks_exact_mut(size).zip(revoked) {
+        record.copy_from_slice(&number.to_be_bytes()[8 - size..]);
+    }
+    layout.seal(block);
+}

@@ -1,0 +1,50 @@
+//! Reading the journal, in large pieces.
+
+use blockdev::BlockDevice;
+use vfs::{Corruption, Error, Result};
+
+use super::map::JournalMap;
+
+/// Bytes read ahead at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// Reads blocks of the journal, best in ascending order.
+pub(super) struct Reader<'j> {
+    device: &'j dyn BlockDevice,
+    map: &'j JournalMap,
+    buffer: Vec<u8>,
+    /// The blocks of the journal in the buffer.
+    first: u32,
+    count: u32,
+}
+
+impl<'j> Reader<'j> {
+    pub(super) fn new(device: &'j dyn BlockDevice, map: &'j JournalMap) -> Self {
+        Self { device, map, buffer: Vec::new(), first: 0, count: 0 }
+    }
+
+    /// A block of the journal.
+    pub(super) fn block(&mut self, block: u32) -> Result<&[u8]> {
+        let size = self.map.block_size();
+        let is_here = block >= self.first && block - self.first < self.count;
+        if !is_here {
+            self.fill(block)?;
+        }
+        let at = (block - self.first) as usize * size;
+        Ok(&self.buffer[at..at + size])
+    }
+
+    fn fill(&mut self, block: u32) -> Result<()> {
+        let size = self.map.block_size();
+        let Some((offset, together)) = self.map.place_of(block) else {
+            let problem = format!("block {block} lies outside of it");
+            return Err(Corruption::new("journal", problem).into());
+        };
+        self.count = 0;
+        let count = together.min((READ_BYTES / size).max(1) as u32);
+        self.buffer.resize(count as usize * size, 0);
+        self.device.read_at(offset, &mut self.buffer).map_err(Error::Device)?;
+        (self.first, self.count) = (block, count);
+        Ok(())
+    }
+}

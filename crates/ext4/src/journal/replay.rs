@@ -1,0 +1,212 @@
+//! The other passes of recovery: what is revoked, whether all that will be replayed is sound, and
+//! the replay itself.
+
+use std::collections::HashMap;
+
+use blockdev::BlockDevice;
+use vfs::{Corruption, Error, Result};
+
+use super::map::JournalMap;
+use super::reader::Reader;
+use super::scan::{Cursor, Extent, damage_at};
+use crate::format::address::Block;
+use crate::format::jbd2::{BlockType, ESCAPED, JournalSuperblock, Tag, Tid, header, revokes, tags};
+use crate::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+
+/// Most revoked blocks this build keeps track of. The kernel revokes only blocks that are in the
+/// log, so that this is a log of 64 GiB of them.
+const REVOKES_MAX: usize = 1 << 24;
+
+/// What the log holds, once it is known where it ends.
+pub(super) struct Log<'j> {
+    pub(super) sb: &'j JournalSuperblock,
+    pub(super) map: &'j JournalMap,
+    pub(super) start: u32,
+    pub(super) extent: Extent,
+    /// Whether the last transaction's commit block may have been written before its images.
+    pub(super) may_be_interrupted: bool,
+}
+
+/// A block of the log that names others.
+enum Item<'b> {
+    Revokes(&'b [u8]),
+    /// A tag, and the block of the journal that holds its image.
+    Image(Tag, u32),
+}
+
+/// Which transaction revoked a block last.
+pub(super) struct Revoked(HashMap<Block, Tid>);
+
+impl Revoked {
+    /// Whether an image that transaction `tid` logged must not be replayed.
+    fn covers(&self, block: Block, tid: Tid) -> bool {
+        self.0.get(&block).is_some_and(|&revoked| !tid.is_after(revoked))
+    }
+}
+
+/// What [`Log::verify`] found.
+#[derive(Default)]
+pub(super) struct Verified {
+    /// The highest block that will be written, with the journal block of its image.
+    pub(super) highest: Option<(Block, u32, Tid)>,
+    /// The file system's superblock as the replay will leave it, if it is in the log.
+    pub(super) superblock: Option<Box<[u8; SUPERBLOCK_SIZE]>>,
+}
+
+/// What was replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) replayed: u64,
+    pub(super) revoked: u64,
+}
+
+impl Log<'_> {
+    /// Calls `each` with everything in the complete transactions, in order.
+    fn for_each(
+        &self,
+        reader: &mut Reader<'_>,
+        mut each: impl FnMut(&mut Reader<'_>, Tid, Item<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = Cursor::new(self.sb, self.start);
+        let mut revoke_block = vec![0; self.map.block_size()];
+        let mut all_tags = Vec::new();
+        while cursor.tid != self.extent.end {
+            let (at, tid) = (cursor.at, cursor.tid);
+            // The first pass went this way; only a device that changes meanwhile says otherwise.
+            let changed = || damage_at("journal", "the log changed while it was read", at, tid);
+            let block = reader.block(at)?;
+            let Some((kind, found)) = header(block) else { return Err(changed().into()) };
+            cursor.advance(self.sb, 1).filter(|()| found == tid).ok_or_else(changed)?;
+            match kind {
+                BlockType::Commit => cursor.tid = tid.next(),
+                BlockType::Revoke => {
+                    revoke_block.copy_from_slice(block);
+                    each(reader, tid, Item::Revokes(&revoke_block))
+                        .map_err(|e| locate(e, at, tid))?;
+                }
+                BlockType::Descriptor => {
+                    all_tags.clear();
+                    all_tags.extend(tags(block, &self.sb.layout));
+                    for &tag in &all_tags {
+                        let image = cursor.at;
+                        cursor.advance(self.sb, 1).ok_or_else(changed)?;
+                        each(reader, tid, Item::Image(tag, image))?;
+                    }
+                }
+                BlockType::SuperblockV1 | BlockType::SuperblockV2 => return Err(changed().into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects what is revoked.
+    pub(super) fn revoked(&self, reader: &mut Reader<'_>, blocks_max: u64) -> Result<Revoked> {
+        let mut revoked = HashMap::new();
+        self.for_each(reader, |_, tid, item| {
+            let Item::Revokes(block) = item else { return Ok(()) };
+            for number in revokes(block, &self.sb.layout)? {
+                if number.0 >= blocks_max {
+                    let damage = Corruption::new("journal revoke block", "block past the end");
+                    return Err(damage.mismatch(format!("below {blocks_max}"), number).into());
+                }
+                // Transactions come in order, so that the last one stays.
+                revoked.insert(number, tid);
+                if revoked.len() > REVOKES_MAX {
+                    return Err(Error::unsupported(
+                        format!("a journal with more than {REVOKES_MAX} revoked blocks"),
+                        "let the kernel or e2fsck replay it",
+                    ));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Revoked(revoked))
+    }
+
+    /// Checks all that will be replayed: checksums, and where it goes. A wrong image in the last
+    /// transaction of an asynchronous log is no damage: that transaction was interrupted.
+    pub(super) fn verify(
+        &self,
+        reader: &mut Reader<'_>,
+        revoked: &Revoked,
+    ) -> Result<Result<Verified, Interrupted>> {
+        let mut verified = Verified::default();
+        let mut interrupted = false;
+        let is_last = |tid: Tid| tid.next() == self.extent.end;
+        let layout = &self.sb.layout;
+        self.for_each(reader, |reader, tid, item| {
+            let Item::Image(tag, image) = item else { return Ok(()) };
+            if self.map.contains(tag.block) {
+                let problem = "it would overwrite the journal";
+                let damage = damage_at("journal descriptor block", problem, image, tid);
+                return Err(damage.at_block(tag.block.0).into());
+            }
+            if verified.highest.is_none_or(|(highest, ..)| tag.block > highest) {
+                verified.highest = Some((tag.block, image, tid));
+            }
+            if revoked.covers(tag.block, tid) {
+                return Ok(());
+            }
+            let stored = reader.block(image)?;
+            if !tag.matches(layout, tid, stored) {
+                if self.may_be_interrupted && is_last(tid) {
+                    interrupted = true;
+                    return Ok(());
+                }
+                let damage = damage_at("journaled block", "wrong checksum", image, tid);
+                return Err(damage.at_block(tag.block.0).into());
+            }
+            let size = stored.len() as u64;
+            if tag.block.0 == SUPERBLOCK_OFFSET / size {
+                let at = (SUPERBLOCK_OFFSET % size) as usize;
+                let bytes = stored[at..].first_chunk().map(|bytes| Box::new(*bytes));
+                verified.superblock = bytes;
+            }
+            Ok(())
+        })?;
+        Ok(if interrupted { Err(Interrupted) } else { Ok(verified) })
+    }
+
+    /// Writes every image that is not revoked to its place.
+    pub(super) fn replay(
+        &self,
+        reader: &mut Reader<'_>,
+        revoked: &Revoked,
+        device: &dyn BlockDevice,
+    ) -> Result<Counts> {
+        let mut counts = Counts::default();
+        let mut unescaped = Vec::new();
+        self.for_each(reader, |reader, tid, item| {
+            let Item::Image(tag, image) = item else { return Ok(()) };
+            if revoked.covers(tag.block, tid) {
+                counts.revoked += 1;
+                return Ok(());
+            }
+            let mut bytes = reader.block(image)?;
+            let offset = tag.block.0 * bytes.len() as u64;
+            if tag.escaped {
+                unescaped.clear();
+                unescaped.extend_from_slice(&ESCAPED);
+                unescaped.extend_from_slice(&bytes[ESCAPED.len()..]);
+                bytes = &unescaped;
+            }
+            device.write_at(offset, bytes).map_err(Error::Device)?;
+            counts.replayed += 1;
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+}
+
+/// The last transaction's commit block reached the device before its images.
+pub(super) struct Interrupted;
+
+/// Says where in the journal damage is.
+fn locate(error: Error, at: u32, tid: Tid) -> Error {
+    match error {
+        Error::Corrupt(damage) => {
+            damage_at("journal revoke block", &damage.to_string(), at, tid).into()
+        }
+        other => other,
+    }
+}

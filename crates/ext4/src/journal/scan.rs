@@ -1,0 +1,191 @@
+//! The first pass of recovery: where the log ends.
+//!
+//! The log ends at the first block that does not carry on with the expected transaction, because a
+//! transaction without its commit block never happened. A checksum that is wrong *inside* a
+//! transaction whose commit block is there is damage; unless the commit block is older than the one
+//! before it: then all of this is left over from an earlier time around the log.
+
+use vfs::{Corruption, Error, Result};
+
+use super::reader::Reader;
+use crate::format::jbd2::{
+    BlockType, Checksums, Commit, JournalSuperblock, Tid, Trust, crc32_be, header, tags,
+};
+
+/// How far the log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Sequence number after the last complete transaction.
+    pub(super) end: Tid,
+    /// The block of the journal after the last complete transaction.
+    pub(super) head: u32,
+    /// The same without the last complete transaction.
+    head_before: u32,
+    /// Complete transactions.
+    pub(super) transactions: u32,
+}
+
+impl Extent {
+    /// The log without its last transaction.
+    pub(super) fn without_last(self) -> Self {
+        Self {
+            end: self.end.previous(),
+            head: self.head_before,
+            head_before: self.head_before,
+            transactions: self.transactions.saturating_sub(1),
+        }
+    }
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    pub(super) at: u32,
+    pub(super) tid: Tid,
+    /// Blocks that the log has from here on until it meets its own start.
+    left: u32,
+}
+
+impl Cursor {
+    pub(super) fn new(sb: &JournalSuperblock, start: u32) -> Self {
+        Self { at: start, tid: sb.sequence, left: sb.log_blocks() }
+    }
+
+    /// Goes `count` blocks on. `None` if the log is not that long.
+    pub(super) fn advance(&mut self, sb: &JournalSuperblock, count: u32) -> Option<()> {
+        self.left = self.left.checked_sub(count)?;
+        self.at = sb.after(self.at, count);
+        Some(())
+    }
+}
+
+/// Damage in a block of the journal.
+pub(super) fn damage_at(
+    structure: &'static str,
+    problem: &str,
+    block: u32,
+    tid: Tid,
+) -> Corruption {
+    Corruption::new(structure, format!("{problem} (journal block {block}, transaction {tid})"))
+}
+
+pub(super) struct Scan<'a, 'j> {
+    sb: &'a JournalSuperblock,
+    reader: &'a mut Reader<'j>,
+    cursor: Cursor,
+    extent: Extent,
+    /// Register of version 1's checksum.
+    crc: u32,
+    /// When the last complete transaction was committed, in seconds.
+    last_sec: u64,
+    /// A wrong checksum in the transaction being read.
+    suspect: Option<Corruption>,
+    /// The damage that ends the log, if its transaction is the last: an asynchronous commit block
+    /// may have been faster than the rest.
+    interrupted: Option<Corruption>,
+}
+
+impl<'a, 'j> Scan<'a, 'j> {
+    /// Finds the end of the log that starts at `start`.
+    pub(super) fn run(
+        sb: &'a JournalSuperblock,
+        reader: &'a mut Reader<'j>,
+        start: u32,
+    ) -> Result<Extent> {
+        let mut scan = Self {
+            sb,
+            reader,
+            cursor: Cursor::new(sb, start),
+            extent: Extent { end: sb.sequence, head: start, head_before: start, transactions: 0 },
+            crc: u32::MAX,
+            last_sec: 0,
+            suspect: None,
+            interrupted: None,
+        };
+        while scan.step()?.is_some() {}
+        Ok(scan.extent)
+    }
+
+    /// Reads what is at the cursor and goes on. `None` at the end of the log.
+    fn step(&mut self) -> Result<Option<()>> {
+        let at = self.cursor.at;
+        if self.cursor.advance(self.sb, 1).is_none() {
+            return Ok(None);
+        }
+        let block = self.reader.block(at)?;
+        match header(block) {
+            Some((BlockType::Descriptor, tid)) if tid == self.cursor.tid => self.descriptor(at),
+            Some((BlockType::Revoke, tid)) if tid == self.cursor.tid => {
+                if !self.sb.layout.is_intact(block) {
+                    self.suspect("journal revoke block", at);
+                }
+                Ok(Some(()))
+            }
+            Some((BlockType::Commit, tid)) if tid == self.cursor.tid => self.commit(at),
+            _ => Ok(None),
+        }
+    }
+
+    fn suspect(&mut self, structure: &'static str, at: u32) {
+        let damage = damage_at(structure, "wrong checksum", at, self.cursor.tid);
+        self.suspect.get_or_insert(damage);
+    }
+
+    fn descriptor(&mut self, at: u32) -> Result<Option<()>> {
+        let layout = &self.sb.layout;
+        let block = self.reader.block(at)?;
+        let images = tags(block, layout).count() as u32;
+        let is_intact = layout.is_intact(block);
+        if layout.checksums == Checksums::Transaction {
+            self.crc = crc32_be(self.crc, block);
+            for index in 0..images.min(self.sb.log_blocks()) {
+                let image = self.reader.block(self.sb.after(at, 1 + index))?;
+                self.crc = crc32_be(self.crc, image);
+            }
+        }
+        if !is_intact {
+            self.suspect("journal descriptor block", at);
+        }
+        Ok(self.cursor.advance(self.sb, images))
+    }
+
+    fn commit(&mut self, at: u32) -> Result<Option<()>> {
+        let layout = &self.sb.layout;
+        let tid = self.cursor.tid;
+        if let Some(damage) = self.interrupted.take() {
+            // A complete transaction follows: the one before was not the last.
+            return Err(damage.into());
+        }
+        let (commit, trust) = Commit::parse(self.reader.block(at)?, layout, self.crc);
+        let damage = match (self.suspect.take(), trust) {
+            (Some(suspect), _) => Some(suspect),
+            (None, Trust::Sound) => None,
+            (None, Trust::Wrong { computed, stored }) => {
+                let damage = damage_at("journal commit block", "wrong checksum", at, tid);
+                let (computed, stored) = (format!("{computed:#010x}"), format!("{stored:#010x}"));
+                Some(damage.mismatch(computed, stored))
+            }
+        };
+        self.crc = u32::MAX;
+        self.cursor.tid = tid.next();
+        match damage {
+            None => {
+                self.last_sec = commit.sec;
+                let transactions = self.extent.transactions + 1;
+                self.extent = Extent {
+                    end: tid.next(),
+                    head: self.cursor.at,
+                    head_before: self.extent.head,
+                    transactions,
+                };
+                Ok(Some(()))
+            }
+            Some(_) if commit.sec < self.last_sec => Ok(None),
+            Some(damage) if layout.async_commit => {
+                self.interrupted = Some(damage);
+                Ok(Some(()))
+            }
+            Some(damage) => Err(Error::Corrupt(damage)),
+        }
+    }
+}

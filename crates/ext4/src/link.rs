@@ -1,0 +1,90 @@
+//! Counts of links, and giving an inode one more name.
+
+use vfs::{Error, FileType, Ino, Result, Timestamp};
+
+use crate::Ext4;
+use crate::dir::{Entry, check_name};
+use crate::format::inode::{Inode, Time, flags};
+use crate::op::Handle;
+
+/// Most links of an inode (`EXT4_LINK_MAX`).
+const LINKS_MAX: u16 = 65_000;
+
+/// Links of a directory that has more subdirectories than can be counted.
+const LINKS_UNCOUNTED: u16 = 1;
+
+/// Links of a directory without subdirectories.
+const LINKS_EMPTY_DIR: u16 = 2;
+
+/// Notes a change of a directory's contents.
+pub(crate) fn touch(dir: &mut Inode, time: Timestamp) {
+    dir.set_time(Time::Modify, time);
+    dir.set_time(Time::Change, time);
+}
+
+impl Ext4 {
+    /// Counts the `..` of a new subdirectory. A directory with too many to count shows 1.
+    pub(crate) fn add_subdirectory(&self, parent: &mut Handle) -> Result<()> {
+        let links = parent.inode.links_count();
+        if links == LINKS_UNCOUNTED {
+            return Ok(());
+        }
+        let links = if links < LINKS_MAX {
+            links + 1
+        } else if self.volume.dir_nlink() && parent.has_flag(flags::INDEX) {
+            LINKS_UNCOUNTED
+        } else {
+            return Err(Error::TooManyLinks);
+        };
+        parent.inode.set_links_count(links);
+        Ok(())
+    }
+
+    /// Counts the `..` of a subdirectory off, unless they are too many to count.
+    pub(crate) fn drop_subdirectory(&self, parent: &mut Handle) {
+        let links = parent.inode.links_count();
+        if links > LINKS_EMPTY_DIR {
+            parent.inode.set_links_count(links - 1);
+        }
+    }
+
+    pub(crate) fn add_link(
+        &self,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        let _lock = self.locks.exclusive(&[ino, dir]);
+        let before = self.load_parent(dir)?;
+        // One without names is in use as long as somebody has it open.
+        let mut file = self.load(ino)?;
+        let file_type = file.file_type()?;
+        if file_type == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        let links = file.inode.links_count();
+        if links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        file.inode.set_links_count(links + 1);
+        if let Some(time) = time {
+            file.inode.set_time(Time::Change, time);
+        }
+        self.atomically(|op| {
+            let mut parent = before;
+            op.add_entry(&mut parent, Entry { name, ino, file_type })?;
+            if let Some(time) = time {
+                touch(&mut parent.inode, time);
+            }
+            op.stage_dir(parent, &before)?;
+            if links == 0 {
+                op.remove_orphan(&file);
+            }
+            op.stage(file);
+            Ok(())
+        })
+    }
+}

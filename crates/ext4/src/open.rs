@@ -1,0 +1,236 @@
+//! Opening and closing: what an image must be to be opened, and what is written then.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blockdev::{BlockDevice, OverlayDevice};
+use parking_lot::Mutex;
+use transaction::Engine;
+use vfs::{Corruption, Error, Result};
+use zerocopy::FromBytes;
+
+use crate::Ext4;
+use crate::alloc::spread::Spread;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
+use crate::fs::{Mode, OpenOptions};
+use crate::inode::locks::InodeLocks;
+use crate::journal::{self, Journal, JournalMap};
+use crate::kind::Kind;
+use crate::orphan::Orphans;
+use crate::volume::{Volume, read_superblock};
+
+impl Ext4 {
+    /// Opens an image to read it. Where its journal must be replayed, that is done in memory: the
+    /// image stays as it is.
+    ///
+    /// # Errors
+    /// `Unsupported` for features this build cannot read, and for a journal on another device;
+    /// `Corrupt` for a superblock, descriptors or a journal that cannot be right. A damaged journal
+    /// does not matter to `stale`.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        if !sb.features.incompat(Incompat::RECOVER) || options.stale {
+            return Self::with_device(device, None, options, Mode::ReadOnly);
+        }
+        let replayed: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+        let report = journal::recover(&*replayed)?;
+        if !report.fast_commits.is_empty() {
+            let mut fs = Self::open_recovered(replayed, options, report)?;
+            fs.mode = Mode::ReadOnly;
+            return Ok(fs);
+        }
+        Self::with_device(replayed, None, options, Mode::ReadOnly)
+    }
+
+    /// Opens an image that mkfs has just made, to fill it. Without a journal, it is sound only
+    /// after [`Ext4::finish`].
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
+    pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        let fs = Self::with_device(device, None, &options, Mode::Fresh)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave those features out"));
+        }
+        Ok(fs)
+    }
+
+    /// Opens an image to change it in place: replays its journal and ends what a crash left
+    /// unfinished first. [`Ext4::close`] must follow, or the image is left as after a crash.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
+    /// Nothing is written then.
+    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        check_changeable(&read_superblock(&*device)?)?;
+        let report = journal::recover(&*device)?;
+        Self::open_recovered(device, options, report)
+    }
+
+    /// Opens an image whose journal was replayed.
+    fn open_recovered(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        report: journal::Report,
+    ) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        check_changeable(&sb)?;
+        let map = JournalMap::read(&*device, &sb)?;
+        let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
+        let mut fs = Self::with_device(device, log.transpose()?, options, Mode::Writable)?;
+        fs.generations = AtomicU32::new(arbitrary());
+        // What is damaged is found before anything is written.
+        let orphans = fs.find_orphans()?;
+        fs.mark_open()?;
+        if !report.fast_commits.is_empty() {
+            return Err(Error::unsupported(
+                "fast commits in the journal",
+                "mount the image once to replay them",
+            ));
+        }
+        fs.clean_orphans(&orphans)?;
+        fs.recovered = report;
+        Ok(fs)
+    }
+
+    /// What the replay of the journal did when the image was opened.
+    pub fn recovered(&self) -> &journal::Report {
+        &self.recovered
+    }
+
+    /// Frees what is open without a name, writes everything and leaves the image clean.
+    ///
+    /// # Errors
+    /// If the device fails, or something to be freed is damaged. The image is then as after a
+    /// crash.
+    pub fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        self.reap_all()?;
+        self.engine.empty_log()?;
+        let mut raw = self.current_superblock()?;
+        let mut features = raw.features();
+        features.incompat.remove(Incompat::RECOVER);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        raw.set_features(&features);
+        raw.state = self.volume.sb.raw.state;
+        raw.set_wtime(now().as_secs() as i64);
+        let device = self.engine.device();
+        self.volume.write_superblock(&raw, &**device)?;
+        device.flush().map_err(Error::Device)
+    }
+
+    /// The superblock as the cache has it.
+    fn current_superblock(&self) -> Result<RawSuperblock> {
+        let (block, range) = self.volume.superblock_place();
+        let bytes = self.block(block, Kind::Superblock.plain())?;
+        let damage = |_| Corruption::new("superblock", "cut short");
+        Ok(RawSuperblock::read_from_bytes(&bytes[range]).map_err(damage)?)
+    }
+
+    fn with_device(
+        device: Arc<dyn BlockDevice>,
+        log: Option<Journal>,
+        options: &OpenOptions,
+        mode: Mode,
+    ) -> Result<Self> {
+        let OpenOptions { cache_bytes, orphans: policy, .. } = *options;
+        let mut volume = Volume::read(&*device)?;
+        volume.keeps_counts = mode == Mode::Writable;
+        let volume = Arc::new(volume);
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        // Without a journal, whoever opens the image after a crash must check all of it anyway.
+        let records = log.is_some();
+        let log = log.map(|log| Box::new(log) as Box<dyn transaction::Log>);
+        let engine = Engine::new(device, volume.clone(), log, options);
+        Ok(Self {
+            engine,
+            volume,
+            locks: InodeLocks::new(),
+            spread: Spread::default(),
+            value_inodes: Mutex::default(),
+            generations: AtomicU32::new(0),
+            recovered: journal::Report::default(),
+            mode,
+            orphans: Orphans::new(policy, records),
+        })
+    }
+
+    /// Writes into the superblock that the file system is being changed.
+    fn mark_open(&self) -> Result<()> {
+        let mut raw = self.volume.sb.raw.clone();
+        let mut features = self.volume.sb.features;
+        if features.compat(Compat::HAS_JOURNAL) {
+            features.incompat.insert(Incompat::RECOVER);
+        } else {
+            raw.state = (raw.state.get() & !STATE_VALID).into();
+        }
+        if features.compat(Compat::ORPHAN_FILE) {
+            features.ro_compat.insert(RoCompat::ORPHAN_PRESENT);
+        }
+        raw.set_features(&features);
+        self.volume.write_superblock(&raw, &**self.engine.device())?;
+        self.engine.device().flush().map_err(Error::Device)
+    }
+
+    /// Ends the filling of a fresh image: writes all metadata, then the superblock, with a new
+    /// uuid if one is given.
+    ///
+    /// # Errors
+    /// If the device fails. The image is then not sound. `Invalid` if the uuid cannot change
+    /// because checksums depend on it.
+    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.check_writable()?;
+        self.reap_all()?;
+        self.engine.checkpoint()?;
+        let mut raw = self.volume.sb.raw.clone();
+        let (clusters, inodes) = self.volume.groups.totals();
+        self.volume.set_counts(&mut raw, clusters, inodes);
+        if let Some(uuid) = uuid {
+            if self.volume.uuid_is_seed() {
+                return Err(Error::Invalid("checksums depend on the uuid"));
+            }
+            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
+        self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+}
+
+/// Checks that an image may be changed: that everything it has would be kept right.
+fn check_changeable(sb: &Superblock) -> Result<()> {
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(reason, "open it for reading"));
+    }
+    if sb.features.incompat(Incompat::MMP) {
+        return Err(Error::unsupported(
+            "changing an image with multi-mount protection",
+            "turn the feature off: tune2fs -O ^mmp",
+        ));
+    }
+    let state = sb.raw.state.get();
+    if state & STATE_ERROR != 0 {
+        return Err(Error::unsupported("changing an image marked as damaged", "run e2fsck first"));
+    }
+    if !sb.features.compat(Compat::HAS_JOURNAL) && state & STATE_VALID == 0 {
+        return Err(Error::unsupported(
+            "changing an image without a journal that was not cleanly closed",
+            "run e2fsck first",
+        ));
+    }
+    Ok(())
+}
+
+/// The time since 1970; none before that.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A number that differs from one opening to the next, for the generations of new inodes.
+fn arbitrary() -> u32 {
+    let now = now();
+    (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()
+}

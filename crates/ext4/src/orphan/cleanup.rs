@@ -1,0 +1,213 @@
+//! Ending what a crash left unfinished: finding the orphans, and freeing or truncating them.
+//!
+//! All that the image says about orphans is read and checked before anything is written, so that an
+//! image with damage there is refused as it is.
+
+use vfs::{Corruption, Error, FileType, Ino, Result};
+
+use super::Place;
+use super::slots::{Slot, Slots};
+use crate::Ext4;
+use crate::alloc::bitmap;
+use crate::format::address::{Block, FileBlock};
+use crate::format::features::Compat;
+use crate::format::group::GroupFlags;
+use crate::format::orphan;
+use crate::kind::Kind;
+use crate::op::Handle;
+use crate::read;
+
+/// Blocks that an orphan file has at most, as in the kernel.
+const FILE_BLOCKS_MAX: u64 = 512;
+
+/// What [`crate::Ext4`] did about orphans when it opened the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrphanReport {
+    /// Inodes whose blocks past the size were freed.
+    pub truncated: u32,
+    /// Inodes without names that were freed.
+    pub freed: u32,
+}
+
+/// The orphans of an image that is being opened, in the order in which they are to be ended: those
+/// of the list, then those of the orphan file.
+pub(crate) struct Found(Vec<Ino>);
+
+impl Ext4 {
+    /// Reads and checks the orphan file and the list. Nothing is written.
+    ///
+    /// # Errors
+    /// `Corrupt` for an orphan file with a hole or a block that is not its, for a list that loops,
+    /// and for an orphan that cannot be one.
+    pub(crate) fn find_orphans(&self) -> Result<Found> {
+        let mut found = Found(Vec::new());
+        self.follow_list(&mut found)?;
+        if self.volume.sb.features.compat(Compat::ORPHAN_FILE) {
+            let slots = self.read_orphan_file(&mut found)?;
+            // A file system is opened once, so nothing is there yet.
+            let _ = self.orphans.slots.set(slots);
+        }
+        Ok(found)
+    }
+
+    /// Ends the orphans that were found.
+    pub(crate) fn clean_orphans(&self, found: &Found) -> Result<()> {
+        let mut report = OrphanReport::default();
+        for &ino in &found.0 {
+            if self.end_orphan(ino)? {
+                report.freed += 1;
+            } else {
+                report.truncated += 1;
+            }
+        }
+        let _ = self.orphans.cleaned.set(report);
+        Ok(())
+    }
+
+    /// What was done about orphans when the file system was opened to be changed.
+    pub fn cleaned_orphans(&self) -> OrphanReport {
+        self.orphans.cleaned.get().copied().unwrap_or_default()
+    }
+
+    /// Walks the list. Each orphan is met once, or the list loops.
+    fn follow_list(&self, found: &mut Found) -> Result<()> {
+        let mut list = self.orphans.list.lock();
+        let (mut ino, mut previous) = (self.volume.sb.raw.last_orphan.get(), 0);
+        while ino != 0 {
+            let handle = self.check_orphan(Ino(ino.into()), "orphan list")?;
+            self.register(handle.ino(), Place::List, "orphan list")?;
+            list.append(ino, previous);
+            found.0.push(handle.ino());
+            (previous, ino) = (ino, handle.inode.dtime());
+        }
+        Ok(())
+    }
+
+    fn read_orphan_file(&self, found: &mut Found) -> Result<Slots> {
+        let ino = Ino(self.volume.sb.raw.orphan_file_inum.get().into());
+        let file = self.load(ino).map_err(|e| match e {
+            Error::NotFound => Corruption::new("superblock", "the orphan file is not in use")
+                .of_inode(ino.0)
+                .into(),
+            other => other,
+        })?;
+        let places = self.orphan_blocks(&file)?;
+        let per_block = orphan::slots_per_block(self.volume.block_size());
+        let slots = Slots::new(file.owner, &places, per_block);
+        for (block, &place) in places.iter().enumerate() {
+            self.read_orphan_block(&slots, block as u32, place, found)?;
+        }
+        Ok(slots)
+    }
+
+    /// The blocks of the orphan file, all of them different.
+    fn orphan_blocks(&self, file: &Handle) -> Result<Vec<Block>> {
+        let size = file.inode.size();
+        let count = size >> self.volume.geometry.block_size_log;
+        if file.file_type()? != FileType::Regular
+            || !self.has_map(file)?
+            || !(1..=FILE_BLOCKS_MAX).contains(&count)
+            || !size.is_multiple_of(self.volume.block_size() as u64)
+        {
+            let damage = Corruption::new("orphan file", "not a file of whole blocks");
+            let expected = format!("1 to {FILE_BLOCKS_MAX} blocks");
+            let found = format!("{size} bytes, mode {:#o}", file.inode.mode());
+            return Err(damage.of_inode(file.ino().0).mismatch(expected, found).into());
+        }
+        let mut places = Vec::with_capacity(count as usize);
+        for block in 0..count as u32 {
+            let read::map::Place::Written(place) =
+                read::map::run_at(self, file, FileBlock(block))?.place
+            else {
+                return Err(file.corrupt("orphan file", "it has a hole"));
+            };
+            places.push(place);
+        }
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() < places.len() {
+            return Err(file.corrupt("orphan file", "it has the same block twice"));
+        }
+        Ok(places)
+    }
+
+    fn read_orphan_block(
+        &self,
+        slots: &Slots,
+        block: u32,
+        place: Block,
+        found: &mut Found,
+    ) -> Result<()> {
+        let bytes = self.block(place, Kind::Orphan.of(slots.owner))?;
+        // Its checksum was verified when it was read.
+        let numbers = orphan::parse(&bytes, place, None)?;
+        for (index, number) in numbers.iter().enumerate().filter(|(_, number)| **number != 0) {
+            let ino = Ino(number.get().into());
+            let slot = Slot { block, index: index as u32 };
+            let at_place = |e| match e {
+                Error::Corrupt(damage) => damage.at_block(place.0).into(),
+                other => other,
+            };
+            self.check_orphan(ino, "orphan file").map_err(at_place)?;
+            if ino == slots.owner.ino {
+                return Err(Corruption::new("orphan file", "it holds itself")
+                    .of_inode(ino.0)
+                    .into());
+            }
+            self.register(ino, Place::File(slot), "orphan file").map_err(at_place)?;
+            slots.occupy(slot);
+            found.0.push(ino);
+        }
+        Ok(())
+    }
+
+    fn register(&self, ino: Ino, place: Place, structure: &'static str) -> Result<()> {
+        if self.orphans.table.place(ino).is_some() {
+            let damage = Corruption::new(structure, "an inode that was an orphan already");
+            return Err(damage.of_inode(ino.0).into());
+        }
+        self.orphans.table.set_place(ino, Some(place));
+        Ok(())
+    }
+
+    /// An inode that is recorded as an orphan, if it can be one.
+    fn check_orphan(&self, ino: Ino, structure: &'static str) -> Result<Handle> {
+        let damage = |problem| Corruption::new(structure, problem).of_inode(ino.0);
+        let volume = &self.volume;
+        let first = u64::from(volume.sb.first_ino);
+        if !(first..=volume.geometry.inodes_count.into()).contains(&ino.0) {
+            let range = format!("{first} to {}", volume.geometry.inodes_count);
+            return Err(damage("an inode that cannot be an orphan").mismatch(range, ino.0).into());
+        }
+        let not_in_use = || Error::from(damage("an inode that is not in use"));
+        let handle = read::inode::load_unlinked(self, ino).map_err(|e| match e {
+            Error::NotFound => not_in_use(),
+            other => other,
+        })?;
+        if !self.is_taken(ino)? {
+            return Err(not_in_use());
+        }
+        // Only what has a map of blocks can be in the midst of a truncation.
+        if handle.inode.links_count() > 0 && !self.has_map(&handle)? && !is_inline(&handle) {
+            return Err(damage("an inode with names and nothing to truncate").into());
+        }
+        Ok(handle)
+    }
+
+    /// Whether the inode bitmap says that an inode is in use.
+    fn is_taken(&self, ino: Ino) -> Result<bool> {
+        let Some((group, index)) = self.volume.geometry.place_of(ino) else { return Ok(false) };
+        let desc = self.volume.groups.places(group);
+        if desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            return Ok(false);
+        }
+        let bytes = self.block(desc.inode_bitmap, Kind::InodeBitmap.of_group(group.0))?;
+        Ok(bitmap::all_set(&bytes, index..index + 1))
+    }
+}
+
+/// Whether the contents lie in the inode; what a truncation does there is done at once.
+fn is_inline(handle: &Handle) -> bool {
+    handle.has_flag(crate::format::inode::flags::INLINE_DATA)
+}

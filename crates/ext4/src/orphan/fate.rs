@@ -1,0 +1,193 @@
+//! What becomes of inodes without names, and of those that are open.
+
+use std::sync::atomic::Ordering;
+
+use vfs::{FileType, Ino, NewInode, Result};
+
+use crate::Ext4;
+use crate::file::CHANGES_PER_OP_MAX;
+use crate::format::features::Incompat;
+use crate::op::{Handle, Op};
+use crate::read;
+use crate::xattr::ValueInodes;
+
+/// What an operation leaves of an inode whose last name it removed.
+#[must_use = "a doomed inode is freed by Ext4::reap"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing: it is free.
+    Freed,
+    /// All: somebody has it open, and it is freed when it is closed.
+    Open,
+    /// An orphan, to be freed by operations of their own.
+    Doomed(Ino),
+}
+
+impl Op<'_> {
+    /// Ends an inode whose link count has just become 0 and whose lock is held. If nobody has it
+    /// open, as much of it is freed as fits this operation; what is left then is an orphan, and the
+    /// caller must hand the result to [`Ext4::reap`] once the operation has committed.
+    pub(crate) fn abandon(&mut self, mut handle: Handle) -> Result<Fate> {
+        let ino = handle.ino();
+        if self.fs.orphans.is_open(ino) {
+            self.add_orphan(&handle);
+            self.stage(handle);
+            return Ok(Fate::Open);
+        }
+        let block_size = self.fs.volume.geometry.block_size();
+        let has_blocks = handle.inode.blocks_512(block_size) > 0;
+        let must_wait =
+            has_blocks && self.fs.orphans.records_all() || self.may_have_values(&handle)?;
+        if !must_wait && self.free_contents(&mut handle, None)? {
+            self.remove_orphan(&handle);
+            self.free_inode(handle);
+            return Ok(Fate::Freed);
+        }
+        self.add_orphan(&handle);
+        self.stage(handle);
+        Ok(Fate::Doomed(ino))
+    }
+
+    /// Frees as much as fits one operation of what belongs to an inode; whether that is all. `values`
+    /// as for [`Op::release_attributes`].
+    fn free_contents(
+        &mut self,
+        file: &mut Handle,
+        values: Option<&ValueInodes<'_>>,
+    ) -> Result<bool> {
+        let mut budget = CHANGES_PER_OP_MAX;
+        if !self.remove_blocks(file, 0..u32::MAX, &mut budget)? {
+            return Ok(false);
+        }
+        self.release_attributes(file, values)?;
+        Ok(true)
+    }
+
+    /// Whether attributes may lie in inodes of their own, which must be locked before an operation
+    /// begins.
+    fn may_have_values(&self, file: &Handle) -> Result<bool> {
+        let fs = self.fs;
+        if !fs.volume.sb.features.incompat(Incompat::EA_INODE) {
+            return Ok(false);
+        }
+        Ok(file.inode.file_acl() != 0 || fs.refers_to_values(file)?)
+    }
+}
+
+impl Ext4 {
+    /// Frees the inode that an operation has left behind. Its lock must still be held.
+    ///
+    /// The operation that removed the name has happened, so nothing that fails here makes it fail:
+    /// the inode stays an orphan then, and is freed when the file system is closed or opened next.
+    pub(crate) fn reap(&self, fate: Fate) {
+        if let Fate::Doomed(ino) = fate {
+            let _ = self.free_orphan(ino);
+        }
+    }
+
+    /// Frees an orphan without names, in as many operations as it takes.
+    fn free_orphan(&self, ino: Ino) -> Result<()> {
+        let mut is_done = false;
+        while !is_done {
+            let before = read::inode::load_unlinked(self, ino)?;
+            let values = self.attributes_guard(&[&before])?;
+            is_done = self.atomically(|op| {
+                let mut handle = before;
+                if !op.free_contents(&mut handle, values.as_ref())? {
+                    op.stage(handle);
+                    return Ok(false);
+                }
+                op.remove_orphan(&handle);
+                op.free_inode(handle);
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Counts a reference to an inode in use.
+    pub(crate) fn open_inode(&self, ino: Ino) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        self.load(ino)?;
+        self.orphans.table.open(ino)
+    }
+
+    /// Gives a reference back, and frees the inode if it was the last one and there is no name.
+    pub(crate) fn close_inode(&self, ino: Ino) -> Result<()> {
+        if self.orphans.table.close(ino)?.is_some() {
+            return Ok(());
+        }
+        let _lock = self.locks.exclusive(&[ino]);
+        if !self.orphans.table.close_last(ino)? {
+            return Ok(());
+        }
+        let handle = read::inode::load_unlinked(self, ino)?;
+        if handle.inode.links_count() > 0 {
+            // A truncation that failed left it among the orphans: its name keeps it.
+            return Ok(());
+        }
+        self.reap(Fate::Doomed(ino));
+        Ok(())
+    }
+
+    /// Makes a regular file without a name near `dir`, open once.
+    pub(crate) fn create_orphan(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
+        self.check_writable()?;
+        let parent = {
+            let _lock = self.locks.shared(dir);
+            self.load_dir(dir)?
+        };
+        let ino = self.atomically(|op| {
+            let mut file = op.allocate_inode(&parent, false)?;
+            crate::create::set_new(&mut file.inode, FileType::Regular, new);
+            file.inode.set_links_count(0);
+            op.init_map(&mut file);
+            op.add_orphan(&file);
+            op.stage_new(file);
+            Ok(file.ino())
+        })?;
+        self.orphans.table.open(ino)?;
+        Ok(ino)
+    }
+
+    /// Ends all orphans, open or not. For the end, when nobody can close them any more.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        for ino in self.orphans.table.close_all() {
+            self.end_orphan(ino)?;
+        }
+        Ok(())
+    }
+
+    /// Frees an orphan, or ends the truncation of one with names; whether it was freed.
+    pub(super) fn end_orphan(&self, ino: Ino) -> Result<bool> {
+        let _lock = self.locks.exclusive(&[ino]);
+        let handle = read::inode::load_unlinked(self, ino)?;
+        if handle.inode.links_count() == 0 {
+            self.free_orphan(ino)?;
+            return Ok(true);
+        }
+        self.end_truncation(ino)?;
+        Ok(false)
+    }
+
+    /// Goes on with a truncation that has happened as far as anybody can see. What fails here does
+    /// not make it fail: the file stays an orphan, and [`Ext4::resume_truncation`] ends it.
+    pub(crate) fn end_truncation_or_note(&self, ino: Ino) {
+        if self.end_truncation(ino).is_err() {
+            self.orphans.interrupted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a truncation that failed half way, before a file is changed again: what it left past the
+    /// size must not come back. Whether there was one. The inode's lock must be held.
+    pub(crate) fn resume_truncation(&self, file: &Handle) -> Result<bool> {
+        let may_be = self.orphans.interrupted.load(Ordering::Relaxed);
+        let is_cut = may_be
+            && file.inode.links_count() > 0
+            && self.orphans.table.place(file.ino()).is_some();
+        if is_cut {
+            self.end_truncation(file.ino())?;
+        }
+        Ok(is_cut)
+    }
+}

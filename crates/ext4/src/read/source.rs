@@ -1,0 +1,66 @@
+//! Where the blocks of directories come from: the cache, or an operation that holds what it reads.
+//!
+//! Looking up a name is the same for readers and for operations, with the same checks. Only an
+//! operation sees blocks it has changed itself, and it must ask its transaction for them: a block
+//! that a transaction holds cannot be read past it.
+
+use transaction::Tag;
+use vfs::Result;
+
+use super::map::{self, Place, Run};
+use crate::Ext4;
+use crate::format::address::{Block, FileBlock};
+use crate::op::Op;
+use crate::read::inode::Handle;
+
+/// What directories are read from.
+pub(crate) trait Source {
+    /// The file system.
+    fn fs(&self) -> &Ext4;
+
+    /// The run of blocks of a directory that starts at `block`.
+    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run>;
+
+    /// Lets `look` see a verified metadata block.
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
+
+    /// The device block of a block of a directory, or `None` in a hole.
+    fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>> {
+        Ok(match self.run(dir, block)?.place {
+            Place::Written(block) => Some(block),
+            Place::Unwritten(_) | Place::Hole => None,
+        })
+    }
+}
+
+/// Reads blocks as they are in the cache, and holds none of them.
+impl Source for &Ext4 {
+    fn fs(&self) -> &Ext4 {
+        self
+    }
+
+    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run> {
+        map::run_at(*self, dir, block)
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        Ok(look(&self.block(place, tag)?))
+    }
+}
+
+/// Holds what it reads to its end.
+impl Source for Op<'_> {
+    fn fs(&self) -> &Ext4 {
+        self.fs
+    }
+
+    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run> {
+        let found = self.find_block(dir, block)?;
+        Ok(Run { place: found.map_or(Place::Hole, Place::Written), len: 1 })
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let id = self.buffer(place, tag)?;
+        Ok(look(self.txn.data(id)))
+    }
+}

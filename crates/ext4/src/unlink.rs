@@ -1,0 +1,141 @@
+//! Removing names.
+//!
+//! Which inode a name stands for is known only once its directory is locked and searched. The
+//! inode's lock is then taken as well; where that is not possible in order, both are let go, taken
+//! in order, and the name is looked up again.
+
+use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result, Timestamp};
+
+use crate::Ext4;
+use crate::format::inode::{Time, flags};
+use crate::inode::locks::Locked;
+use crate::link::touch;
+use crate::op::Handle;
+use crate::read::directory::{self, Found};
+
+impl Ext4 {
+    pub(crate) fn remove_file(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.check_writable()?;
+        if matches!(name, b"." | b"..") {
+            return Err(Error::IsADirectory);
+        }
+        let (_locked, parent, found) = self.lock_entry(dir, name)?;
+        let child = self.load_named(&parent, &found)?;
+        if child.file_type()? == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        self.remove_found(&parent, name, &found, &child, time)
+    }
+
+    pub(crate) fn remove_dir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.check_writable()?;
+        match name {
+            b"." => return Err(Error::Invalid("a directory cannot be removed as '.'")),
+            b".." => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        let (_locked, parent, found) = self.lock_entry(dir, name)?;
+        let child = self.load_named(&parent, &found)?;
+        child.require_directory()?;
+        self.require_empty(&child)?;
+        self.remove_found(&parent, name, &found, &child, time)
+    }
+
+    /// Removes a name from a directory and what it stands for, both locked.
+    fn remove_found(
+        &self,
+        before: &Handle,
+        name: &[u8],
+        found: &Found,
+        child: &Handle,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let gone = self.without_name(child, time);
+        let is_dir = child.inode.is_dir();
+        let fate = self.atomically(|op| {
+            let mut parent = *before;
+            op.remove_entry(&mut parent, name, found)?;
+            if is_dir {
+                self.drop_subdirectory(&mut parent);
+            }
+            if let Some(time) = time {
+                touch(&mut parent.inode, time);
+            }
+            op.stage_dir(parent, before)?;
+            if gone.inode.links_count() > 0 {
+                op.stage(gone);
+                return Ok(None);
+            }
+            op.abandon(gone).map(Some)
+        })?;
+        if let Some(fate) = fate {
+            self.reap(fate);
+        }
+        Ok(())
+    }
+
+    /// An inode as it is once one of its names is gone. A directory has only one.
+    pub(crate) fn without_name(&self, inode: &Handle, time: Option<Timestamp>) -> Handle {
+        let mut gone = *inode;
+        let links = gone.inode.links_count();
+        gone.inode.set_links_count(if gone.inode.is_dir() { 0 } else { links - 1 });
+        if let Some(time) = time {
+            gone.inode.set_time(Time::Change, time);
+        }
+        gone
+    }
+
+    /// Locks a directory and the inode that `name` stands for in it.
+    fn lock_entry(&self, dir: Ino, name: &[u8]) -> Result<(Locked<'_>, Handle, Found)> {
+        let mut locked = self.locks.exclusive(&[dir]);
+        loop {
+            let parent = self.load_parent(dir)?;
+            let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
+            if locked.add(found.ino) {
+                return Ok((locked, parent, found));
+            }
+            drop(locked);
+            locked = self.locks.exclusive(&[dir, found.ino]);
+        }
+    }
+
+    /// A directory whose names are to be changed. `NotFound` if it was removed and is only open.
+    pub(crate) fn load_parent(&self, dir: Ino) -> Result<Handle> {
+        let handle = self.load_dir(dir)?;
+        if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
+    }
+
+    /// The entry of a name that is to be changed.
+    pub(crate) fn find_named(&self, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
+        if name.len() > NAME_LEN_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if dir.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted);
+        }
+        let found = directory::find(&mut &*self, dir, name)?;
+        if found.is_some_and(|found| found.ino == dir.ino()) {
+            return Err(dir.corrupt("directory", "it is its own subdirectory"));
+        }
+        Ok(found)
+    }
+
+    /// The inode that an entry names, which must be in use.
+    pub(crate) fn load_named(&self, dir: &Handle, found: &Found) -> Result<Handle> {
+        let unused = || {
+            Corruption::new("directory entry", "its inode is not in use")
+                .of_inode(dir.ino().0)
+                .mismatch("an inode with links", found.ino)
+        };
+        match self.load(found.ino) {
+            Ok(inode) if inode.inode.links_count() > 0 => Ok(inode),
+            Ok(_) | Err(Error::NotFound) => Err(unused().into()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// `NotEmpty` if a directory, which is locked, has entries.
+    pub(crate) fn require_empty(&self, dir: &Handle) -> Result<()> {
+        if directory::is_empty(self, dir)? { Ok(()) } else { Err(Error::NotEmpty) }
+    }
+}

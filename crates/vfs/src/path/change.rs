@@ -1,0 +1,170 @@
+//! Changing a file system by paths.
+
+use super::Named;
+use super::{DirectoryGuard, LastLink, Listing, Order, Paths, SYMLINKS_MAX, WalkError, split_last};
+use crate::{Error, FileType, Ino, RenameMode, Result, Timestamp};
+
+impl Paths<'_> {
+    /// The directory that the last component of a path is in, and that component.
+    ///
+    /// # Errors
+    /// `Invalid` if the path ends in no name: it is the root, or ends in `.` or `..`.
+    pub fn parent<'p>(&self, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+        let (parent, name) = split_last(path).ok_or(Error::Invalid("the path ends in no name"))?;
+        Ok((self.resolve(parent, LastLink::Follow)?, name))
+    }
+
+    /// As [`Paths::parent`], but a symbolic link at the end is followed to the name that it leads
+    /// to, which need not exist.
+    ///
+    /// # Errors
+    /// As [`Paths::parent`], and `SymlinkLoop`.
+    pub fn parent_of_target(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+        let mut path = path.to_vec();
+        for _ in 0..=SYMLINKS_MAX {
+            let (dir, name) = self.parent(&path)?;
+            let target = match self.fs.lookup(dir, name) {
+                Ok(ino) if self.fs.attributes(ino)?.file_type == FileType::Symlink => {
+                    self.fs.readlink(ino)?
+                }
+                Ok(_) | Err(Error::NotFound) => return Ok((dir, name.to_vec())),
+                Err(error) => return Err(error),
+            };
+            let parent = split_last(&path).map_or(&b""[..], |(parent, _)| parent).to_vec();
+            path = if target.starts_with(b"/") { target } else { [parent, target].concat() };
+        }
+        Err(Error::SymlinkLoop)
+    }
+
+    /// Removes a name of anything but a directory; a symbolic link is not followed. `time` as in
+    /// [`FileSystem::unlink`](crate::FileSystem::unlink), here and below.
+    pub fn remove_file(&self, path: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        self.fs.unlink(dir, name, time)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, path: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        self.fs.rmdir(dir, name, time)
+    }
+
+    /// Removes a file or a directory with everything in it. Symbolic links are not followed.
+    /// `each` hears of every name that is gone.
+    ///
+    /// # Errors
+    /// The first one, with the path of what could not be removed; what was removed before it stays
+    /// so.
+    pub fn remove_all(
+        &self,
+        path: &[u8],
+        time: Option<Timestamp>,
+        each: &mut dyn FnMut(),
+    ) -> Result<(), WalkError> {
+        let top = |error| WalkError { path: Vec::new(), error };
+        let (dir, name) = self.parent(path).map_err(top)?;
+        let ino = self.fs.lookup(dir, name).map_err(top)?;
+        let mut removal = Removal::new(*self, time);
+        if removal.is_directory(ino, None).map_err(top)? {
+            removal.enter(dir, name, ino).map_err(top)?;
+            removal.run(each)
+        } else {
+            self.fs.unlink(dir, name, time).map_err(top)?;
+            each();
+            Ok(())
+        }
+    }
+
+    /// Moves what `from` names to the name `to`. Links at the end of both are not followed.
+    ///
+    /// # Errors
+    /// As [`FileSystem::rename`](crate::FileSystem::rename).
+    pub fn rename(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        mode: RenameMode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.fs.rename(self.parent(from)?, self.parent(to)?, mode, time)
+    }
+}
+
+/// A directory that is being emptied.
+struct Emptying {
+    parent: Ino,
+    name: Vec<u8>,
+    dir: Ino,
+    listing: Listing,
+    /// Length of the directory's own path.
+    path_len: usize,
+}
+
+struct Removal<'a> {
+    paths: Paths<'a>,
+    time: Option<Timestamp>,
+    guard: DirectoryGuard,
+    levels: Vec<Emptying>,
+    /// From the top to what is being removed.
+    path: Vec<u8>,
+}
+
+impl<'a> Removal<'a> {
+    fn new(paths: Paths<'a>, time: Option<Timestamp>) -> Self {
+        let guard = DirectoryGuard::default();
+        Self { paths, time, guard, levels: Vec::new(), path: Vec::new() }
+    }
+
+    fn is_directory(&self, ino: Ino, said: Option<FileType>) -> Result<bool> {
+        let file_type = match said {
+            Some(file_type) => file_type,
+            None => self.paths.fs.attributes(ino)?.file_type,
+        };
+        Ok(file_type == FileType::Directory)
+    }
+
+    fn enter(&mut self, parent: Ino, name: &[u8], dir: Ino) -> Result<()> {
+        self.guard.enter(dir, self.levels.len())?;
+        let (name, path_len) = (name.to_vec(), self.path.len());
+        let listing = Listing::new(Order::Physical);
+        self.levels.push(Emptying { parent, name, dir, listing, path_len });
+        Ok(())
+    }
+
+    fn run(&mut self, each: &mut dyn FnMut()) -> Result<(), WalkError> {
+        while !self.levels.is_empty() {
+            let removed = self.step();
+            match removed {
+                Ok(true) => each(),
+                Ok(false) => {}
+                Err(error) => return Err(WalkError { path: self.path.clone(), error }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the next thing; returns whether that was to remove a name.
+    fn step(&mut self) -> Result<bool> {
+        let Some(level) = self.levels.last_mut() else { return Ok(false) };
+        self.path.truncate(level.path_len);
+        if let Some(Named { name, ino, file_type }) = level.listing.next() {
+            let dir = level.dir;
+            if level.path_len > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(&name);
+            if self.is_directory(ino, file_type)? {
+                self.enter(dir, &name, ino)?;
+                return Ok(false);
+            }
+            return self.paths.fs.unlink(dir, &name, self.time).map(|()| true);
+        }
+        if level.listing.resume.is_some() {
+            level.listing.fill(self.paths.fs, level.dir)?;
+            return Ok(false);
+        }
+        self.paths.fs.rmdir(level.parent, &level.name, self.time)?;
+        self.levels.pop();
+        Ok(true)
+    }
+}

@@ -1,0 +1,56 @@
+//! The reference model: a file system so simple that it is obviously right.
+//!
+//! Everything is in sorted maps behind one lock, and no operation is clever: each one checks all that
+//! can stop it and only then changes anything. Sizes of directories, `blocks_512` and totals are the
+//! model's own and mean nothing for other file systems.
+//!
+//! Invariants:
+//! - inode numbers and directory cookies are never used twice;
+//! - an inode is in the map exactly while it has a name (or is the root) or is open;
+//! - a file's block is in its map only if it was allocated, and bytes past the size are zeros.
+
+mod data;
+mod interface;
+mod names;
+mod state;
+
+use parking_lot::Mutex;
+use vfs::{FileType, Ino};
+
+use state::State;
+
+/// Unit of allocation, in bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// A file system in memory.
+#[derive(Default)]
+pub struct Model {
+    state: Mutex<State>,
+}
+
+impl Model {
+    /// An empty file system.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts an entry into a directory without any check, as a damaged image may have it.
+    ///
+    /// # Panics
+    /// If `dir` is not a directory.
+    pub fn insert_unchecked(&self, dir: Ino, name: &[u8], ino: Ino) {
+        let mut state = self.state.lock();
+        state.directory_mut(dir).expect("a directory").insert(name, ino);
+    }
+
+    /// Number of inodes in use, those without a name included.
+    pub fn inode_count(&self) -> usize {
+        self.state.lock().inodes.len()
+    }
+
+    /// Every entry below the root, parents before children: its path without a leading `/`, its
+    /// inode and its type.
+    pub fn entries(&self) -> Vec<(Vec<u8>, Ino, FileType)> {
+        self.state.lock().entries()
+    }
+}

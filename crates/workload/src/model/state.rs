@@ -1,0 +1,217 @@
+//! What the model holds, and how its parts are found.
+
+use std::collections::BTreeMap;
+
+use vfs::{
+    Attributes, DeviceNumber, Error, FileType, Ino, NAME_LEN_MAX, NewInode, Result, Timestamp,
+};
+
+use super::BLOCK_BYTES;
+
+/// The root directory.
+pub(super) const ROOT: Ino = Ino(2);
+/// Cookies 1 and 2 follow `.` and `..`.
+pub(super) const COOKIE_FIRST: u64 = 3;
+
+pub(super) struct State {
+    pub(super) inodes: BTreeMap<Ino, Inode>,
+    ino_next: u64,
+}
+
+pub(super) struct Inode {
+    pub(super) attributes: Attributes,
+    pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(super) body: Body,
+    /// References counted by `open`.
+    pub(super) open_count: u64,
+}
+
+pub(super) enum Body {
+    Regular(Blocks),
+    Directory(Directory),
+    Symlink(Vec<u8>),
+    Special,
+}
+
+/// Blocks by number; `None` is one that was allocated but never written.
+pub(super) type Blocks = BTreeMap<u64, Option<Box<[u8]>>>;
+
+pub(super) struct Directory {
+    pub(super) parent: Ino,
+    pub(super) by_name: BTreeMap<Vec<u8>, (u64, Ino)>,
+    pub(super) by_cookie: BTreeMap<u64, Vec<u8>>,
+    cookie_next: u64,
+}
+
+impl Directory {
+    pub(super) fn new(parent: Ino) -> Self {
+        let (by_name, by_cookie) = (BTreeMap::new(), BTreeMap::new());
+        Self { parent, by_name, by_cookie, cookie_next: COOKIE_FIRST }
+    }
+
+    pub(super) fn insert(&mut self, name: &[u8], ino: Ino) {
+        self.by_name.insert(name.to_vec(), (self.cookie_next, ino));
+        self.by_cookie.insert(self.cookie_next, name.to_vec());
+        self.cookie_next += 1;
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        if let Some((cookie, _)) = self.by_name.remove(name) {
+            self.by_cookie.remove(&cookie);
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let new = NewInode { permissions: 0o755, ..NewInode::default() };
+        let mut root = Inode::new(ROOT, FileType::Directory, &new);
+        root.body = Body::Directory(Directory::new(ROOT));
+        root.attributes.links = 2;
+        Self { inodes: BTreeMap::from([(ROOT, root)]), ino_next: ROOT.0 + 1 }
+    }
+}
+
+impl Inode {
+    pub(super) fn new(ino: Ino, file_type: FileType, new: &NewInode) -> Self {
+        let is_directory = file_type == FileType::Directory;
+        let attributes = Attributes {
+            ino,
+            generation: 0,
+            file_type,
+            permissions: new.permissions & 0o7777,
+            links: 1,
+            uid: new.uid,
+            gid: new.gid,
+            size: if is_directory { BLOCK_BYTES } else { 0 },
+            blocks_512: 0,
+            device: DeviceNumber::default(),
+            atime: new.time,
+            mtime: new.time,
+            ctime: new.time,
+            crtime: Some(new.time),
+        };
+        Self { attributes, xattrs: BTreeMap::new(), body: Body::Special, open_count: 0 }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self.body, Body::Directory(_))
+    }
+}
+
+impl State {
+    pub(super) fn inode(&self, ino: Ino) -> Result<&Inode> {
+        self.inodes.get(&ino).ok_or(Error::NotFound)
+    }
+
+    pub(super) fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode> {
+        self.inodes.get_mut(&ino).ok_or(Error::NotFound)
+    }
+
+    pub(super) fn directory(&self, ino: Ino) -> Result<&Directory> {
+        match &self.inode(ino)?.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    pub(super) fn directory_mut(&mut self, ino: Ino) -> Result<&mut Directory> {
+        match &mut self.inode_mut(ino)?.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    pub(super) fn regular(&self, ino: Ino) -> Result<(&Attributes, &Blocks)> {
+        let inode = self.inode(ino)?;
+        match &inode.body {
+            Body::Regular(blocks) => Ok((&inode.attributes, blocks)),
+            Body::Directory(_) => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid("this is not a regular file")),
+        }
+    }
+
+    pub(super) fn regular_mut(&mut self, ino: Ino) -> Result<(&mut Attributes, &mut Blocks)> {
+        let inode = self.inode_mut(ino)?;
+        match &mut inode.body {
+            Body::Regular(blocks) => Ok((&mut inode.attributes, blocks)),
+            Body::Directory(_) => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid("this is not a regular file")),
+        }
+    }
+
+    /// The inode that `name` stands for among the entries proper, which `.` and `..` are not.
+    pub(super) fn entry(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
+        let directory = self.directory(dir)?;
+        if name == b"." || name == b".." {
+            return Err(Error::Invalid("\".\" and \"..\" cannot be removed or moved"));
+        }
+        directory.by_name.get(name).map(|&(_, ino)| ino).ok_or(Error::NotFound)
+    }
+
+    /// Checks that a directory may get a new entry of this name. One that was removed while it was
+    /// open may not.
+    pub(super) fn check_new(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        let directory = self.directory(dir)?;
+        if name.len() > NAME_LEN_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+            return Err(Error::Invalid("a name is 1 to 255 bytes without \"/\" and NUL"));
+        }
+        if name == b"." || name == b".." || directory.by_name.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        if self.inode(dir)?.attributes.links == 0 {
+            return Err(Error::NotFound);
+        }
+        Ok(())
+    }
+
+    /// Enters a new inode number into the map; it has no name yet.
+    pub(super) fn add_inode(&mut self, file_type: FileType, body: Body, new: &NewInode) -> Ino {
+        let ino = Ino(self.ino_next);
+        self.ino_next += 1;
+        let mut inode = Inode::new(ino, file_type, new);
+        inode.body = body;
+        self.inodes.insert(ino, inode);
+        ino
+    }
+
+    /// Forgets an inode that has neither a name nor a reference.
+    pub(super) fn drop_if_unused(&mut self, ino: Ino) {
+        let is_unused = |inode: &Inode| inode.attributes.links == 0 && inode.open_count == 0;
+        if self.inodes.get(&ino).is_some_and(is_unused) {
+            self.inodes.remove(&ino);
+        }
+    }
+
+    /// Gives a directory new `mtime` and `ctime`, if there are any.
+    pub(super) fn touch(&mut self, dir: Ino, time: Option<Timestamp>) -> Result<()> {
+        let attributes = &mut self.inode_mut(dir)?.attributes;
+        attributes.mtime = time.unwrap_or(attributes.mtime);
+        attributes.ctime = time.unwrap_or(attributes.ctime);
+        Ok(())
+    }
+
+    pub(super) fn entries(&self) -> Vec<(Vec<u8>, Ino, FileType)> {
+        let mut found = Vec::new();
+        let mut pending = vec![(Vec::new(), ROOT)];
+        while let Some((path, dir)) = pending.pop() {
+            let Ok(directory) = self.directory(dir) else { continue };
+            for (name, &(_, ino)) in &directory.by_name {
+                let Ok(inode) = self.inode(ino) else { continue };
+                let mut path = path.clone();
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name);
+                found.push((path.clone(), ino, inode.attributes.file_type));
+                if inode.is_directory() {
+                    pending.push((path, ino));
+                }
+            }
+        }
+        found
+    }
+}
