@@ -188,6 +188,12 @@ fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
 /// One random change of one inode. Whether it was made.
 fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
     let file = NAMES[rng.usize(..NAMES.len())];
+    if NAMES[..5].contains(&file) && rng.u8(..40) == 0 {
+        // All that its attributes take goes with a file.
+        fs.unlink(fs.root(), file.as_bytes(), None).unwrap();
+        fs.create(fs.root(), file.as_bytes(), &NEW).unwrap();
+        model.insert(file, Attributes::new());
+    }
     let ino = ino(fs, file);
     let expected = model.get_mut(file).unwrap();
     let (mut name, value) = attribute(rng, file, case);

@@ -17,7 +17,7 @@ mod release;
 mod tests;
 mod value;
 
-use vfs::{Error, Ino, Result};
+use vfs::{Error, FileType, Ino, Result};
 
 use crate::Ext4;
 use crate::format::features::{Compat, Incompat};
@@ -111,6 +111,7 @@ impl Ext4 {
             block: block.as_deref(),
             is_shared,
             block_size: self.volume.block_size(),
+            is_link: handle.inode.file_type() == Some(FileType::Symlink),
         };
         let may_be_apart = self.volume.sb.features.incompat(Incompat::EA_INODE);
         let large = value.filter(|value| may_be_apart && value.len() <= VALUE_LEN_MAX);
