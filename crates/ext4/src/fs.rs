@@ -50,6 +50,8 @@ pub struct Ext4 {
     pub(crate) value_inodes: Mutex<()>,
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
+    /// What the replay of the journal did.
+    pub(crate) recovered: crate::journal::Report,
     pub(crate) mode: Mode,
     pub(crate) orphans: Orphans,
 }

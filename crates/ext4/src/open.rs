@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, OverlayDevice};
 use parking_lot::Mutex;
 use transaction::Engine;
 use vfs::{Corruption, Error, Result};
@@ -13,28 +13,35 @@ use zerocopy::FromBytes;
 use crate::Ext4;
 use crate::alloc::spread::Spread;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::locks::InodeLocks;
+use crate::journal::{self, Journal, JournalMap};
 use crate::kind::Kind;
 use crate::orphan::Orphans;
-use crate::volume::Volume;
+use crate::volume::{Volume, read_superblock};
 
 impl Ext4 {
-    /// Opens an image read-only.
+    /// Opens an image to read it. Where its journal must be replayed, that is done in memory: the
+    /// image stays as it is.
     ///
     /// # Errors
-    /// `Unsupported` for features this build cannot read, and for an image whose journal must be
-    /// replayed, unless `stale`; `Corrupt` for a superblock or descriptors that cannot be right.
+    /// `Unsupported` for features this build cannot read, and for a journal on another device;
+    /// `Corrupt` for a superblock, descriptors or a journal that cannot be right. A damaged journal
+    /// does not matter to `stale`.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let fs = Self::with_device(device, options, Mode::ReadOnly)?;
-        if fs.volume.needs_recovery() && !options.stale {
-            return Err(Error::unsupported(
-                "a journal with changes that are not in their places yet",
-                "mount the image once or run e2fsck to replay it, or ask for the stale state",
-            ));
+        let sb = read_superblock(&*device)?;
+        if !sb.features.incompat(Incompat::RECOVER) || options.stale {
+            return Self::with_device(device, None, options, Mode::ReadOnly);
         }
-        Ok(fs)
+        let replayed: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+        let report = journal::recover(&*replayed)?;
+        if !report.fast_commits.is_empty() {
+            let mut fs = Self::open_recovered(replayed, options, report)?;
+            fs.mode = Mode::ReadOnly;
+            return Ok(fs);
+        }
+        Self::with_device(replayed, None, options, Mode::ReadOnly)
     }
 
     /// Opens an image that mkfs has just made, to fill it. Without a journal, it is sound only
@@ -44,27 +51,54 @@ impl Ext4 {
     /// As [`Ext4::open`], and `Unsupported` for features this build cannot write.
     pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        let fs = Self::with_device(device, &options, Mode::Fresh)?;
+        let fs = Self::with_device(device, None, &options, Mode::Fresh)?;
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
         Ok(fs)
     }
 
-    /// Opens an image to change it in place. [`Ext4::close`] must follow, or the image is left as
-    /// after a crash.
+    /// Opens an image to change it in place: replays its journal and ends what a crash left
+    /// unfinished first. [`Ext4::close`] must follow, or the image is left as after a crash.
     ///
     /// # Errors
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
+    /// Nothing is written then.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let mut fs = Self::with_device(device, options, Mode::Writable)?;
-        check_changeable(&fs.volume)?;
+        check_changeable(&read_superblock(&*device)?)?;
+        let report = journal::recover(&*device)?;
+        Self::open_recovered(device, options, report)
+    }
+
+    /// Opens an image whose journal was replayed.
+    fn open_recovered(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        report: journal::Report,
+    ) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        check_changeable(&sb)?;
+        let map = JournalMap::read(&*device, &sb)?;
+        let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
+        let mut fs = Self::with_device(device, log.transpose()?, options, Mode::Writable)?;
         fs.generations = AtomicU32::new(arbitrary());
         // What is damaged is found before anything is written.
         let orphans = fs.find_orphans()?;
         fs.mark_open()?;
+        if !report.fast_commits.is_empty() {
+            return Err(Error::unsupported(
+                "fast commits in the journal",
+                "mount the image once to replay them",
+            ));
+        }
         fs.clean_orphans(&orphans)?;
+        fs.recovered = report;
         Ok(fs)
+    }
+
+    /// What the replay of the journal did when the image was opened.
+    pub fn recovered(&self) -> &journal::Report {
+        &self.recovered
     }
 
     /// Frees what is open without a name, writes everything and leaves the image clean.
@@ -100,6 +134,7 @@ impl Ext4 {
 
     fn with_device(
         device: Arc<dyn BlockDevice>,
+        log: Option<Journal>,
         options: &OpenOptions,
         mode: Mode,
     ) -> Result<Self> {
@@ -109,9 +144,9 @@ impl Ext4 {
         let volume = Arc::new(volume);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         // Without a journal, whoever opens the image after a crash must check all of it anyway.
-        let has_journal = volume.sb.features.compat(Compat::HAS_JOURNAL);
-        let records = mode == Mode::Writable && has_journal;
-        let engine = Engine::new(device, volume.clone(), None, options);
+        let records = log.is_some();
+        let log = log.map(|log| Box::new(log) as Box<dyn transaction::Log>);
+        let engine = Engine::new(device, volume.clone(), log, options);
         Ok(Self {
             engine,
             volume,
@@ -119,6 +154,7 @@ impl Ext4 {
             spread: Spread::default(),
             value_inodes: Mutex::default(),
             generations: AtomicU32::new(0),
+            recovered: journal::Report::default(),
             mode,
             orphans: Orphans::new(policy, records),
         })
@@ -165,8 +201,7 @@ impl Ext4 {
 }
 
 /// Checks that an image may be changed: that everything it has would be kept right.
-fn check_changeable(volume: &Volume) -> Result<()> {
-    let sb = &volume.sb;
+fn check_changeable(sb: &Superblock) -> Result<()> {
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(reason, "open it for reading"));
     }

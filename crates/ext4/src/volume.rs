@@ -44,12 +44,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// Reads and checks superblock and group descriptors.
     pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
-        let mut bytes = [0; SUPERBLOCK_SIZE];
-        if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
-            return Err(Corruption::new("superblock", "the image is too short for one").into());
-        }
-        device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;
-        let sb = Superblock::parse(&bytes, device.len())?;
+        let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
         let groups = Groups::read(device, &sb, &geometry)?;
         let system_zone = SystemZone::new(&geometry, &groups);
@@ -194,6 +189,16 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Reads and checks the superblock.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        return Err(Corruption::new("superblock", "the image is too short for one").into());
+    }
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(vfs::Error::Device)?;
+    Superblock::parse(&bytes, device.len())
 }
 
 impl Format for Volume {

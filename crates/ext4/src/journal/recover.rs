@@ -10,9 +10,8 @@ use super::replay::{Log, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::format::features::Incompat;
 use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
-use crate::format::superblock::{
-    RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
-};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
+use crate::volume::{Volume, read_superblock};
 
 /// Most blocks of a fast-commit area that are read. mke2fs makes 256.
 const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
@@ -74,15 +73,6 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
         Some(start) => recovery.forget(start),
         None => recovery.clear(journal.sequence),
     }
-}
-
-fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
-        return Err(Corruption::new("superblock", "the image is too short for one").into());
-    }
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(Error::Device)?;
-    Superblock::parse(&bytes, device.len())
 }
 
 /// Reads and checks the journal's superblock.
@@ -237,12 +227,25 @@ impl Recovery<'_> {
         let error = if has_error { STATE_ERROR } else { self.sb.raw.state.get() & STATE_ERROR };
         raw.state = (raw.state.get() | error).into();
         keep_errors(&mut raw, &self.sb.raw);
+        if !needs_recovery && incompat != was.features().incompat {
+            self.count_free(&mut raw);
+        }
         if raw.as_bytes() == was.as_bytes() {
             return Ok(());
         }
         raw.seal();
         self.device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
         self.device.flush().map_err(Error::Device)
+    }
+
+    /// Brings the free counts up to date, which the kernel does not log: the groups have the right
+    /// ones. Damaged groups are for others to find.
+    fn count_free(&self, raw: &mut RawSuperblock) {
+        if let Ok(volume) = Volume::read(self.device) {
+            let (clusters, inodes) = volume.groups.totals();
+            raw.set_free_blocks(clusters << volume.sb.cluster_blocks_log);
+            raw.free_inodes_count = (inodes as u32).into();
+        }
     }
 }
 
