@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, extract, find, info, ln, ls, mkdir, mv, rm, rmdir, setfattr,
-    truncate,
+    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, rm, rmdir,
+    setfattr, truncate,
 };
 
 const EXAMPLES: &str = "\
@@ -91,8 +91,13 @@ pub(crate) struct ImageToEdit {
 }
 
 impl ImageArgs {
+    /// How the image is opened.
+    pub(crate) fn options(&self) -> OpenImage {
+        self.place.options(self.stale)
+    }
+
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
-        diskwright::Image::open(&self.image, &self.place.options(self.stale))
+        diskwright::Image::open(&self.image, &self.options())
     }
 }
 
@@ -115,6 +120,7 @@ pub(crate) enum Command {
     Chown(chown::ChownArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Dump(dump::DumpArgs),
 }
 
 /// A path in an image, as the bytes it was typed as.

@@ -309,7 +309,7 @@ fn ext_sections(sb: &Superblock) -> Vec<Section> {
     }]
 }
 
-fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(*uuid));
     let part = |range: std::ops::Range<usize>| &digits[range];
     format!("{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))

@@ -8,6 +8,7 @@
 
 pub mod build;
 pub mod copy;
+pub mod dump;
 pub mod edit;
 mod error;
 pub mod extract;

@@ -11,6 +11,7 @@ pub mod format;
 mod fs;
 mod indirect;
 mod inode;
+pub mod inspect;
 mod interface;
 pub mod journal;
 mod kind;

@@ -5,6 +5,7 @@ pub(crate) mod cat;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod cp;
+pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
 pub(crate) mod info;
@@ -41,5 +42,6 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Chown(args) => chown::run(args),
         Command::Setfattr(args) => setfattr::run(args),
         Command::Truncate(args) => truncate::run(args),
+        Command::Dump(args) => dump::run(args),
     }
 }

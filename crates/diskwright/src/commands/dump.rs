@@ -1,0 +1,97 @@
+//! `diskwright dump`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::{Args, ValueEnum};
+use diskwright::dump::{Target, What, dump};
+use diskwright::{Error, Outcome, Result};
+
+use crate::cli::{ImageArgs, bytes};
+use crate::terminal;
+
+const NOTES: &str = "\
+Examples:
+  diskwright dump root.img superblock
+  diskwright dump root.img group 3
+  diskwright dump root.img inode /etc/passwd
+  diskwright dump root.img directory 2 --json
+  diskwright dump root.img block 1027
+  diskwright dump root.img journal
+
+Fields have the names of the format's documents. The journal is not replayed: everything is shown as
+it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status is 3.";
+
+/// Show structures of an image as they lie on disk
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct DumpArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// What to show
+    what: Kind,
+
+    /// Number of the group or block; number or path of the inode or directory
+    #[arg(value_name = "N|PATH")]
+    which: Option<OsString>,
+
+    /// Write one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Superblock,
+    Group,
+    Inode,
+    Directory,
+    Block,
+    Journal,
+}
+
+fn what(args: &DumpArgs) -> Result<What> {
+    let usage = |problem: &str| Error::Usage(problem.to_owned());
+    let number = |problem| {
+        let number = args.which.as_ref().and_then(|which| which.to_str()?.parse::<u64>().ok());
+        number.ok_or_else(|| usage(problem))
+    };
+    let target = |problem| {
+        let target = args.which.as_ref().map(|which| Target::parse(bytes(which)));
+        target.ok_or_else(|| usage(problem))
+    };
+    if matches!(args.what, Kind::Superblock | Kind::Journal) && args.which.is_some() {
+        return Err(usage("there is only one of these in an image: leave out what follows"));
+    }
+    Ok(match args.what {
+        Kind::Superblock => What::Superblock,
+        Kind::Journal => What::Journal,
+        Kind::Group => {
+            let group = number("which group? Add its number, such as: group 0")?;
+            What::Group(u32::try_from(group).map_err(|_| usage("there is no such group"))?)
+        }
+        Kind::Block => What::Block(number("which block? Add its number, such as: block 1027")?),
+        Kind::Inode => What::Inode(target("which inode? Add its number or a path")?),
+        Kind::Directory => What::Directory(target("which directory? Add its number or a path")?),
+    })
+}
+
+pub(crate) fn run(args: &DumpArgs) -> Result<Outcome> {
+    let what = what(args)?;
+    let dump = dump(&args.image.image, &args.image.options(), &what)?;
+    terminal::with_output(|out| {
+        let written = if args.json {
+            serde_json::to_writer_pretty(&mut *out, &dump)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+        } else {
+            write!(out, "{}", dump.fields)
+        };
+        written.map_err(Error::Output)
+    })?;
+    for problem in &dump.problems {
+        terminal::message(problem);
+    }
+    Ok(dump.outcome())
+}

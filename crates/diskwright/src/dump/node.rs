@@ -1,0 +1,205 @@
+//! What a dump is made of, and how it is written.
+
+use std::fmt::{self, Write};
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::text::escaped;
+
+/// A value with a name of its own at most one level up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(u64),
+    /// Yes or no.
+    Bool(bool),
+    /// Values in order.
+    List(Vec<Node>),
+    /// Named values in order.
+    Fields(Fields),
+}
+
+/// Named values in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields(pub Vec<(&'static str, Node)>);
+
+impl Fields {
+    /// Appends a value.
+    pub(super) fn add(&mut self, name: &'static str, value: impl Into<Node>) {
+        self.0.push((name, value.into()));
+    }
+
+    /// Whether they take more than a line.
+    fn is_deep(&self) -> bool {
+        let is_deep = |value: &Node| match value {
+            Node::Fields(_) => true,
+            Node::List(list) => list.iter().any(|item| matches!(item, Node::Fields(_))),
+            _ => false,
+        };
+        self.0.iter().any(|(_, value)| is_deep(value))
+    }
+
+    /// Appends a number in hexadecimal.
+    pub(super) fn hex(&mut self, name: &'static str, value: impl fmt::LowerHex) {
+        self.add(name, format!("{value:#x}"));
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Node {
+            fn from(number: $type) -> Self {
+                Self::Number(number.into())
+            }
+        }
+    )*};
+}
+numbers!(u8, u16, u32, u64);
+
+impl From<zerocopy::little_endian::U16> for Node {
+    fn from(number: zerocopy::little_endian::U16) -> Self {
+        Self::Number(number.get().into())
+    }
+}
+
+impl From<zerocopy::little_endian::U32> for Node {
+    fn from(number: zerocopy::little_endian::U32) -> Self {
+        Self::Number(number.get().into())
+    }
+}
+
+impl From<zerocopy::little_endian::U64> for Node {
+    fn from(number: zerocopy::little_endian::U64) -> Self {
+        Self::Number(number.get())
+    }
+}
+
+impl From<zerocopy::big_endian::U32> for Node {
+    fn from(number: zerocopy::big_endian::U32) -> Self {
+        Self::Number(number.get().into())
+    }
+}
+
+impl From<bool> for Node {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Node {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Fields> for Node {
+    fn from(fields: Fields) -> Self {
+        Self::Fields(fields)
+    }
+}
+
+impl<T: Into<Node>> From<Vec<T>> for Node {
+    fn from(list: Vec<T>) -> Self {
+        Self::List(list.into_iter().map(Into::into).collect())
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Number(number) => number.serialize(serializer),
+            Self::Bool(value) => value.serialize(serializer),
+            Self::List(list) => list.serialize(serializer),
+            Self::Fields(fields) => fields.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A line each, what is inside of something further to the right. Text is escaped for a terminal.
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_fields(f, self, 0)
+    }
+}
+
+fn write_fields(f: &mut fmt::Formatter<'_>, fields: &Fields, indent: usize) -> fmt::Result {
+    let width = fields.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    for (name, value) in &fields.0 {
+        write!(f, "{:indent$}{name}:", "")?;
+        match value {
+            Node::Fields(inner) => {
+                f.write_char('\n')?;
+                write_fields(f, inner, indent + 2)?;
+            }
+            Node::List(list) if list.iter().any(|item| matches!(item, Node::Fields(_))) => {
+                f.write_char('\n')?;
+                for item in list {
+                    match item {
+                        Node::Fields(inner) if inner.is_deep() => {
+                            write_fields(f, inner, indent + 2)?
+                        }
+                        item => writeln!(f, "{:1$}{2}", "", indent + 2, Inline(item))?,
+                    }
+                }
+            }
+            Node::Text(text) if text.contains('\n') => {
+                f.write_char('\n')?;
+                for line in text.lines() {
+                    writeln!(f, "{:1$}{2}", "", indent + 2, escaped(line.as_bytes()))?;
+                }
+            }
+            value => writeln!(f, "{:1$}{2}", "", width - name.len(), Inline(value))?,
+        }
+    }
+    Ok(())
+}
+
+/// A value on one line.
+struct Inline<'a>(&'a Node);
+
+impl fmt::Display for Inline<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Node::Text(text) => escaped(text.as_bytes()).fmt(f),
+            Node::Number(number) => number.fmt(f),
+            Node::Bool(value) => f.write_str(if *value { "yes" } else { "no" }),
+            Node::List(list) => separated(f, list.iter(), |f, item| Inline(item).fmt(f)),
+            Node::Fields(fields) => separated(f, fields.0.iter(), |f, (name, value)| {
+                write!(f, "{name}={}", Inline(value))
+            }),
+        }
+    }
+}
+
+fn separated<T>(
+    f: &mut fmt::Formatter<'_>,
+    items: impl Iterator<Item = T>,
+    each: impl Fn(&mut fmt::Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    for (position, item) in items.enumerate() {
+        if position > 0 {
+            f.write_char(' ')?;
+        }
+        each(f, item)?;
+    }
+    Ok(())
+}

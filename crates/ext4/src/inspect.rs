@@ -1,0 +1,45 @@
+//! Looking at structures as they lie, for programs that show an image's insides.
+
+use vfs::{Ino, Result};
+
+use crate::Ext4;
+use crate::format::address::{Block, FileBlock};
+use crate::format::geometry::Geometry;
+use crate::read::inode::load_unlinked;
+use crate::read::map::{self, Place};
+
+/// A run of blocks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// First block in the file.
+    pub first: FileBlock,
+    /// Number of blocks, at least 1.
+    pub len: u64,
+    /// First block on the device; `None` for a hole.
+    pub start: Option<Block>,
+    /// Whether it was never written and reads as zeros.
+    pub unwritten: bool,
+}
+
+impl Ext4 {
+    /// Where things are.
+    pub fn geometry(&self) -> &Geometry {
+        &self.volume.geometry
+    }
+
+    /// The run of an inode's blocks that starts at `first`, whatever the type of the inode. Its
+    /// contents must not be inline.
+    ///
+    /// # Errors
+    /// `NotFound` if the inode is free; `Corrupt` if its mapping is damaged on the way there.
+    pub fn block_run(&self, ino: Ino, first: FileBlock) -> Result<BlockRun> {
+        let _lock = self.locks.shared(ino);
+        let run = map::run_at(self, &load_unlinked(self, ino)?, first)?;
+        let (start, unwritten) = match run.place {
+            Place::Written(start) => (Some(start), false),
+            Place::Unwritten(start) => (Some(start), true),
+            Place::Hole => (None, false),
+        };
+        Ok(BlockRun { first, len: run.len, start, unwritten })
+    }
+}
