@@ -208,6 +208,11 @@ impl<'a> Op<'a> {
         self.staged.push(Staged { handle, fresh: true, tail: None });
     }
 
+    /// Writes a new inode, and what follows its fixed fields, when the operation commits.
+    pub(crate) fn stage_new_with_tail(&mut self, handle: Handle, tail: Option<Vec<u8>>) {
+        self.staged.push(Staged { handle, fresh: true, tail });
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
         self.store_counted_values()?;
