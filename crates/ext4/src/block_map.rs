@@ -5,6 +5,7 @@ use std::ops::Range;
 use transaction::{Corruption, Tag};
 use vfs::{Error, FileType, Result};
 
+use crate::Ext4;
 use crate::extent::step::FILE_BLOCKS_MAX;
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::inode::flags;
@@ -68,6 +69,20 @@ impl Blocks for &mut Op<'_> {
     ) -> Result<R> {
         let id = self.buffer(block, tag)?;
         Ok(look(self.txn.data(id)))
+    }
+}
+
+impl Ext4 {
+    /// Whether `i_block` maps blocks.
+    pub(crate) fn has_map(&self, file: &Handle) -> Result<bool> {
+        if file.has_flag(flags::INLINE_DATA) {
+            return Ok(false);
+        }
+        Ok(match file.file_type()? {
+            FileType::Regular | FileType::Directory => true,
+            FileType::Symlink => !read::file::is_fast(self, file),
+            _ => false,
+        })
     }
 }
 
@@ -145,7 +160,7 @@ impl Op<'_> {
         blocks: Range<u32>,
         budget: &mut u32,
     ) -> Result<bool> {
-        if !self.has_map(file)? {
+        if !self.fs.has_map(file)? {
             return Ok(true);
         }
         let end = if blocks.end == u32::MAX { FILE_BLOCKS_MAX } else { u64::from(blocks.end) };
@@ -154,18 +169,6 @@ impl Op<'_> {
         } else {
             self.remove_indirect(file, u64::from(blocks.start)..end, budget)
         }
-    }
-
-    /// Whether `i_block` maps blocks.
-    fn has_map(&self, file: &Handle) -> Result<bool> {
-        if file.has_flag(flags::INLINE_DATA) {
-            return Ok(false);
-        }
-        Ok(match file.file_type()? {
-            FileType::Regular | FileType::Directory => true,
-            FileType::Symlink => !read::file::is_fast(self.fs, file),
-            _ => false,
-        })
     }
 
     /// Whether the journal may hold blocks of a file's data, so that they must be revoked.

@@ -83,7 +83,7 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
-        let before = self.load_dir(dir)?;
+        let before = self.load_parent(dir)?;
         let is_dir = file_type == FileType::Directory;
         self.atomically(|op| {
             let mut parent = before;

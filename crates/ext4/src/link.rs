@@ -58,7 +58,8 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
-        let before = self.load_dir(dir)?;
+        let before = self.load_parent(dir)?;
+        // One without names is in use as long as somebody has it open.
         let mut file = self.load(ino)?;
         let file_type = file.file_type()?;
         if file_type == FileType::Directory {
@@ -73,7 +74,7 @@ impl Ext4 {
             file.inode.set_time(Time::Change, time);
         }
         self.atomically(|op| {
-            let (mut parent, file) = (before, file);
+            let mut parent = before;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
             if let Some(time) = time {
                 touch(&mut parent.inode, time);

@@ -108,9 +108,9 @@ impl Ext4 {
     /// Looks both names up.
     fn plan_rename<'n>(&self, from: Name<'n>, to: Name<'n>, mode: RenameMode) -> Result<Plan<'n>> {
         let mut dirs = SmallVec::new();
-        dirs.push(self.load_dir(from.0)?);
+        dirs.push(self.load_parent(from.0)?);
         if to.0 != from.0 {
-            dirs.push(self.load_dir(to.0)?);
+            dirs.push(self.load_parent(to.0)?);
         }
         let source = self.find_named(&dirs[0], from.1)?.ok_or(Error::NotFound)?;
         let target = self.find_named(&dirs[dirs.len() - 1], to.1)?;
@@ -191,7 +191,10 @@ impl Ext4 {
             RenameMode::Exchange => self.exchange(op, plan, &before, time).map(|()| None),
             RenameMode::Replace | RenameMode::NoReplace => self.replace(op, plan, &before, time),
         })?;
-        fate.map_or(Ok(()), |fate| self.reap(fate))
+        if let Some(fate) = fate {
+            self.reap(fate);
+        }
+        Ok(())
     }
 
     /// Whether a name may go from `target` to `source`.

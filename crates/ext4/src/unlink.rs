@@ -68,7 +68,10 @@ impl Ext4 {
             }
             op.abandon(gone).map(Some)
         })?;
-        fate.map_or(Ok(()), |fate| self.reap(fate))
+        if let Some(fate) = fate {
+            self.reap(fate);
+        }
+        Ok(())
     }
 
     /// An inode as it is once one of its names is gone. A directory has only one.
@@ -86,7 +89,7 @@ impl Ext4 {
     fn lock_entry(&self, dir: Ino, name: &[u8]) -> Result<(Locked<'_>, Handle, Found)> {
         let mut locked = self.locks.exclusive(&[dir]);
         loop {
-            let parent = self.load_dir(dir)?;
+            let parent = self.load_parent(dir)?;
             let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
             if locked.add(found.ino) {
                 return Ok((locked, parent, found));
@@ -94,6 +97,12 @@ impl Ext4 {
             drop(locked);
             locked = self.locks.exclusive(&[dir, found.ino]);
         }
+    }
+
+    /// A directory whose names are to be changed. `NotFound` if it was removed and is only open.
+    pub(crate) fn load_parent(&self, dir: Ino) -> Result<Handle> {
+        let handle = self.load_dir(dir)?;
+        if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
     }
 
     /// The entry of a name that is to be changed.
@@ -113,13 +122,16 @@ impl Ext4 {
 
     /// The inode that an entry names, which must be in use.
     pub(crate) fn load_named(&self, dir: &Handle, found: &Found) -> Result<Handle> {
-        self.load(found.ino).map_err(|error| match error {
-            Error::NotFound => Corruption::new("directory entry", "its inode is not in use")
+        let unused = || {
+            Corruption::new("directory entry", "its inode is not in use")
                 .of_inode(dir.ino().0)
-                .mismatch("an inode in use", found.ino)
-                .into(),
-            other => other,
-        })
+                .mismatch("an inode with links", found.ino)
+        };
+        match self.load(found.ino) {
+            Ok(inode) if inode.inode.links_count() > 0 => Ok(inode),
+            Ok(_) | Err(Error::NotFound) => Err(unused().into()),
+            Err(other) => Err(other),
+        }
     }
 
     /// `NotEmpty` if a directory, which is locked, has entries.

@@ -5,6 +5,8 @@ mod common;
 
 #[path = "orphans/damage.rs"]
 mod damage;
+#[path = "orphans/data.rs"]
+mod data;
 #[path = "orphans/kernel.rs"]
 mod kernel;
 

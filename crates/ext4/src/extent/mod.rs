@@ -13,3 +13,6 @@ mod replace;
 mod room;
 mod shrink;
 pub(crate) mod step;
+
+#[cfg(test)]
+mod tests;

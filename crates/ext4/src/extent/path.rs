@@ -100,6 +100,14 @@ impl Op<'_> {
         }
     }
 
+    /// How many entries a node has and has room for; also of an index node that has none left, which
+    /// must not stay so.
+    pub(super) fn fill_of(&self, file: &Handle, frame: &Frame) -> (usize, usize) {
+        let bytes = self.node_bytes(file, frame);
+        let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+        (number(2), number(4))
+    }
+
     /// Sets how many entries a node has.
     pub(super) fn set_entries(&mut self, file: &mut Handle, frame: &Frame, count: usize) {
         self.edit_node(file, frame, 2..4).copy_from_slice(&(count as u16).to_le_bytes());

@@ -18,8 +18,7 @@ impl Op<'_> {
     /// to nothing. The path is no longer good.
     pub(super) fn shrink(&mut self, file: &mut Handle, path: &Path) -> Result<()> {
         for level in (1..path.len()).rev() {
-            let node = self.node(file, &path[level])?;
-            let (count, room) = (node.len(), node.room());
+            let (count, room) = self.fill_of(file, &path[level]);
             let gone = if count == 0 {
                 self.remove_node(file, path, level)?;
                 true
@@ -30,6 +29,9 @@ impl Op<'_> {
                 break;
             }
         }
+        if self.fill_of(file, &path[0]).0 == 0 {
+            write_root(file, &[], 0);
+        }
         self.lower_root(file)
     }
 
@@ -37,7 +39,10 @@ impl Op<'_> {
     fn remove_node(&mut self, file: &mut Handle, path: &Path, level: usize) -> Result<()> {
         self.free_node(file, &path[level])?;
         let parent = path[level - 1];
-        self.remove_node_entry(file, &parent, parent.taken())?;
+        self.remove_node_entry(file, &parent, parent.taken());
+        if self.fill_of(file, &parent).0 == 0 {
+            return Ok(());
+        }
         self.after_splice(file, path, level - 1, None)
     }
 
@@ -46,10 +51,9 @@ impl Op<'_> {
         self.free_metadata(file, Block(self.txn.block(id)))
     }
 
-    fn remove_node_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) -> Result<()> {
-        let count = self.node(file, frame)?.len();
+    fn remove_node_entry(&mut self, file: &mut Handle, frame: &Frame, at: usize) {
+        let (count, _) = self.fill_of(file, frame);
         self.splice(file, frame, count, at..at + 1, &[]);
-        Ok(())
     }
 
     /// Makes a node and one of its neighbours below the same parent one, if they fit. Whether they
@@ -61,14 +65,14 @@ impl Op<'_> {
         if let Some(before) = at.checked_sub(1) {
             let left = self.sibling(file, &parent, before)?;
             if self.append_node(file, &left, &own)? {
-                self.remove_node_entry(file, &parent, at)?;
+                self.remove_node_entry(file, &parent, at);
                 return Ok(true);
             }
         }
         if at + 1 < siblings {
             let right = self.sibling(file, &parent, at + 1)?;
             if self.append_node(file, &own, &right)? {
-                self.remove_node_entry(file, &parent, at + 1)?;
+                self.remove_node_entry(file, &parent, at + 1);
                 return Ok(true);
             }
         }
@@ -82,11 +86,7 @@ impl Op<'_> {
 
     /// Moves all entries of `from` behind those of `to` and frees it, if they fit.
     fn append_node(&mut self, file: &mut Handle, to: &Frame, from: &Frame) -> Result<bool> {
-        let (count, room) = {
-            let node = self.node(file, to)?;
-            (node.len(), node.room())
-        };
-        let added = self.node(file, from)?.len();
+        let ((count, room), (added, _)) = (self.fill_of(file, to), self.fill_of(file, from));
         if count + added > room || to.buffer == from.buffer {
             return Ok(false);
         }
@@ -101,10 +101,6 @@ impl Op<'_> {
         loop {
             let node = root(file)?;
             if node.depth() == 0 || node.len() > 1 {
-                return Ok(());
-            }
-            if node.is_empty() {
-                write_root(file, &[], 0);
                 return Ok(());
             }
             let child = Child::at(&node, 0, FILE_BLOCKS_MAX);

@@ -29,7 +29,7 @@ use crate::op::{Handle, Op};
 
 /// Runs that one operation maps or frees at most, and with them about as many blocks of metadata, so
 /// that none is too large for a small journal.
-const CHANGES_PER_OP_MAX: u32 = 128;
+pub(crate) const CHANGES_PER_OP_MAX: u32 = 128;
 
 /// Bytes of data that one operation writes at most, so that none takes long.
 const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
@@ -49,7 +49,10 @@ impl Op<'_> {
 impl Ext4 {
     /// A regular file whose contents may be changed.
     fn load_file(&self, ino: Ino) -> Result<Handle> {
-        let file = self.load(ino)?;
+        let mut file = self.load(ino)?;
+        if self.resume_truncation(&file)? {
+            file = self.load(ino)?;
+        }
         match file.file_type()? {
             FileType::Regular => {}
             FileType::Directory => return Err(Error::IsADirectory),

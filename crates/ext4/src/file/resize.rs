@@ -1,10 +1,11 @@
 //! Setting the size of a file.
 
-use vfs::{Ino, Result};
+use vfs::{FileType, Ino, Result};
 
 use super::CHANGES_PER_OP_MAX;
 use super::inline::Unpacked;
 use crate::Ext4;
+use crate::format::inode::flags;
 use crate::op::{Handle, Op};
 
 impl Ext4 {
@@ -20,7 +21,16 @@ impl Ext4 {
         if size > before.inode.size() {
             return self.atomically(|op| op.grow_to(&before, unpacked.as_ref(), size));
         }
-        let mut done = self.atomically(|op| op.cut_to(&before, unpacked.as_ref(), size))?;
+        if !self.atomically(|op| op.cut_to(&before, unpacked.as_ref(), size))? {
+            self.end_truncation_or_note(ino);
+        }
+        Ok(())
+    }
+
+    /// Frees what lies past the size of a file whose truncation is under way, in operations of its
+    /// own. The inode's lock must be held.
+    pub(crate) fn end_truncation(&self, ino: Ino) -> Result<()> {
+        let mut done = false;
         while !done {
             let before = self.load(ino)?;
             done = self.atomically(|op| op.cut_more(&before))?;
@@ -46,9 +56,8 @@ impl Op<'_> {
         file.inode.set_size(size);
         let done = self.cut_past_size(&mut file)?;
         self.note_truncation(&file, done);
-        let block_end = size.next_multiple_of(self.fs.volume.block_size() as u64);
         if size < old_size {
-            self.zero_written(&file, size..block_end)?;
+            self.zero_past_size(&file)?;
         }
         self.stage_contents(file, before, unpacked);
         Ok(done)
@@ -58,8 +67,22 @@ impl Op<'_> {
         let mut file = *before;
         let done = self.cut_past_size(&mut file)?;
         self.note_truncation(&file, done);
+        if done {
+            // A crash may have kept whoever began from it.
+            self.zero_past_size(&file)?;
+        }
         self.stage_if_changed(file, before);
         Ok(done)
+    }
+
+    /// Zeroes what the last block of a regular file has past the size.
+    fn zero_past_size(&mut self, file: &Handle) -> Result<()> {
+        if file.file_type()? != FileType::Regular || file.has_flag(flags::INLINE_DATA) {
+            return Ok(());
+        }
+        let size = file.inode.size();
+        let block_end = size.checked_next_multiple_of(self.fs.volume.block_size() as u64);
+        self.zero_written(file, size..block_end.unwrap_or(u64::MAX))
     }
 
     /// Frees what one operation can of what lies past the size. Whether that was all.

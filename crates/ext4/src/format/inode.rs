@@ -300,6 +300,12 @@ impl Inode {
         self.raw.file_acl_high = ((block >> 32) as u16).into();
     }
 
+    /// `i_version`: counts changes; in an inode that holds an attribute's value, the low half of
+    /// its references.
+    pub fn version(&self) -> u32 {
+        self.raw.version.get()
+    }
+
     /// Of an inode that holds the value of an extended attribute: how many attributes refer to it.
     /// The high half stands in `i_ctime`, the low one in `i_version`.
     pub fn value_refcount(&self) -> u64 {

@@ -61,7 +61,13 @@ impl JournalMap {
             ));
         }
         let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
-        let inode = walk.inode(Ino(ino.into()));
+        let ino = Ino(ino.into());
+        // Among the reserved inodes only the journal's own can be one.
+        let is_reserved = ino.0 < u64::from(sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
+        if is_reserved || walk.geometry.place_of(ino).is_none() {
+            return Err(Corruption::new("superblock", "journal inode").of_inode(ino.0).into());
+        }
+        let inode = walk.inode(ino);
         let primary = inode.and_then(|(root, seed)| walk.map(&root, seed));
         let map = match primary {
             Err(Error::Corrupt(damage)) => match Root::from_backup(sb) {
@@ -166,11 +172,8 @@ impl Walk<'_> {
     /// The journal's inode: its map, and the seed of its blocks' checksums where there are any.
     fn inode(&self, ino: Ino) -> Result<(Root, Option<u32>)> {
         let damage = |problem| Corruption::new(STRUCTURE, problem).of_inode(ino.0);
-        // Among the reserved inodes only the journal's own can be one.
-        let is_reserved = ino.0 < u64::from(self.sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
-        let Some((group, index)) = self.geometry.place_of(ino).filter(|_| !is_reserved) else {
-            return Err(damage("impossible number").into());
-        };
+        let place = self.geometry.place_of(ino);
+        let (group, index) = place.ok_or_else(|| damage("impossible number"))?;
         let (block, offset) = self.geometry.descriptor_position(group);
         let table = self.read(block)?;
         let descriptor = table.get(offset..offset + usize::from(self.sb.desc_size));

@@ -11,7 +11,7 @@ use super::scan::{Extent, Scan, damage_at};
 use crate::format::features::Incompat;
 use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
-use crate::volume::read_superblock;
+use crate::volume::{Volume, read_superblock};
 
 /// Most blocks of a fast-commit area that are read. mke2fs makes 256.
 const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
@@ -227,12 +227,25 @@ impl Recovery<'_> {
         let error = if has_error { STATE_ERROR } else { self.sb.raw.state.get() & STATE_ERROR };
         raw.state = (raw.state.get() | error).into();
         keep_errors(&mut raw, &self.sb.raw);
+        if !needs_recovery && incompat != was.features().incompat {
+            self.count_free(&mut raw);
+        }
         if raw.as_bytes() == was.as_bytes() {
             return Ok(());
         }
         raw.seal();
         self.device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
         self.device.flush().map_err(Error::Device)
+    }
+
+    /// Brings the free counts up to date, which the kernel does not log: the groups have the right
+    /// ones. Damaged groups are for others to find.
+    fn count_free(&self, raw: &mut RawSuperblock) {
+        if let Ok(volume) = Volume::read(self.device) {
+            let (clusters, inodes) = volume.groups.totals();
+            raw.set_free_blocks(clusters << volume.sb.cluster_blocks_log);
+            raw.free_inodes_count = (inodes as u32).into();
+        }
     }
 }
 

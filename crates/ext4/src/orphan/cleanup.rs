@@ -6,7 +6,6 @@
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::Place;
-use super::fate::has_map;
 use super::slots::{Slot, Slots};
 use crate::Ext4;
 use crate::alloc::bitmap;
@@ -106,7 +105,7 @@ impl Ext4 {
         let size = file.inode.size();
         let count = size >> self.volume.geometry.block_size_log;
         if file.file_type()? != FileType::Regular
-            || !has_map(self, file)?
+            || !self.has_map(file)?
             || !(1..=FILE_BLOCKS_MAX).contains(&count)
             || !size.is_multiple_of(self.volume.block_size() as u64)
         {
@@ -190,7 +189,7 @@ impl Ext4 {
             return Err(not_in_use());
         }
         // Only what has a map of blocks can be in the midst of a truncation.
-        if handle.inode.links_count() > 0 && !has_map(self, &handle)? && !is_inline(&handle) {
+        if handle.inode.links_count() > 0 && !self.has_map(&handle)? && !is_inline(&handle) {
             return Err(damage("an inode with names and nothing to truncate").into());
         }
         Ok(handle)

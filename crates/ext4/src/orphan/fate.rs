@@ -1,11 +1,15 @@
 //! What becomes of inodes without names, and of those that are open.
 
-use vfs::{Error, FileType, Ino, NewInode, Result};
+use std::sync::atomic::Ordering;
+
+use vfs::{FileType, Ino, NewInode, Result};
 
 use crate::Ext4;
-use crate::format::inode::flags;
+use crate::file::CHANGES_PER_OP_MAX;
+use crate::format::features::Incompat;
 use crate::op::{Handle, Op};
 use crate::read;
+use crate::xattr::ValueInodes;
 
 /// What an operation leaves of an inode whose last name it removed.
 #[must_use = "a doomed inode is freed by Ext4::reap"]
@@ -32,8 +36,9 @@ impl Op<'_> {
         }
         let block_size = self.fs.volume.geometry.block_size();
         let has_blocks = handle.inode.blocks_512(block_size) > 0;
-        let may_free = !(has_blocks && self.fs.orphans.records_all());
-        if may_free && self.free_contents(&mut handle)? {
+        let must_wait =
+            has_blocks && self.fs.orphans.records_all() || self.may_have_values(&handle)?;
+        if !must_wait && self.free_contents(&mut handle, None)? {
             self.remove_orphan(&handle);
             self.free_inode(handle);
             return Ok(Fate::Freed);
@@ -43,40 +48,52 @@ impl Op<'_> {
         Ok(Fate::Doomed(ino))
     }
 
-    /// Frees as much as fits one operation of what belongs to an inode; whether that is all.
-    fn free_contents(&mut self, file: &mut Handle) -> Result<bool> {
-        let block_size = self.fs.volume.geometry.block_size();
-        if has_map(self.fs, file)? && file.inode.blocks_512(block_size) > 0
-            || file.inode.file_acl() != 0
-        {
-            return Err(Error::unsupported("freeing an inode with blocks", "wait for it"));
+    /// Frees as much as fits one operation of what belongs to an inode; whether that is all. `values`
+    /// as for [`Op::release_attributes`].
+    fn free_contents(
+        &mut self,
+        file: &mut Handle,
+        values: Option<&ValueInodes<'_>>,
+    ) -> Result<bool> {
+        let mut budget = CHANGES_PER_OP_MAX;
+        if !self.remove_blocks(file, 0..u32::MAX, &mut budget)? {
+            return Ok(false);
         }
+        self.release_attributes(file, values)?;
         Ok(true)
     }
-}
 
-/// Whether `i_block` leads to blocks.
-pub(super) fn has_map(fs: &Ext4, file: &Handle) -> Result<bool> {
-    if file.has_flag(flags::INLINE_DATA) {
-        return Ok(false);
+    /// Whether attributes may lie in inodes of their own, which must be locked before an operation
+    /// begins.
+    fn may_have_values(&self, file: &Handle) -> Result<bool> {
+        let fs = self.fs;
+        if !fs.volume.sb.features.incompat(Incompat::EA_INODE) {
+            return Ok(false);
+        }
+        Ok(file.inode.file_acl() != 0 || fs.refers_to_values(file)?)
     }
-    Ok(match file.file_type()? {
-        FileType::Regular | FileType::Directory => true,
-        FileType::Symlink => !read::file::is_fast(fs, file),
-        _ => false,
-    })
 }
 
 impl Ext4 {
-    /// Frees the inode that an operation has left behind. Its lock must still be held. After an
-    /// error the inode is an orphan still, which the next opening of the file system frees.
-    pub(crate) fn reap(&self, fate: Fate) -> Result<()> {
-        let Fate::Doomed(ino) = fate else { return Ok(()) };
-        loop {
+    /// Frees the inode that an operation has left behind. Its lock must still be held.
+    ///
+    /// The operation that removed the name has happened, so nothing that fails here makes it fail:
+    /// the inode stays an orphan then, and is freed when the file system is closed or opened next.
+    pub(crate) fn reap(&self, fate: Fate) {
+        if let Fate::Doomed(ino) = fate {
+            let _ = self.free_orphan(ino);
+        }
+    }
+
+    /// Frees an orphan without names, in as many operations as it takes.
+    fn free_orphan(&self, ino: Ino) -> Result<()> {
+        let mut is_done = false;
+        while !is_done {
             let before = read::inode::load_unlinked(self, ino)?;
-            let is_done = self.atomically(|op| {
+            let values = self.attributes_guard(&[&before])?;
+            is_done = self.atomically(|op| {
                 let mut handle = before;
-                if !op.free_contents(&mut handle)? {
+                if !op.free_contents(&mut handle, values.as_ref())? {
                     op.stage(handle);
                     return Ok(false);
                 }
@@ -84,10 +101,8 @@ impl Ext4 {
                 op.free_inode(handle);
                 Ok(true)
             })?;
-            if is_done {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Counts a reference to an inode in use.
@@ -111,7 +126,8 @@ impl Ext4 {
             // A truncation that failed left it among the orphans: its name keeps it.
             return Ok(());
         }
-        self.reap(Fate::Doomed(ino))
+        self.reap(Fate::Doomed(ino));
+        Ok(())
     }
 
     /// Makes a regular file without a name near `dir`, open once.
@@ -147,22 +163,31 @@ impl Ext4 {
         let _lock = self.locks.exclusive(&[ino]);
         let handle = read::inode::load_unlinked(self, ino)?;
         if handle.inode.links_count() == 0 {
-            self.reap(Fate::Doomed(ino))?;
+            self.free_orphan(ino)?;
             return Ok(true);
         }
-        self.finish_truncation(handle)?;
+        self.end_truncation(ino)?;
         Ok(false)
     }
 
-    /// Ends a truncation that a crash or a failing device has interrupted.
-    fn finish_truncation(&self, file: Handle) -> Result<()> {
-        let block_size = self.volume.geometry.block_size();
-        if has_map(self, &file)? && file.inode.blocks_512(block_size) > 0 {
-            return Err(Error::unsupported("freeing an inode with blocks", "wait for it"));
+    /// Goes on with a truncation that has happened as far as anybody can see. What fails here does
+    /// not make it fail: the file stays an orphan, and [`Ext4::resume_truncation`] ends it.
+    pub(crate) fn end_truncation_or_note(&self, ino: Ino) {
+        if self.end_truncation(ino).is_err() {
+            self.orphans.interrupted.store(true, Ordering::Relaxed);
         }
-        self.atomically(|op| {
-            op.remove_orphan(&file);
-            Ok(())
-        })
+    }
+
+    /// Ends a truncation that failed half way, before a file is changed again: what it left past the
+    /// size must not come back. Whether there was one. The inode's lock must be held.
+    pub(crate) fn resume_truncation(&self, file: &Handle) -> Result<bool> {
+        let may_be = self.orphans.interrupted.load(Ordering::Relaxed);
+        let is_cut = may_be
+            && file.inode.links_count() > 0
+            && self.orphans.table.place(file.ino()).is_some();
+        if is_cut {
+            self.end_truncation(file.ino())?;
+        }
+        Ok(is_cut)
     }
 }

@@ -21,6 +21,7 @@ mod slots;
 mod table;
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use vfs::Ino;
@@ -67,6 +68,8 @@ pub(crate) struct Orphans {
     /// The orphan file, once it was read.
     slots: OnceLock<Slots>,
     list: Mutex<List>,
+    /// Whether a truncation has failed half way since the file system was opened.
+    interrupted: AtomicBool,
     /// What was done about the orphans that were found.
     cleaned: OnceLock<OrphanReport>,
 }
@@ -80,6 +83,7 @@ impl Orphans {
             table: Table::new(),
             slots: OnceLock::new(),
             list: Mutex::default(),
+            interrupted: AtomicBool::new(false),
             cleaned: OnceLock::new(),
         }
     }

@@ -27,7 +27,7 @@ use crate::op::{Handle, Op};
 use crate::read;
 use plan::{Change, Place, Plan, Present, plan};
 
-pub(crate) use value::Counted;
+pub(crate) use value::{Counted, ValueInodes};
 
 /// Longest name of an attribute, without its prefix, in bytes.
 const NAME_LEN_MAX: usize = 255;

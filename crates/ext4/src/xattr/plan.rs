@@ -23,6 +23,10 @@ pub(super) struct ValueRef {
     pub(super) size: u32,
 }
 
+/// Stands for the inode of a new value until that is taken. Any number but 0, which means that there
+/// is none.
+const NOT_KNOWN_YET: u32 = u32::MAX;
+
 /// Values in inodes of their own.
 pub(super) type ValueRefs = SmallVec<[ValueRef; 2]>;
 
@@ -131,7 +135,7 @@ fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = Ne
     let apart = move |value: &[u8]| {
         let hash = entry_hash(name.suffix, &value_hash?.to_le_bytes());
         let size = u32::try_from(value.len()).ok().filter(|&size| size > 0)?;
-        Some(NewValue::Inode { ino: 0, size, hash })
+        Some(NewValue::Inode { ino: NOT_KNOWN_YET, size, hash })
     };
     let here = value.map(NewValue::Here);
     let forms = here.into_iter().chain(value.and_then(apart));
@@ -172,7 +176,7 @@ pub(super) fn plan(
         plan.tail = Some(tail);
     }
     if outside.had_it || place == Some(Place::Block) {
-        plan.change_block(present, &mut outside.kept)?;
+        plan.change_block(present, &mut outside.kept, change.name)?;
     }
     Ok(plan)
 }
@@ -208,6 +212,7 @@ impl Plan {
         &mut self,
         present: Present<'_>,
         attributes: &mut [NewAttribute<'_>],
+        changed: AttributeName<'_>,
     ) -> Result<()> {
         if attributes.is_empty() {
             self.block = BlockChange::Drop;
@@ -220,7 +225,9 @@ impl Plan {
         self.block = BlockChange::Write(bytes);
         if present.is_shared {
             self.copied.extend(attributes.iter().filter_map(|attribute| match attribute.value {
-                NewValue::Inode { ino, size, .. } if ino != 0 => Some(ValueRef { ino, size }),
+                NewValue::Inode { ino, size, .. } if attribute.name != changed => {
+                    Some(ValueRef { ino, size })
+                }
                 _ => None,
             }));
         }

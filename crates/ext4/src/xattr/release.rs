@@ -18,7 +18,6 @@ impl Op<'_> {
     /// For the operation that frees the inode: the entries in its slot stay, and go with the slot.
     /// `values` is what [`Ext4::attributes_guard`](crate::Ext4) gave, asked with the inode's lock held
     /// and before the operation began, for all inodes that it releases.
-    #[allow(dead_code, reason = "for what deletes inodes")]
     pub(crate) fn release_attributes(
         &mut self,
         handle: &mut Handle,

@@ -50,7 +50,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
+    pub(crate) fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
         let tail = read::xattr::slot_tail(self, handle)?;
         let slot = read::xattr::parse_slot_area(handle, &tail)?;
         if slot.is_some_and(|area| value_refs(area).next().is_some()) {

@@ -1,0 +1,74 @@
+//! ext4 as the crash explorer sees it.
+
+use std::io;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use ext4::Ext4;
+use vfs::FileSystem;
+use workload::crash::{Mounted, Target};
+
+use super::{Layout, SMALL_CACHE_BYTES, open};
+
+/// ext4 images of one kind.
+pub struct Ext4Target {
+    pub layout: Layout,
+    /// The file system, made once: each run starts from a copy.
+    made: MemoryDevice,
+    /// Whether flushes are swallowed on the way to the device, as a planted mistake.
+    pub swallows_flushes: bool,
+}
+
+impl Ext4Target {
+    pub fn new(layout: Layout) -> Self {
+        Self { layout, made: layout.make(), swallows_flushes: false }
+    }
+}
+
+struct Open(Ext4);
+
+impl Target for Ext4Target {
+    fn make(&self) -> Result<MemoryDevice, String> {
+        Ok(self.made.fork())
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+        let device = if self.swallows_flushes { Arc::new(Careless(device)) } else { device };
+        Ok(Box::new(Open(open(device, SMALL_CACHE_BYTES)?)))
+    }
+}
+
+impl Mounted for Open {
+    fn file_system(&self) -> &dyn FileSystem {
+        &self.0
+    }
+
+    fn close(self: Box<Self>) -> vfs::Result<()> {
+        self.0.close()
+    }
+}
+
+/// A device that says it has flushed and has not.
+struct Careless(Arc<dyn BlockDevice>);
+
+impl BlockDevice for Careless {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.zero_range(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! What e2fsck and the kernel say about a crashed image.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockdev::{FileDevice, MemoryDevice};
+use ext4::{Ext4, OpenOptions};
+use oracle::{Ignore, KernelMount, MountOptions, differences, e2fsck_verdict};
+use tempfile::TempDir;
+use workload::crash::{Case, Judge};
+use workload::tree::{Rules, Tree};
+
+use super::write_image;
+
+/// Where a judge puts images.
+struct Desk {
+    folder: TempDir,
+    next: AtomicU64,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { folder: oracle::scratch(), next: AtomicU64::new(0) }
+    }
+
+    fn put(&self, device: &MemoryDevice) -> Result<Sheet, String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let sheet = Sheet(self.folder.path().join(number.to_string()));
+        write_image(device, &sheet.0).map_err(|error| format!("writing an image: {error}"))?;
+        Ok(sheet)
+    }
+}
+
+/// An image on a desk; gone when it is dropped.
+struct Sheet(PathBuf);
+
+impl Drop for Sheet {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// `e2fsck -fn` has nothing to say about what we recovered.
+pub struct CheckRecovered {
+    desk: Desk,
+    one_in: u64,
+}
+
+impl CheckRecovered {
+    pub fn new(one_in: u64) -> Self {
+        Self { desk: Desk::new(), one_in }
+    }
+}
+
+impl Judge for CheckRecovered {
+    fn name(&self) -> &str {
+        "e2fsck after our recovery"
+    }
+
+    fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+        e2fsck_verdict(&self.desk.put(case.recovered)?.0)
+    }
+}
+
+/// e2fsck recovers the crashed image itself, finds nothing else to repair, and shows the same tree.
+pub struct CheckRecovers {
+    desk: Desk,
+    one_in: u64,
+}
+
+impl CheckRecovers {
+    pub fn new(one_in: u64) -> Self {
+        Self { desk: Desk::new(), one_in }
+    }
+}
+
+impl Judge for CheckRecovers {
+    fn name(&self) -> &str {
+        "recovery by e2fsck"
+    }
+
+    fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+        let sheet = self.desk.put(case.crashed)?;
+        repair(&sheet.0)?;
+        e2fsck_verdict(&sheet.0)?;
+        same_tree(&sheet.0, case.tree)
+    }
+}
+
+/// Runs `e2fsck -fy`, which may do nothing but what a crash explains.
+fn repair(image: &Path) -> Result<(), String> {
+    let output = Command::new("e2fsck")
+        .arg("-fy")
+        .arg(image)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("e2fsck: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // 1 means repaired: replaying the journal counts.
+    let is_fine = matches!(output.status.code(), Some(0 | 1)) && text.lines().all(is_recovery);
+    if is_fine { Ok(()) } else { Err(format!("e2fsck -fy, {}:\n{text}", output.status)) }
+}
+
+/// Whether a line tells of recovery, or is part of every run.
+fn is_recovery(line: &str) -> bool {
+    let is_summary = line.contains(" files (") && line.ends_with(" blocks");
+    let is_orphan = line.starts_with("Clearing orphaned inode")
+        || line.starts_with("Truncating orphaned inode")
+        || line.contains("truncating inode");
+    is_summary
+        || is_orphan
+        || line.is_empty()
+        || line.starts_with("Pass ")
+        || line.ends_with(": recovering journal")
+        || line.contains("***** FILE SYSTEM WAS MODIFIED *****")
+        || line.contains("Setting free blocks count to")
+        || line.contains("Setting free inodes count to")
+}
+
+fn same_tree(image: &Path, expected: &Tree) -> Result<(), String> {
+    let file = std::fs::File::open(image).map_err(|error| error.to_string())?;
+    let device = FileDevice::new(file).map_err(|error| error.to_string())?;
+    let fs = Ext4::open(Arc::new(device), &OpenOptions::default());
+    let fs = fs.map_err(|error| format!("opening what it recovered: {error}"))?;
+    let list = expected.differences(&Tree::of(&fs)?, Rules::default());
+    if list.is_empty() { Ok(()) } else { Err(format!("another tree:\n{}", list.join("\n"))) }
+}
+
+/// The kernel recovers the crashed image, shows the same tree as we do, and leaves nothing to repair.
+pub struct KernelRecovers {
+    desk: Desk,
+    one_in: u64,
+}
+
+impl KernelRecovers {
+    pub fn new(one_in: u64) -> Self {
+        Self { desk: Desk::new(), one_in }
+    }
+}
+
+impl Judge for KernelRecovers {
+    fn name(&self) -> &str {
+        "recovery by the kernel"
+    }
+
+    fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+        let crashed = self.desk.put(case.crashed)?;
+        let recovered = self.desk.put(case.recovered)?;
+        let theirs = {
+            let options = MountOptions { extra: "noatime", ..MountOptions::read_write("ext4") };
+            let mount = KernelMount::attempt(&crashed.0, &options)?;
+            let tree = oracle::Tree::of(mount.path());
+            mount.unmount();
+            tree
+        };
+        let ours = {
+            let mount = KernelMount::attempt(&recovered.0, &MountOptions::read_only("ext4"))?;
+            oracle::Tree::of(mount.path())
+        };
+        let ignore = Ignore { ctime: false, ..Ignore::default() };
+        let list = differences(&ours, &theirs, &ignore);
+        if !list.is_empty() {
+            return Err(format!("another tree:\n{}", list.join("\n")));
+        }
+        e2fsck_verdict(&crashed.0)?;
+        same_tree(&crashed.0, case.tree)
+    }
+}

@@ -1,0 +1,81 @@
+//! What the tests that change images at random share, and the crash explorer's example with them:
+//! small images in memory, and their judges.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+
+pub mod crashing;
+pub mod judges;
+pub mod watchdog;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use ext4::{Ext4, OpenOptions};
+use vfs::Timestamp;
+
+pub const MIB: u64 = 1 << 20;
+
+/// A small cache, so that blocks are read again and again.
+pub const SMALL_CACHE_BYTES: usize = 512 << 10;
+
+/// A kind of image.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub size: u64,
+    pub block_size: u32,
+    /// Changes to mkfs's default features.
+    pub features: &'static str,
+    pub inodes: u32,
+}
+
+impl Layout {
+    pub const DEFAULT: Self = Self { size: 24 * MIB, block_size: 4096, features: "", inodes: 512 };
+    pub const SMALL_BLOCKS: Self = Self { block_size: 1024, size: 16 * MIB, ..Self::DEFAULT };
+    pub const BLOCK_MAPS: Self =
+        Self { features: "^extents,^64bit,^flex_bg", ..Self::SMALL_BLOCKS };
+    pub const PLAIN: Self =
+        Self { features: "^metadata_csum,^orphan_file,^64bit", ..Self::DEFAULT };
+    pub const NO_JOURNAL: Self = Self { features: "^has_journal,^orphan_file", ..Self::DEFAULT };
+
+    /// A device with a new file system of this kind.
+    pub fn make(&self) -> MemoryDevice {
+        let options = Options {
+            block_size: Some(self.block_size),
+            inodes: InodeCount::Count(self.inodes),
+            uuid: [0x5a; 16],
+            hash_seed: [0xc3; 16],
+            features: FeatureChange::parse_list(self.features).expect("known features"),
+            time: Timestamp { sec: 1_600_000_000, nsec: 0 },
+            ..Options::new(self.size)
+        };
+        let layout = mkfs::plan(&options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        let device = MemoryDevice::new(self.size);
+        mkfs::format(&device, &layout, Contents::Zeros).expect("memory does not fail");
+        device
+    }
+}
+
+/// Opens an image to change it, with a cache of this size.
+pub fn open(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Ext4> {
+    Ext4::open_writable(device, &OpenOptions { cache_bytes, ..OpenOptions::default() })
+}
+
+/// Writes an image into a new sparse file.
+pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    file.set_len(device.len())?;
+    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
+}
+
+/// Asserts that e2fsck has nothing to say about an image.
+#[track_caller]
+pub fn assert_clean(device: &MemoryDevice) {
+    let folder = oracle::scratch();
+    let path = folder.path().join("image");
+    write_image(device, &path).expect("there is room for an image");
+    oracle::e2fsck(&path);
+}

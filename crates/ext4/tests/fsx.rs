@@ -1,0 +1,123 @@
+//! Long random runs on one large sparse file, in the manner of fsx: every read is compared with a
+//! model, and now and then the file system is closed, judged and opened again.
+//!
+//! `DISKWRIGHT_FSX_SEEDS` sets how many seeds are run beyond those that always are, and
+//! `DISKWRIGHT_FSX_STEPS` how many steps each has.
+
+mod files;
+
+use fastrand::Rng;
+use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
+use oracle::{require, scratch};
+use vfs::{AllocateMode, FileSystem};
+
+const IMAGE_SIZE: u64 = 96 * MIB;
+/// Runs that every test does, of each shape.
+const SEEDS: std::ops::Range<u64> = 0..3;
+const STEPS: u64 = 1500;
+/// Steps between two closings.
+const STEPS_OPEN: u64 = 500;
+const MODES: [AllocateMode; 5] = [
+    AllocateMode::Unwritten,
+    AllocateMode::UnwrittenKeepSize,
+    AllocateMode::PunchHole,
+    AllocateMode::Zero,
+    AllocateMode::ZeroKeepSize,
+];
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// Two windows of a sparse file: at its start and far out.
+fn offset(rng: &mut Rng, shape: Shape) -> u64 {
+    let block = u64::from(shape.block_size);
+    let window = 6000 * block;
+    let base = if rng.bool() { 0 } else { (shape.size_max() / 3).next_multiple_of(block) };
+    let offset = base + rng.u64(..window);
+    if rng.bool() { offset / block * block } else { offset }
+}
+
+fn change(rng: &mut Rng, model: &Model) -> Change {
+    let shape = model.shape;
+    let block = u64::from(shape.block_size);
+    let offset = offset(rng, shape);
+    let len = if rng.u8(..8) == 0 { rng.u64(1..200 * block) } else { rng.u64(1..3 * block) };
+    match rng.u8(..100) {
+        0 => Change::Truncate(offset),
+        1..60 => Change::Write { offset, len, seed: rng.u8(..) },
+        _ => {
+            let mode = MODES[rng.usize(..MODES.len())];
+            let keeps =
+                matches!(mode, AllocateMode::UnwrittenKeepSize | AllocateMode::ZeroKeepSize);
+            // A block map cannot have space past the end.
+            let past_end = keeps && !shape.extents && offset + len > model.size;
+            let mode = if past_end { AllocateMode::PunchHole } else { mode };
+            Change::Allocate { offset, len, mode }
+        }
+    }
+}
+
+fn read_some(fs: &dyn FileSystem, ino: vfs::Ino, model: &Model, rng: &mut Rng) {
+    let offset = offset(rng, model.shape);
+    let mut buf = vec![0xaa; rng.usize(1..40_000)];
+    let len = fs.read(ino, offset, &mut buf).unwrap();
+    let expected = model.read(offset, buf.len());
+    assert!(buf[..len] == expected[..], "read of {} at {offset}", buf.len());
+}
+
+fn run(shape: Shape, seed: u64) {
+    let steps = setting("DISKWRIGHT_FSX_STEPS").unwrap_or(STEPS);
+    let mut rng = Rng::with_seed(seed);
+    let dir = scratch();
+    let image = dir.path().join("image");
+    let device = make(&image, IMAGE_SIZE, shape);
+    let mut fs = open(&device);
+    let ino = create(&fs, "file");
+    let mut model = Model::new(shape);
+    for step in 1..=steps {
+        let change = change(&mut rng, &model);
+        let context = || format!("seed {seed}, step {step}, {change:?}");
+        change.apply(&fs, ino).unwrap_or_else(|error| panic!("{}: {error}", context()));
+        model.apply(&change);
+        read_some(&fs, ino, &model, &mut rng);
+        if step % STEPS_OPEN == 0 {
+            model.assert_same(&fs, ino, &context());
+            fs.close().unwrap();
+            check(&image);
+            fs = open(&device);
+        }
+    }
+    model.assert_same(&fs, ino, "at the end");
+    fs.close().unwrap();
+    check(&image);
+    model.assert_same_in_kernel(&image, "file");
+}
+
+fn run_all(shape: Shape) {
+    require!(Tool("e2fsck"));
+    let more = setting("DISKWRIGHT_FSX_SEEDS").unwrap_or(0);
+    for seed in SEEDS.start..SEEDS.end + more {
+        run(shape, seed);
+    }
+}
+
+#[test]
+fn extents_of_small_blocks() {
+    run_all(SHAPES[0]);
+}
+
+#[test]
+fn extents_of_large_blocks() {
+    run_all(SHAPES[1]);
+}
+
+#[test]
+fn block_map_of_small_blocks() {
+    run_all(SHAPES[2]);
+}
+
+#[test]
+fn block_map_of_large_blocks() {
+    run_all(SHAPES[3]);
+}

@@ -1,0 +1,7 @@
+//! The journal: what we write, replayed by e2fsck and the kernel; what the kernel and debugfs
+//! write, replayed by us; and journals that are damaged.
+
+mod damage;
+mod ours;
+mod support;
+mod theirs;

@@ -1,0 +1,206 @@
+//! Logs that debugfs and the kernel wrote.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ext4::format::jbd2::{FastCommitTag, MAGIC};
+use ext4::journal::recover;
+use oracle::{
+    Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, require, scratch,
+};
+
+use crate::support::{
+    Config, Image, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
+};
+
+#[test]
+fn we_replay_what_debugfs_logs() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
+    let features = ["", "^64bit", "^metadata_csum", "^metadata_csum,^64bit"];
+    for (features, block_size) in features.into_iter().flat_map(|f| [(f, 1024), (f, 4096)]) {
+        for open in ["jo", "jo -c", "jo -c -v 2", "jo -c -v 3"] {
+            let image = Image::new(&Config { fs_type: "ext4", block_size, features });
+            let b = &image.blocks;
+            let file = |name: &str, blocks: &[Vec<u8>]| {
+                let path = image.path.with_extension(name);
+                fs::write(&path, blocks.concat()).unwrap();
+                path.display().to_string()
+            };
+            let mut escaped = image.pattern(2);
+            escaped[..4].copy_from_slice(&MAGIC.to_be_bytes());
+            let one = file("one", &[image.pattern(1), escaped.clone(), image.pattern(3)]);
+            let two = file("two", &[image.pattern(4)]);
+            // debugfs gets the checksum of version 1 wrong from the second transaction on: e2fsck
+            // and the kernel refuse what it writes.
+            let is_v1 = features.contains("metadata_csum") && open != "jo";
+            let second = format!("jw -b {} -r {} {two}\n", b[0], b[2]);
+            let second = if is_v1 { "" } else { &second };
+            debugfs_script(
+                &image.path,
+                &format!("{open}\njw -b {},{},{} {one}\n{second}jc\n", b[0], b[1], b[2]),
+            );
+            assert!(needs_recovery(&image.path));
+            let by_e2fsck = image.copy("by-e2fsck");
+            e2fsck_replay(&by_e2fsck);
+            let report = recover(&*image.device()).unwrap();
+            let counts = (report.transactions, report.blocks_replayed, report.blocks_revoked);
+            assert_eq!(counts, if is_v1 { (1, 3, 0) } else { (2, 3, 1) }, "{features} {open}");
+            let (first, third) = if is_v1 {
+                (image.pattern(1), image.pattern(3))
+            } else {
+                (image.pattern(4), image.original(2))
+            };
+            let expected = [first, escaped, third, image.original(3)];
+            for (&block, bytes) in b.iter().zip(&expected) {
+                assert!(read_block(&image.path, block, image.block_size) == *bytes);
+                assert!(read_block(&by_e2fsck, block, image.block_size) == *bytes);
+            }
+            e2fsck(&image.path);
+        }
+    }
+}
+
+/// Changes of many kinds.
+fn change(root: &Path, round: u32) {
+    let dir = root.join(format!("dir{round}"));
+    fs::create_dir(&dir).unwrap();
+    for index in 0..150 {
+        fs::write(dir.join(format!("file-{index}")), vec![index as u8; index * 40]).unwrap();
+    }
+    for index in (0..150).step_by(3) {
+        fs::remove_file(dir.join(format!("file-{index}"))).unwrap();
+    }
+    fs::rename(dir.join("file-1"), root.join(format!("moved{round}"))).unwrap();
+    std::os::unix::fs::symlink("target", dir.join("link")).unwrap();
+    let mut journal_like = MAGIC.to_be_bytes().to_vec();
+    journal_like.resize(9000, round as u8);
+    fs::write(root.join("starts-with-the-magic"), journal_like).unwrap();
+    if round > 0 {
+        let old = root.join(format!("dir{}", round - 1));
+        fs::remove_dir_all(old).unwrap();
+    }
+}
+
+fn sync(root: &Path) {
+    assert!(Command::new("sync").arg("-f").arg(root).status().unwrap().success());
+}
+
+/// An image as it is while the kernel has it mounted, and the tree it then has.
+fn crashed(directory: &Path, features: &str, block_size: u32, options: &str) -> Tree {
+    let path = directory.join("live");
+    let mut mke2fs = Mke2fs::new("ext4").block_size(block_size).arguments(["-J", "size=4"]);
+    if !features.is_empty() {
+        mke2fs = mke2fs.features(features);
+    }
+    mke2fs.create(&path, 64 << 20);
+    let mount = KernelMount::new(
+        &path,
+        &MountOptions { extra: options, ..MountOptions::read_write("ext4") },
+    );
+    for round in 0..4 {
+        change(mount.path(), round);
+        sync(mount.path());
+    }
+    let tree = Tree::of(mount.path());
+    sync(mount.path());
+    copy(&path, &directory.join("crashed"));
+    mount.unmount();
+    tree
+}
+
+#[test]
+fn we_replay_what_the_kernel_logs() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    let cases = [
+        ("", 4096, ""),
+        ("", 1024, "data=journal"),
+        ("^64bit", 1024, ""),
+        ("^metadata_csum", 1024, "journal_checksum"),
+        ("^metadata_csum", 4096, "journal_async_commit,data=writeback"),
+        ("", 1024, "journal_async_commit,data=writeback"),
+        ("^metadata_csum,^64bit", 1024, "data=journal"),
+        ("^extent,^64bit", 1024, ""),
+        ("bigalloc", 1024, ""),
+    ];
+    for (features, block_size, options) in cases {
+        let directory = scratch();
+        let expected = crashed(directory.path(), features, block_size, options);
+        let path = directory.path().join("crashed");
+        assert!(needs_recovery(&path), "{features} {options}");
+        let by_e2fsck = directory.path().join("by-e2fsck");
+        copy(&path, &by_e2fsck);
+        e2fsck_replay(&by_e2fsck);
+        let report = recover(&*device(&path)).unwrap();
+        assert!(report.transactions > 0, "{features} {options}: {report:?}");
+        assert!(!needs_recovery(&path));
+        e2fsck(&path);
+        let mount = KernelMount::new(&path, &MountOptions::read_only("ext4"));
+        assert_same(&expected, &Tree::of(mount.path()), &Ignore::default());
+        mount.unmount();
+        same_but_for_superblocks(&path, &by_e2fsck, block_size);
+    }
+}
+
+/// Whether two images have the same blocks, but for the superblocks of file system and journal, and
+/// the descriptors, whose "uninitialised" flags e2fsck sets where it can.
+fn same_but_for_superblocks(ours: &Path, theirs: &Path, block_size: u32) {
+    let (ours, theirs) = (fs::read(ours).unwrap(), fs::read(theirs).unwrap());
+    let size = block_size as usize;
+    let differing: Vec<usize> = (0..ours.len() / size)
+        .filter(|block| ours[block * size..][..size] != theirs[block * size..][..size])
+        .collect();
+    let is_superblock = |block: &usize| {
+        let bytes = &ours[block * size..][..size];
+        *block <= 1024 / size + 1
+            || bytes.starts_with(&[0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4])
+            || bytes[0x38..0x3a] == [0x53, 0xef]
+    };
+    let others: Vec<_> = differing.into_iter().filter(|block| !is_superblock(block)).collect();
+    assert!(others.is_empty(), "blocks differ: {others:?}");
+}
+
+#[test]
+fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    for block_size in [1024, 4096] {
+        let directory = scratch();
+        let path = directory.path().join("live");
+        Mke2fs::new("ext4").block_size(block_size).features("fast_commit").create(&path, 64 << 20);
+        let mount = KernelMount::new(&path, &MountOptions::read_write("ext4"));
+        fs::write(mount.path().join("before"), "x").unwrap();
+        sync(mount.path());
+        for index in 0..5 {
+            let file = mount.path().join(format!("fast-{index}"));
+            fs::write(&file, vec![7; 5000]).unwrap();
+            fs::File::open(&file).unwrap().sync_all().unwrap();
+        }
+        let crashed = directory.path().join("crashed");
+        copy(&path, &crashed);
+        mount.unmount();
+        let report = recover(&*device(&crashed)).unwrap();
+        assert!(report.transactions > 0);
+        let created: Vec<String> = report
+            .fast_commits
+            .iter()
+            .filter_map(|tag| match tag {
+                FastCommitTag::Create(entry) => Some(String::from_utf8_lossy(&entry.name).into()),
+                _ => None,
+            })
+            .collect();
+        for index in 0..5 {
+            assert!(created.contains(&format!("fast-{index}")), "{created:?}");
+        }
+        let has = |wanted: fn(&FastCommitTag) -> bool| report.fast_commits.iter().any(wanted);
+        assert!(has(|tag| matches!(tag, FastCommitTag::AddRange { .. })));
+        assert!(has(|tag| matches!(tag, FastCommitTag::Inode { .. })));
+        assert!(report.resume.is_some());
+        assert!(needs_recovery(&crashed));
+        // As often as one likes, and the kernel still finds them too.
+        assert_eq!(recover(&*device(&crashed)).unwrap().fast_commits, report.fast_commits);
+        let mount = KernelMount::new(&crashed, &MountOptions::read_write("ext4"));
+        assert_eq!(fs::read(mount.path().join("fast-4")).unwrap(), vec![7; 5000]);
+        mount.unmount();
+        e2fsck(&crashed);
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether a recovered tree is one that a crash may leave. The rules are in the module above.
+
+use vfs::Ino;
+
+use crate::tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
+
+/// What a device writes as a whole, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// What is compared exactly.
+const METADATA: Rules = Rules { times: true, holes: true, contents: false };
+
+/// The model after one step.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) tree: Tree,
+    /// Files that are open, which may have no name.
+    pub(super) open: Vec<Inode>,
+}
+
+impl State {
+    /// The inode of this number, whether it has a name or not.
+    pub(super) fn inode(&self, ino: Ino) -> Option<&Inode> {
+        let open = || self.open.iter().find(|inode| inode.attributes.ino == ino);
+        self.tree.by_ino(ino).or_else(open)
+    }
+
+    /// Whether an inode looks the same here as in another state, by all its names.
+    pub(super) fn shows_same(&self, other: &Self, ino: Ino) -> bool {
+        self.inode(ino) == other.inode(ino) && self.tree.paths_of(ino).eq(other.tree.paths_of(ino))
+    }
+}
+
+/// Compares a tree with the states from the durable one to the last one started.
+pub(super) fn check(states: &[State], found: &Tree) -> Result<(), String> {
+    let mut nearest: Option<(usize, Vec<String>)> = None;
+    for (number, state) in states.iter().enumerate() {
+        let mut differences = state.tree.differences(found, METADATA);
+        if differences.is_empty() {
+            differences = bad_sectors(&states[number..], found);
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        if nearest.as_ref().is_none_or(|(_, fewest)| differences.len() < fewest.len()) {
+            nearest = Some((number, differences));
+        }
+    }
+    let (number, differences) = nearest.unwrap_or_default();
+    Err(format!(
+        "none of {} allowed states; the nearest is the durable one + {number}, which differs:\n{}",
+        states.len(),
+        differences.join("\n")
+    ))
+}
+
+/// The sectors of a tree with the metadata of the first state that are of none of the states.
+fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
+    let mut bad = Vec::new();
+    for (path, &place) in &states[0].tree.paths {
+        let expected = &states[0].tree.inodes[place];
+        let Some(actual) = found.get(path) else { continue };
+        let (old, new) = (&expected.contents, &actual.contents);
+        let granules = old.granules.keys().chain(new.granules.keys());
+        for &granule in granules.filter(|g| old.granules.get(g) != new.granules.get(g)) {
+            let size = expected.attributes.size;
+            let later = states.iter().filter_map(|state| state.inode(expected.attributes.ino));
+            let later: Vec<&Contents> = later.map(|inode| &inode.contents).collect();
+            if let Some(sector) = bad_sector(&later, new, granule, size) {
+                let path = path.escape_ascii();
+                bad.push(format!("{path}: sector {sector} of granule {granule} is of no state"));
+            }
+        }
+    }
+    bad
+}
+
+/// The first sector of a granule, as far as it lies below `size`, that none of `later` has.
+fn bad_sector(later: &[&Contents], found: &Contents, granule: u64, size: u64) -> Option<usize> {
+    let len = size.saturating_sub(granule * GRANULE_BYTES).min(GRANULE_BYTES) as usize;
+    let found = found.granule(granule);
+    let later: Vec<_> = later.iter().map(|contents| contents.granule(granule)).collect();
+    let sectors = (0..len).step_by(SECTOR_BYTES);
+    let bytes = |start: usize| start..(start + SECTOR_BYTES).min(len);
+    let is_known = |start: usize| later.iter().any(|old| old[bytes(start)] == found[bytes(start)]);
+    sectors
+        .map(|start| (start, is_known(start)))
+        .find(|(_, known)| !known)
+        .map(|(s, _)| s / SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use vfs::{FileSystem, NewInode};
+
+    fn state(fs: &Model, open: &[Ino]) -> State {
+        let open = open.iter().map(|&ino| Inode::of(fs, ino).unwrap()).collect();
+        State { tree: Tree::of(fs).unwrap(), open }
+    }
+
+    /// States in which a file of 1,500 bytes is made, written over and cut.
+    fn states() -> (Model, Ino, Vec<State>) {
+        let fs = Model::new();
+        let ino = fs.create(fs.root(), b"f", &NewInode::default()).unwrap();
+        fs.open(ino).unwrap();
+        fs.write(ino, 0, &[1; 1500]).unwrap();
+        let mut states = vec![state(&fs, &[ino])];
+        fs.write(ino, 0, &[2; 1500]).unwrap();
+        states.push(state(&fs, &[ino]));
+        fs.truncate(ino, 600).unwrap();
+        states.push(state(&fs, &[ino]));
+        fs.unlink(fs.root(), b"f", None).unwrap();
+        fs.write(ino, 0, &[3; 10]).unwrap();
+        states.push(state(&fs, &[ino]));
+        (fs, ino, states)
+    }
+
+    fn with_bytes(state: &State, change: impl FnOnce(&mut [u8])) -> Tree {
+        let mut tree = state.tree.clone();
+        let place = tree.paths[&b"f"[..]];
+        change(tree.inodes[place].contents.granules.get_mut(&0).unwrap());
+        tree
+    }
+
+    #[test]
+    fn every_state_is_allowed_and_no_other() {
+        let (fs, ino, states) = states();
+        for state in &states {
+            check(&states, &state.tree).unwrap();
+        }
+        check(&states[1..], &states[0].tree).unwrap_err();
+        fs.link(ino, fs.root(), b"g", None).unwrap();
+        check(&states, &Tree::of(&fs).unwrap()).unwrap_err();
+    }
+
+    #[test]
+    fn sectors_may_be_newer_than_the_metadata_and_never_older() {
+        let (_, _, states) = states();
+        let torn = with_bytes(&states[0], |bytes| bytes[512..1024].fill(2));
+        check(&states, &torn).unwrap();
+        check(&states[..1], &torn).unwrap_err();
+        let cut = with_bytes(&states[0], |bytes| bytes[1024..].fill(0));
+        check(&states, &cut).unwrap();
+        let half_cut = with_bytes(&states[0], |bytes| bytes[1100..].fill(0));
+        check(&states, &half_cut).unwrap_err();
+        let foreign = with_bytes(&states[0], |bytes| bytes[0] = 9);
+        check(&states, &foreign).unwrap_err();
+        let mut newest = [3; 512];
+        newest[10..].fill(2);
+        let unnamed = with_bytes(&states[0], |bytes| bytes[..512].copy_from_slice(&newest));
+        check(&states, &unnamed).unwrap();
+        check(&states[..3], &unnamed).unwrap_err();
+        let older = with_bytes(&states[1], |bytes| bytes[..512].fill(1));
+        check(&states, &older).expect("it is the first state, partly overwritten");
+        check(&states[1..], &older).unwrap_err();
+    }
+}

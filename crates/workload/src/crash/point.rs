@@ -1,0 +1,189 @@
+//! Moments at which to stop, and the images they leave.
+
+use std::sync::Arc;
+
+use blockdev::{Event, MemoryDevice};
+
+use super::record::Run;
+
+/// What a device writes as a whole, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// A moment, and what of the writes in flight reached the device.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    /// Number of the first event that may be missing: the one after the last flush.
+    pub(super) begin: usize,
+    /// Number of the first event that did not take place.
+    pub(super) end: usize,
+    fate: Fate,
+}
+
+/// What becomes of the writes in flight.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// All arrive.
+    All,
+    /// All but the last arrive, and that one in part.
+    LastTorn { seed: u64 },
+    /// Each arrives with a chance of `percent`, and one of eight of these only in part.
+    Some { percent: u8, seed: u64 },
+    /// All but one arrive.
+    AllButOne { seed: u64 },
+}
+
+impl Point {
+    /// Whether everything written arrived and nothing else is in flight.
+    pub(super) fn is_boundary(&self) -> bool {
+        matches!(self.fate, Fate::All)
+    }
+}
+
+/// Chooses points of a run in ascending order: every flush boundary, and samples up to `count`.
+pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x00c0_ffee);
+    let flushes = run.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+    let mut ends: Vec<usize> = flushes.map(|(number, _)| number).collect();
+    ends.push(run.events.len());
+    let mut points = Vec::new();
+    let mut epochs = Vec::new();
+    let mut begin = 0;
+    for end in ends {
+        points.push(Point { begin, end, fate: Fate::All });
+        if end > begin {
+            epochs.push(begin..end);
+        }
+        begin = end + 1;
+    }
+    while points.len() < count && !epochs.is_empty() {
+        let epoch = epochs[rng.usize(..epochs.len())].clone();
+        let seed = rng.u64(..);
+        let fate = match rng.u8(..8) {
+            0 | 1 => Fate::LastTorn { seed },
+            2 => Fate::All,
+            3 => Fate::AllButOne { seed },
+            4 => Fate::Some { percent: 90, seed },
+            5 => Fate::Some { percent: 15, seed },
+            _ => Fate::Some { percent: 50, seed },
+        };
+        let end = if rng.bool() { epoch.end } else { rng.usize(epoch.start..epoch.end) + 1 };
+        points.push(Point { begin: epoch.start, end, fate });
+    }
+    points.sort_by_key(|point| (point.begin, point.end));
+    points
+}
+
+/// Builds images of ascending points, keeping what is durable from one to the next.
+pub(super) struct ImageBuilder<'r> {
+    run: &'r Run,
+    durable: MemoryDevice,
+    applied: usize,
+}
+
+impl<'r> ImageBuilder<'r> {
+    pub(super) fn new(run: &'r Run) -> Self {
+        Self { run, durable: run.base.fork(), applied: 0 }
+    }
+
+    /// The image that a crash at a point leaves. Points must come in ascending order.
+    pub(super) fn build(&mut self, point: &Point) -> MemoryDevice {
+        for event in &self.run.events[self.applied.min(point.begin)..point.begin] {
+            apply(event, &self.durable, None);
+        }
+        self.applied = self.applied.max(point.begin);
+        let image = self.durable.fork();
+        let in_flight = &self.run.events[point.begin..point.end];
+        match point.fate {
+            Fate::All => in_flight.iter().for_each(|event| apply(event, &image, None)),
+            Fate::LastTorn { seed } => {
+                if let Some((last, rest)) = in_flight.split_last() {
+                    rest.iter().for_each(|event| apply(event, &image, None));
+                    apply(last, &image, Some(&mut fastrand::Rng::with_seed(seed)));
+                }
+            }
+            Fate::AllButOne { seed } => {
+                let missing = fastrand::Rng::with_seed(seed).usize(..in_flight.len().max(1));
+                let present = in_flight.iter().enumerate().filter(|(at, _)| *at != missing);
+                present.for_each(|(_, event)| apply(event, &image, None));
+            }
+            Fate::Some { percent, seed } => {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for event in in_flight {
+                    if rng.u8(..100) < percent {
+                        let torn = rng.u8(..8) == 0;
+                        apply(event, &image, torn.then_some(&mut rng));
+                    }
+                }
+            }
+        }
+        image
+    }
+}
+
+/// Does to an image what an event did; with `torn`, only to some of its sectors.
+fn apply(event: &Event, image: &MemoryDevice, torn: Option<&mut fastrand::Rng>) {
+    let replay = |event: &Event| event.replay(image).expect("it was done before");
+    let Some(rng) = torn else { return replay(event) };
+    // Half of torn writes stop somewhere, the others have sectors missing anywhere.
+    let mut sectors: Vec<Event> = sectors(event).collect();
+    if rng.bool() {
+        sectors.truncate(rng.usize(..=sectors.len()));
+        sectors.iter().for_each(replay);
+    } else {
+        sectors.iter().filter(|_| rng.bool()).for_each(replay);
+    }
+}
+
+/// Splits an event at the boundaries of sectors.
+fn sectors(event: &Event) -> impl Iterator<Item = Event> {
+    let (start, len) = match event {
+        Event::Write { offset, data } => (*offset, data.len() as u64),
+        Event::Zero { offset, len } => (*offset, *len),
+        Event::Flush => (0, 0),
+    };
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let offset = start + done;
+        let count = (SECTOR_BYTES as u64 - offset % SECTOR_BYTES as u64).min(len - done);
+        let from = done as usize;
+        done += count;
+        (count > 0).then(|| match event {
+            Event::Write { data, .. } => {
+                let data = Arc::from(&data[from..from + count as usize]);
+                Event::Write { offset, data }
+            }
+            _ => Event::Zero { offset, len: count },
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use blockdev::BlockDevice;
+
+    use super::*;
+
+    #[test]
+    fn events_are_torn_at_sectors() {
+        let data: Vec<u8> = (0..1200_u32).map(|n| n as u8).collect();
+        let event = Event::Write { offset: 500, data: data.clone().into() };
+        let parts: Vec<Event> = sectors(&event).collect();
+        let lens: Vec<_> = parts
+            .iter()
+            .map(|part| match part {
+                Event::Write { offset, data } => (*offset, data.len()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(lens, [(500, 12), (512, 512), (1024, 512), (1536, 164)]);
+        let (whole, parted) = (MemoryDevice::new(4096), MemoryDevice::new(4096));
+        event.replay(&whole).unwrap();
+        parts.iter().for_each(|part| part.replay(&parted).unwrap());
+        let (mut a, mut b) = ([0; 4096], [1; 4096]);
+        whole.read_at(0, &mut a).unwrap();
+        parted.read_at(0, &mut b).unwrap();
+        assert_eq!(a, b);
+        assert_eq!(sectors(&Event::Zero { offset: 0, len: 1024 }).count(), 2);
+        assert_eq!(sectors(&Event::Flush).count(), 0);
+    }
+}

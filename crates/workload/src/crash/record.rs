@@ -1,0 +1,176 @@
+//! A run on a recorded device, with the model's states beside it.
+
+use std::sync::Arc;
+
+use blockdev::{Event, MemoryDevice, RecordingDevice};
+use vfs::FileSystem;
+
+use super::allowed::State;
+use super::point::Point;
+use super::{Mounted, Target};
+use crate::model::Model;
+use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
+use crate::tree::{Inode, Rules, Tree};
+
+/// Everything about a run that crashes are made from.
+pub(super) struct Run {
+    /// The device before the first event.
+    pub(super) base: MemoryDevice,
+    pub(super) events: Vec<Event>,
+    steps: Vec<Done>,
+    /// State `k` is the one after `k` steps.
+    states: Vec<State>,
+}
+
+/// A step that was done.
+struct Done {
+    step: Step,
+    /// Number of the first event after it began.
+    begin: usize,
+    /// Number of the first event after it ended.
+    end: usize,
+    /// The state it made durable.
+    durable: Option<usize>,
+}
+
+/// Does a run.
+///
+/// # Errors
+/// Where the file system did not do as the model did.
+pub(super) fn run(
+    target: &dyn Target,
+    seed: u64,
+    mix: Mix,
+    step_count: usize,
+) -> Result<Run, String> {
+    let base = target.make()?;
+    let device = Arc::new(base.fork());
+    let fail = |what: &str, error: vfs::Error| format!("{what}: {error}");
+    let fresh = target.open(device.clone()).map_err(|e| fail("opening a new image", e))?;
+    Session::prepare(fresh.file_system()).map_err(|e| fail("preparing the root", e))?;
+    fresh.close().map_err(|e| fail("closing a new image", e))?;
+    let base = device.fork();
+    let recording = Arc::new(RecordingDevice::new(device));
+    let fs = target.open(recording.clone()).map_err(|e| fail("opening", e))?;
+    let mut recorder = Recorder::new(fs.file_system(), &recording)?;
+    let mut generator = Generator::new(seed, mix);
+    for _ in 0..step_count {
+        let step = generator.next_step(&recorder.model, &recorder.model_session);
+        recorder.apply(step)?;
+    }
+    let (mut steps, states) = recorder.finish()?;
+    // Some runs end with a clean close, the others with everything in flight.
+    if seed.is_multiple_of(4) {
+        steps.push(close(fs, &recording, states.len() - 1)?);
+    }
+    Ok(Run { base, events: recording.take(), steps, states })
+}
+
+fn close(
+    fs: Box<dyn Mounted>,
+    recording: &RecordingDevice,
+    durable: usize,
+) -> Result<Done, String> {
+    let begin = recording.event_count();
+    fs.close().map_err(|error| format!("closing: {error}"))?;
+    let step = Step { number: 0, operation: Operation::Sync };
+    Ok(Done { step, begin, end: recording.event_count(), durable: Some(durable) })
+}
+
+struct Recorder<'r> {
+    fs: &'r dyn FileSystem,
+    session: Session,
+    model: Model,
+    model_session: Session,
+    recording: &'r RecordingDevice,
+    steps: Vec<Done>,
+    states: Vec<State>,
+}
+
+impl<'r> Recorder<'r> {
+    fn new(fs: &'r dyn FileSystem, recording: &'r RecordingDevice) -> Result<Self, String> {
+        let model = Model::new();
+        Session::prepare(&model).map_err(|error| error.to_string())?;
+        let states = vec![State { tree: Tree::of(&model)?, open: Vec::new() }];
+        let (session, model_session) = (Session::new(), Session::new());
+        Ok(Self { fs, session, model, model_session, recording, steps: Vec::new(), states })
+    }
+
+    fn apply(&mut self, step: Step) -> Result<(), String> {
+        let begin = self.recording.event_count();
+        let found = self.session.apply(self.fs, &step);
+        let end = self.recording.event_count();
+        let expected = self.model_session.apply(&self.model, &step);
+        if !same_outcome(&step, &expected, &found) {
+            return Err(format!("{step:?}: expected {expected:?}, found {found:?}"));
+        }
+        let state = self.state()?;
+        self.states.push(state);
+        let durable = if found.is_ok() { self.made_durable(&step) } else { None };
+        self.steps.push(Done { step, begin, end, durable });
+        Ok(())
+    }
+
+    fn state(&self) -> Result<State, String> {
+        let open = self.model_session.slots().iter().flatten();
+        let open = open.map(|&ino| Inode::of(&self.model, ino).map_err(|e| e.to_string()));
+        Ok(State { tree: Tree::of(&self.model)?, open: open.collect::<Result<_, _>>()? })
+    }
+
+    /// The state that a step which has just been done made durable.
+    fn made_durable(&self, step: &Step) -> Option<usize> {
+        let last = self.states.len() - 1;
+        match &step.operation {
+            Operation::Sync => Some(last),
+            Operation::Fsync { target } => {
+                let ino = self.model_session.target(&self.model, target).ok()?;
+                let changed = |k: &usize| !self.states[*k].shows_same(&self.states[k - 1], ino);
+                Some((1..=last).rev().find(changed).unwrap_or(0))
+            }
+            _ => None,
+        }
+    }
+
+    /// Compares the live file system with the model, and gives up what was open.
+    fn finish(mut self) -> Result<(Vec<Done>, Vec<State>), String> {
+        let tree = Tree::of(self.fs)?;
+        let last = self.states.last().map(|state| &state.tree);
+        let differences = last.map(|last| last.differences(&tree, Rules::default()));
+        if let Some(list) = differences.filter(|list| !list.is_empty()) {
+            return Err(format!("without any crash:\n{}", list.join("\n")));
+        }
+        self.session.close_all(self.fs).map_err(|error| format!("closing a file: {error}"))?;
+        Ok((self.steps, self.states))
+    }
+}
+
+impl Run {
+    /// The states that a crash before event `end` may leave: from the durable one to the last one
+    /// started.
+    pub(super) fn allowed(&self, end: usize) -> &[State] {
+        let (durable, started) = self.bounds(end);
+        &self.states[durable..=started]
+    }
+
+    fn bounds(&self, end: usize) -> (usize, usize) {
+        let finished = self.steps.iter().filter(|done| done.end <= end);
+        let durable = finished.filter_map(|done| done.durable).max().unwrap_or(0);
+        let started = self.steps.iter().rposition(|done| done.begin < end);
+        let started = started.map_or(0, |at| (at + 1).min(self.states.len() - 1));
+        (durable, started.max(durable))
+    }
+
+    /// The steps around a crash.
+    pub(super) fn describe(&self, point: &Point) -> String {
+        let (durable, started) = self.bounds(point.end);
+        let mut text = format!("crash: {point:?} of {} events\n", self.events.len());
+        text.push_str(&format!("durable: state {durable}; started: state {started}\n"));
+        let from = durable.saturating_sub(1);
+        for (number, done) in self.steps.iter().enumerate().take(started).skip(from) {
+            let Done { step, begin, end, .. } = done;
+            text.push_str(&format!("  {}: {:?}", number + 1, step.operation));
+            text.push_str(&format!(" (events {begin}..{end})\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,280 @@
+//! Doing a step on a file system.
+
+use std::mem::discriminant;
+
+use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, Timestamp};
+
+use super::{Operation, SLOTS, Step, Target};
+
+/// When steps take place, in seconds since the epoch.
+const TIME_FIRST: i64 = 1_700_000_000;
+
+/// Names of extended attributes. Those for users are only for regular files and directories.
+const XATTR_NAMES: [&[u8]; 5] =
+    [b"user.a", b"user.a longer name than the others have", b"trusted.a", b"security.x", b"user.b"];
+const XATTR_NAME_ANYWHERE: &[u8] = b"trusted.user";
+
+/// What the user of a file system holds on to between steps: the files that are open.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// Where paths start, if not at the root.
+    top: Option<Ino>,
+    slots: [Option<Ino>; SLOTS],
+}
+
+impl Session {
+    /// A session with nothing open.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A session whose paths start at a directory.
+    pub fn below(top: Ino) -> Self {
+        Self { top: Some(top), ..Self::default() }
+    }
+
+    /// The inode that is open in each slot.
+    pub fn slots(&self) -> &[Option<Ino>; SLOTS] {
+        &self.slots
+    }
+
+    /// Gives the root of a new file system the attributes that all file systems start with.
+    ///
+    /// # Errors
+    /// As `set_attributes`.
+    pub fn prepare(fs: &dyn FileSystem) -> Result<()> {
+        Self::prepare_directory(fs, fs.root())
+    }
+
+    /// Does the same to another directory.
+    ///
+    /// # Errors
+    /// As `set_attributes`.
+    pub fn prepare_directory(fs: &dyn FileSystem, dir: Ino) -> Result<()> {
+        let time = Some(Timestamp { sec: TIME_FIRST, nsec: 0 });
+        let change = SetAttributes {
+            permissions: Some(0o755),
+            uid: Some(0),
+            gid: Some(0),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+        };
+        fs.set_attributes(dir, &change)
+    }
+
+    /// Does one step. One that names nothing, or a slot that does not fit, fails without a call.
+    ///
+    /// # Errors
+    /// As the file system's method.
+    pub fn apply(&mut self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+        match &step.operation {
+            Operation::CreateUnlinked { dir, slot } => {
+                self.check_free(*slot)?;
+                let dir = self.find(fs, dir)?;
+                self.slots[*slot] = Some(fs.create_unlinked(dir, &step.new_inode())?);
+                Ok(())
+            }
+            Operation::Open { path, slot } => {
+                self.check_free(*slot)?;
+                let ino = self.find(fs, path)?;
+                fs.open(ino)?;
+                self.slots[*slot] = Some(ino);
+                Ok(())
+            }
+            Operation::Close { slot } => {
+                fs.close(self.target(fs, &Target::Slot(*slot))?)?;
+                self.slots[*slot] = None;
+                Ok(())
+            }
+            Operation::Sync => fs.sync(),
+            _ => self.apply_to_names(fs, step),
+        }
+    }
+
+    /// Closes everything.
+    ///
+    /// # Errors
+    /// As `close`, the first one. All slots are free then nevertheless.
+    pub fn close_all(&mut self, fs: &dyn FileSystem) -> Result<()> {
+        let mut outcome = Ok(());
+        for ino in std::mem::take(&mut self.slots).into_iter().flatten() {
+            outcome = outcome.and(fs.close(ino));
+        }
+        outcome
+    }
+
+    /// The inode of a target.
+    ///
+    /// # Errors
+    /// As `lookup`; `Invalid` for a slot in which nothing is open.
+    pub fn target(&self, fs: &dyn FileSystem, target: &Target) -> Result<Ino> {
+        match target {
+            Target::Path(path) => self.find(fs, path),
+            Target::Slot(slot) => self.slots[*slot].ok_or(Error::Invalid("nothing is open there")),
+        }
+    }
+
+    /// The inode of a path.
+    fn find(&self, fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        let top = self.top.unwrap_or(fs.root());
+        names.into_iter().try_fold(top, |dir, name| fs.lookup(dir, name))
+    }
+
+    /// The directory that a path lies in, and its last name.
+    fn find_parent<'p>(&self, fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+        let split = path.iter().rposition(|&byte| byte == b'/');
+        let (dir, name) = split.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
+        let dir = self.find(fs, dir)?;
+        if fs.attributes(dir)?.file_type != FileType::Directory {
+            return Err(Error::NotADirectory);
+        }
+        Ok((dir, name))
+    }
+
+    fn check_free(&self, slot: usize) -> Result<()> {
+        match self.slots[slot] {
+            Some(_) => Err(Error::Invalid("the slot is taken")),
+            None => Ok(()),
+        }
+    }
+
+    fn apply_to_names(&self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+        let (new, time) = (step.new_inode(), step.time());
+        match &step.operation {
+            Operation::Create { path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.create(dir, name, &new).map(drop)
+            }
+            Operation::Mkdir { path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.mkdir(dir, name, &new).map(drop)
+            }
+            Operation::Mknod { path, file } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.mknod(dir, name, *file, &new).map(drop)
+            }
+            Operation::Symlink { path, target_len } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                // Links have all permissions, whatever is asked for.
+                let new = NewInode { permissions: 0o777, ..new };
+                fs.symlink(dir, name, &step.link_target(*target_len), &new).map(drop)
+            }
+            Operation::Link { target, path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.link(self.target(fs, target)?, dir, name, time)
+            }
+            Operation::Unlink { path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.unlink(dir, name, time)
+            }
+            Operation::Rmdir { path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.rmdir(dir, name, time)
+            }
+            Operation::Rename { from, to, mode } => {
+                let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
+                fs.rename(from, to, *mode, time)
+            }
+            _ => self.apply_to_inode(fs, step),
+        }
+    }
+
+    fn apply_to_inode(&self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+        let target = |target| self.target(fs, target);
+        match &step.operation {
+            Operation::Write { target: file, offset, len } => {
+                fs.write(target(file)?, *offset, &step.bytes(*len))
+            }
+            Operation::Allocate { target: file, offset, len, mode } => {
+                fs.allocate(target(file)?, *offset, *len, *mode)
+            }
+            Operation::Truncate { target: file, size } => fs.truncate(target(file)?, *size),
+            Operation::SetAttributes { target: file, owner, times } => {
+                fs.set_attributes(target(file)?, &step.change(*owner, *times))
+            }
+            Operation::SetXattr { target: file, name, len } => {
+                let ino = target(file)?;
+                fs.set_xattr(ino, xattr_name(fs, ino, *name)?, &step.bytes(*len))
+            }
+            Operation::RemoveXattr { target: file, name } => {
+                let ino = target(file)?;
+                fs.remove_xattr(ino, xattr_name(fs, ino, *name)?)
+            }
+            Operation::Fsync { target: file } => fs.fsync(target(file)?),
+            other => unreachable!("{other:?} was done before"),
+        }
+    }
+}
+
+impl Step {
+    fn time(&self) -> Option<Timestamp> {
+        // Some callers leave times alone.
+        (self.number % 8 != 7).then(|| self.timestamp())
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        let nsec = (self.number * 1_000_003 % 1_000_000_000) as u32;
+        Timestamp { sec: TIME_FIRST + self.number as i64, nsec }
+    }
+
+    fn new_inode(&self) -> NewInode {
+        NewInode {
+            permissions: (self.number * 0o123 % 0o10_000) as u16,
+            uid: (self.number % 5) as u32 * 40_000,
+            gid: (self.number % 3) as u32 * 70_000,
+            time: self.timestamp(),
+            parent_time: self.time(),
+        }
+    }
+
+    fn change(&self, owner: bool, times: bool) -> SetAttributes {
+        let new = self.new_inode();
+        let time = times.then_some(new.time);
+        SetAttributes {
+            permissions: (!times).then_some(new.permissions),
+            uid: owner.then_some(new.uid),
+            gid: owner.then_some(new.gid),
+            atime: time,
+            mtime: time,
+            ctime: Some(new.time),
+            crtime: None,
+        }
+    }
+
+    fn link_target(&self, len: usize) -> Vec<u8> {
+        self.bytes(len).iter().map(|byte| b'a' + byte % 26).collect()
+    }
+}
+
+/// The kernel keeps attributes for users off everything but regular files and directories.
+fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [u8]> {
+    let name = XATTR_NAMES[number % XATTR_NAMES.len()];
+    let file_type = fs.attributes(ino)?.file_type;
+    let takes_any = matches!(file_type, FileType::Regular | FileType::Directory);
+    Ok(if name.starts_with(b"user.") && !takes_any { XATTR_NAME_ANYWHERE } else { name })
+}
+
+/// Whether two file systems gave the same answer. Where several reasons forbid a rename, any of them
+/// will do.
+pub fn same_outcome(step: &Step, expected: &Result<()>, found: &Result<()>) -> bool {
+    let is_choice = |error: &Error| {
+        let is_rename = matches!(step.operation, Operation::Rename { .. });
+        let refused = matches!(
+            error,
+            Error::NotEmpty
+                | Error::IsADirectory
+                | Error::NotADirectory
+                | Error::Invalid(_)
+                | Error::Exists
+        );
+        is_rename && refused
+    };
+    match (expected, found) {
+        (Ok(()), Ok(())) => true,
+        (Err(a), Err(b)) => discriminant(a) == discriminant(b) || (is_choice(a) && is_choice(b)),
+        _ => false,
+    }
+}

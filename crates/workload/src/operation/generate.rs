@@ -1,0 +1,278 @@
+//! Drawing steps from a seed.
+
+use vfs::{AllocateMode, DeviceNumber, FileType, Ino, RenameMode, SpecialFile};
+
+use super::{Operation, Path, SLOTS, Session, Step, Target};
+use crate::model::Model;
+
+/// What a run is made of, in shares of all steps; they need not add up to anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Making, linking, removing and moving names.
+    pub names: u32,
+    /// Changing the contents of files.
+    pub data: u32,
+    /// Attributes and extended attributes.
+    pub attributes: u32,
+    /// Opening and closing, and files without a name.
+    pub open: u32,
+    /// `fsync` and `sync`.
+    pub sync: u32,
+    /// Different names in a directory. Few make collisions, many make large directories.
+    pub names_per_directory: u32,
+    /// Where writes start at most, in bytes, but for a few far behind.
+    pub offset_max: u64,
+    /// Longest write, in bytes.
+    pub write_len_max: usize,
+    /// How many directories lie above a file at most.
+    pub depth_max: usize,
+}
+
+impl Mix {
+    /// A little of everything.
+    pub const ALL: Self = Self {
+        names: 50,
+        data: 25,
+        attributes: 10,
+        open: 10,
+        sync: 4,
+        names_per_directory: 12,
+        offset_max: 60_000,
+        write_len_max: 20_000,
+        depth_max: 3,
+    };
+
+    /// Without contents of files.
+    pub const METADATA: Self = Self { data: 0, ..Self::ALL };
+}
+
+/// Draws steps. The same seed and mix give the same steps.
+pub struct Generator {
+    rng: fastrand::Rng,
+    mix: Mix,
+    number: u64,
+    prefix: String,
+}
+
+impl Generator {
+    /// Starts a run.
+    pub fn new(seed: u64, mix: Mix) -> Self {
+        Self { rng: fastrand::Rng::with_seed(seed), mix, number: 0, prefix: String::new() }
+    }
+
+    /// Lets all names begin with something, for directories that several runs share.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// The next step for a file system in the state of `model`, whose user is `session`: most of the
+    /// time one that succeeds.
+    pub fn next_step(&mut self, model: &Model, session: &Session) -> Step {
+        self.number += 1;
+        let entries = model.entries();
+        let mix = self.mix;
+        let total = mix.names + mix.data + mix.attributes + mix.open + mix.sync;
+        let mut pick = self.rng.u32(..total.max(1));
+        let mut is_it = |share: u32| {
+            let hit = pick < share;
+            pick = pick.wrapping_sub(share);
+            hit
+        };
+        let (rng, prefix) = (&mut self.rng, &self.prefix[..]);
+        let mut draw = Draw { rng, mix, prefix, entries: &entries, session };
+        let operation = if is_it(mix.names) {
+            draw.names()
+        } else if is_it(mix.data) {
+            draw.data()
+        } else if is_it(mix.attributes) {
+            draw.attributes()
+        } else if is_it(mix.open) {
+            draw.open()
+        } else {
+            draw.sync()
+        };
+        Step { number: self.number, operation }
+    }
+}
+
+struct Draw<'d> {
+    rng: &'d mut fastrand::Rng,
+    mix: Mix,
+    prefix: &'d str,
+    entries: &'d [(Path, Ino, FileType)],
+    session: &'d Session,
+}
+
+impl Draw<'_> {
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(..n) == 0
+    }
+
+    /// An existing path of a type that fits, or a new one if there is none.
+    fn existing(&mut self, fits: impl Fn(FileType) -> bool) -> Path {
+        let count = self.entries.iter().filter(|(.., file_type)| fits(*file_type)).count();
+        if count == 0 || self.one_in(40) {
+            return self.new_path();
+        }
+        let pick = self.rng.usize(..count);
+        let mut fitting = self.entries.iter().filter(|(.., file_type)| fits(*file_type));
+        fitting.nth(pick).map(|(path, ..)| path.clone()).unwrap_or_default()
+    }
+
+    fn directory(&mut self) -> Path {
+        let depth_max = self.mix.depth_max;
+        let is_candidate = |path: &Path, file_type: FileType| {
+            file_type == FileType::Directory
+                && path.iter().filter(|&&byte| byte == b'/').count() + 1 < depth_max
+        };
+        let candidates = self.entries.iter().filter(|(path, _, t)| is_candidate(path, *t));
+        let count = candidates.clone().count();
+        let pick = self.rng.usize(..=count);
+        let mut candidates = candidates;
+        candidates.nth(pick).map(|(path, ..)| path.clone()).unwrap_or_default()
+    }
+
+    /// A path that may or may not be taken.
+    fn new_path(&mut self) -> Path {
+        let mut path = if self.one_in(60) {
+            // Not a directory, most likely.
+            self.entries.first().map(|(path, ..)| path.clone()).unwrap_or_default()
+        } else {
+            self.directory()
+        };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        let number = self.rng.u32(..self.mix.names_per_directory);
+        path.extend_from_slice(format!("{}n{number}", self.prefix).as_bytes());
+        if number % 4 == 3 {
+            // Long names fill directory blocks soon.
+            path.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, 180));
+        }
+        path
+    }
+
+    fn names(&mut self) -> Operation {
+        let not_directory = |file_type| file_type != FileType::Directory;
+        match self.rng.u32(..100) {
+            0..24 => Operation::Create { path: self.new_path() },
+            24..36 => Operation::Mkdir { path: self.new_path() },
+            36..41 => Operation::Mknod { path: self.new_path(), file: self.special() },
+            41..47 => {
+                let target_len = if self.one_in(3) { 500 } else { 1 + self.rng.usize(..80) };
+                Operation::Symlink { path: self.new_path(), target_len }
+            }
+            47..56 => {
+                let target = Target::Path(self.existing(not_directory));
+                Operation::Link { target, path: self.new_path() }
+            }
+            56..70 => Operation::Unlink { path: self.existing(not_directory) },
+            70..78 => Operation::Rmdir { path: self.existing(|t| t == FileType::Directory) },
+            _ => self.rename(),
+        }
+    }
+
+    fn rename(&mut self) -> Operation {
+        let from = self.existing(|_| true);
+        let (mode, onto) = match self.rng.u32(..10) {
+            0..3 => (RenameMode::Exchange, true),
+            3..5 => (RenameMode::NoReplace, false),
+            5..8 => (RenameMode::Replace, true),
+            _ => (RenameMode::Replace, false),
+        };
+        let to = if onto { self.existing(|_| true) } else { self.new_path() };
+        Operation::Rename { from, to, mode }
+    }
+
+    fn special(&mut self) -> SpecialFile {
+        let device = DeviceNumber { major: self.rng.u32(..4096), minor: self.rng.u32(..1 << 20) };
+        match self.rng.u32(..4) {
+            0 => SpecialFile::CharDevice(device),
+            1 => SpecialFile::BlockDevice(device),
+            2 => SpecialFile::Fifo,
+            _ => SpecialFile::Socket,
+        }
+    }
+
+    /// A regular file, by name or by slot.
+    fn file(&mut self) -> Target {
+        let open: Vec<usize> = (0..SLOTS).filter(|&s| self.session.slots()[s].is_some()).collect();
+        if !open.is_empty() && self.one_in(4) {
+            return Target::Slot(open[self.rng.usize(..open.len())]);
+        }
+        Target::Path(self.existing(|file_type| file_type == FileType::Regular))
+    }
+
+    fn anything(&mut self) -> Target {
+        if self.one_in(4) { self.file() } else { Target::Path(self.existing(|_| true)) }
+    }
+
+    fn offset(&mut self) -> u64 {
+        let far = if self.one_in(20) { 1 << self.rng.u32(20..31) } else { 0 };
+        let offset = far + self.rng.u64(..=self.mix.offset_max);
+        // Boundaries are where mistakes are.
+        if self.one_in(3) { offset & !4095 } else { offset }
+    }
+
+    fn data(&mut self) -> Operation {
+        let target = self.file();
+        let offset = self.offset();
+        match self.rng.u32(..100) {
+            0..55 => {
+                let len = 1 + self.rng.usize(..self.mix.write_len_max);
+                Operation::Write { target, offset, len }
+            }
+            55..75 => Operation::Truncate { target, size: if self.one_in(5) { 0 } else { offset } },
+            _ => {
+                let mode = match self.rng.u32(..8) {
+                    0 => AllocateMode::Unwritten,
+                    1 => AllocateMode::UnwrittenKeepSize,
+                    2 => AllocateMode::Zero,
+                    3 => AllocateMode::ZeroKeepSize,
+                    _ => AllocateMode::PunchHole,
+                };
+                let len = 1 + self.rng.u64(..self.mix.offset_max);
+                Operation::Allocate { target, offset, len, mode }
+            }
+        }
+    }
+
+    fn attributes(&mut self) -> Operation {
+        let target = self.anything();
+        let name = self.rng.usize(..5);
+        match self.rng.u32(..10) {
+            0..3 => {
+                let (owner, times) = (self.rng.bool(), self.rng.bool());
+                Operation::SetAttributes { target, owner, times }
+            }
+            3..8 => {
+                let len = if self.one_in(4) { 400 } else { self.rng.usize(..60) };
+                Operation::SetXattr { target, name, len }
+            }
+            _ => Operation::RemoveXattr { target, name },
+        }
+    }
+
+    fn open(&mut self) -> Operation {
+        let slot = self.rng.usize(..SLOTS);
+        if self.session.slots()[slot].is_some() {
+            if self.one_in(3) {
+                return Operation::Link { target: Target::Slot(slot), path: self.new_path() };
+            }
+            return Operation::Close { slot };
+        }
+        if self.one_in(3) {
+            return Operation::CreateUnlinked { dir: self.directory(), slot };
+        }
+        let path = self.existing(|file_type| file_type == FileType::Regular);
+        Operation::Open { path, slot }
+    }
+
+    fn sync(&mut self) -> Operation {
+        if self.one_in(3) {
+            return Operation::Sync;
+        }
+        Operation::Fsync { target: self.anything() }
+    }
+}

@@ -1,0 +1,71 @@
+//! Operations on a file system as data, so that a run can be repeated, recorded and shown.
+//!
+//! A [`Step`] names files by path or by the slot they are open in, never by inode number: the same
+//! steps do the same on every file system. All that a step writes (owners, times, contents) follows
+//! from the step alone.
+
+mod apply;
+mod generate;
+
+use vfs::{AllocateMode, RenameMode, SpecialFile};
+
+pub use apply::{Session, same_outcome};
+pub use generate::{Generator, Mix};
+
+/// Most files a session has open at a time.
+pub const SLOTS: usize = 4;
+
+/// A path from the root, without a leading `/`. The root's is empty.
+pub type Path = Vec<u8>;
+
+/// The file an operation is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// What a path names; symbolic links are not followed.
+    Path(Path),
+    /// What is open in this slot.
+    Slot(usize),
+}
+
+/// One change to a file system, or a wish that changes be durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the operations of `FileSystem`, with their arguments")]
+pub enum Operation {
+    Create { path: Path },
+    Mkdir { path: Path },
+    Mknod { path: Path, file: SpecialFile },
+    Symlink { path: Path, target_len: usize },
+    CreateUnlinked { dir: Path, slot: usize },
+    Link { target: Target, path: Path },
+    Unlink { path: Path },
+    Rmdir { path: Path },
+    Rename { from: Path, to: Path, mode: RenameMode },
+    Open { path: Path, slot: usize },
+    Close { slot: usize },
+    Write { target: Target, offset: u64, len: usize },
+    Allocate { target: Target, offset: u64, len: u64, mode: AllocateMode },
+    Truncate { target: Target, size: u64 },
+    SetAttributes { target: Target, owner: bool, times: bool },
+    SetXattr { target: Target, name: usize, len: usize },
+    RemoveXattr { target: Target, name: usize },
+    Fsync { target: Target },
+    Sync,
+}
+
+/// An operation and its number in a run, from which its times, owners and contents follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Different for every step of a run.
+    pub number: u64,
+    /// What to do.
+    pub operation: Operation,
+}
+
+impl Step {
+    /// The bytes that a step writes.
+    pub fn bytes(&self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        fastrand::Rng::with_seed(self.number ^ 0x5eed_0000).fill(&mut bytes);
+        bytes
+    }
+}
