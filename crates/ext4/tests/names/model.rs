@@ -55,7 +55,7 @@ impl Pair {
         let mut name = format!("name-{number}-").into_bytes();
         // The length follows from the number, so that names come again.
         let len = name.len() + (number as usize * 7919) % 97;
-        name.resize(if number % 11 == 0 { 255 } else { len }, b'x');
+        name.resize(if number.is_multiple_of(11) { 255 } else { len }, b'x');
         name
     }
 
