@@ -65,7 +65,21 @@ fn file(fs: &dyn FileSystem, ino: Ino, size: u64, seed: u8) -> Result<(), Error>
     fs.write(ino, size.min(1 << 20), &data)?;
     fs.write(ino, 30_000 + u64::from(seed) * 1_000, &data[..1_500])?;
     fs.allocate(ino, 100_000, 20_000, AllocateMode::Unwritten)?;
-    fs.truncate(ino, 105_000 + u64::from(seed))
+    // What fails at one part of a damaged map may go on at another.
+    let mut result = fs.truncate(ino, 105_000 + u64::from(seed));
+    for (offset, len, mode) in [
+        (31_000, 1_100, AllocateMode::PunchHole),
+        (0, 12_000 + u64::from(seed) * 100, AllocateMode::Zero),
+        (101_000, 2_000, AllocateMode::ZeroKeepSize),
+        (u64::from(seed) * 700, 9_000, AllocateMode::PunchHole),
+    ] {
+        result = result.and(fs.allocate(ino, offset, len, mode));
+    }
+    result = result.and(fs.write(ino, 103_000, &data));
+    if seed % 2 == 1 {
+        result = result.and(fs.truncate(ino, u64::from(seed) * 50));
+    }
+    result
 }
 
 fn any(fs: &dyn FileSystem, ino: Ino, seed: u8) -> Result<(), Error> {
