@@ -75,6 +75,10 @@ impl Image {
         self.open_read_only().statfs().unwrap().inodes_free
     }
 
+    fn free_blocks(&self) -> u64 {
+        self.open_read_only().statfs().unwrap().blocks_free
+    }
+
     fn open_read_only(&self) -> Ext4 {
         let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
         Ext4::open(device, &OpenOptions { stale: true, ..OpenOptions::default() }).unwrap()
@@ -282,7 +286,10 @@ fn churn(fs: &Ext4, seed: u64) -> usize {
     let mut open = Vec::new();
     for _ in 0..1500 {
         if open.len() < 100 && rng.u8(..) < 140 {
-            open.push(orphan(fs));
+            let ino = orphan(fs);
+            fs.write(ino, u64::from(rng.u16(..)), &[1; 700]).unwrap();
+            fs.truncate(ino, u64::from(rng.u16(..))).unwrap();
+            open.push(ino);
         } else if !open.is_empty() {
             close(fs, open.swap_remove(rng.usize(..open.len()))).unwrap();
         }

@@ -13,9 +13,6 @@ use super::{Image, KINDS, assert_sound, close, new_file, orphan, preen};
 const POLICIES: [OrphanPolicy; 4] =
     [OrphanPolicy::WhenNeeded, OrphanPolicy::Always, OrphanPolicy::ListOnly, OrphanPolicy::Off];
 
-/// Reads from which on a device fails, one image each.
-const FAULTS: std::ops::RangeInclusive<u64> = 1..=12;
-
 /// More runs than one operation frees.
 const MANY_RUNS: u64 = 1500;
 
@@ -27,17 +24,13 @@ fn write_runs(fs: &Ext4, ino: Ino, runs: u64) {
     }
 }
 
-fn free_blocks(image: &Image) -> u64 {
-    image.open_read_only().statfs().unwrap().blocks_free
-}
-
 #[test]
 fn what_an_inode_owns_goes_with_its_last_name() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
         for policy in POLICIES {
             let image = Image::new(arguments);
-            let free = (free_blocks(&image), image.free_inodes());
+            let free = (image.free_blocks(), image.free_inodes());
             let fs = image.try_open(policy).unwrap();
             let root = fs.root();
             for name in [b"small", b"large", b"other", b"taken"] {
@@ -59,7 +52,7 @@ fn what_an_inode_owns_goes_with_its_last_name() {
             assert!(!oracle::debugfs(&copy.path, "stats").contains("First orphan inode"));
             fs.close().unwrap();
             oracle::e2fsck(&image.path);
-            assert_eq!((free_blocks(&image), image.free_inodes()), free, "{kind}, {policy:?}");
+            assert_eq!((image.free_blocks(), image.free_inodes()), free, "{kind}, {policy:?}");
         }
     }
 }
@@ -69,7 +62,7 @@ fn open_files_keep_their_contents() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (_, arguments) in KINDS {
         let image = Image::new(arguments);
-        let free = free_blocks(&image);
+        let free = image.free_blocks();
         let fs = image.open();
         let root = fs.root();
         let ino = fs.create(root, b"file", &new_file()).unwrap();
@@ -96,7 +89,7 @@ fn open_files_keep_their_contents() {
         }
         fs.close().unwrap();
         oracle::e2fsck(&image.path);
-        assert_eq!(free_blocks(&image), free);
+        assert_eq!(image.free_blocks(), free);
     }
 }
 
@@ -104,7 +97,7 @@ fn open_files_keep_their_contents() {
 fn values_in_inodes_of_their_own_go_too() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let image = Image::new(&["-O", "ea_inode,orphan_file"]);
-    let free = (free_blocks(&image), image.free_inodes());
+    let free = (image.free_blocks(), image.free_inodes());
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
     fs.set_xattr(ino, b"user.huge", &[9; 30_000]).unwrap();
@@ -114,7 +107,16 @@ fn values_in_inodes_of_their_own_go_too() {
     close(&fs, open).unwrap();
     fs.close().unwrap();
     oracle::e2fsck(&image.path);
-    assert_eq!((free_blocks(&image), image.free_inodes()), free);
+    assert_eq!((image.free_blocks(), image.free_inodes()), free);
+}
+
+/// What a change on a failing device has left.
+struct Interrupted {
+    image: Image,
+    ino: Ino,
+    outcome: Result<(), Error>,
+    /// What the change asked of the device.
+    reads: u64,
 }
 
 /// An image with a file of many runs, on a device that fails from read `fault` of `change` on, and
@@ -124,7 +126,7 @@ fn interrupted(
     fault: u64,
     change: impl FnOnce(&Ext4, Ino) -> Result<(), Error>,
     healed: impl FnOnce(&Ext4, Ino),
-) -> (Image, Ino, Result<(), Error>) {
+) -> Interrupted {
     let image = Image::new(arguments);
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
@@ -137,13 +139,24 @@ fn interrupted(
     let fs = Ext4::open_writable(device.clone(), &options).unwrap();
     device.set(Access::Read, Fault::From(fault));
     let outcome = change(&fs, ino);
+    let reads = device.count(Access::Read);
     device.set(Access::Read, Fault::Never);
     healed(&fs, ino);
     fs.sync().unwrap();
     drop(fs);
     memory.read_at(0, &mut bytes).unwrap();
     std::fs::write(&image.path, bytes).unwrap();
-    (image, ino, outcome)
+    Interrupted { image, ino, outcome, reads }
+}
+
+/// Reads of `change` from which on the device is to fail, spread over all it takes.
+fn faults(
+    arguments: &[&str],
+    change: impl FnOnce(&Ext4, Ino) -> Result<(), Error>,
+) -> impl Iterator<Item = u64> {
+    let whole = interrupted(arguments, u64::MAX, change, |_, _| ());
+    whole.outcome.unwrap();
+    (1..=6).map(move |part| whole.reads * part / 6)
 }
 
 #[test]
@@ -151,9 +164,10 @@ fn an_unlink_that_stops_half_way_is_ended_later() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     let mut halves = 0;
     for (_, arguments) in KINDS {
-        for fault in FAULTS {
-            let unlink = |fs: &Ext4, _| fs.unlink(fs.root(), b"file", None);
-            let (image, _, outcome) = interrupted(arguments, fault, unlink, |_, _| ());
+        let unlink = |fs: &Ext4, _| fs.unlink(fs.root(), b"file", None);
+        for fault in faults(arguments, unlink) {
+            let Interrupted { image, outcome, .. } =
+                interrupted(arguments, fault, unlink, |_, _| ());
             let copies = [image.copy(), image.copy()];
             let fs = image.open();
             assert_eq!(fs.lookup(fs.root(), b"file").is_ok(), outcome.is_err());
@@ -168,7 +182,7 @@ fn an_unlink_that_stops_half_way_is_ended_later() {
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
                 assert_sound(&copies[1].path);
                 // Its extent trees may be larger than they need be.
-                let more = free_blocks(&image) - free_blocks(&copies[1]);
+                let more = image.free_blocks() - copies[1].free_blocks();
                 assert!(more < 4, "{more}");
             }
         }
@@ -181,9 +195,10 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     let mut halves = 0;
     for (_, arguments) in KINDS {
-        for fault in FAULTS {
-            let (image, ino, outcome) =
-                interrupted(arguments, fault, |fs, ino| fs.truncate(ino, 5000), |_, _| ());
+        let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000);
+        for fault in faults(arguments, cut) {
+            let Interrupted { image, ino, outcome, .. } =
+                interrupted(arguments, fault, cut, |_, _| ());
             let copies = [image.copy(), image.copy()];
             let fs = image.open();
             let truncated = fs.cleaned_orphans().truncated;
@@ -198,7 +213,7 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
                 assert_sound(&copies[1].path);
                 // Its extent trees may be larger than they need be.
-                let more = free_blocks(&image) - free_blocks(&copies[1]);
+                let more = image.free_blocks() - copies[1].free_blocks();
                 assert!(more < 4, "{more}");
             }
         }
@@ -216,12 +231,13 @@ fn what_a_truncation_left_does_not_come_back() {
         bytes[5000..99_999].iter().filter(|&&byte| byte != 0).count()
     };
     let mut resumed = 0;
-    for fault in FAULTS.step_by(3) {
-        let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000);
-        let grow = |fs: &Ext4, ino| fs.write(ino, 99_999, b"x").unwrap();
+    let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000);
+    let grow = |fs: &Ext4, ino| fs.write(ino, 99_999, b"x").unwrap();
+    for fault in faults(KINDS[0].1, cut) {
         // It grows in the next session, or in the one in which the device failed.
-        let (image, ino, outcome) = interrupted(KINDS[0].1, fault, cut, |_, _| ());
-        let (same, _, _) = interrupted(KINDS[0].1, fault, cut, |fs, ino| {
+        let Interrupted { image, ino, outcome, .. } =
+            interrupted(KINDS[0].1, fault, cut, |_, _| ());
+        let Interrupted { image: same, .. } = interrupted(KINDS[0].1, fault, cut, |fs, ino| {
             if fs.attributes(ino).unwrap().size == 5000 {
                 grow(fs, ino);
             }
