@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, rm, rmdir,
+    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, recover, rm, rmdir,
     setfattr, truncate,
 };
 
@@ -120,6 +120,7 @@ pub(crate) enum Command {
     Chown(chown::ChownArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Recover(recover::RecoverArgs),
     Dump(dump::DumpArgs),
 }
 

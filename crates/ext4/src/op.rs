@@ -38,6 +38,16 @@ pub(crate) struct FreedRun {
     pub(crate) len: u32,
 }
 
+/// Which groups an allocation waits for. One that is full and must look elsewhere does best where
+/// nobody else is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For the group where the new thing belongs.
+    AtHome,
+    /// For every group: there may be no other that has room.
+    Everywhere,
+}
+
 /// Groups that an operation needs before it starts.
 pub(crate) type GroupSet = SmallVec<[Group; 4]>;
 
@@ -136,6 +146,24 @@ impl<'a> Op<'a> {
         };
         self.leases.push(lease);
         Ok(self.leases.len() - 1)
+    }
+
+    /// Holds a group that something may be allocated from, if it is worth waiting for.
+    pub(crate) fn lease_patiently(
+        &mut self,
+        group: Group,
+        home: Group,
+        patience: Patience,
+    ) -> Result<Option<usize>> {
+        if group == home || patience == Patience::Everywhere {
+            return self.lease(group).map(Some);
+        }
+        if let Some(at) = self.leases.iter().position(|l| l.group() == group) {
+            return Ok(Some(at));
+        }
+        let Some(lease) = self.fs.volume.groups.try_lease(group) else { return Ok(None) };
+        self.leases.push(lease);
+        Ok(Some(self.leases.len() - 1))
     }
 
     /// Gives blocks of a file's data back when the operation commits, and counts them off the file.

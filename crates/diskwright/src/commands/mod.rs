@@ -13,6 +13,7 @@ pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
+pub(crate) mod recover;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
@@ -42,6 +43,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Chown(args) => chown::run(args),
         Command::Setfattr(args) => setfattr::run(args),
         Command::Truncate(args) => truncate::run(args),
+        Command::Recover(args) => recover::run(args),
         Command::Dump(args) => dump::run(args),
     }
 }

@@ -86,7 +86,6 @@ impl Volume {
         fields.add("generation", inode.generation());
         fields.add("dtime", inode.dtime());
         fields.add("file_acl", inode.file_acl());
-        fields.add("version", inode.version());
         fields.add("extra_isize", inode.extra_isize());
         fields.add("atime", rfc3339(inode.time(Time::Access)));
         fields.add("ctime", rfc3339(inode.time(Time::Change)));

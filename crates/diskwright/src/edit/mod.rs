@@ -49,6 +49,7 @@ impl Policy {
 /// A file system of some format that is open for writing.
 trait Writable {
     fn file_system(&self) -> &dyn FileSystem;
+    fn recovery(&self) -> RecoverReport;
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
 
@@ -57,9 +58,38 @@ impl Writable for Ext4 {
         self
     }
 
+    fn recovery(&self) -> RecoverReport {
+        let (journal, orphans) = (self.recovered(), self.cleaned_orphans());
+        RecoverReport {
+            transactions: journal.transactions.into(),
+            blocks_replayed: journal.blocks_replayed,
+            blocks_revoked: journal.blocks_revoked,
+            orphans_freed: orphans.freed.into(),
+            orphans_truncated: orphans.truncated.into(),
+            journal_errno: journal.errno,
+        }
+    }
+
     fn close(self: Box<Self>) -> vfs::Result<()> {
         Ext4::close(*self)
     }
+}
+
+/// What was done to an image that a crash had left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoverReport {
+    /// Transactions of the journal that were replayed.
+    pub transactions: u64,
+    /// Blocks written to their places.
+    pub blocks_replayed: u64,
+    /// Blocks in the journal that a later transaction had freed.
+    pub blocks_revoked: u64,
+    /// Files without names that were removed.
+    pub orphans_freed: u64,
+    /// Files whose shrinking was finished.
+    pub orphans_truncated: u64,
+    /// The error number that the kernel had left in the journal.
+    pub journal_errno: Option<i32>,
 }
 
 /// An image that is open to be changed, and locked against everybody else.
@@ -89,6 +119,16 @@ impl Image {
             }
             Kind::Xfs => Err(at(crate::image::no_xfs())),
         }
+    }
+
+    /// Replays the journal of an image, ends what a crash left unfinished, and leaves it clean.
+    ///
+    /// # Errors
+    /// As [`Image::edit`] and [`OpenToEdit::close`].
+    pub fn recover(path: &Path, options: &OpenImage) -> Result<RecoverReport> {
+        let open = Self::edit(path, options)?;
+        let report = open.fs.recovery();
+        open.close().map(|()| report)
     }
 }
 
@@ -123,13 +163,6 @@ impl OpenToEdit {
 pub struct Editor<'a> {
     paths: Paths<'a>,
     policy: Policy,
-}
-
-/// What a command did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct EditReport {
-    /// Files of any type that were made, changed or removed.
-    pub files: u64,
 }
 
 impl<'a> Editor<'a> {

@@ -1,0 +1,79 @@
+//! Images to change, running the program, and judging what it left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use oracle::{KernelMount, Mke2fs, MountOptions, e2fsck};
+use tempfile::TempDir;
+
+/// Size of the images, in bytes.
+const IMAGE_BYTES: u64 = 64 << 20;
+
+/// The program with an environment of its own.
+pub(crate) fn diskwright() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// Runs the program in a directory.
+pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
+    diskwright().current_dir(dir).args(arguments).output().unwrap()
+}
+
+/// Runs a line of words in a directory; it must succeed without a message. Returns its output.
+#[track_caller]
+pub(crate) fn ok(dir: &Path, line: &str) -> String {
+    let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {} {said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a line of words in a directory; it must end with this status. Returns what it said.
+#[track_caller]
+pub(crate) fn fails(dir: &Path, line: &str, status: i32) -> String {
+    let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+    assert!(said.contains("diskwright: ") && !said.contains("panicked"), "{line}: {said}");
+    said
+}
+
+/// An empty image of our own.
+pub(crate) fn own_image(dir: &Path, name: &str, options: &str) -> PathBuf {
+    let source = dir.join("empty");
+    fs::create_dir_all(&source).unwrap();
+    ok(dir, &format!("build empty {name} --size 64M {options}"));
+    dir.join(name)
+}
+
+/// Runs a test on an image of mke2fs, on one of our own, and on one of each kind without a
+/// journal; then e2fsck judges each one.
+pub(crate) fn on_each_image(test: impl Fn(&Path)) {
+    for name in ["mke2fs", "ext3", "own", "own-plain"] {
+        let dir: TempDir = oracle::scratch();
+        let image = dir.path().join("a.img");
+        match name {
+            "mke2fs" => Mke2fs::new("ext4").create(&image, IMAGE_BYTES),
+            "ext3" => Mke2fs::new("ext3").create(&image, IMAGE_BYTES),
+            "own" => drop(own_image(dir.path(), "a.img", "")),
+            _ => drop(own_image(dir.path(), "a.img", "--no-journal")),
+        }
+        println!("{name}");
+        test(dir.path());
+        e2fsck(&image);
+    }
+}
+
+/// Mounts an image read-only with the kernel.
+#[track_caller]
+pub(crate) fn mount(image: &Path) -> KernelMount {
+    KernelMount::new(image, &MountOptions::read_only("ext4"))
+}
+
+/// Lines of `find`, sorted by path.
+pub(crate) fn paths(dir: &Path, image: &str) -> Vec<String> {
+    ok(dir, &format!("find {image}")).lines().map(str::to_owned).collect()
+}

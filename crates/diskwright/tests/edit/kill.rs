@@ -1,0 +1,160 @@
+//! Programs killed at any moment: the image holds the old or the new, and is sound.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use oracle::{Mke2fs, e2fsck, require};
+
+use crate::common::{diskwright, ok, paths};
+
+/// Kills for each command.
+const KILLS: u32 = 12;
+
+/// Files of the tree.
+const FILES: usize = 300;
+
+fn tree(dir: &Path, name: &str, byte: u8) {
+    for file in 0..FILES {
+        let part = dir.join(name).join((file % 7).to_string());
+        fs::create_dir_all(&part).unwrap();
+        fs::write(part.join(format!("file {file}")), vec![byte; file * 97]).unwrap();
+    }
+}
+
+/// Starts a command on fresh copies of an image, kills it at moments all over its run, recovers
+/// what is left and lets e2fsck and `check` judge it.
+fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
+    let (fresh, image) = (dir.join("fresh.img"), dir.join("a.img"));
+    let start = || {
+        fs::copy(&fresh, &image).unwrap();
+        let mut command = diskwright();
+        command.current_dir(dir).args(line.split_whitespace());
+        command.stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let clock = Instant::now();
+    assert!(start().wait().unwrap().success(), "{line}");
+    let whole = clock.elapsed();
+    e2fsck(&image);
+    check(dir);
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut early, mut late) = (0, 0);
+    for round in 0..KILLS {
+        let mut child = start();
+        // Most of the time goes to starting and ending: the middle is where the work is.
+        let share = (f64::from(round) + random.f64()) / f64::from(KILLS);
+        std::thread::sleep(whole.mul_f64(share).min(Duration::from_secs(20)));
+        child.kill().unwrap();
+        let has_ended = child.wait().unwrap().success();
+        late += u32::from(has_ended);
+        // What readers see without recovery must be as good as what is there after it.
+        let before = paths(dir, "a.img");
+        let said = ok(dir, "recover --json a.img");
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        early += u32::from(report["transactions"] == 0 && !has_ended);
+        assert_eq!(before, paths(dir, "a.img"), "{line}: replayed in memory and on disk");
+        e2fsck(&image);
+        check(dir);
+    }
+    println!("{line}: {KILLS} kills, {early} before the first commit, {late} after the end");
+}
+
+/// The files of a directory of the image, copied out, by name.
+fn contents(dir: &Path, path: &str) -> Vec<(String, Vec<u8>)> {
+    let out = dir.join("out");
+    let _ = fs::remove_dir_all(&out);
+    if !paths(dir, "a.img").iter().any(|found| found == path) {
+        return Vec::new();
+    }
+    ok(dir, &format!("cp -r a.img:{path} out"));
+    let mut files = Vec::new();
+    for part in fs::read_dir(&out).unwrap() {
+        for file in fs::read_dir(part.unwrap().path()).unwrap() {
+            let file = file.unwrap();
+            files.push((file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()));
+        }
+    }
+    files
+}
+
+/// Asserts that every file is whole: all of one of these bytes, and of its length.
+fn assert_whole(files: &[(String, Vec<u8>)], bytes: &[u8]) {
+    for (name, contents) in files.iter().filter(|(name, _)| !name.starts_with(".diskwright-")) {
+        let number: usize = name.strip_prefix("file ").unwrap().parse().unwrap();
+        assert_eq!(contents.len(), number * 97, "{name}");
+        let first = contents.first().copied().unwrap_or(bytes[0]);
+        assert!(bytes.contains(&first) && contents.iter().all(|&b| b == first), "{name}");
+    }
+}
+
+fn fresh_image(dir: &Path) {
+    Mke2fs::new("ext4").create(&dir.join("fresh.img"), 64 << 20);
+}
+
+fn fill(dir: &Path, line: &str) {
+    ok(dir, line);
+}
+
+#[test]
+fn cp_leaves_old_or_new_files() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    tree(dir, "old", 1);
+    tree(dir, "new", 2);
+    fresh_image(dir);
+    kill_often(dir, "cp -r new a.img:/tree", |dir| assert_whole(&contents(dir, "/tree"), &[2]));
+    fill(dir, "cp -r old fresh.img:/tree");
+    fs::rename(dir.join("new"), dir.join("tree")).unwrap();
+    kill_often(dir, "cp -r tree a.img:/", |dir| {
+        let files = contents(dir, "/tree");
+        assert_eq!(files.iter().filter(|(name, _)| name.starts_with("file ")).count(), FILES);
+        assert_whole(&files, &[1, 2]);
+    });
+}
+
+#[test]
+fn rm_leaves_whole_files() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    tree(dir, "tree", 1);
+    fresh_image(dir);
+    fill(dir, "cp -r tree fresh.img:/tree");
+    kill_often(dir, "rm -r a.img /tree", |dir| assert_whole(&contents(dir, "/tree"), &[1]));
+}
+
+#[test]
+fn mv_leaves_every_file_under_one_name() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    fresh_image(dir);
+    let names: Vec<String> = (0..FILES).map(|file| format!("/from/{file}")).collect();
+    fill(dir, "mkdir fresh.img /from /to");
+    fill(dir, &format!("truncate -s 10000 fresh.img {}", names.join(" ")));
+    kill_often(dir, &format!("mv a.img {} /to", names.join(" ")), |dir| {
+        let found = paths(dir, "a.img");
+        let files = found
+            .iter()
+            .filter_map(|path| path.strip_prefix("/from/").or_else(|| path.strip_prefix("/to/")));
+        let (count, different) = (files.clone().count(), files.collect::<BTreeSet<_>>().len());
+        assert_eq!((count, different), (FILES, FILES));
+    });
+}
+
+#[test]
+fn truncate_leaves_one_size_or_the_other() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    fresh_image(dir);
+    fs::write(dir.join("f"), vec![9; 30 << 20]).unwrap();
+    fill(dir, "cp f fresh.img:/f");
+    kill_often(dir, "truncate -s 1 a.img /f", |dir| {
+        let listed = ok(dir, "find a.img /f --json");
+        let record: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        assert!(record["size"] == 1 || record["size"] == 30 << 20, "{listed}");
+    });
+}
