@@ -12,6 +12,8 @@
 
 mod inodes;
 mod ranges;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

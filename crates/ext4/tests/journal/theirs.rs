@@ -12,6 +12,7 @@ use ext4::{Ext4, OpenOptions};
 use oracle::{
     Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, require, scratch,
 };
+use vfs::Paths;
 
 use crate::support::{
     Config, Image, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
@@ -264,6 +265,12 @@ fn fast_commits_are_applied_in_one_step() {
         let crashed = directory.path().join("crashed");
         copy(&path, &crashed);
         mount.unmount();
+        // A reader sees the changes, and the image stays as it is.
+        let before = fs::read(&crashed).unwrap();
+        let fs = Ext4::open(device(&crashed), &OpenOptions::default()).unwrap();
+        assert_eq!(Paths::new(&fs).read(b"/renamed-1", 1 << 20).unwrap().len(), 21_000);
+        drop(fs);
+        assert!(fs::read(&crashed).unwrap() == before);
         let report = recover(&*device(&crashed)).unwrap();
         assert!(report.fast_commits.len() > 30, "{report:?}");
         let killed = directory.path().join("killed");

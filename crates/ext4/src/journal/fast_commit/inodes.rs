@@ -87,6 +87,13 @@ impl Replay<'_, '_> {
         slot[..I_BLOCK_OFFSET].copy_from_slice(&raw[..I_BLOCK_OFFSET]);
         slot[GENERATION_OFFSET..raw.len()].copy_from_slice(&raw[GENERATION_OFFSET..]);
         let mut inode = Inode::from_slot(&slot);
+        let tail = GOOD_OLD_INODE_SIZE + usize::from(inode.extra_isize());
+        if tail > slot.len() || !inode.extra_isize().is_multiple_of(4) {
+            return Err(damage("an inode with an impossible extra_isize", ino));
+        }
+        if !work.is_new() && inode.file_type() != old.file_type() {
+            return Err(damage("it changes the type of an inode", ino));
+        }
         inode.set_blocks_512(old.blocks_512(block_size), block_size);
         work.handle.inode = inode;
         work.handle.owner =
@@ -101,7 +108,6 @@ impl Replay<'_, '_> {
         } else if !is_mapped {
             work.handle.inode.i_block_mut().copy_from_slice(raw_block);
         }
-        let tail = GOOD_OLD_INODE_SIZE + usize::from(inode.extra_isize());
         if inode.has_flag(flags::INLINE_DATA) && raw.len() == slot.len() {
             work.tail = raw.get(tail..).map(<[u8]>::to_vec);
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vfs::{Ino, Result};
+use vfs::{FileType, Ino, Result};
 
+use super::inodes::Work;
 use super::{Replay, damage};
 use crate::alloc::bitmap;
 use crate::block_map::Want;
@@ -118,13 +119,21 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
+    /// A file whose ranges may be changed: a regular one. What else has blocks holds metadata in them,
+    /// which the kernel does not leave to fast commits.
+    fn take_file(&mut self, ino: Ino) -> Result<Work> {
+        let work = self.take(ino)?;
+        let is_regular = work.handle.file_type()? == FileType::Regular;
+        if !is_regular || !work.handle.has_flag(flags::EXTENTS) {
+            return Err(damage("it changes ranges of what is no file with extents", ino));
+        }
+        Ok(work)
+    }
+
     /// The file has the extent.
     pub(super) fn add_range(&mut self, ino: Ino, extent: Extent) -> Result<()> {
-        let mut work = self.take(ino)?;
+        let mut work = self.take_file(ino)?;
         let file = &mut work.handle;
-        if !file.has_flag(flags::EXTENTS) {
-            return Err(damage("it adds a range to what has no extents", ino));
-        }
         let mut done = 0;
         while done < extent.len {
             let block = extent.block.checked_plus(done);
@@ -158,7 +167,7 @@ impl Replay<'_, '_> {
 
     /// The file has no blocks in the range.
     pub(super) fn delete_range(&mut self, ino: Ino, blocks: Range<u32>) -> Result<()> {
-        let mut work = self.take(ino)?;
+        let mut work = self.take_file(ino)?;
         self.op.remove_blocks(&mut work.handle, blocks, &mut { u32::MAX })?;
         self.op.free_noted_blocks()?;
         self.put(work);
