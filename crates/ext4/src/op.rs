@@ -10,6 +10,8 @@
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Ext4::atomically`]).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Tag, Txn};
 use vfs::{Error, Result};
@@ -38,6 +40,14 @@ pub(crate) struct FreedRun {
     pub(crate) len: u32,
 }
 
+/// Bytes of a file's blocks that become zeros.
+#[derive(Clone)]
+pub(crate) struct ZeroedRun {
+    pub(crate) start: Block,
+    /// Counted from the start of the first block.
+    pub(crate) bytes: Range<u64>,
+}
+
 /// Which groups an allocation waits for. One that is full and must look elsewhere does best where
 /// nobody else is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +73,8 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// What the file shows of these would not come back if the operation failed, so it goes last.
+    pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// Attribute blocks of several inodes, one of which lets go of it.
     pub(crate) released_attributes: SmallVec<[Block; 1]>,
     /// Inodes with values of attributes whose counts of references change.
@@ -119,6 +131,7 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed_runs: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            zeroed_runs: SmallVec::new(),
             released_attributes: SmallVec::new(),
             counted_values: Vec::new(),
             contended: None,
@@ -225,7 +238,11 @@ impl<'a> Op<'a> {
             self.link_orphans(Some((staged.handle.block, staged.handle.offset)))?;
             self.write_inode(&staged)?;
         }
-        self.link_orphans(None)
+        self.link_orphans(None)?;
+        for run in std::mem::take(&mut self.zeroed_runs) {
+            self.fs.write_zeros(run.start, run.bytes.start, run.bytes.end)?;
+        }
+        Ok(())
     }
 
     /// Whether an inode is free once the operation has committed.

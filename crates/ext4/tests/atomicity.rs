@@ -3,6 +3,7 @@
 
 mod changing;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const ATTEMPTS_MAX: u64 = 200;
 /// One-block files that make room, one after the other.
 const FILLERS: u64 = 60;
+/// Numbers of free blocks up to which each is tried.
+const EACH_UP_TO: u64 = 12;
 /// Entries of the directory that has an index.
 const ENTRIES: u64 = 150;
 
@@ -80,9 +83,8 @@ fn furnish(fs: &dyn FileSystem) {
 }
 
 fn names() -> Vec<Scenario> {
-    let rename = |from: &str, to: Path, mode| {
-        only(Operation::Rename { from: path(from), to, mode })
-    };
+    let rename =
+        |from: &str, to: Path, mode| only(Operation::Rename { from: path(from), to, mode });
     let new = || long(ENTRIES);
     let file = SpecialFile::Fifo;
     vec![
@@ -141,9 +143,8 @@ fn contents() -> Vec<Scenario> {
 }
 
 fn attributes() -> Vec<Scenario> {
-    let set = |name: &str, xattr, len| {
-        only(Operation::SetXattr { target: at(name), name: xattr, len })
-    };
+    let set =
+        |name: &str, xattr, len| only(Operation::SetXattr { target: at(name), name: xattr, len });
     vec![
         set("small", 0, 20),
         set("small", 0, 700),
@@ -310,19 +311,23 @@ fn fill(image: &MemoryDevice, block_size: u64) -> MemoryDevice {
     device.fork()
 }
 
-/// Runs each operation with room for no block, one block, two, … until it succeeds.
+/// Runs each operation with room for no block, one block, two, …, until it succeeds.
 fn fail_allocations(layout: Layout) {
     let _watchdog = Watchdog::new(LIMIT, format!("failing allocations of {layout:?}"));
     let mut image = fill(&furnished(layout), layout.block_size.into());
     let mut pending: Vec<Scenario> = all();
     let mut failed = 0;
-    for blocks in 0..FILLERS {
+    let mut blocks = 0;
+    while blocks < FILLERS {
         pending.retain(|scenario| {
             let did_fail = fails_without_trace(scenario, &image, &format!("{layout:?}, {blocks}"));
             failed += u64::from(did_fail);
             did_fail
         });
-        image = with_more_room(&image, blocks);
+        // Large operations differ little from one block to the next.
+        let more = if blocks < EACH_UP_TO { 1 } else { 8 };
+        image = with_more_room(&image, blocks..FILLERS.min(blocks + more));
+        blocks += more;
     }
     let left: Vec<_> = pending.iter().map(|scenario| &scenario.operation).collect();
     // The largest ones want more than that.
@@ -330,11 +335,13 @@ fn fail_allocations(layout: Layout) {
     assert!(failed > 60, "only {failed} operations failed");
 }
 
-fn with_more_room(image: &MemoryDevice, number: u64) -> MemoryDevice {
+fn with_more_room(image: &MemoryDevice, fillers: Range<u64>) -> MemoryDevice {
     let device = Arc::new(image.fork());
     let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
     let dir = fs.lookup(fs.root(), b"fill").unwrap();
-    fs.unlink(dir, format!("f{number}").as_bytes(), None).unwrap();
+    for number in fillers {
+        fs.unlink(dir, format!("f{number}").as_bytes(), None).unwrap();
+    }
     fs.close().unwrap();
     device.fork()
 }

@@ -8,7 +8,7 @@ use vfs::{Error, Result};
 use crate::Ext4;
 use crate::block_map::Piece;
 use crate::format::address::{Block, FileBlock};
-use crate::op::{Handle, Op};
+use crate::op::{Handle, Op, ZeroedRun};
 use crate::read::map::Place;
 
 /// Zeros to write: at least a block of the largest size.
@@ -53,7 +53,7 @@ impl Ext4 {
     }
 
     /// Zeroes the bytes `from..to`, counted from the start of a block.
-    pub(super) fn write_zeros(&self, block: Block, from: u64, to: u64) -> Result<()> {
+    pub(crate) fn write_zeros(&self, block: Block, from: u64, to: u64) -> Result<()> {
         let (mut at, end) = (from, to);
         if end.saturating_sub(at) >= LONG_ZEROS_FROM {
             let first = self.volume.geometry.byte_of(block) + at;
@@ -96,7 +96,7 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// Zeroes what was written of some bytes of a file.
+    /// Zeroes what was written of some bytes of a file, when the operation commits.
     pub(super) fn zero_written(&mut self, file: &Handle, bytes: Range<u64>) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -108,7 +108,10 @@ impl Op<'_> {
             let run = self.run_at(file, FileBlock(block))?;
             if let Place::Written(start) = run.place {
                 let len = run.len.min((bytes.end - (at << log)).div_ceil(1 << log)) as u32;
-                self.fs.zero_run(&DataRun { block, start, len, is_exposed: false }, &bytes)?;
+                let run_start = self.fs.byte_of(block);
+                let from = bytes.start.saturating_sub(run_start);
+                let to = bytes.end.saturating_sub(run_start).min(u64::from(len) << log);
+                self.zeroed_runs.push(ZeroedRun { start, bytes: from..to });
             }
             at += run.len;
         }
