@@ -89,11 +89,11 @@ impl Ext4 {
         read::inode::load(self, ino)
     }
 
-    /// A directory in use.
+    /// A directory in use. One that was removed has no names and gets none, be it open.
     pub(crate) fn load_dir(&self, ino: Ino) -> Result<Handle> {
         let handle = self.load(ino)?;
         handle.require_directory()?;
-        Ok(handle)
+        if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
     }
 
     /// Whether the journal holds changes that are not in their places yet.

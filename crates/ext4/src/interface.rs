@@ -26,23 +26,6 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
     })
 }
 
-impl Ext4 {
-    /// Reports all entries of a directory, `.` and `..` included, in the order that is fastest to
-    /// read, until the callback breaks. Their cookies mean nothing to a listing.
-    ///
-    /// # Errors
-    /// As [`FileSystem::readdir`].
-    pub fn for_each_entry(
-        &self,
-        dir: Ino,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _lock = self.locks.shared(dir);
-        let handle = self.load_dir(dir)?;
-        with_scratch(|scratch| read::listing::for_each_entry(self, &handle, scratch, each))
-    }
-}
-
 impl FileSystem for Ext4 {
     fn root(&self) -> Ino {
         self.root_ino()
@@ -171,6 +154,16 @@ impl FileSystem for Ext4 {
         let _lock = self.locks.shared(dir);
         let handle = self.load_dir(dir)?;
         with_scratch(|scratch| read::listing::readdir(self, &handle, from, scratch, each))
+    }
+
+    fn for_each_entry(
+        &self,
+        dir: Ino,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _lock = self.locks.shared(dir);
+        let handle = self.load_dir(dir)?;
+        with_scratch(|scratch| read::listing::for_each_entry(self, &handle, scratch, each))
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -38,6 +38,16 @@ pub(crate) struct FreedRun {
     pub(crate) len: u32,
 }
 
+/// Which groups an allocation waits for. One that is full and must look elsewhere does best where
+/// nobody else is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For the group where the new thing belongs.
+    AtHome,
+    /// For every group: there may be no other that has room.
+    Everywhere,
+}
+
 /// Groups that an operation needs before it starts.
 pub(crate) type GroupSet = SmallVec<[Group; 4]>;
 
@@ -138,6 +148,24 @@ impl<'a> Op<'a> {
         Ok(self.leases.len() - 1)
     }
 
+    /// Holds a group that something may be allocated from, if it is worth waiting for.
+    pub(crate) fn lease_patiently(
+        &mut self,
+        group: Group,
+        home: Group,
+        patience: Patience,
+    ) -> Result<Option<usize>> {
+        if group == home || patience == Patience::Everywhere {
+            return self.lease(group).map(Some);
+        }
+        if let Some(at) = self.leases.iter().position(|l| l.group() == group) {
+            return Ok(Some(at));
+        }
+        let Some(lease) = self.fs.volume.groups.try_lease(group) else { return Ok(None) };
+        self.leases.push(lease);
+        Ok(Some(self.leases.len() - 1))
+    }
+
     /// Gives blocks of a file's data back when the operation commits, and counts them off the file.
     /// They are not handed out again before a checkpoint has made that durable.
     pub(crate) fn free_blocks(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<()> {
@@ -178,6 +206,11 @@ impl<'a> Op<'a> {
     /// Writes a new inode when the operation commits; nothing of its slot's past is kept.
     pub(crate) fn stage_new(&mut self, handle: Handle) {
         self.staged.push(Staged { handle, fresh: true, tail: None });
+    }
+
+    /// Writes a new inode, and what follows its fixed fields, when the operation commits.
+    pub(crate) fn stage_new_with_tail(&mut self, handle: Handle, tail: Option<Vec<u8>>) {
+        self.staged.push(Staged { handle, fresh: true, tail });
     }
 
     /// Does what was put off. After an error the operation must be dropped.

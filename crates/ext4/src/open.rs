@@ -86,10 +86,7 @@ impl Ext4 {
         let orphans = fs.find_orphans()?;
         fs.mark_open()?;
         if !report.fast_commits.is_empty() {
-            return Err(Error::unsupported(
-                "fast commits in the journal",
-                "mount the image once to replay them",
-            ));
+            fs.apply_fast_commits(&report.fast_commits)?;
         }
         fs.clean_orphans(&orphans)?;
         fs.recovered = report;

@@ -136,6 +136,6 @@ impl Ext4 {
 
     /// `NotEmpty` if a directory, which is locked, has entries.
     pub(crate) fn require_empty(&self, dir: &Handle) -> Result<()> {
-        if directory::is_empty(self, dir)? { Ok(()) } else { Err(Error::NotEmpty) }
+        if directory::is_empty(&mut &*self, dir)? { Ok(()) } else { Err(Error::NotEmpty) }
     }
 }

@@ -100,13 +100,20 @@ fn close(fs: &Ext4, ino: Ino) -> Result<(), Error> {
     FileSystem::close(fs, ino)
 }
 
-/// Makes an image's repairs as a boot would: e2fsck -p, then judged by e2fsck -fn. What it printed.
+/// Makes an image's repairs as a boot would. What e2fsck printed.
 fn preen(path: &Path) -> String {
     let output = Command::new("e2fsck").args(["-fp"]).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.code().is_some_and(|code| code <= 1), "{text}");
-    oracle::e2fsck(path);
+    assert_sound(path);
     text
+}
+
+/// Asserts that e2fsck finds nothing wrong. It may find an extent tree that could be shorter, which
+/// its own truncation and the kernel's leave.
+fn assert_sound(path: &Path) {
+    let output = Command::new("e2fsck").args(["-fn"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
@@ -225,7 +232,9 @@ fn policies_for_benchmarks_keep_the_image_right() {
         let fs = image.try_open(policy).unwrap();
         let inos: Vec<_> = (0..50).map(|_| orphan(&fs)).collect();
         fs.sync().unwrap();
-        let listed = oracle::debugfs(&image.path, "stats").contains("First orphan inode");
+        let copy = image.copy();
+        copy.replay();
+        let listed = oracle::debugfs(&copy.path, "stats").contains("First orphan inode");
         assert_eq!(listed, policy == OrphanPolicy::ListOnly);
         for ino in inos {
             close(&fs, ino).unwrap();

@@ -188,6 +188,12 @@ fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
 /// One random change of one inode. Whether it was made.
 fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
     let file = NAMES[rng.usize(..NAMES.len())];
+    if NAMES[..5].contains(&file) && rng.u8(..40) == 0 {
+        // All that its attributes take goes with a file.
+        fs.unlink(fs.root(), file.as_bytes(), None).unwrap();
+        fs.create(fs.root(), file.as_bytes(), &NEW).unwrap();
+        model.insert(file, Attributes::new());
+    }
     let ino = ino(fs, file);
     let expected = model.get_mut(file).unwrap();
     let (mut name, value) = attribute(rng, file, case);
@@ -333,4 +339,49 @@ fn a_full_image_refuses_and_stays_as_it_was() {
     assert_eq!(attributes(&fs, a), was);
     fs.close().unwrap();
     e2fsck(&image);
+}
+
+#[test]
+fn threads_let_go_of_shared_blocks_and_values() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    let scratch = scratch();
+    let case = case("ext4", 1024, 256, true);
+    let made = scratch.path().join("made");
+    case.make(&made);
+    let start = kernel(&made);
+    for round in 0..12 {
+        let image = scratch.path().join("image");
+        std::fs::copy(&made, &image).unwrap();
+        let fs = Arc::new(open(&image));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for (number, file) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            let (fs, sender, mut expected) = (fs.clone(), sender.clone(), start[file].clone());
+            std::thread::spawn(move || {
+                let mut rng = Rng::with_seed(round * 4 + number as u64);
+                let ino = ino(&fs, file);
+                for _ in 0..=rng.u32(..30) {
+                    let (name, value) = attribute(&mut rng, file, &case);
+                    if rng.bool() {
+                        let removed = fs.remove_xattr(ino, &name).is_ok();
+                        assert_eq!(removed, expected.remove(&name).is_some());
+                    } else if fs.set_xattr(ino, &name, &value).is_ok() {
+                        expected.insert(name, value);
+                    }
+                    assert_eq!(attributes(&fs, ino), expected);
+                }
+                sender.send((file, expected)).unwrap();
+            });
+        }
+        drop(sender);
+        let mut model = start.clone();
+        for _ in 0..4 {
+            let limit = std::time::Duration::from_secs(60);
+            let (file, expected) = receiver.recv_timeout(limit).expect("no thread fails or waits");
+            model.insert(file, expected);
+        }
+        // The threads may still be letting go of theirs.
+        fs.finish(None).unwrap();
+        e2fsck(&image);
+        assert!(kernel(&image) == model, "round {round}");
+    }
 }

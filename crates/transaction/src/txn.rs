@@ -45,20 +45,21 @@ struct Scratch {
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Scratch> =
+        const { Cell::new(Scratch { held: Vec::new(), undo: Vec::new(), old: Vec::new() }) };
 }
 
 /// An open transaction. Dropped without [`Txn::commit`], it puts every byte back.
 pub struct Txn<'e> {
     engine: &'e Engine,
     gate: Option<RwLockReadGuard<'e, ()>>,
-    scratch: Box<Scratch>,
+    scratch: Scratch,
     committed: bool,
 }
 
 impl<'e> Txn<'e> {
     pub(crate) fn new(engine: &'e Engine, gate: Option<RwLockReadGuard<'e, ()>>) -> Self {
-        let scratch = SCRATCH.take().unwrap_or_default();
+        let scratch = SCRATCH.take();
         Self { engine, gate, scratch, committed: false }
     }
 
@@ -87,7 +88,7 @@ impl<'e> Txn<'e> {
         };
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
-        let Scratch { held, undo, old } = &mut *self.scratch;
+        let Scratch { held, undo, old } = &mut self.scratch;
         let held_buffer = &mut held[id.0 as usize];
         let contents = &mut *held_buffer.guard;
         if has_log {
@@ -145,7 +146,7 @@ impl<'e> Txn<'e> {
     pub fn edit(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
-        let Scratch { held, undo, old } = &mut *self.scratch;
+        let Scratch { held, undo, old } = &mut self.scratch;
         let held = &mut held[id.0 as usize];
         if has_log && held.changed == 0 {
             held.guard.freeze_before(running);
@@ -163,7 +164,7 @@ impl<'e> Txn<'e> {
     /// Makes a held buffer a block of another kind: a leaf that becomes a root. Its bytes are
     /// changed by [`Txn::edit`].
     pub fn retag(&mut self, id: BufferId, tag: Tag) {
-        let Scratch { held, undo, .. } = &mut *self.scratch;
+        let Scratch { held, undo, .. } = &mut self.scratch;
         let contents = &mut *held[id.0 as usize].guard;
         undo.push(Undo::Retagged { held: id.0, tag: contents.tag });
         contents.tag = tag;
@@ -204,7 +205,7 @@ impl<'e> Txn<'e> {
     }
 
     fn roll_back(&mut self) {
-        let Scratch { held, undo, old } = &mut *self.scratch;
+        let Scratch { held, undo, old } = &mut self.scratch;
         for step in undo.drain(..).rev() {
             match step {
                 Undo::Bytes { held: at, offset, len, from } => {
@@ -275,6 +276,6 @@ impl Drop for Txn<'_> {
         self.scratch.undo.clear();
         self.scratch.old.clear();
         self.scratch.old.shrink_to(SCRATCH_BYTES_MAX);
-        SCRATCH.set(Some(std::mem::take(&mut self.scratch)));
+        SCRATCH.set(std::mem::take(&mut self.scratch));
     }
 }

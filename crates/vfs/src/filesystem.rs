@@ -110,6 +110,16 @@ pub trait FileSystem: Send + Sync {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
+    /// Reports all entries of a directory, `.` and `..` included, in the order that is fastest to
+    /// read, until the callback breaks. Their cookies mean nothing to a listing.
+    fn for_each_entry(
+        &self,
+        dir: Ino,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.readdir(dir, Cookie::default(), each)
+    }
+
     /// The value of an extended attribute, named as Linux names it (`user.x`,
     /// `system.posix_acl_access` in Linux's xattr encoding, …).
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::{
-    Attributes, Cookie, Corruption, Error, FileSystem, FileType, Ino, NAME_LEN_MAX, NewInode,
-    Result,
+    Attributes, Cookie, Corruption, DirEntry, Error, FileSystem, FileType, Ino, NAME_LEN_MAX,
+    NewInode, Result,
 };
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).
@@ -296,8 +296,9 @@ impl Listing {
         self.delivered = 0;
         let mut problem = Ok(());
         let (names, entries, resume) = (&mut self.names, &mut self.entries, &mut self.resume);
-        let batch = if self.order == Order::Sorted { usize::MAX } else { BATCH_ENTRIES };
-        fs.readdir(dir, from, &mut |entry| {
+        let is_sorted = self.order == Order::Sorted;
+        let batch = if is_sorted { usize::MAX } else { BATCH_ENTRIES };
+        let mut take = |entry: DirEntry<'_>| {
             if entry.name == b"." || entry.name == b".." {
                 return ControlFlow::Continue(());
             }
@@ -313,7 +314,13 @@ impl Listing {
             }
             *resume = Some(entry.next);
             ControlFlow::Break(())
-        })?;
+        };
+        if is_sorted {
+            // They come all at once, so nobody needs cookies.
+            fs.for_each_entry(dir, &mut take)?;
+        } else {
+            fs.readdir(dir, from, &mut take)?;
+        }
         problem?;
         if self.order == Order::Sorted {
             let names = &self.names;

@@ -94,7 +94,8 @@ fn run_case(case: &Case, options: &EditOptions) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for round in 0..=options.rounds {
         for &contestant in &case.contestants {
-            let path: PathBuf = options.scratch.join("diskwright-bench-edit.img");
+            let path: PathBuf =
+                options.scratch.join(format!("diskwright-bench-edit-{}.img", std::process::id()));
             let image = Image::make(path, contestant)?;
             let timings = run_once(case, contestant, &image)?;
             image.check()?;

@@ -6,7 +6,7 @@ use vfs::{Error, Result};
 
 use super::bitmap::{self, Bits};
 use crate::format::address::{Block, Group};
-use crate::op::Op;
+use crate::op::{Op, Patience};
 
 /// A run that is at least this long is taken even if more was wanted: 8 MiB of 4 KiB blocks.
 const GOOD_RUN_BLOCKS: u32 = 2048;
@@ -19,9 +19,14 @@ impl Op<'_> {
         let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
         let groups = &self.fs.volume.groups;
         let start = groups.block_spill(home);
-        for good_enough in [wanted.min(GOOD_RUN_BLOCKS), 1] {
+        let good = wanted.min(GOOD_RUN_BLOCKS);
+        for (good_enough, patience) in
+            [(good, Patience::AtHome), (1, Patience::AtHome), (1, Patience::Everywhere)]
+        {
             for group in groups.from(start) {
-                if self.usable_blocks(group) < good_enough {
+                if self.usable_blocks(group) < good_enough
+                    || self.lease_patiently(group, home, patience)?.is_none()
+                {
                     continue;
                 }
                 let from = if group == home { geometry.bit_of(goal) } else { 0 };

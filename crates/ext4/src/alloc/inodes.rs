@@ -6,7 +6,7 @@ use super::bitmap::{self, Bits};
 use crate::format::address::Group;
 use crate::format::checksum::{crc32c, inode_seed};
 use crate::format::inode::{Inode, Owner};
-use crate::op::{Handle, Op};
+use crate::op::{Handle, Op, Patience};
 
 impl<'a> Op<'a> {
     /// Takes a free inode: near `parent` for files, and for directories where there is room for
@@ -14,10 +14,17 @@ impl<'a> Op<'a> {
     pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Result<Handle> {
         let groups = &self.fs.volume.groups;
         let home = self.home_group(parent, is_dir);
-        for group in groups.from(groups.inode_spill(home)) {
-            if self.free_inodes_in(group) > 0 {
-                groups.set_inode_spill(home, group);
-                return self.allocate_inode_in(group, is_dir);
+        for patience in [Patience::AtHome, Patience::Everywhere] {
+            for group in groups.from(groups.inode_spill(home)) {
+                if self.free_inodes_in(group) == 0 {
+                    continue;
+                }
+                let Some(at) = self.lease_patiently(group, home, patience)? else { continue };
+                // What was read without the group's lock may have been taken meanwhile.
+                if self.leases[at].state().desc.free_inodes > 0 {
+                    groups.set_inode_spill(home, group);
+                    return self.allocate_inode_in(group, is_dir);
+                }
             }
         }
         Err(Error::NoInodes)

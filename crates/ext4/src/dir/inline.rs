@@ -4,10 +4,9 @@ use vfs::{Corruption, FileType, Result};
 
 use crate::format::dirent;
 use crate::format::inode::flags;
-use crate::format::xattr::{Area, AttributeName, NewAttribute, NewValue, Value};
 use crate::op::{Handle, Op};
 use crate::read::directory::{INLINE_SHIFT, inline_parent, inline_parts};
-use crate::read::{inline, xattr};
+use crate::read::inline;
 
 impl Op<'_> {
     /// Moves the entries of a directory, if it is inline, from its inode to its first block. Their
@@ -51,30 +50,11 @@ impl Op<'_> {
     pub(crate) fn stage_dir(&mut self, dir: Handle, before: &Handle) -> Result<()> {
         let inline = |handle: &Handle| handle.has_flag(flags::INLINE_DATA);
         if inline(before) && !inline(&dir) {
-            let tail = self.tail_without_data(before)?;
+            let tail = self.fs.tail_without_inline_data(before)?;
             self.stage_with_tail(dir, tail);
         } else {
             self.stage_if_changed(dir, before);
         }
         Ok(())
-    }
-
-    /// What follows an inode's fixed fields, without the rest of its inline data.
-    fn tail_without_data(&self, inode: &Handle) -> Result<Vec<u8>> {
-        let old = xattr::slot_area(self.fs, inode)?;
-        let area = xattr::parse_slot_area(inode, &old)?;
-        let entries = area.into_iter().flat_map(Area::entries).map(|entry| NewAttribute {
-            name: AttributeName { index: entry.name_index, suffix: entry.name },
-            value: match entry.value {
-                Value::Here(value) => NewValue::Here(value),
-                Value::Inode { ino, size } => NewValue::Inode { ino, size, hash: entry.hash },
-            },
-        });
-        let mut kept: Vec<_> = entries.filter(|a| a.name != AttributeName::INLINE_DATA).collect();
-        let mut tail = vec![0; old.len()];
-        if !crate::format::xattr::encode_in_inode(&mut tail, &mut kept) {
-            return Err(inode.corrupt("extended attributes", "they no longer fit"));
-        }
-        Ok(tail)
     }
 }

@@ -66,6 +66,24 @@ impl Op<'_> {
         Err(file.corrupt("extent tree", "splits make no room"))
     }
 
+    /// Enters an extent whose blocks are taken already into the map, where the file has a hole, and
+    /// counts them.
+    pub(crate) fn map_given(&mut self, file: &mut Handle, given: Extent) -> Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            let path = self.path_to(file, given.block)?;
+            let Spot::Hole { at, end, .. } = self.spot(file, &path, given.block)? else {
+                return Err(file.corrupt("extent tree", "blocks where none should be"));
+            };
+            if given.end() > end {
+                return Err(file.corrupt("extent tree", "blocks where none should be"));
+            }
+            if self.replace(file, &path, at..at, smallvec![given])? {
+                return self.add_blocks(file, given.len);
+            }
+        }
+        Err(file.corrupt("extent tree", "splits make no room"))
+    }
+
     fn take_run(
         &mut self,
         file: &mut Handle,

@@ -7,7 +7,6 @@ use crate::Ext4;
 use crate::block_map::Want;
 use crate::format::address::FileBlock;
 use crate::format::inode::flags;
-use crate::format::xattr::{AttributeName, Entry, NewAttribute, NewValue, Value, encode_in_inode};
 use crate::op::{Handle, Op};
 use crate::read;
 
@@ -27,31 +26,8 @@ impl Ext4 {
         let mut contents = read::inline::all(self, file)?;
         let size = usize::try_from(file.inode.size()).unwrap_or(usize::MAX);
         contents.truncate(size.min(self.volume.block_size()));
-        Ok(Some(Unpacked { contents, tail: self.tail_without_data(file)? }))
+        Ok(Some(Unpacked { contents, tail: self.tail_without_inline_data(file)? }))
     }
-
-    /// What follows the fixed fields of an inode, without the attribute that holds inline data.
-    fn tail_without_data(&self, file: &Handle) -> Result<Vec<u8>> {
-        let old = read::xattr::slot_area(self, file)?;
-        let mut tail = old.clone();
-        let Some(area) = read::xattr::parse_slot_area(file, &old)? else { return Ok(tail) };
-        let kept = area.entries().map(again).filter(|a| a.name != AttributeName::INLINE_DATA);
-        let mut kept: Vec<_> = kept.collect();
-        if !encode_in_inode(&mut tail, &mut kept) {
-            return Err(file.corrupt("extended attributes", "they no longer fit"));
-        }
-        Ok(tail)
-    }
-}
-
-/// An attribute, to be written as it was.
-fn again<'a>(entry: Entry<'a>) -> NewAttribute<'a> {
-    let name = AttributeName { index: entry.name_index, suffix: entry.name };
-    let value = match entry.value {
-        Value::Here(value) => NewValue::Here(value),
-        Value::Inode { ino, size } => NewValue::Inode { ino, size, hash: entry.hash },
-    };
-    NewAttribute { name, value }
 }
 
 impl Op<'_> {

@@ -8,6 +8,7 @@
 //!   replays lies in the file system and outside the journal.
 //! - Work and memory of recovery are bounded by the size of the journal, whatever it holds.
 
+mod fast_commit;
 mod log;
 mod map;
 mod reader;

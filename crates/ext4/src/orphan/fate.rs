@@ -17,8 +17,8 @@ use crate::xattr::ValueInodes;
 pub(crate) enum Fate {
     /// Nothing: it is free.
     Freed,
-    /// All: somebody has it open, and it is freed when it is closed.
-    Open,
+    /// All: somebody had it open, and it is freed when it is closed.
+    Open(Ino),
     /// An orphan, to be freed by operations of their own.
     Doomed(Ino),
 }
@@ -32,7 +32,7 @@ impl Op<'_> {
         if self.fs.orphans.is_open(ino) {
             self.add_orphan(&handle);
             self.stage(handle);
-            return Ok(Fate::Open);
+            return Ok(Fate::Open(ino));
         }
         let block_size = self.fs.volume.geometry.block_size();
         let has_blocks = handle.inode.blocks_512(block_size) > 0;
@@ -80,9 +80,13 @@ impl Ext4 {
     /// The operation that removed the name has happened, so nothing that fails here makes it fail:
     /// the inode stays an orphan then, and is freed when the file system is closed or opened next.
     pub(crate) fn reap(&self, fate: Fate) {
-        if let Fate::Doomed(ino) = fate {
-            let _ = self.free_orphan(ino);
-        }
+        let ino = match fate {
+            Fate::Freed => return,
+            // Whoever closed it before it was known as an orphan has left it to this.
+            Fate::Open(ino) if self.orphans.is_open(ino) => return,
+            Fate::Open(ino) | Fate::Doomed(ino) => ino,
+        };
+        let _ = self.free_orphan(ino);
     }
 
     /// Frees an orphan without names, in as many operations as it takes.

@@ -93,6 +93,11 @@ impl Orphans {
         self.table.is_open(ino)
     }
 
+    /// Whether an inode is recorded as an orphan.
+    pub(crate) fn is_recorded(&self, ino: Ino) -> bool {
+        self.table.place(ino).is_some()
+    }
+
     /// Whether each truncation and removal is recorded, be it needed or not.
     pub(crate) fn records_all(&self) -> bool {
         matches!(self.policy, OrphanPolicy::Always | OrphanPolicy::ListOnly)

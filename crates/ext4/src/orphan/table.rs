@@ -89,7 +89,8 @@ impl Table {
     }
 
     /// Gives a reference back. `None` if it is the last one to an orphan: then nothing is done, and
-    /// the caller must come back with the inode's lock and [`Table::close_last`].
+    /// the caller must come back with the inode's lock and [`Table::close_last`]. Where the operation
+    /// that makes it an orphan has not committed yet, that one's thread looks for references after it.
     pub(super) fn close(&self, ino: Ino) -> Result<Option<()>> {
         self.change(ino, |state| {
             if state.opens == 0 {

@@ -116,15 +116,16 @@ pub(crate) fn find_by_hash(
 }
 
 /// Whether a directory has no entries but `.` and `..`.
-pub(crate) fn is_empty(mut fs: &Ext4, dir: &Handle) -> Result<bool> {
+pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
     let only_dots = |block: &[u8]| dirent::entries(block).all(|r| matches!(r.name, b"." | b".."));
     if dir.has_flag(flags::INLINE_DATA) {
+        let fs = source.fs();
         let contents = inline::contents(fs, dir)?;
         let parts = inline_parts(fs, dir, &contents)?;
         return Ok(parts.iter().all(|(_, entries)| dirent::entries(entries).next().is_none()));
     }
     let mut empty = true;
-    for_each_leaf(&mut fs, dir, FileBlock(0), &mut |source, _, place, kind| {
+    for_each_leaf(source, dir, FileBlock(0), &mut |source, _, place, kind| {
         empty = source.with(place, kind.of(dir.owner), only_dots)?;
         Ok(if empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;

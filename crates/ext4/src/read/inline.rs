@@ -25,7 +25,7 @@ pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 /// All bytes that the inode has for inline data.
 pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     let mut bytes = handle.inode.i_block().to_vec();
-    let slot = xattr::slot_area(fs, handle)?;
+    let slot = xattr::slot_tail(fs, handle)?;
     let area = xattr::parse_slot_area(handle, &slot)?;
     let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));
     match rest.map(|entry| entry.value) {

@@ -2,7 +2,9 @@
 //!
 //! Hashed directories are listed in the order of the hash, as the kernel does: an entry's cookie is
 //! `(major >> 1) << 32 | minor` of its name, so that it stays where it is while others come and go
-//! and leaves split. Where several entries have the same hash, each after the first counts one up.
+//! and leaves split. The legacy hash has no minor half: a checksum of the name stands for it. Should
+//! all 63 bits of two names be equal, which does not happen unless somebody makes it happen, the
+//! second counts one up, and is not found again if the first goes meanwhile.
 //! Directories of one block, or inline, count as hashed ones if the file system makes those, so that
 //! cookies outlast their growth.
 //! Other directories are listed in the order of their blocks, with the byte as cookie. `next` of an
@@ -22,9 +24,10 @@ use super::names::Style;
 use super::source::Source;
 use crate::Ext4;
 use crate::format::address::FileBlock;
+use crate::format::checksum::crc32c;
 use crate::format::dirent::{self, Record};
 use crate::format::features::Incompat;
-use crate::format::hash::NameHasher;
+use crate::format::hash::{HashVersion, NameHasher};
 use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
 use crate::kind::Kind;
@@ -341,8 +344,13 @@ fn gather_chain(style: Style, hasher: &NameHasher, scratch: &mut Scratch, start:
             continue;
         }
         let hash = style.hash(hasher, record.name, name);
+        // The legacy hash has no minor half to tell names of equal hash apart.
+        let minor = match hasher.version {
+            HashVersion::Legacy => crc32c(0, record.name),
+            HashVersion::HalfMd4 | HashVersion::Tea => hash.minor,
+        };
         items.push(Item {
-            key: u64::from(hash.major >> 1) << 32 | u64::from(hash.minor),
+            key: u64::from(hash.major >> 1) << 32 | u64::from(minor),
             name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
             inode: record.inode,
             name_len: record.name.len() as u8,

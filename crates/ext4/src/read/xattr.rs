@@ -28,12 +28,7 @@ pub(crate) fn slot_tail(fs: &Ext4, handle: &Handle) -> Result<SlotTail> {
     Ok(SlotTail::from_slice(table.get(start..end).unwrap_or_default()))
 }
 
-/// [`slot_tail`], for those who change it.
-pub(crate) fn slot_area(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
-    Ok(slot_tail(fs, handle)?.into_vec())
-}
-
-/// The attributes in what [`slot_area`] gave.
+/// The attributes in what [`slot_tail`] gave.
 pub(crate) fn parse_slot_area<'a>(handle: &Handle, bytes: &'a [u8]) -> Result<Option<Area<'a>>> {
     Area::in_inode(bytes).map_err(|c| c.of_inode(handle.ino().0).into())
 }

@@ -13,9 +13,11 @@ mod block;
 mod inline;
 mod plan;
 mod release;
+#[cfg(test)]
+mod tests;
 mod value;
 
-use vfs::{Error, Ino, Result};
+use vfs::{Error, FileType, Ino, Result};
 
 use crate::Ext4;
 use crate::format::features::{Compat, Incompat};
@@ -83,12 +85,13 @@ impl Ext4 {
         }
         self.atomically(|op| {
             let mut handle = before;
-            op.apply(&mut handle, &plan, is_shared, Change { name, value })?;
             if let Some(values) = &values {
+                // First, because a new value goes straight to the device: not if others are damaged.
                 op.subtract_references(values, &before, &plan.dropped)?;
                 op.add_references(values, &before, &plan.copied)?;
+                op.store_counted_values()?;
             }
-            Ok(())
+            op.apply(&mut handle, &plan, is_shared, Change { name, value })
         })
     }
 
@@ -108,6 +111,7 @@ impl Ext4 {
             block: block.as_deref(),
             is_shared,
             block_size: self.volume.block_size(),
+            is_link: handle.inode.file_type() == Some(FileType::Symlink),
         };
         let may_be_apart = self.volume.sb.features.incompat(Incompat::EA_INODE);
         let large = value.filter(|value| may_be_apart && value.len() <= VALUE_LEN_MAX);

@@ -49,6 +49,10 @@ pub(super) struct Present<'a> {
     pub(super) is_shared: bool,
     /// Size of blocks in bytes.
     pub(super) block_size: usize,
+    /// Whether the inode is a symbolic link. Its target lies in the inode or in blocks, which e2fsck
+    /// tells by whether it counts blocks, unless it has an attribute block: the space of values in
+    /// other inodes is only counted beside one.
+    pub(super) is_link: bool,
 }
 
 /// What is to become of the block.
@@ -194,7 +198,7 @@ fn choose<'a>(
         is_set = true;
         let apart = matches!(form.value, NewValue::Inode { .. });
         inside.kept.push(form);
-        if fits_in_inode(present.tail.len(), &inside.kept) {
+        if !(apart && present.is_link) && fits_in_inode(present.tail.len(), &inside.kept) {
             return Ok(Some((Place::Slot, apart)));
         }
         inside.kept.pop();

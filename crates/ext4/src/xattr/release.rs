@@ -27,6 +27,7 @@ impl Op<'_> {
         let tail = read::xattr::slot_tail(fs, handle)?;
         let slot = read::xattr::parse_slot_area(handle, &tail)?;
         let mut gone: ValueRefs = slot.into_iter().flat_map(value_refs).collect();
+        let mut needs_guard = !gone.is_empty();
         let block = Block(handle.inode.file_acl());
         if block != Block(0) {
             let (count, in_block) = self.look_at_block(handle, block)?;
@@ -35,6 +36,8 @@ impl Op<'_> {
                 let damage = "more inodes refer to it than it counts";
                 Corruption::new("extended attribute block", damage).at_block(block.0)
             })?;
+            // Whose is the last reference is certain only as long as nobody else lets go of one.
+            needs_guard |= !in_block.is_empty();
             if others == 0 {
                 gone.extend(in_block);
             }
@@ -42,7 +45,7 @@ impl Op<'_> {
         }
         match values {
             Some(values) => self.subtract_references(values, handle, &gone),
-            None if gone.is_empty() => Ok(()),
+            None if !needs_guard => Ok(()),
             None => {
                 let problem = "a value lies in an inode of its own, which nobody expected";
                 Err(handle.corrupt("extended attributes", problem))

@@ -6,19 +6,14 @@
 //! attribute. New values never share an inode; those that a kernel lets share one are kept right.
 
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
-use transaction::Corruption;
 use vfs::{Error, FileType, Ino, Result};
 
 use super::plan::{ValueRef, value_refs};
 use crate::Ext4;
-use crate::format::address::{Block, FileBlock};
-use crate::format::extent::Node;
+use crate::format::address::FileBlock;
 use crate::format::features::Incompat;
-use crate::format::indirect::{DIRECT_COUNT, pointer};
 use crate::format::inode::{Time, flags};
 use crate::format::xattr::{Area, value_hash};
-use crate::kind::Kind;
 use crate::op::{Handle, Op};
 use crate::read;
 
@@ -179,7 +174,7 @@ impl Op<'_> {
                 handle.inode.set_value_refcount(count);
                 self.stage(handle);
             } else {
-                self.free_value_blocks(&mut handle)?;
+                self.free_value(&mut handle)?;
                 self.free_inode(handle);
             }
         }
@@ -187,100 +182,12 @@ impl Op<'_> {
     }
 
     /// Frees all blocks of a value inode.
-    fn free_value_blocks(&mut self, value: &mut Handle) -> Result<()> {
-        let mut parts = root_parts(value)?;
-        // Every node has at least one part, and no more of them are needed than blocks.
-        let mut budget = 2 * u64::from(self.value_blocks(value.inode.size() as u32)) + 16;
-        while let Some(part) = parts.pop() {
-            budget = budget.checked_sub(1).ok_or_else(|| {
-                value.corrupt("extended attribute inode", "more blocks than its value needs")
-            })?;
-            let at_inode = |c: Corruption| c.of_inode(value.ino().0);
-            match part {
-                Part::Data { start, len } => {
-                    self.fs.volume.check_blocks(start, u64::from(len)).map_err(at_inode)?;
-                    self.free_blocks(value, start, len)?;
-                }
-                Part::Node { block, depth } => {
-                    self.fs.volume.check_blocks(block, 1).map_err(at_inode)?;
-                    self.read_node(value, block, depth, &mut parts)?;
-                    self.free_metadata(value, block)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_node(
-        &mut self,
-        value: &Handle,
-        block: Block,
-        depth: u16,
-        parts: &mut Parts,
-    ) -> Result<()> {
-        if !value.has_flag(flags::EXTENTS) {
-            let id = self.buffer(block, Kind::Indirect.of(value.owner))?;
-            let bytes = self.txn.data(id);
-            add_pointers(bytes, 0..(bytes.len() / 4) as u16, depth, parts);
+    fn free_value(&mut self, value: &mut Handle) -> Result<()> {
+        // Twice the blocks of the value: no tree has more nodes than leads to each alone.
+        let mut budget = 2 * self.value_blocks(value.inode.size() as u32) + 16;
+        if self.remove_blocks(value, 0..u32::MAX, &mut budget)? {
             return Ok(());
         }
-        let id = self.buffer(block, Kind::ExtentNode.of(value.owner))?;
-        match Node::trusted(self.txn.data(id), depth) {
-            Ok(node) => add_entries(&node, parts),
-            Err(c) => return Err(self.corrupt(id, c, value.owner)),
-        }
-        Ok(())
-    }
-}
-
-/// A part of a block map.
-enum Part {
-    Data {
-        start: Block,
-        len: u32,
-    },
-    /// A block of entries, which lead to data if `depth` is 0.
-    Node {
-        block: Block,
-        depth: u16,
-    },
-}
-
-type Parts = SmallVec<[Part; 8]>;
-
-fn root_parts(value: &Handle) -> Result<Parts> {
-    let mut parts = Parts::new();
-    let root = value.inode.i_block();
-    if value.has_flag(flags::EXTENTS) {
-        let node = Node::parse(root, None).map_err(|c| c.of_inode(value.ino().0))?;
-        add_entries(&node, &mut parts);
-        return Ok(parts);
-    }
-    add_pointers(root, 0..DIRECT_COUNT as u16, 0, &mut parts);
-    for depth in 1..=3 {
-        let at = DIRECT_COUNT as u16 + depth - 1;
-        add_pointers(root, at..at + 1, depth, &mut parts);
-    }
-    Ok(parts)
-}
-
-fn add_entries(node: &Node<'_>, parts: &mut Parts) {
-    for at in 0..node.len() {
-        parts.push(if node.depth() == 0 {
-            let extent = node.extent(at);
-            Part::Data { start: extent.start, len: extent.len }
-        } else {
-            Part::Node { block: node.index(at).leaf, depth: node.depth() - 1 }
-        });
-    }
-}
-
-/// Adds pointers to data, or if `depth` is not 0 to blocks of pointers of the next lower depth.
-fn add_pointers(bytes: &[u8], range: std::ops::Range<u16>, depth: u16, parts: &mut Parts) {
-    for block in range.filter_map(|at| pointer(bytes, at)) {
-        parts.push(match depth.checked_sub(1) {
-            None => Part::Data { start: block, len: 1 },
-            Some(depth) => Part::Node { block, depth },
-        });
+        Err(value.corrupt("extended attribute inode", "more blocks than its value needs"))
     }
 }

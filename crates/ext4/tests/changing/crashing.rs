@@ -1,6 +1,7 @@
 //! ext4 as the crash explorer sees it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
@@ -32,8 +33,15 @@ impl Target for Ext4Target {
         Ok(self.made.fork())
     }
 
+    /// The superblock: it carries its checksum in its second sector and must be written before the
+    /// journal says anything, so no implementation survives half of it. The kernel does not either.
+    fn indivisible(&self) -> Vec<Range<u64>> {
+        std::iter::once(1024..2048).collect()
+    }
+
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
-        let device = if self.swallows_flushes { Arc::new(Careless(device)) } else { device };
+        let device: Arc<dyn BlockDevice> =
+            if self.swallows_flushes { Arc::new(Careless(device)) } else { device };
         Ok(Box::new(Open(open(device, SMALL_CACHE_BYTES)?)))
     }
 }

@@ -77,5 +77,5 @@ pub fn assert_clean(device: &MemoryDevice) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
     write_image(device, &path).expect("there is room for an image");
-    oracle::e2fsck(&path);
+    judges::verdict(&path).unwrap_or_else(|text| panic!("e2fsck does not accept it:\n{text}"));
 }

@@ -1,11 +1,14 @@
 //! Logs that debugfs and the kernel wrote.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
 use ext4::format::jbd2::{FastCommitTag, MAGIC};
 use ext4::journal::recover;
+use ext4::{Ext4, OpenOptions};
 use oracle::{
     Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, require, scratch,
 };
@@ -203,4 +206,86 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
         mount.unmount();
         e2fsck(&crashed);
     }
+}
+
+/// Changes that the kernel puts into fast commits, each made durable by an fsync.
+fn change_fast(root: &Path, round: u32) {
+    let fsync = |path: &Path| fs::File::open(path).unwrap().sync_all().unwrap();
+    let name = |name: &str| root.join(format!("{name}-{round}"));
+    let file = name("appended");
+    for piece in 0..3 {
+        let mut open = fs::File::options().create(true).append(true).open(&file).unwrap();
+        open.write_all(&vec![piece; 7000]).unwrap();
+        open.sync_all().unwrap();
+    }
+    fs::hard_link(&file, name("linked")).unwrap();
+    fs::write(name("gone"), vec![9; 20_000]).unwrap();
+    fsync(&name("gone"));
+    fs::remove_file(name("gone")).unwrap();
+    fs::rename(&file, name("renamed")).unwrap();
+    fsync(&name("renamed"));
+    let shrunk = name("shrunk");
+    fs::write(&shrunk, vec![3; 50_000]).unwrap();
+    fsync(&shrunk);
+    fs::File::options().write(true).open(&shrunk).unwrap().set_len(9_999).unwrap();
+    fs::create_dir(name("dir")).unwrap();
+    fs::write(name("dir").join("inside"), "x").unwrap();
+    fsync(&name("dir").join("inside"));
+    let old = root.join("old");
+    if round == 0 {
+        fs::remove_file(old).unwrap();
+    }
+    let sparse = fs::File::create(name("sparse")).unwrap();
+    sparse.write_all_at(&[1; 100], 1 << 20).unwrap();
+    sparse.write_all_at(&[2; 100], 5000).unwrap();
+    sparse.sync_all().unwrap();
+    fsync(&shrunk);
+}
+
+#[test]
+fn fast_commits_are_applied_in_one_step() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    for (block_size, features) in
+        [(1024, "fast_commit"), (4096, "fast_commit"), (1024, "fast_commit,^metadata_csum")]
+    {
+        let directory = scratch();
+        let path = directory.path().join("live");
+        Mke2fs::new("ext4")
+            .block_size(block_size)
+            .features(features)
+            .arguments(["-J", "fast_commit_size=1024"])
+            .create(&path, 64 << 20);
+        let mount = KernelMount::new(&path, &MountOptions::read_write("ext4"));
+        fs::write(mount.path().join("old"), vec![5; 30_000]).unwrap();
+        sync(mount.path());
+        change_fast(mount.path(), 0);
+        change_fast(mount.path(), 1);
+        let expected = Tree::of(mount.path());
+        let crashed = directory.path().join("crashed");
+        copy(&path, &crashed);
+        mount.unmount();
+        let report = recover(&*device(&crashed)).unwrap();
+        assert!(report.fast_commits.len() > 30, "{report:?}");
+        let killed = directory.path().join("killed");
+        copy(&crashed, &killed);
+
+        let fs = Ext4::open_writable(device(&crashed), &OpenOptions::default()).unwrap();
+        fs.close().unwrap();
+        check_tree(&crashed, &expected);
+        // Killed right after the changes were made, before anything went home.
+        drop(Ext4::open_writable(device(&killed), &OpenOptions::default()).unwrap());
+        assert!(needs_recovery(&killed));
+        assert!(recover(&*device(&killed)).unwrap().fast_commits.is_empty());
+        check_tree(&killed, &expected);
+    }
+}
+
+/// Checks an image, and compares its tree but for what fast commits do not say: times of
+/// directories.
+fn check_tree(path: &Path, expected: &Tree) {
+    e2fsck(path);
+    let mount = KernelMount::new(path, &MountOptions::read_only("ext4"));
+    let ignore = Ignore { mtime: true, root: true, ..Ignore::default() };
+    assert_same(expected, &Tree::of(mount.path()), &ignore);
+    mount.unmount();
 }

@@ -8,7 +8,7 @@ use ext4::{Ext4, OpenOptions, OrphanPolicy, OrphanReport};
 use oracle::{KernelMount, MountOptions, require};
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use super::{Image, KINDS, close, new_file, orphan, preen};
+use super::{Image, KINDS, assert_sound, close, new_file, orphan, preen};
 
 const POLICIES: [OrphanPolicy; 4] =
     [OrphanPolicy::WhenNeeded, OrphanPolicy::Always, OrphanPolicy::ListOnly, OrphanPolicy::Off];
@@ -54,7 +54,9 @@ fn what_an_inode_owns_goes_with_its_last_name() {
             }
             fs.rmdir(root, b"directory", None).unwrap();
             fs.sync().unwrap();
-            assert!(!oracle::debugfs(&image.path, "stats").contains("First orphan inode"));
+            let copy = image.copy();
+            copy.replay();
+            assert!(!oracle::debugfs(&copy.path, "stats").contains("First orphan inode"));
             fs.close().unwrap();
             oracle::e2fsck(&image.path);
             assert_eq!((free_blocks(&image), image.free_inodes()), free, "{kind}, {policy:?}");
@@ -164,8 +166,10 @@ fn an_unlink_that_stops_half_way_is_ended_later() {
                 let said = preen(&copies[0].path);
                 assert!(said.contains("Clearing orphaned inode"), "{said}");
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
-                oracle::e2fsck(&copies[1].path);
-                assert_eq!(free_blocks(&copies[1]), free_blocks(&image));
+                assert_sound(&copies[1].path);
+                // Its extent trees may be larger than they need be.
+                let more = free_blocks(&image) - free_blocks(&copies[1]);
+                assert!(more < 4, "{more}");
             }
         }
     }
@@ -192,8 +196,10 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
                 let said = preen(&copies[0].path);
                 assert!(said.contains("Truncating orphaned inode"), "{said}");
                 KernelMount::new(&copies[1].path, &MountOptions::read_write("ext4")).unmount();
-                oracle::e2fsck(&copies[1].path);
-                assert_eq!(free_blocks(&copies[1]), free_blocks(&image));
+                assert_sound(&copies[1].path);
+                // Its extent trees may be larger than they need be.
+                let more = free_blocks(&image) - free_blocks(&copies[1]);
+                assert!(more < 4, "{more}");
             }
         }
     }

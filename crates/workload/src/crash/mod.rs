@@ -32,7 +32,7 @@ mod judge;
 mod point;
 mod record;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,6 +50,12 @@ pub trait Target: Sync {
     /// # Errors
     /// Why it cannot be made.
     fn make(&self) -> Result<MemoryDevice, String>;
+
+    /// Ranges of the device, in bytes, that the format takes for granted are written as a whole;
+    /// everything else is torn at sectors.
+    fn indivisible(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
 
     /// Opens a file system to change it; one that was not closed is recovered first.
     ///

@@ -1,5 +1,6 @@
 //! Moments at which to stop, and the images they leave.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{Event, MemoryDevice};
@@ -92,13 +93,15 @@ impl<'r> ImageBuilder<'r> {
         }
         self.applied = self.applied.max(point.begin);
         let image = self.durable.fork();
+        let whole = &self.run.indivisible[..];
         let in_flight = &self.run.events[point.begin..point.end];
         match point.fate {
             Fate::All => in_flight.iter().for_each(|event| apply(event, &image, None)),
             Fate::LastTorn { seed } => {
                 if let Some((last, rest)) = in_flight.split_last() {
                     rest.iter().for_each(|event| apply(event, &image, None));
-                    apply(last, &image, Some(&mut fastrand::Rng::with_seed(seed)));
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    apply(last, &image, Some((&mut rng, whole)));
                 }
             }
             Fate::AllButOne { seed } => {
@@ -111,7 +114,7 @@ impl<'r> ImageBuilder<'r> {
                 for event in in_flight {
                     if rng.u8(..100) < percent {
                         let torn = rng.u8(..8) == 0;
-                        apply(event, &image, torn.then_some(&mut rng));
+                        apply(event, &image, torn.then_some((&mut rng, whole)));
                     }
                 }
             }
@@ -121,11 +124,11 @@ impl<'r> ImageBuilder<'r> {
 }
 
 /// Does to an image what an event did; with `torn`, only to some of its sectors.
-fn apply(event: &Event, image: &MemoryDevice, torn: Option<&mut fastrand::Rng>) {
+fn apply(event: &Event, image: &MemoryDevice, torn: Option<(&mut fastrand::Rng, &[Range<u64>])>) {
     let replay = |event: &Event| event.replay(image).expect("it was done before");
-    let Some(rng) = torn else { return replay(event) };
+    let Some((rng, whole)) = torn else { return replay(event) };
     // Half of torn writes stop somewhere, the others have sectors missing anywhere.
-    let mut sectors: Vec<Event> = sectors(event).collect();
+    let mut sectors: Vec<Event> = sectors(event, whole).collect();
     if rng.bool() {
         sectors.truncate(rng.usize(..=sectors.len()));
         sectors.iter().for_each(replay);
@@ -134,8 +137,8 @@ fn apply(event: &Event, image: &MemoryDevice, torn: Option<&mut fastrand::Rng>) 
     }
 }
 
-/// Splits an event at the boundaries of sectors.
-fn sectors(event: &Event) -> impl Iterator<Item = Event> {
+/// Splits an event at the boundaries of sectors, but for those inside what is written as a `whole`.
+fn sectors(event: &Event, whole: &[Range<u64>]) -> impl Iterator<Item = Event> {
     let (start, len) = match event {
         Event::Write { offset, data } => (*offset, data.len() as u64),
         Event::Zero { offset, len } => (*offset, *len),
@@ -144,7 +147,9 @@ fn sectors(event: &Event) -> impl Iterator<Item = Event> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let offset = start + done;
-        let count = (SECTOR_BYTES as u64 - offset % SECTOR_BYTES as u64).min(len - done);
+        let sector_end = offset - offset % SECTOR_BYTES as u64 + SECTOR_BYTES as u64;
+        let whole_end = whole.iter().find(|range| range.contains(&offset)).map(|range| range.end);
+        let count = (whole_end.unwrap_or(sector_end) - offset).min(len - done);
         let from = done as usize;
         done += count;
         (count > 0).then(|| match event {
@@ -167,7 +172,7 @@ mod tests {
     fn events_are_torn_at_sectors() {
         let data: Vec<u8> = (0..1200_u32).map(|n| n as u8).collect();
         let event = Event::Write { offset: 500, data: data.clone().into() };
-        let parts: Vec<Event> = sectors(&event).collect();
+        let parts: Vec<Event> = sectors(&event, &[]).collect();
         let lens: Vec<_> = parts
             .iter()
             .map(|part| match part {
@@ -183,7 +188,8 @@ mod tests {
         whole.read_at(0, &mut a).unwrap();
         parted.read_at(0, &mut b).unwrap();
         assert_eq!(a, b);
-        assert_eq!(sectors(&Event::Zero { offset: 0, len: 1024 }).count(), 2);
-        assert_eq!(sectors(&Event::Flush).count(), 0);
+        assert_eq!(sectors(&event, &[1024..2048]).count(), 3);
+        assert_eq!(sectors(&Event::Zero { offset: 0, len: 1024 }, &[]).count(), 2);
+        assert_eq!(sectors(&Event::Flush, &[]).count(), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A run on a recorded device, with the model's states beside it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{Event, MemoryDevice, RecordingDevice};
@@ -17,6 +18,8 @@ pub(super) struct Run {
     /// The device before the first event.
     pub(super) base: MemoryDevice,
     pub(super) events: Vec<Event>,
+    /// What is written as a whole, in bytes of the device.
+    pub(super) indivisible: Vec<Range<u64>>,
     steps: Vec<Done>,
     /// State `k` is the one after `k` steps.
     states: Vec<State>,
@@ -63,7 +66,8 @@ pub(super) fn run(
     if seed.is_multiple_of(4) {
         steps.push(close(fs, &recording, states.len() - 1)?);
     }
-    Ok(Run { base, events: recording.take(), steps, states })
+    let indivisible = target.indivisible();
+    Ok(Run { base, events: recording.take(), indivisible, steps, states })
 }
 
 fn close(
@@ -89,7 +93,8 @@ struct Recorder<'r> {
 
 impl<'r> Recorder<'r> {
     fn new(fs: &'r dyn FileSystem, recording: &'r RecordingDevice) -> Result<Self, String> {
-        let model = Model::new();
+        let totals = fs.statfs().map_err(|error| error.to_string())?;
+        let model = Model::with_block_bytes(totals.block_size.into());
         Session::prepare(&model).map_err(|error| error.to_string())?;
         let states = vec![State { tree: Tree::of(&model)?, open: Vec::new() }];
         let (session, model_session) = (Session::new(), Session::new());

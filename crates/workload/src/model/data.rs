@@ -4,16 +4,15 @@ use std::ops::ControlFlow;
 
 use vfs::{AllocateMode, Attributes, Error, ExtentPlace, Ino, MappedExtent, Result};
 
-use super::BLOCK_BYTES;
 use super::state::{Blocks, State};
 
 /// Splits a byte range at block boundaries: block, offset in it, length.
-fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
+fn pieces(unit: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
-        let within = (offset + done) % BLOCK_BYTES;
-        let count = (BLOCK_BYTES - within).min(len - done);
-        let piece = ((offset + done) / BLOCK_BYTES, within as usize, count as usize);
+        let within = (offset + done) % unit;
+        let count = (unit - within).min(len - done);
+        let piece = ((offset + done) / unit, within as usize, count as usize);
         done += count;
         (count > 0).then_some(piece)
     })
@@ -23,19 +22,19 @@ fn end_of(offset: u64, len: u64) -> Result<u64> {
     offset.checked_add(len).ok_or(Error::FileTooLarge)
 }
 
-fn count_blocks(attributes: &mut Attributes, blocks: &Blocks) {
-    attributes.blocks_512 = blocks.len() as u64 * (BLOCK_BYTES / 512);
+fn count_blocks(unit: u64, attributes: &mut Attributes, blocks: &Blocks) {
+    attributes.blocks_512 = blocks.len() as u64 * (unit / 512);
 }
 
 /// Gives back the whole blocks of a range and zeroes what the range holds of the others.
-fn punch(blocks: &mut Blocks, offset: u64, end: u64) {
-    let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+fn punch(unit: u64, blocks: &mut Blocks, offset: u64, end: u64) {
+    let (first, last) = (offset / unit, (end - 1) / unit);
     let touched: Vec<u64> = blocks.range(first..=last).map(|(&block, _)| block).collect();
     for block in touched {
-        let start = block * BLOCK_BYTES;
+        let start = block * unit;
         let from = offset.max(start) - start;
-        let to = end.min(start.saturating_add(BLOCK_BYTES)) - start;
-        if to - from == BLOCK_BYTES {
+        let to = end.min(start.saturating_add(unit)) - start;
+        if to - from == unit {
             blocks.remove(&block);
         } else if let Some(Some(bytes)) = blocks.get_mut(&block) {
             bytes[from as usize..to as usize].fill(0);
@@ -45,10 +44,11 @@ fn punch(blocks: &mut Blocks, offset: u64, end: u64) {
 
 impl State {
     pub(super) fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let unit = self.block_bytes;
         let (attributes, blocks) = self.regular(ino)?;
         let len = attributes.size.saturating_sub(offset).min(buf.len() as u64);
         let mut done = 0;
-        for (block, within, count) in pieces(offset, len) {
+        for (block, within, count) in pieces(unit, offset, len) {
             let part = &mut buf[done..done + count];
             match blocks.get(&block) {
                 Some(Some(bytes)) => part.copy_from_slice(&bytes[within..within + count]),
@@ -60,19 +60,20 @@ impl State {
     }
 
     pub(super) fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
         let end = end_of(offset, data.len() as u64)?;
         let mut done = 0;
-        for (block, within, count) in pieces(offset, data.len() as u64) {
+        for (block, within, count) in pieces(unit, offset, data.len() as u64) {
             let place = blocks.entry(block).or_default();
-            let bytes = place.get_or_insert_with(|| vec![0; BLOCK_BYTES as usize].into());
+            let bytes = place.get_or_insert_with(|| vec![0; unit as usize].into());
             bytes[within..within + count].copy_from_slice(&data[done..done + count]);
             done += count;
         }
         if !data.is_empty() {
             attributes.size = attributes.size.max(end);
         }
-        count_blocks(attributes, blocks);
+        count_blocks(unit, attributes, blocks);
         Ok(())
     }
 
@@ -83,19 +84,25 @@ impl State {
         len: u64,
         mode: AllocateMode,
     ) -> Result<()> {
+        let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
         let end = end_of(offset, len)?;
         match mode {
-            AllocateMode::PunchHole => punch(blocks, offset, end),
+            AllocateMode::PunchHole => {
+                // All that the file has of its last block makes it whole.
+                let is_all = end >= attributes.size;
+                let end = if is_all { end.checked_next_multiple_of(unit) } else { Some(end) };
+                punch(unit, blocks, offset, end.unwrap_or(u64::MAX));
+            }
             AllocateMode::Zero | AllocateMode::ZeroKeepSize => {
-                punch(blocks, offset, end);
-                provide(blocks, offset, len);
+                punch(unit, blocks, offset, end);
+                provide(unit, blocks, offset, len);
             }
             AllocateMode::Unwritten | AllocateMode::UnwrittenKeepSize | AllocateMode::Exposed => {
-                provide(blocks, offset, len);
+                provide(unit, blocks, offset, len);
             }
         }
         match mode {
@@ -106,21 +113,22 @@ impl State {
             | AllocateMode::ZeroKeepSize
             | AllocateMode::PunchHole => {}
         }
-        count_blocks(attributes, blocks);
+        count_blocks(unit, attributes, blocks);
         Ok(())
     }
 
     pub(super) fn truncate(&mut self, ino: Ino, size: u64) -> Result<()> {
+        let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
         // Growing keeps space that was provided past the size.
         if size <= attributes.size {
-            blocks.retain(|block, _| *block < size.div_ceil(BLOCK_BYTES));
-            if let Some(Some(bytes)) = blocks.get_mut(&(size / BLOCK_BYTES)) {
-                bytes[(size % BLOCK_BYTES) as usize..].fill(0);
+            blocks.retain(|block, _| *block < size.div_ceil(unit));
+            if let Some(Some(bytes)) = blocks.get_mut(&(size / unit)) {
+                bytes[(size % unit) as usize..].fill(0);
             }
         }
         attributes.size = size;
-        count_blocks(attributes, blocks);
+        count_blocks(unit, attributes, blocks);
         Ok(())
     }
 
@@ -131,23 +139,24 @@ impl State {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
+        let unit = self.block_bytes;
         let (attributes, blocks) = self.regular(ino)?;
         let end = attributes.size.min(offset.saturating_add(len));
         // The model has no device: each block stands for itself.
         let place = |block: u64| match blocks.get(&block) {
-            Some(Some(_)) => ExtentPlace::Device(block * BLOCK_BYTES),
-            Some(None) => ExtentPlace::Unwritten(block * BLOCK_BYTES),
+            Some(Some(_)) => ExtentPlace::Device(block * unit),
+            Some(None) => ExtentPlace::Unwritten(block * unit),
             None => ExtentPlace::Hole,
         };
         let mut at = offset;
         while at < end {
-            let block = at / BLOCK_BYTES;
+            let block = at / unit;
             let next_block = if blocks.contains_key(&block) {
                 block + 1
             } else {
                 blocks.range(block..).next().map_or(u64::MAX, |(&next, _)| next)
             };
-            let next = next_block.saturating_mul(BLOCK_BYTES).min(end);
+            let next = next_block.saturating_mul(unit).min(end);
             if each(MappedExtent { offset: at, len: next - at, place: place(block) }).is_break() {
                 break;
             }
@@ -158,8 +167,8 @@ impl State {
 }
 
 /// Gives the holes of a range unwritten space.
-fn provide(blocks: &mut Blocks, offset: u64, len: u64) {
-    for (block, ..) in pieces(offset, len) {
+fn provide(unit: u64, blocks: &mut Blocks, offset: u64, len: u64) {
+    for (block, ..) in pieces(unit, offset, len) {
         blocks.entry(block).or_default();
     }
 }

@@ -8,8 +8,8 @@ use vfs::{
     Timestamp,
 };
 
+use super::Model;
 use super::state::{Blocks, Body, COOKIE_FIRST, Directory, ROOT, State};
-use super::{BLOCK_BYTES, Model};
 
 /// Most blocks and inodes, for [`StatFs`]; they are not enforced.
 const TOTAL: u64 = 1 << 40;
@@ -24,9 +24,10 @@ impl FileSystem for Model {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        let inodes = self.state.lock().inodes.len() as u64;
+        let state = self.state.lock();
+        let inodes = state.inodes.len() as u64;
         Ok(StatFs {
-            block_size: BLOCK_BYTES as u32,
+            block_size: state.block_bytes as u32,
             blocks: TOTAL,
             blocks_free: TOTAL,
             blocks_available: TOTAL,
@@ -90,10 +91,10 @@ impl FileSystem for Model {
         if target.is_empty() || target.contains(&0) {
             return Err(Error::Invalid("a symbolic link's target is not empty and has no NUL"));
         }
-        if target.len() as u64 >= BLOCK_BYTES {
+        let mut state = self.state.lock();
+        if target.len() as u64 >= state.block_bytes {
             return Err(Error::NameTooLong);
         }
-        let mut state = self.state.lock();
         let body = Body::Symlink(target.to_vec());
         let ino = state.make(dir, name, new, FileType::Symlink, body)?;
         state.inode_mut(ino)?.attributes.size = target.len() as u64;

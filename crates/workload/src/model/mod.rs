@@ -19,7 +19,7 @@ use vfs::{FileType, Ino};
 
 use state::State;
 
-/// Unit of allocation, in bytes.
+/// Unit of allocation unless told otherwise, in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
 
 /// A file system in memory.
@@ -32,6 +32,13 @@ impl Model {
     /// An empty file system.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty file system with another unit of allocation: a power of two from 512 bytes on.
+    pub fn with_block_bytes(block_bytes: u64) -> Self {
+        let model = Self::default();
+        model.state.lock().block_bytes = block_bytes;
+        model
     }
 
     /// Puts an entry into a directory without any check, as a damaged image may have it.

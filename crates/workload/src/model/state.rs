@@ -16,6 +16,8 @@ pub(super) const COOKIE_FIRST: u64 = 3;
 pub(super) struct State {
     pub(super) inodes: BTreeMap<Ino, Inode>,
     ino_next: u64,
+    /// Unit of allocation, in bytes.
+    pub(super) block_bytes: u64,
 }
 
 pub(super) struct Inode {
@@ -68,7 +70,11 @@ impl Default for State {
         let mut root = Inode::new(ROOT, FileType::Directory, &new);
         root.body = Body::Directory(Directory::new(ROOT));
         root.attributes.links = 2;
-        Self { inodes: BTreeMap::from([(ROOT, root)]), ino_next: ROOT.0 + 1 }
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            ino_next: ROOT.0 + 1,
+            block_bytes: BLOCK_BYTES,
+        }
     }
 }
 

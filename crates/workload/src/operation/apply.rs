@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, Timestamp};
 
-use super::{Operation, SLOTS, Step, Target};
+use super::{Operation, Path, SLOTS, Step, Target};
 
 /// When steps take place, in seconds since the epoch.
 const TIME_FIRST: i64 = 1_700_000_000;
@@ -117,17 +117,18 @@ impl Session {
     }
 
     /// The inode of a path.
-    fn find(&self, fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
-        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    fn find(&self, fs: &dyn FileSystem, path: &Path) -> Result<Ino> {
+        let names = path.0.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
         let top = self.top.unwrap_or(fs.root());
         names.into_iter().try_fold(top, |dir, name| fs.lookup(dir, name))
     }
 
     /// The directory that a path lies in, and its last name.
-    fn find_parent<'p>(&self, fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+    fn find_parent<'p>(&self, fs: &dyn FileSystem, path: &'p Path) -> Result<(Ino, &'p [u8])> {
+        let path = &path.0[..];
         let split = path.iter().rposition(|&byte| byte == b'/');
         let (dir, name) = split.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
-        let dir = self.find(fs, dir)?;
+        let dir = self.find(fs, &Path(dir.to_vec()))?;
         if fs.attributes(dir)?.file_type != FileType::Directory {
             return Err(Error::NotADirectory);
         }

@@ -24,6 +24,8 @@ pub struct Mix {
     pub offset_max: u64,
     /// Longest write, in bytes.
     pub write_len_max: usize,
+    /// Whether space is provided ahead, which files without extents cannot all have.
+    pub preallocates: bool,
     /// How many directories lie above a file at most.
     pub depth_max: usize,
 }
@@ -39,6 +41,7 @@ impl Mix {
         names_per_directory: 12,
         offset_max: 60_000,
         write_len_max: 20_000,
+        preallocates: true,
         depth_max: 3,
     };
 
@@ -100,7 +103,7 @@ struct Draw<'d> {
     rng: &'d mut fastrand::Rng,
     mix: Mix,
     prefix: &'d str,
-    entries: &'d [(Path, Ino, FileType)],
+    entries: &'d [(Vec<u8>, Ino, FileType)],
     session: &'d Session,
 }
 
@@ -117,12 +120,12 @@ impl Draw<'_> {
         }
         let pick = self.rng.usize(..count);
         let mut fitting = self.entries.iter().filter(|(.., file_type)| fits(*file_type));
-        fitting.nth(pick).map(|(path, ..)| path.clone()).unwrap_or_default()
+        fitting.nth(pick).map(|(path, ..)| Path(path.clone())).unwrap_or_default()
     }
 
     fn directory(&mut self) -> Path {
         let depth_max = self.mix.depth_max;
-        let is_candidate = |path: &Path, file_type: FileType| {
+        let is_candidate = |path: &[u8], file_type: FileType| {
             file_type == FileType::Directory
                 && path.iter().filter(|&&byte| byte == b'/').count() + 1 < depth_max
         };
@@ -130,7 +133,7 @@ impl Draw<'_> {
         let count = candidates.clone().count();
         let pick = self.rng.usize(..=count);
         let mut candidates = candidates;
-        candidates.nth(pick).map(|(path, ..)| path.clone()).unwrap_or_default()
+        candidates.nth(pick).map(|(path, ..)| Path(path.clone())).unwrap_or_default()
     }
 
     /// A path that may or may not be taken.
@@ -139,7 +142,7 @@ impl Draw<'_> {
             // Not a directory, most likely.
             self.entries.first().map(|(path, ..)| path.clone()).unwrap_or_default()
         } else {
-            self.directory()
+            self.directory().0
         };
         if !path.is_empty() {
             path.push(b'/');
@@ -150,7 +153,7 @@ impl Draw<'_> {
             // Long names fill directory blocks soon.
             path.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, 180));
         }
-        path
+        Path(path)
     }
 
     fn names(&mut self) -> Operation {
@@ -225,7 +228,8 @@ impl Draw<'_> {
             }
             55..75 => Operation::Truncate { target, size: if self.one_in(5) { 0 } else { offset } },
             _ => {
-                let mode = match self.rng.u32(..8) {
+                let modes = if self.mix.preallocates { 8 } else { 1 };
+                let mode = match 7 - self.rng.u32(..modes) {
                     0 => AllocateMode::Unwritten,
                     1 => AllocateMode::UnwrittenKeepSize,
                     2 => AllocateMode::Zero,

@@ -7,6 +7,8 @@
 mod apply;
 mod generate;
 
+use std::fmt;
+
 use vfs::{AllocateMode, RenameMode, SpecialFile};
 
 pub use apply::{Session, same_outcome};
@@ -15,8 +17,28 @@ pub use generate::{Generator, Mix};
 /// Most files a session has open at a time.
 pub const SLOTS: usize = 4;
 
+/// Bytes of a name that are shown.
+const NAME_SHOWN_MAX: usize = 20;
+
 /// A path from the root, without a leading `/`. The root's is empty.
-pub type Path = Vec<u8>;
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Path(pub Vec<u8>);
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Long names are long for the sake of their length, not to be read.
+        let mut separator = "\"";
+        for name in self.0.split(|&byte| byte == b'/') {
+            let shown = &name[..name.len().min(NAME_SHOWN_MAX)];
+            write!(f, "{separator}{}", shown.escape_ascii())?;
+            if shown.len() < name.len() {
+                write!(f, "…{}", name.len())?;
+            }
+            separator = "/";
+        }
+        write!(f, "\"")
+    }
+}
 
 /// The file an operation is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
