@@ -3,7 +3,9 @@
 //! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
 //!   [`vfs::Paths`] reads it like `std::fs`.
 //! - [`build`] makes an image of a directory or a tar archive.
-//! - [`list`], [`find`] and [`extract`] are what the commands of the same names do.
+//! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
+//!   their like do.
+//! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
 pub mod build;

@@ -15,8 +15,9 @@ Examples:
   diskwright chmod -R root.img u=rwX,go=rX /srv/www
   diskwright chmod root.img -w /etc/passwd
 
-Without u, g, o or a, it is about all of them: an image has no umask. Octal digits give exactly these
-permissions, special bits included. Symbolic links are followed, but not those below a directory.";
+Without u, g, o or a, it is about all of them: an image has no umask. Octal digits give exactly
+these permissions, special bits included. Symbolic links are followed, but not those below a
+directory.";
 
 /// Change permissions of files in an image
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ Examples:
   diskwright chown -R root.img 33 /srv/www
   diskwright chown -h root.img :100 /srv/link
 
-Owners are numbers only: a name may mean another number in the image than on this host. A file loses
-its set-user-id and set-group-id bits and its capabilities, as it does in Linux.";
+Owners are numbers only: a name may mean another number in the image than on this host. A file
+loses its set-user-id and set-group-id bits and its capabilities, as it does in Linux.";
 
 /// Change owners of files in an image
 #[derive(Debug, Args)]

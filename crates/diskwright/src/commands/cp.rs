@@ -26,8 +26,9 @@ Examples:
 
 What stands before a colon and is a file that exists is an image; anything else is a path on this
 host. Holes stay holes, and files with several names keep them within one SRC. Without --preserve,
-what is new in an image belongs to 0:0 or --owner and has the permissions of SRC without set-user-id,
-set-group-id and sticky bits; a file that is replaced hands on its permissions, owner and attributes.
+what is new in an image belongs to 0:0 or --owner and has the permissions of SRC without
+set-user-id, set-group-id and sticky bits; a file that is replaced hands on its permissions, owner
+and attributes.
 
 Killed at any moment, every file in the image is the old or the new one as a whole.";
 
@@ -53,7 +54,12 @@ pub(crate) struct CpArgs {
     archive: bool,
 
     /// Owner of what is new in an image, as numbers [default: 0:0]
-    #[arg(long, value_name = "UID:GID", value_parser = owner, conflicts_with_all = ["preserve", "archive"])]
+    #[arg(
+        long,
+        value_name = "UID:GID",
+        value_parser = owner,
+        conflicts_with_all = ["preserve", "archive"]
+    )]
     owner: Option<Owner>,
 
     /// Read an image as it lies: though its journal holds changes that are not in their places, or

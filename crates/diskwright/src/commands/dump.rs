@@ -19,8 +19,9 @@ Examples:
   diskwright dump root.img block 1027
   diskwright dump root.img journal
 
-Fields have the names of the format's documents. The journal is not replayed: everything is shown as
-it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status is 3.";
+Fields have the names of the format's documents. The journal is not replayed: everything is shown
+as it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status
+is 3.";
 
 /// Show structures of an image as they lie on disk
 #[derive(Debug, Args)]

@@ -14,8 +14,8 @@ Examples:
   diskwright rm root.img /etc/machine-id
   diskwright rm -r root.img /var/cache/apt /usr/share/doc
 
-Symbolic links are removed, not followed. There is no question and no way back. Killed in the middle
-of rm -r, it leaves an image without some of the files, each removed as a whole.";
+Symbolic links are removed, not followed. There is no question and no way back. Killed in the
+middle of rm -r, it leaves an image without some of the files, each removed as a whole.";
 
 /// Remove files and directories from an image
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use crate::cli::{ImageToEdit, bytes};
 const NOTES: &str = "\
 Examples:
   diskwright setfattr -n user.origin -v upstream root.img /opt/app
-  diskwright setfattr -n security.capability -v 0x0100000200040000000000000000000000000000 root.img /bin/ping
+  diskwright setfattr -n user.key -v 0x00ff01 root.img /opt/app
   diskwright setfattr -x user.origin root.img /opt/app
 
 To see attributes, use: diskwright dump IMAGE inode PATH";

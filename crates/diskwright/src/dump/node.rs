@@ -155,7 +155,7 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &Fields, indent: usize) -> f
                 for item in list {
                     match item {
                         Node::Fields(inner) if inner.is_deep() => {
-                            write_fields(f, inner, indent + 2)?
+                            write_fields(f, inner, indent + 2)?;
                         }
                         item => writeln!(f, "{:1$}{2}", "", indent + 2, Inline(item))?,
                     }

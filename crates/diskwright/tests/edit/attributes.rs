@@ -55,7 +55,7 @@ fn attributes_are_set_and_removed() {
         ok(dir, "setfattr -x user.hex a.img /g");
         assert!(fails(dir, "setfattr -x user.hex a.img /g", 1).contains("dump IMAGE inode"));
         assert!(fails(dir, "setfattr -n user.x -v 0xq a.img /g", 2).contains("hexadecimal"));
-        fails(dir, "setfattr -n nonsense -v 1 a.img /g", 1);
+        assert!(fails(dir, "setfattr -n nonsense -v 1 a.img /g", 3).contains("use user."));
         let mounted = mount(&dir.join("a.img"));
         let shown = std::process::Command::new("getfattr")
             .args(["-d", "-e", "hex", "--absolute-names"])
