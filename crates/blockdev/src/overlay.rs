@@ -1,6 +1,7 @@
 //! A device that keeps what is written to it in memory, over another that stays as it is.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, RwLock};
 
@@ -45,14 +46,17 @@ impl OverlayDevice {
 
     /// The page to change, taken from below first if it has not been written yet.
     fn page<'p>(&self, pages: &'p mut Pages, page: u64) -> io::Result<&'p mut [u8]> {
-        if !pages.contains_key(&page) {
-            let mut bytes = Box::new([0; PAGE_BYTES as usize]);
-            let start = page * PAGE_BYTES;
-            let count = PAGE_BYTES.min(self.below.len() - start) as usize;
-            self.below.read_at(start, &mut bytes[..count])?;
-            pages.insert(page, bytes);
-        }
-        pages.get_mut(&page).map(|bytes| &mut bytes[..]).ok_or_else(|| io::Error::other("no page"))
+        let bytes = match pages.entry(page) {
+            Entry::Occupied(written) => written.into_mut(),
+            Entry::Vacant(vacant) => {
+                let mut bytes = Box::new([0; PAGE_BYTES as usize]);
+                let start = page * PAGE_BYTES;
+                let count = PAGE_BYTES.min(self.below.len() - start) as usize;
+                self.below.read_at(start, &mut bytes[..count])?;
+                vacant.insert(bytes)
+            }
+        };
+        Ok(&mut bytes[..])
     }
 
     fn write_pages(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
