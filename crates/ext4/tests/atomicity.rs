@@ -80,9 +80,8 @@ fn furnish(fs: &dyn FileSystem) {
 }
 
 fn names() -> Vec<Scenario> {
-    let rename = |from: &str, to: Path, mode| {
-        only(Operation::Rename { from: path(from), to, mode })
-    };
+    let rename =
+        |from: &str, to: Path, mode| only(Operation::Rename { from: path(from), to, mode });
     let new = || long(ENTRIES);
     let file = SpecialFile::Fifo;
     vec![
@@ -141,9 +140,8 @@ fn contents() -> Vec<Scenario> {
 }
 
 fn attributes() -> Vec<Scenario> {
-    let set = |name: &str, xattr, len| {
-        only(Operation::SetXattr { target: at(name), name: xattr, len })
-    };
+    let set =
+        |name: &str, xattr, len| only(Operation::SetXattr { target: at(name), name: xattr, len });
     vec![
         set("small", 0, 20),
         set("small", 0, 700),
