@@ -171,7 +171,7 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
         let directory = scratch();
         let path = directory.path().join("live");
         Mke2fs::new("ext4").block_size(block_size).features("fast_commit").create(&path, 64 << 20);
-        let mount = KernelMount::new(&path, &MountOptions::read_write("ext4"));
+        let mount = KernelMount::new(&path, &without_timer());
         fs::write(mount.path().join("before"), "x").unwrap();
         sync(mount.path());
         for index in 0..5 {
@@ -207,6 +207,11 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
         mount.unmount();
         e2fsck(&crashed);
     }
+}
+
+/// Mounted so that the kernel makes no full commit of its own accord, however slow the machine is.
+fn without_timer() -> MountOptions<'static> {
+    MountOptions { extra: "commit=600", ..MountOptions::read_write("ext4") }
 }
 
 /// Changes that the kernel puts into fast commits, each made durable by an fsync.
@@ -256,7 +261,7 @@ fn fast_commits_are_applied_in_one_step() {
             .features(features)
             .arguments(["-J", "fast_commit_size=1024"])
             .create(&path, 64 << 20);
-        let mount = KernelMount::new(&path, &MountOptions::read_write("ext4"));
+        let mount = KernelMount::new(&path, &without_timer());
         fs::write(mount.path().join("old"), vec![5; 30_000]).unwrap();
         sync(mount.path());
         change_fast(mount.path(), 0);

@@ -38,7 +38,7 @@ pub use superblock::{
 /// `h_magic` of every block of the journal that is not a copy of another one.
 pub const MAGIC: u32 = 0xc03b_3998;
 
-/// Size of a [`RawHeader`] in bytes.
+/// Bytes that every block of the journal starts with: magic number, type and transaction.
 pub const HEADER_SIZE: usize = 12;
 
 /// Sequence number of a transaction. It wraps around.
