@@ -188,7 +188,7 @@ mod tests {
         whole.read_at(0, &mut a).unwrap();
         parted.read_at(0, &mut b).unwrap();
         assert_eq!(a, b);
-        assert_eq!(sectors(&event, &[1024..2048]).count(), 3);
+        assert_eq!(sectors(&event, std::slice::from_ref(&(1024..2048))).count(), 3);
         assert_eq!(sectors(&Event::Zero { offset: 0, len: 1024 }, &[]).count(), 2);
         assert_eq!(sectors(&Event::Flush, &[]).count(), 0);
     }
