@@ -149,7 +149,7 @@ fn attributes() -> Vec<Scenario> {
         set("small", 0, 20),
         set("small", 0, 700),
         set("attributes", 4, 100),
-        set("attributes", 0, 200),
+        set("attributes", 0, 60),
         set("victim", 0, 10),
         only(Operation::RemoveXattr { target: at("attributes"), name: 1 }),
         only(Operation::RemoveXattr { target: at("victim"), name: 0 }),

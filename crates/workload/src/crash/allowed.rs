@@ -33,20 +33,25 @@ impl State {
 
 /// Compares a tree with the states from the durable one to the last one started.
 pub(super) fn check(states: &[State], found: &Tree) -> Result<(), String> {
-    let mut nearest: Option<(usize, Vec<String>)> = None;
+    // Metadata that fits says more than few differences: then it is the contents that are wrong.
+    let mut nearest: Option<(usize, Vec<String>, bool)> = None;
     for (number, state) in states.iter().enumerate() {
         let mut differences = state.tree.differences(found, METADATA);
-        if differences.is_empty() {
+        let fits = differences.is_empty();
+        if fits {
             differences = bad_sectors(&states[number..], found);
         }
         if differences.is_empty() {
             return Ok(());
         }
-        if nearest.as_ref().is_none_or(|(_, fewest)| differences.len() < fewest.len()) {
-            nearest = Some((number, differences));
+        let is_nearer = |(_, fewest, fitted): &(usize, Vec<String>, bool)| {
+            (!fits, differences.len()) < (!fitted, fewest.len())
+        };
+        if nearest.as_ref().is_none_or(is_nearer) {
+            nearest = Some((number, differences, fits));
         }
     }
-    let (number, differences) = nearest.unwrap_or_default();
+    let (number, differences, _) = nearest.unwrap_or_default();
     Err(format!(
         "none of {} allowed states; the nearest is the durable one + {number}, which differs:\n{}",
         states.len(),

@@ -3,7 +3,8 @@
 //! A run does random steps on a file system and on the reference model side by side, and keeps the
 //! model's state after each of them. Then the machine is stopped in thought: at every flush, and at
 //! moments between flushes where any part of what was written since the last one, down to single
-//! sectors, may or may not have reached the device. Each image that this could leave is opened again,
+//! sectors of 512 bytes, may or may not have reached the device. A sector arrives as it was when it
+//! was written, with all earlier writes to it. Each image that this could leave is opened again,
 //! which recovers it, and what it shows is compared with the states that are allowed.
 //!
 //! # What is allowed

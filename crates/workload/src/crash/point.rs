@@ -8,7 +8,7 @@ use blockdev::{Event, MemoryDevice};
 use super::record::Run;
 
 /// What a device writes as a whole, in bytes.
-const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: u64 = 512;
 
 /// A moment, and what of the writes in flight reached the device.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ fn sectors(event: &Event, whole: &[Range<u64>]) -> impl Iterator<Item = Event> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let offset = start + done;
-        let sector_end = offset - offset % SECTOR_BYTES as u64 + SECTOR_BYTES as u64;
+        let sector_end = offset - offset % SECTOR_BYTES + SECTOR_BYTES;
         let whole_end = whole.iter().find(|range| range.contains(&offset)).map(|range| range.end);
         let count = (whole_end.unwrap_or(sector_end) - offset).min(len - done);
         let from = done as usize;
@@ -188,7 +188,7 @@ mod tests {
         whole.read_at(0, &mut a).unwrap();
         parted.read_at(0, &mut b).unwrap();
         assert_eq!(a, b);
-        assert_eq!(sectors(&event, &[1024..2048]).count(), 3);
+        assert_eq!(sectors(&event, std::slice::from_ref(&(1024..2048))).count(), 3);
         assert_eq!(sectors(&Event::Zero { offset: 0, len: 1024 }, &[]).count(), 2);
         assert_eq!(sectors(&Event::Flush, &[]).count(), 0);
     }

@@ -1,13 +1,14 @@
 //! A run on a recorded device, with the model's states beside it.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use blockdev::{Event, MemoryDevice, RecordingDevice};
+use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use vfs::FileSystem;
 
 use super::allowed::State;
-use super::point::Point;
+use super::point::{Point, SECTOR_BYTES};
 use super::{Mounted, Target};
 use crate::model::Model;
 use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
@@ -66,8 +67,31 @@ pub(super) fn run(
     if seed.is_multiple_of(4) {
         steps.push(close(fs, &recording, states.len() - 1)?);
     }
-    let indivisible = target.indivisible();
-    Ok(Run { base, events: recording.take(), indivisible, steps, states })
+    let events = whole_sectors(recording.take(), &base).map_err(|error| error.to_string())?;
+    Ok(Run { base, events, indivisible: target.indivisible(), steps, states })
+}
+
+/// Widens each write to whole sectors, with what they held at the time: a device writes no less, so
+/// a write cannot arrive without those before it in the same sector.
+fn whole_sectors(events: Vec<Event>, base: &MemoryDevice) -> io::Result<Vec<Event>> {
+    let live = base.fork();
+    let widen = |event: Event| {
+        event.replay(&live)?;
+        let (start, len) = match &event {
+            Event::Write { offset, data } => (*offset, data.len() as u64),
+            Event::Zero { offset, len } => (*offset, *len),
+            Event::Flush => return Ok(event),
+        };
+        let offset = start - start % SECTOR_BYTES;
+        let end = (start + len).next_multiple_of(SECTOR_BYTES).min(live.len());
+        if (offset, end) == (start, start + len) {
+            return Ok(event);
+        }
+        let mut data = vec![0; (end - offset) as usize];
+        live.read_at(offset, &mut data)?;
+        Ok(Event::Write { offset, data: data.into() })
+    };
+    events.into_iter().map(widen).collect()
 }
 
 fn close(
@@ -177,5 +201,31 @@ impl Run {
             text.push_str(&format!(" (events {begin}..{end})\n"));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_arrives_with_all_that_was_written_to_it_before() {
+        let base = MemoryDevice::new(4096);
+        base.write_at(0, &[9; 4096]).unwrap();
+        let events = vec![
+            Event::Write { offset: 600, data: [1; 10].into() },
+            Event::Flush,
+            Event::Zero { offset: 1000, len: 100 },
+            Event::Write { offset: 512, data: [2; 512].into() },
+        ];
+        let widened = whole_sectors(events.clone(), &base).unwrap();
+        let mut first = [9; 512];
+        first[88..98].fill(1);
+        assert_eq!(widened[0], Event::Write { offset: 512, data: first.into() });
+        let mut second = [9; 1024];
+        second[..512].copy_from_slice(&first);
+        second[488..588].fill(0);
+        assert_eq!(widened[2], Event::Write { offset: 512, data: second.into() });
+        assert_eq!((&widened[1], &widened[3]), (&events[1], &events[3]));
     }
 }
