@@ -51,6 +51,12 @@ struct EditOptions {
     /// Only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Only this project, not the kernel: for profiling
+    #[arg(long)]
+    alone: bool,
+    /// Only cases of this number of threads
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
     /// Print the table as Markdown
     #[arg(long)]
     markdown: bool,

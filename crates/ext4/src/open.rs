@@ -115,7 +115,7 @@ impl Ext4 {
         features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
         raw.set_features(&features);
         raw.state = self.volume.sb.raw.state;
-        raw.set_wtime(now().as_secs() as i64);
+        raw.set_wtime(now().saturating_sub(CLOCK_STEP).as_secs() as i64);
         let device = self.engine.device();
         self.volume.write_superblock(&raw, &**device)?;
         device.flush().map_err(Error::Device)
@@ -220,6 +220,10 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     }
     Ok(())
 }
+
+/// How far the coarse clock that e2fsck reads may be behind: a superblock must not seem to come from
+/// the future.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 /// The time since 1970; none before that.
 fn now() -> Duration {

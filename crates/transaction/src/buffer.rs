@@ -39,6 +39,9 @@ pub(crate) struct Contents {
     /// The last checkpoint that has an image of this block in the log while the block is not home,
     /// or 0.
     pub(crate) logged: Epoch,
+    /// The block as the last checkpoint but one or an older one left it, if it has been changed since
+    /// and must still go home.
+    pub(crate) homeward: Option<Box<[u8]>>,
     /// The checkpoint in which the block was given up, as long as the log may hold an image of it
     /// from before, or 0.
     pub(crate) forgotten: Epoch,
@@ -57,12 +60,21 @@ impl Contents {
         self.logged != 0 || self.frozen.is_some() || (self.dirty != 0 && self.dirty < running)
     }
 
-    /// Keeps the image for the checkpoint being written before the first change that is not its.
+    /// Keeps the image for the checkpoint being written before the first change that is not its; or
+    /// for the way home, where that is not left to the next checkpoint.
     pub(crate) fn freeze_before(&mut self, running: Epoch) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
             self.frozen =
                 Some(Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks });
+        } else if self.dirty == 0 && self.is_late(running) && self.homeward.is_none() {
+            self.homeward = Some(self.data.clone());
         }
+    }
+
+    /// Whether the last image in the log is older than the checkpoint before the running one, so that
+    /// it must go home to make room.
+    fn is_late(&self, running: Epoch) -> bool {
+        self.logged != 0 && self.logged + 1 < running
     }
 }
 

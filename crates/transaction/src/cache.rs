@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{Contents, Shared};
+use crate::padded::Padded;
 
 /// Shards of the cache. More than threads, so that they rarely meet.
 const SHARDS: usize = 64;
@@ -53,7 +54,7 @@ struct Shard {
 }
 
 pub(crate) struct Cache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
     shard_slots_max: usize,
 }
 
@@ -61,7 +62,7 @@ impl Cache {
     /// A cache that aims to hold no more than `blocks_max` blocks.
     pub(crate) fn new(blocks_max: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             shard_slots_max: (blocks_max / SHARDS).max(4),
         }
     }

@@ -13,15 +13,16 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Where checkpoints become durable before their blocks go home. The engine calls it from one thread
 /// at a time.
 pub trait Log: Send + Sync {
-    /// The most blocks, changed and freed ones together, that a checkpoint may have. A checkpoint of
-    /// this size fits whenever [`Log::is_short`] says no.
+    /// The most blocks, changed and freed ones together, that a checkpoint may have. Two of
+    /// this size must fit.
     fn blocks_max(&self) -> usize;
 
     /// Makes a checkpoint durable: when it returns, recovery would bring all of it back, and every
     /// write to the device before the call is durable too.
     fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
 
-    /// Whether so little space is left that blocks must go home before the next checkpoint.
+    /// Whether the next checkpoint would not fit if it were as large as it may be, so that blocks must
+    /// go home. All but the last checkpoint can be retired then.
     fn is_short(&self) -> bool;
 
     /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
@@ -92,7 +93,7 @@ impl Engine {
         let mut writer = self.writer.lock();
         self.guarded(|| {
             self.write_checkpoint(&mut writer)?;
-            self.write_logged_home(&mut writer)?;
+            self.write_logged_home(&mut writer, None)?;
             self.device().flush()?;
             Ok(())
         })
@@ -134,7 +135,7 @@ impl Engine {
                 self.format().durable();
                 note_logged(writer, epoch, buffers);
                 if log.is_short() || writer.logged.len() > self.logged_blocks_max {
-                    self.write_logged_home(writer)?;
+                    self.write_logged_home(writer, Some(epoch))?;
                 }
             }
         }
@@ -142,9 +143,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings home what is durable in the log and not changed since, and lets the log forget all
-    /// that is home. What was changed since stays: its next image will be in a later checkpoint.
-    fn write_logged_home(&self, writer: &mut Writer) -> Result<()> {
+    /// Brings home what is durable in the log, and lets the log forget it. What the checkpoint
+    /// numbered `spared` left stays: much of it will change again, and then goes with its next image.
+    fn write_logged_home(&self, writer: &mut Writer, spared: Option<Epoch>) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
         let next = self.running_epoch();
         let mut tail = next;
@@ -153,17 +154,27 @@ impl Engine {
         let mut kept = Vec::new();
         for (block, buffer) in writer.logged.drain(..) {
             let mut contents = buffer.write();
-            if contents.dirty != 0 || contents.forgotten == next {
-                tail = tail.min(contents.logged);
-                drop(contents);
-                kept.push((block, buffer));
+            let is_gone = contents.forgotten != 0 && contents.forgotten < next;
+            let is_changed = contents.dirty != 0 || contents.forgotten == next;
+            if !is_gone && Some(contents.logged) != spared {
+                if let Some(image) = &contents.homeward {
+                    run.add(block, image)?;
+                } else if !is_changed {
+                    run.add(block, &contents.data)?;
+                }
+            }
+            let is_home = contents.homeward.is_some() || !is_changed;
+            if is_gone || (is_home && Some(contents.logged) != spared) {
+                contents.homeward = None;
+                contents.logged = 0;
+                if is_gone {
+                    contents.forgotten = 0;
+                }
                 continue;
             }
-            if contents.forgotten == 0 {
-                run.add(block, &contents.data)?;
-            }
-            contents.forgotten = 0;
-            contents.logged = 0;
+            tail = tail.min(contents.logged);
+            drop(contents);
+            kept.push((block, buffer));
         }
         run.write()?;
         writer.logged = kept;
@@ -278,6 +289,7 @@ fn note_logged(writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
         }
         let is_listed = contents.logged != 0;
         contents.logged = epoch;
+        contents.homeward = None;
         drop(contents);
         if !is_listed {
             writer.logged.push((block, buffer));

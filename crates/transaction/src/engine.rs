@@ -10,6 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::buffer::{BufferRef, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
+use crate::padded::Padded;
+use crate::permits::{Admission, Permits};
 use crate::{Corruption, Error, Result, Txn};
 
 /// What the engine must know of an on-disk format: how to check a block and how to finish it.
@@ -45,17 +47,20 @@ pub struct Engine {
     block_size: usize,
     pub(crate) cache: Cache,
     /// Shared by open transactions, exclusive while a checkpoint is closed.
-    pub(crate) gate: RwLock<()>,
+    pub(crate) gate: Padded<RwLock<()>>,
     /// The running checkpoint. Changes only under the exclusive gate.
     pub(crate) running: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
     pub(crate) writer: Mutex<Writer>,
     /// Blocks whose contents the running checkpoint gave up.
     pub(crate) freed: Mutex<Vec<u64>>,
-    pub(crate) dirty_blocks: AtomicUsize,
+    pub(crate) dirty_blocks: Padded<AtomicUsize>,
     dirty_blocks_max: usize,
+    dirty_blocks_hard: usize,
     /// Blocks that may wait in memory for their way home.
     pub(crate) logged_blocks_max: usize,
+    /// How many transactions may be open, where the log is small.
+    pub(crate) permits: Option<Permits>,
     failed: AtomicBool,
 }
 
@@ -76,14 +81,16 @@ impl Engine {
             log,
             block_size: options.block_size,
             cache: Cache::new(blocks),
-            gate: RwLock::new(()),
+            gate: Padded::default(),
             running: AtomicU64::new(1),
             writer: Mutex::default(),
             freed: Mutex::new(Vec::new()),
-            dirty_blocks: AtomicUsize::new(0),
-            // Half of what a checkpoint may have, because more comes in until it is closed.
-            dirty_blocks_max: (blocks / 2).min(log_blocks / 2),
+            dirty_blocks: Padded::default(),
+            // Less than what a checkpoint may have, because more comes in until it is closed.
+            dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),
+            dirty_blocks_hard: (blocks / 4 * 3).min(log_blocks / 16 * 15),
             logged_blocks_max: blocks / 4,
+            permits: Permits::for_log(log_blocks),
             failed: AtomicBool::new(false),
         }
     }
@@ -166,7 +173,8 @@ impl Engine {
     /// Opens a transaction. Fails once a checkpoint could not be written.
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
-        Ok(Txn::new(self, Some(self.gate.read())))
+        let permit = self.permits.as_ref().map(Permits::take);
+        Ok(Txn::new(self, Some(Admission { gate: self.gate.read(), permit })))
     }
 
     pub(crate) fn check_alive(&self) -> Result<()> {
@@ -189,6 +197,6 @@ impl Engine {
 
     /// Whether so much is dirty that threads must wait for the checkpoint being written.
     pub(crate) fn over_hard_limit(&self) -> bool {
-        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_max / 2 * 3
+        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_hard
     }
 }

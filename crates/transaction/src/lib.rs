@@ -24,6 +24,8 @@ mod cache;
 mod checkpoint;
 mod engine;
 mod error;
+mod padded;
+mod permits;
 mod txn;
 
 pub use buffer::{BufferRef, Tag};

@@ -3,10 +3,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use parking_lot::RwLockReadGuard;
-
 use crate::buffer::{Tag, WriteGuard, chunk_bits};
 use crate::engine::Engine;
+use crate::permits::Admission;
 use crate::{Corruption, Result};
 
 /// A buffer held by a transaction. Valid for that transaction only.
@@ -52,13 +51,13 @@ thread_local! {
 /// An open transaction. Dropped without [`Txn::commit`], it puts every byte back.
 pub struct Txn<'e> {
     engine: &'e Engine,
-    gate: Option<RwLockReadGuard<'e, ()>>,
+    gate: Option<Admission<'e>>,
     scratch: Scratch,
     committed: bool,
 }
 
 impl<'e> Txn<'e> {
-    pub(crate) fn new(engine: &'e Engine, gate: Option<RwLockReadGuard<'e, ()>>) -> Self {
+    pub(crate) fn new(engine: &'e Engine, gate: Option<Admission<'e>>) -> Self {
         let scratch = SCRATCH.take();
         Self { engine, gate, scratch, committed: false }
     }

@@ -139,7 +139,7 @@ fn nothing_goes_home_before_the_log_has_it() {
     set(&engine, 3, 7);
     let home = device.clone();
     *log.during_write.lock().unwrap() = Some(Box::new(move || assert_eq!(on_device(&home, 3), 0)));
-    engine.checkpoint().unwrap();
+    engine.empty_log().unwrap();
     assert_eq!(on_device(&device, 3), 7);
     assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, 1, 7)]);
 }
@@ -158,12 +158,10 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
         txn.commit();
     }));
     engine.checkpoint().unwrap();
-    // Both changed again, so that their way home is only through the next checkpoint.
-    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (0, 0));
-    assert_eq!(*log.retired.lock().unwrap(), [1]);
     engine.checkpoint().unwrap();
+    assert_eq!((on_device(&device, 3), on_device(&device, 5)), (0, 0));
+    engine.empty_log().unwrap();
     assert_eq!((on_device(&device, 3), on_device(&device, 5)), (8, 0));
-    assert_eq!(*log.retired.lock().unwrap(), [1, 3]);
     let written = log.written.lock().unwrap();
     assert_eq!(written[0], Recorded { blocks: vec![(3, 1, 7), (5, 1, 1)], freed: vec![] });
     assert_eq!(written[1], Recorded { blocks: vec![(3, 1, 8)], freed: vec![5] });
@@ -206,15 +204,40 @@ fn blocks_wait_in_the_log_until_it_runs_short() {
     engine.checkpoint().unwrap();
     assert_eq!((on_device(&device, 3), on_device(&device, 4)), (0, 0));
     assert!(log.retired.lock().unwrap().is_empty());
-    // Block 5 goes home with the rest; block 4 is given up first, and must not.
+    // What the last checkpoint has stays in the log. Block 4 is given up, and must not go home.
     set(&engine, 5, 1);
     let mut txn = engine.begin().unwrap();
     txn.forget(4);
     txn.commit();
     log.roomy.store(false, Ordering::Relaxed);
     engine.checkpoint().unwrap();
-    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 0, 1]);
-    assert_eq!(*log.retired.lock().unwrap(), [4]);
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 0, 0]);
+    assert_eq!(*log.retired.lock().unwrap(), [3]);
+}
+
+#[test]
+fn a_block_changed_on_its_way_home_goes_as_it_was() {
+    let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
+    let (device, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 1);
+    engine.checkpoint().unwrap();
+    set(&engine, 4, 1);
+    engine.checkpoint().unwrap();
+    set(&engine, 5, 1);
+    log.roomy.store(false, Ordering::Relaxed);
+    let later = engine.clone();
+    *log.during_write.lock().unwrap() = Some(Box::new(move || {
+        set(&later, 3, 2);
+        let mut txn = later.begin().unwrap();
+        txn.forget(4);
+        txn.commit();
+    }));
+    engine.checkpoint().unwrap();
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [1, 1, 0]);
+    assert_eq!(*log.retired.lock().unwrap(), [3]);
+    engine.empty_log().unwrap();
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 1, 1]);
 }
 
 #[test]
@@ -288,7 +311,7 @@ fn threads_that_share_blocks_lose_no_update() {
                 });
             }
         });
-        engine.checkpoint().unwrap();
+        engine.empty_log().unwrap();
         let total = |blocks: std::ops::Range<u64>| -> u64 {
             let mut bytes = [0; 8];
             blocks

@@ -51,7 +51,9 @@ pub(crate) fn run(options: &EditOptions) -> Result<Report, String> {
     }
     let mut rows = Vec::new();
     for case in cases(options) {
-        if options.only.as_ref().is_some_and(|only| !case.name.contains(only.as_str())) {
+        if options.only.as_ref().is_some_and(|only| !case.name.contains(only.as_str()))
+            || options.threads.is_some_and(|threads| case.threads != threads)
+        {
             continue;
         }
         eprintln!("bench: {} ({} threads)", case.name, case.threads);
@@ -94,6 +96,9 @@ fn run_case(case: &Case, options: &EditOptions) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for round in 0..=options.rounds {
         for &contestant in &case.contestants {
+            if options.alone && !matches!(contestant, Contestant::Ours(_)) {
+                continue;
+            }
             let path: PathBuf =
                 options.scratch.join(format!("diskwright-bench-edit-{}.img", std::process::id()));
             let image = Image::make(path, contestant)?;

@@ -17,10 +17,14 @@ use crate::format::features::Incompat;
 use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
 use crate::format::superblock::Superblock;
 
-/// One checkpoint may take this part of the log.
-const CHECKPOINT_SHARE: u32 = 4;
-/// With more than one part in so many taken, blocks must go home.
-const SHORT_SHARE: u32 = 2;
+/// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
+/// before it is written once.
+const CHECKPOINT_SHARE: u32 = 7;
+/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone must not
+/// take that much: it stays in the log until the next one is there. And there must be room left
+/// beyond the next one, for what comes in while it is being closed.
+const SHORT_SHARE: u32 = 8;
+const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 16);
 
 /// A transaction in the log.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +104,7 @@ impl Journal {
         };
         let log_blocks = journal.log_blocks();
         let is_started = !live.is_empty();
-        let blocks_max = blocks_max(&journal.layout, log_blocks / CHECKPOINT_SHARE);
+        let blocks_max = blocks_max(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
         let state = State { sb: journal, head, next, used, live, is_started, buffer };
         Ok(Self { device, map, blocks_max, log_blocks, state: Mutex::new(state) })
@@ -178,7 +182,7 @@ impl Log for Journal {
     }
 
     fn is_short(&self) -> bool {
-        self.state.lock().used > self.log_blocks / SHORT_SHARE
+        self.state.lock().used > self.log_blocks / 16 * SHORT_SHARE
     }
 
     fn retire(&self, sequence: u64) -> transaction::Result<()> {
