@@ -86,9 +86,16 @@ pub(crate) struct Op<'a> {
 impl Ext4 {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
     /// wanted that could not be waited for, or if all free space waits for a checkpoint.
-    pub(crate) fn atomically<R>(
+    pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
+        self.atomically_then(body, |_| Ok(()))
+    }
+
+    /// As [`Ext4::atomically`], and runs `last` when nothing of the operation can fail any more, just
+    /// before it commits: for what could not be taken back.
+    pub(crate) fn atomically_then<R>(
         &self,
         mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
+        mut last: impl FnMut(&R) -> Result<()>,
     ) -> Result<R> {
         let mut groups = GroupSet::new();
         let mut relieved = false;
@@ -97,7 +104,11 @@ impl Ext4 {
             for &group in &groups {
                 op.lease(group)?;
             }
-            let outcome = body(&mut op).and_then(|value| op.finish().map(|()| value));
+            let outcome = body(&mut op).and_then(|value| {
+                op.finish()?;
+                last(&value)?;
+                Ok(value)
+            });
             if let Some(group) = op.contended {
                 groups.extend(op.leases.iter().map(Lease::group));
                 groups.push(group);
