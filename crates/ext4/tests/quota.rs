@@ -1,0 +1,4 @@
+//! Images whose features rule over inodes: fs-verity, projects and quotas. e2fsck judges what is
+//! left.
+
+mod quotas;
