@@ -95,6 +95,7 @@ impl Ext4 {
             if is_dir && parent.has_flag(flags::CASEFOLD) {
                 child.inode.set_flag(flags::CASEFOLD, true);
             }
+            self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
             if let Some(time) = new.parent_time {

@@ -20,6 +20,7 @@ pub mod mkfs;
 mod op;
 mod open;
 mod orphan;
+mod project;
 mod read;
 mod rename;
 mod unlink;

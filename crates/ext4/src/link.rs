@@ -65,6 +65,7 @@ impl Ext4 {
         if file_type == FileType::Directory {
             return Err(Error::IsADirectory);
         }
+        self.check_project(&before, &file)?;
         let links = file.inode.links_count();
         if links >= LINKS_MAX {
             return Err(Error::TooManyLinks);

@@ -34,6 +34,8 @@ pub(crate) struct Volume {
     pub(crate) dir_index: bool,
     /// Whether an index may have three levels.
     pub(crate) large_dir: bool,
+    /// Whether inodes belong to projects.
+    pub(crate) projects: bool,
     /// Whether the free counts in the superblock are right at each checkpoint. Otherwise they are
     /// written at the end.
     pub(crate) keeps_counts: bool,
@@ -58,6 +60,7 @@ impl Volume {
             large_file: features.ro_compat(RoCompat::LARGE_FILE),
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
+            projects: features.ro_compat(RoCompat::PROJECT),
             keeps_counts: false,
             groups,
             system_zone,

@@ -1,6 +1,7 @@
 //! What the tests of `quota` share.
 #![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
 
+mod project;
 mod verity;
 
 use std::fs::File;
