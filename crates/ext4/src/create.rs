@@ -85,6 +85,7 @@ impl Ext4 {
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_parent(dir)?;
         let is_dir = file_type == FileType::Directory;
+        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&before)))?;
         self.atomically(|op| {
             let mut parent = before;
             if is_dir {

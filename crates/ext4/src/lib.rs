@@ -21,6 +21,7 @@ mod op;
 mod open;
 mod orphan;
 mod project;
+mod quota;
 mod read;
 mod rename;
 mod unlink;

@@ -55,6 +55,9 @@ impl Ext4 {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
+            return Err(Error::unsupported("filling a fresh image with quotas", "leave quota out"));
+        }
         Ok(fs)
     }
 
@@ -84,9 +87,14 @@ impl Ext4 {
         fs.generations = AtomicU32::new(arbitrary());
         // What is damaged is found before anything is written.
         let orphans = fs.find_orphans()?;
+        let quota = fs.read_quota()?;
         fs.mark_open()?;
         if !report.fast_commits.is_empty() {
             fs.apply_fast_commits(&report.fast_commits)?;
+        }
+        if let Some(quota) = quota {
+            // Fast commits say nothing of what they change of the usage.
+            fs.count_usage(quota, !report.fast_commits.is_empty())?;
         }
         fs.clean_orphans(&orphans)?;
         fs.recovered = report;
@@ -206,6 +214,13 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
         return Err(Error::unsupported(
             "changing an image with multi-mount protection",
             "turn the feature off: tune2fs -O ^mmp",
+        ));
+    }
+    let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
+    if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
+        return Err(Error::unsupported(
+            "changing an image with both quota and ea_inode",
+            "turn quotas off: tune2fs -O ^quota",
         ));
     }
     let state = sb.raw.state.get();

@@ -11,6 +11,12 @@ use crate::format::inode::{Inode, flags};
 use crate::op::Handle;
 
 impl Ext4 {
+    /// The project of what is made in `parent`.
+    pub(crate) fn project_below(&self, parent: &Handle) -> u32 {
+        let inherits = self.volume.projects && parent.has_flag(flags::PROJINHERIT);
+        if inherits { parent.inode.projid() } else { 0 }
+    }
+
     /// Gives a new inode, whose type is set, the project that `parent` has for it.
     pub(crate) fn inherit_project(&self, parent: &Handle, child: &mut Inode) {
         if !self.volume.projects || !parent.has_flag(flags::PROJINHERIT) {

@@ -202,6 +202,7 @@ pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::EXTRA_ISIZE)
     .union(RoCompat::METADATA_CSUM)
+    .union(RoCompat::QUOTA)
     .union(RoCompat::PROJECT)
     .union(RoCompat::VERITY)
     .union(RoCompat::ORPHAN_PRESENT);

@@ -141,6 +141,7 @@ impl Ext4 {
             let _lock = self.locks.shared(dir);
             self.load_dir(dir)?
         };
+        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&parent)))?;
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
             crate::create::set_new(&mut file.inode, FileType::Regular, new);

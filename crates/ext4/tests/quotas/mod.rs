@@ -2,13 +2,15 @@
 #![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
 
 mod project;
+mod usage;
+mod usage_crash;
 mod verity;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, FileDevice};
+use blockdev::{BlockDevice, FileDevice, MemoryDevice};
 use ext4::{Ext4, OpenOptions};
 use oracle::{Mke2fs, scratch};
 use vfs::{FileSystem, Ino, NewInode};
@@ -35,6 +37,13 @@ impl Image {
         Arc::new(FileDevice::new(file).unwrap())
     }
 
+    /// The image in memory.
+    pub fn in_memory(&self) -> MemoryDevice {
+        let device = MemoryDevice::new(32 * MIB);
+        device.write_at(0, &std::fs::read(&self.path).unwrap()).unwrap();
+        device
+    }
+
     pub fn open(&self) -> Ext4 {
         Ext4::open_writable(self.device(), &OpenOptions::default()).unwrap()
     }
@@ -47,4 +56,14 @@ pub fn owned(uid: u32, gid: u32) -> NewInode {
 
 pub fn create(fs: &Ext4, dir: Ino, name: &str) -> Ino {
     fs.create(dir, name.as_bytes(), &owned(0, 0)).unwrap()
+}
+
+/// e2fsck's verdict. That an extent tree could be narrower is no damage.
+#[track_caller]
+pub fn check(image: &Path) {
+    let Err(verdict) = oracle::e2fsck_verdict(image) else { return };
+    let remarks = verdict.split("\nall:\n").next().unwrap_or_default();
+    let (status, remarks) = remarks.split_once('\n').unwrap_or((remarks, ""));
+    let harmless = |line: &str| line.is_empty() || line.contains("could be narrower");
+    assert!(status.contains("Some(0)") && remarks.lines().all(harmless), "{verdict}");
 }
