@@ -271,7 +271,8 @@ impl<'a> Op<'a> {
         self.fs.volume.groups.keep(self.leases.drain(..));
         self.orphans.keep();
         // Before the transaction ends, so that one checkpoint has both.
-        let is_due = self.fs.volume.quota.get().is_some_and(|quota| quota.apply(&self.usage));
+        let is_due = !self.usage.is_empty()
+            && self.fs.volume.quota.get().is_some_and(|quota| quota.apply(&self.usage));
         let engine = &self.fs.engine;
         self.txn.commit();
         if is_due {

@@ -90,11 +90,9 @@ impl Ext4 {
         let quota = fs.read_quota()?;
         fs.mark_open()?;
         if !report.fast_commits.is_empty() {
-            fs.apply_fast_commits(&report.fast_commits)?;
-        }
-        if let Some(quota) = quota {
-            // Fast commits say nothing of what they change of the usage.
-            fs.count_usage(quota, !report.fast_commits.is_empty())?;
+            fs.apply_fast_commits(&report.fast_commits, quota)?;
+        } else if let Some(quota) = quota {
+            fs.count_usage(quota);
         }
         fs.clean_orphans(&orphans)?;
         fs.recovered = report;

@@ -78,7 +78,8 @@ impl Changes {
         self.0.iter()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is nothing to apply.
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

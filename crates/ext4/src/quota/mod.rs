@@ -18,6 +18,8 @@ mod account;
 mod entry;
 mod load;
 mod recount;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 
@@ -99,9 +101,6 @@ impl Quota {
     /// Applies what an operation noted, which is about to commit. Whether a checkpoint is due.
     #[must_use]
     pub(crate) fn apply(&self, changes: &Changes) -> bool {
-        if changes.is_empty() {
-            return false;
-        }
         let mut ledger = self.ledger.lock();
         for change in changes.iter() {
             ledger.touch(change.kind, change.id, |usage| {

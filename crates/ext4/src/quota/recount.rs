@@ -16,28 +16,24 @@ use crate::read;
 type Counted = [HashMap<u32, (u64, u64)>; 3];
 
 impl Ext4 {
-    /// Starts to keep count. If what the quota files say may be wrong, all is counted anew first.
-    pub(crate) fn count_usage(&self, quota: Quota, is_stale: bool) -> Result<()> {
-        let quota = self.volume.quota.get_or_init(|| quota);
-        if !is_stale {
-            return Ok(());
-        }
+    /// Keeps count from here on.
+    pub(crate) fn count_usage(&self, quota: Quota) -> &Quota {
+        self.volume.quota.get_or_init(|| quota)
+    }
+
+    /// Counts all usage anew, where what the quota files say may be wrong. Nothing else may be going
+    /// on in the file system.
+    pub(crate) fn recount_usage(&self, quota: &Quota) -> Result<()> {
         let mut counted = Counted::default();
         for group in self.volume.geometry.groups() {
             self.count_group(quota, group, &mut counted)?;
         }
         for (number, _, _) in quota.files() {
+            quota.correct(number, &counted[number]);
             for &id in counted[number].keys().filter(|&&id| !quota.has(number, id)) {
                 self.add_entry(quota, number, id)?;
             }
-        }
-        let mut ledger = quota.ledger.lock();
-        for (number, _, _) in quota.files() {
-            let ids: Vec<u32> = ledger.usage[number].keys().copied().collect();
-            for id in ids {
-                let (inodes, space) = counted[number].get(&id).copied().unwrap_or_default();
-                ledger.touch(number, id, |usage| (usage.inodes, usage.space) = (inodes, space));
-            }
+            quota.correct(number, &counted[number]);
         }
         Ok(())
     }
@@ -65,5 +61,21 @@ impl Ext4 {
             }
         }
         Ok(())
+    }
+}
+
+impl Quota {
+    /// Makes the usage of all ids that have entries what was counted.
+    fn correct(&self, number: usize, counted: &HashMap<u32, (u64, u64)>) {
+        let mut ledger = self.ledger.lock();
+        let right = |id: &u32| counted.get(id).copied().unwrap_or_default();
+        let wrong: Vec<u32> = ledger.usage[number]
+            .iter()
+            .filter(|(id, usage)| (usage.inodes, usage.space) != right(id))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in wrong {
+            ledger.touch(number, id, |usage| (usage.inodes, usage.space) = right(&id));
+        }
     }
 }
