@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
 
 mod project;
+mod structure;
 mod usage;
 mod usage_crash;
 mod verity;
