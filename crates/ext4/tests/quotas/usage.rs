@@ -69,10 +69,11 @@ fn usage_follows_what_owners_have() {
     assert_eq!(listed(&image, "user")[&7], (8192, 1), "it is still open");
     FileSystem::close(&fs, file).unwrap();
     fs.rmdir(fs.root(), b"dir", None).unwrap();
+    chown(&fs, fs.root(), Some(8), None);
     fs.close().unwrap();
     e2fsck(&image.path);
     let users = listed(&image, "user");
-    assert_eq!((users[&1000], users[&7]), ((0, 0), (0, 0)));
+    assert_eq!((users[&1000], users[&7], users[&8]), ((0, 0), (0, 0), (4096, 1)));
 }
 
 #[test]
