@@ -86,9 +86,16 @@ pub(crate) struct Op<'a> {
 impl Ext4 {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
     /// wanted that could not be waited for, or if all free space waits for a checkpoint.
-    pub(crate) fn atomically<R>(
+    pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
+        self.atomically_then(body, |_| Ok(()))
+    }
+
+    /// As [`Ext4::atomically`], and runs `last` when nothing of the operation can fail any more, just
+    /// before it commits: for what could not be taken back.
+    pub(crate) fn atomically_then<R>(
         &self,
         mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
+        mut last: impl FnMut(&R) -> Result<()>,
     ) -> Result<R> {
         let mut groups = GroupSet::new();
         let mut relieved = false;
@@ -97,7 +104,11 @@ impl Ext4 {
             for &group in &groups {
                 op.lease(group)?;
             }
-            let outcome = body(&mut op).and_then(|value| op.finish().map(|()| value));
+            let outcome = body(&mut op).and_then(|value| {
+                op.finish()?;
+                last(&value)?;
+                Ok(value)
+            });
             if let Some(group) = op.contended {
                 groups.extend(op.leases.iter().map(Lease::group));
                 groups.push(group);
@@ -179,19 +190,22 @@ impl<'a> Op<'a> {
         Ok(Some(self.leases.len() - 1))
     }
 
-    /// Gives blocks of a file's data back when the operation commits, and counts them off the file.
-    /// They are not handed out again before a checkpoint has made that durable.
+    /// Gives blocks of a file's data back when the operation commits, and counts them off the file:
+    /// whole clusters. They are not handed out again before a checkpoint has made that durable.
     pub(crate) fn free_blocks(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<()> {
-        self.subtract_blocks(file, len)?;
+        let clusters = len >> self.fs.volume.geometry.cluster_blocks_log;
+        self.subtract_clusters(file, clusters)?;
         self.freed_runs.push(FreedRun { start, len });
         Ok(())
     }
 
-    /// Gives a metadata block of a file back as [`Op::free_blocks`] does; its contents need not be
-    /// written any more.
+    /// Gives a metadata block of a file back as [`Op::free_blocks`] does, with the cluster that it has
+    /// for itself; its contents need not be written any more.
     pub(crate) fn free_metadata(&mut self, file: &mut Handle, block: Block) -> Result<()> {
         self.txn.forget(block.0);
-        self.free_blocks(file, block, 1)
+        let geometry = &self.fs.volume.geometry;
+        let (start, len) = (geometry.cluster_start(block), geometry.cluster_blocks());
+        self.free_blocks(file, start, len)
     }
 
     /// Makes an inode free when the operation commits. Its blocks must be gone already.

@@ -78,6 +78,9 @@ impl Ext4 {
     ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         check_changeable(&sb)?;
+        if sb.cluster_blocks_log > 0 && !report.fast_commits.is_empty() {
+            return Err(no_fast_commits_in_clusters());
+        }
         let map = JournalMap::read(&*device, &sb)?;
         let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
         let mut fs = Self::with_device(device, log.transpose()?, options, Mode::Writable)?;
@@ -208,6 +211,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
             "turn the feature off: tune2fs -O ^mmp",
         ));
     }
+    check_clusters(sb)?;
     let state = sb.raw.state.get();
     if state & STATE_ERROR != 0 {
         return Err(Error::unsupported("changing an image marked as damaged", "run e2fsck first"));
@@ -219,6 +223,29 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Checks that clusters are what this build keeps right.
+fn check_clusters(sb: &Superblock) -> Result<()> {
+    let features = &sb.features;
+    if !features.ro_compat(RoCompat::BIGALLOC) {
+        return Ok(());
+    }
+    if !features.incompat(Incompat::EXTENTS) {
+        let damage = "bigalloc without extents: block maps know no clusters";
+        return Err(Corruption::new("superblock", damage).into());
+    }
+    if features.compat(Compat::FAST_COMMIT) && features.incompat(Incompat::RECOVER) {
+        return Err(no_fast_commits_in_clusters());
+    }
+    Ok(())
+}
+
+fn no_fast_commits_in_clusters() -> Error {
+    Error::unsupported(
+        "replaying fast commits in an image with bigalloc",
+        "mount and unmount it, or run e2fsck first",
+    )
 }
 
 /// How far the coarse clock that e2fsck reads may be behind: a superblock must not seem to come from

@@ -27,25 +27,32 @@ impl Ext4 {
             // Pieces end with blocks.
             let len_max = WRITTEN_PER_OP_MAX - at % u64::from(self.volume.geometry.block_size());
             let part = &part[..part.len().min(len_max as usize)];
-            done += self.atomically(|op| op.write_part(&before, unpacked.as_ref(), at, part))?;
+            let (len, _) = self.atomically_then(
+                |op| op.prepare_part(&before, unpacked.as_ref(), at, part.len() as u64),
+                |(len, runs)| {
+                    runs.iter().try_for_each(|run| self.write_run(run, at, &part[..*len]))
+                },
+            )?;
+            done += len;
         }
         Ok(())
     }
 }
 
 impl Op<'_> {
-    /// Writes as much of `data` as one operation may; how much that is.
-    fn write_part(
+    /// Provides blocks for as many of `len` bytes as one operation may write; how many that are, and
+    /// where they go.
+    fn prepare_part(
         &mut self,
         before: &Handle,
         unpacked: Option<&Unpacked>,
         offset: u64,
-        data: &[u8],
-    ) -> Result<usize> {
+        len: u64,
+    ) -> Result<(usize, DataRuns)> {
         let fs = self.fs;
         let mut file = *before;
         self.use_unpacked(&mut file, unpacked)?;
-        let blocks = fs.blocks_of(&file, offset, data.len() as u64)?;
+        let blocks = fs.blocks_of(&file, offset, len)?;
         let mut runs = DataRuns::new();
         let (mut at, mut changes) = (blocks.start, 0);
         while at < blocks.end && changes < CHANGES_PER_OP_MAX {
@@ -54,15 +61,11 @@ impl Op<'_> {
             push(&mut runs, at, &piece);
             at += piece.len;
         }
-        let end = fs.byte_of(at).min(offset + data.len() as u64);
-        let data = &data[..(end - offset) as usize];
+        let end = fs.byte_of(at).min(offset + len);
         // Before the data, because a new first block is among what is zeroed.
         self.zero_written(&file, file.inode.size()..offset)?;
-        for run in &runs {
-            fs.write_run(run, offset, data)?;
-        }
         file.inode.set_size(file.inode.size().max(end));
         self.stage_contents(file, before, unpacked);
-        Ok(data.len())
+        Ok(((end - offset) as usize, runs))
     }
 }
