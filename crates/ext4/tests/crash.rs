@@ -71,6 +71,15 @@ fn old_features_survive_a_crash_anywhere() {
 }
 
 #[test]
+fn clusters_survive_a_crash_anywhere() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let target = Ext4Target::new(Layout::CLUSTERS);
+    let report = explore(&target, &[&ours, &theirs], vec![Mix::METADATA, Mix::ALL], 300);
+    assert_sound(&report, 300);
+}
+
+#[test]
 fn the_kernel_recovers_what_a_crash_left() {
     require!(Mount("ext4"), Tool("e2fsck"));
     let kernel = KernelRecovers::new(4);
