@@ -65,7 +65,9 @@ impl Ext4 {
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
     /// Nothing is written then.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        check_changeable(&read_superblock(&*device)?)?;
+        let sb = read_superblock(&*device)?;
+        check_changeable(&sb)?;
+        check_fast_commits(&device, &sb)?;
         let report = journal::recover(&*device)?;
         Self::open_recovered(device, options, report)
     }
@@ -78,7 +80,7 @@ impl Ext4 {
     ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         check_changeable(&sb)?;
-        if sb.cluster_blocks_log > 0 && !report.fast_commits.is_empty() {
+        if sb.features.ro_compat(RoCompat::BIGALLOC) && !report.fast_commits.is_empty() {
             return Err(no_fast_commits_in_clusters());
         }
         let map = JournalMap::read(&*device, &sb)?;
@@ -225,7 +227,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Checks that clusters are what this build keeps right.
+/// Checks that files in clusters can be what this build keeps right.
 fn check_clusters(sb: &Superblock) -> Result<()> {
     let features = &sb.features;
     if !features.ro_compat(RoCompat::BIGALLOC) {
@@ -235,7 +237,16 @@ fn check_clusters(sb: &Superblock) -> Result<()> {
         let damage = "bigalloc without extents: block maps know no clusters";
         return Err(Corruption::new("superblock", damage).into());
     }
-    if features.compat(Compat::FAST_COMMIT) && features.incompat(Incompat::RECOVER) {
+    Ok(())
+}
+
+/// Refuses fast commits in an image with clusters, before its journal is replayed. The journal alone
+/// says whether there are any: it is replayed in memory to see.
+fn check_fast_commits(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
+    let may_have = sb.features.ro_compat(RoCompat::BIGALLOC)
+        && sb.features.compat(Compat::FAST_COMMIT)
+        && sb.features.incompat(Incompat::RECOVER);
+    if may_have && !journal::recover(&OverlayDevice::new(device.clone()))?.fast_commits.is_empty() {
         return Err(no_fast_commits_in_clusters());
     }
     Ok(())

@@ -10,9 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
+use ext4::{Ext4, OpenOptions};
 use fastrand::Rng;
 use files::{Change, MIB, Model, Shape, bytes_of, check, create, open};
-use oracle::{KernelMount, MountOptions, Tree, populate_with_kernel, require, scratch};
+use oracle::{KernelMount, Mke2fs, MountOptions, Tree, populate_with_kernel, require, scratch};
 use vfs::{AllocateMode, Error, FileSystem, Ino, NewInode};
 
 const NEW: NewInode = NewInode {
@@ -370,4 +371,129 @@ fn a_change_without_space_leaves_no_trace() {
         }
     }
     assert!(refused > 10, "{refused}");
+}
+
+/// A run that is longer than one extent, and cut in the middle of clusters.
+#[test]
+fn long_runs_are_split_inside_of_clusters() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    for sizes in [SIZES[2], SIZES[3]] {
+        let dir = scratch();
+        let image = dir.path().join("image");
+        let device = make(&image, 128 * MIB, sizes, "");
+        let fs = open(&device);
+        let ino = create(&fs, "file");
+        let mut model = Model::new(shape(sizes));
+        let allocate = |mode, offset, len| Change::Allocate { offset, len, mode };
+        for change in [
+            allocate(AllocateMode::Unwritten, 5000, 70 * MIB),
+            Change::Write { offset: 33 * MIB - 1, len: 20_000, seed: 1 },
+            allocate(AllocateMode::PunchHole, 10_000, 40 * MIB),
+            allocate(AllocateMode::UnwrittenKeepSize, 3000, 41 * MIB),
+            Change::Truncate(35 * MIB + 1025),
+        ] {
+            change.apply(&fs, ino).unwrap();
+            model.apply(&change);
+            model.assert_same(&fs, ino, &format!("{change:?}"));
+        }
+        fs.close().unwrap();
+        check(&image);
+    }
+}
+
+/// An image without checksums, with a file of one block behind a hole of one: where its extent lies.
+fn image_with_extent(image: &Path) -> (Arc<FileDevice>, u64) {
+    let device = make(image, 32 * MIB, SIZES[0], ",^metadata_csum,^64bit");
+    let fs = open(&device);
+    let ino = create(&fs, "file");
+    fs.write(ino, 4096, &[3; 4096]).unwrap();
+    fs.close().unwrap();
+    let mut extent = [0; 12];
+    extent[0] = 1;
+    extent[4] = 1;
+    let bytes = std::fs::read(image).unwrap();
+    let is_it = |at: &usize| {
+        let found = &bytes[*at..at + 12];
+        // Behind the header of a root, and in the second block of a cluster.
+        bytes[at - 12..at - 8] == [0x0a, 0xf3, 1, 0]
+            && found[..8] == extent[..8]
+            && found[8] % 4 == 1
+    };
+    let at = (4096..bytes.len() - 12).step_by(4).find(is_it).expect("it has the extent");
+    (device, at as u64)
+}
+
+#[test]
+fn damage_of_clusters_is_found() {
+    require!(Tool("mke2fs"));
+    let is_corrupt = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Corrupt(_))), "{result:?}");
+    };
+    let dir = scratch();
+    let image = dir.path().join("image");
+    let (device, extent) = image_with_extent(&image);
+    let file = File::options().read(true).write(true).open(&image).unwrap();
+    let attempts = || {
+        let fs = open(&device);
+        let ino = fs.lookup(fs.root(), b"file").unwrap();
+        let free = fs.statfs().unwrap().blocks_free;
+        is_corrupt(fs.write(ino, 2 * 4096, b"beside it"));
+        is_corrupt(fs.allocate(ino, 4096, 4096, AllocateMode::PunchHole));
+        is_corrupt(fs.truncate(ino, 0));
+        assert_eq!(fs.statfs().unwrap().blocks_free, free);
+        fs.close().unwrap();
+    };
+    // A block at another place of its cluster.
+    let mut start = [0];
+    file.read_exact_at(&mut start, extent + 8).unwrap();
+    file.write_all_at(&[start[0] + 1], extent + 8).unwrap();
+    attempts();
+    file.write_all_at(&start, extent + 8).unwrap();
+    // A block map.
+    let flags = extent - 12 - 0x28 + 0x20;
+    let mut old = [0; 4];
+    file.read_exact_at(&mut old, flags).unwrap();
+    file.write_all_at(&(u32::from_le_bytes(old) & !0x8_0000).to_le_bytes(), flags).unwrap();
+    attempts();
+    file.write_all_at(&old, flags).unwrap();
+    // No extents at all.
+    let incompat = 1024 + 0x60;
+    file.read_exact_at(&mut old, incompat).unwrap();
+    file.write_all_at(&(u32::from_le_bytes(old) & !0x40).to_le_bytes(), incompat).unwrap();
+    let opened = Ext4::open_writable(device.clone(), &OpenOptions::default());
+    is_corrupt(opened.map(drop));
+}
+
+#[test]
+fn fast_commits_are_refused_and_nothing_is_written() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    let dir = scratch();
+    let place = |name| dir.path().join(name);
+    let (live, image, synced) = (place("live"), place("image"), place("synced"));
+    let mke2fs = Mke2fs::new("ext4").features("bigalloc,fast_commit").block_size(4096);
+    mke2fs.arguments(["-C", "16384"]).create(&live, 64 * MIB);
+    let options = MountOptions { extra: "commit=600", ..MountOptions::read_write("ext4") };
+    let mount = KernelMount::new(&live, &options);
+    std::fs::write(mount.path().join("file"), vec![6; 5000]).unwrap();
+    assert!(Command::new("sync").arg("-f").arg(mount.path()).status().unwrap().success());
+    std::fs::copy(&live, &synced).unwrap();
+    std::fs::write(mount.path().join("file"), vec![7; 5000]).unwrap();
+    File::open(mount.path().join("file")).unwrap().sync_all().unwrap();
+    std::fs::copy(&live, &image).unwrap();
+    mount.unmount();
+    let before = std::fs::read(&image).unwrap();
+    let file = File::options().read(true).write(true).open(&image).unwrap();
+    let device = Arc::new(FileDevice::new(file).unwrap());
+    let refused = Ext4::open_writable(device, &OpenOptions::default()).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+    assert!(std::fs::read(&image).unwrap() == before);
+    // Without any in its journal, it is changed like any other.
+    for path in [live, synced] {
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let fs = open(&Arc::new(FileDevice::new(file).unwrap()));
+        let ino = fs.lookup(fs.root(), b"file").unwrap();
+        fs.write(ino, 5000, &[8; 50_000]).unwrap();
+        fs.close().unwrap();
+        check(&path);
+    }
 }
