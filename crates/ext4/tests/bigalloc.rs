@@ -4,12 +4,13 @@
 mod files;
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use blockdev::FileDevice;
+use blockdev::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
 use fastrand::Rng;
 use files::{Change, MIB, Model, Shape, bytes_of, check, create, open};
@@ -496,4 +497,60 @@ fn fast_commits_are_refused_and_nothing_is_written() {
         fs.close().unwrap();
         check(&path);
     }
+}
+
+/// A device that no sector is written to in parts.
+struct WholeSectors(Arc<FileDevice>);
+
+impl BlockDevice for WholeSectors {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(offset % 512 == 0 && data.len() % 512 == 0, "{} bytes at {offset}", data.len());
+        self.0.write_at(offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.zero_range(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// What was punched out of a cluster may come back with a crash: a write to the same place must not
+/// leave a sector that is half of one and half of the other.
+#[test]
+fn what_a_cluster_gets_again_is_written_in_whole_sectors() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = scratch();
+    let image = dir.path().join("image");
+    let device = make(&image, 32 * MIB, SIZES[0], "");
+    let whole = Arc::new(WholeSectors(device.clone()));
+    let fs = Ext4::open_writable(whole, &OpenOptions::default()).unwrap();
+    let ino = create(&fs, "file");
+    let mut model = Model::new(shape(SIZES[0]));
+    let write = |offset, len| Change::Write { offset, len, seed: len as u8 };
+    let parts = [(8192, 1), (8193, 510), (8700, 7), (8700, 600), (8703, 4100), (9000, 3288)];
+    let mut changes = vec![write(0, 16384)];
+    for (offset, len) in parts.into_iter().chain([(8192, 8192), (8191 + 512, 1), (8704, 513)]) {
+        let mode = AllocateMode::PunchHole;
+        changes.push(Change::Allocate { offset: 8192, len: 8192, mode });
+        changes.push(write(offset, len));
+    }
+    for change in changes {
+        change.apply(&fs, ino).unwrap();
+        model.apply(&change);
+        model.assert_same(&fs, ino, &format!("{change:?}"));
+        assert_eq!(blocks_of(&fs, ino), 16384);
+    }
+    fs.close().unwrap();
+    check(&image);
 }
