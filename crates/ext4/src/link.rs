@@ -136,15 +136,9 @@ impl Ext4 {
                 op.remove_orphan(&file);
             }
             op.stage(file);
-            if gone.inode.links_count() > 0 {
-                op.stage(gone);
-                return Ok(None);
-            }
-            op.abandon(gone).map(Some)
+            op.let_go(gone)
         })?;
-        if let Some(fate) = fate {
-            self.reap(fate);
-        }
+        self.reap(fate);
         Ok(())
     }
 }
