@@ -85,6 +85,7 @@ impl Ext4 {
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_parent(dir)?;
         let is_dir = file_type == FileType::Directory;
+        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&before)))?;
         self.atomically(|op| {
             let mut parent = before;
             if is_dir {
@@ -95,6 +96,7 @@ impl Ext4 {
             if is_dir && parent.has_flag(flags::CASEFOLD) {
                 child.inode.set_flag(flags::CASEFOLD, true);
             }
+            self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
             if let Some(time) = new.parent_time {

@@ -18,7 +18,7 @@ use crate::read;
 use crate::volume::Volume;
 
 /// The root directory.
-const ROOT_INO: Ino = Ino(2);
+pub(crate) const ROOT_INO: Ino = Ino(2);
 
 /// Memory for cached metadata unless told otherwise, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;

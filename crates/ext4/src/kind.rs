@@ -36,10 +36,12 @@ pub(crate) enum Kind {
     Orphan,
     /// The block that the primary superblock lies in.
     Superblock,
+    /// Blocks of a quota file, which carry no checksum.
+    Quota,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Descriptors,
         Self::InodeTable,
         Self::DirectoryLeaf,
@@ -52,6 +54,7 @@ impl Kind {
         Self::InodeBitmap,
         Self::Orphan,
         Self::Superblock,
+        Self::Quota,
     ];
 
     /// The tag of a block that belongs to no one.
@@ -84,7 +87,7 @@ pub(crate) fn verify(
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
     match Kind::from_tag(tag) {
-        Kind::Descriptors | Kind::InodeTable => Ok(()),
+        Kind::Descriptors | Kind::InodeTable | Kind::Quota => Ok(()),
         Kind::Indirect => indirect::verify(data, volume.geometry.blocks_count).map_err(of_inode),
         Kind::DirectoryLeaf => {
             dirent::verify(data, volume.geometry.inodes_count, seed).map_err(of_inode)
@@ -130,6 +133,7 @@ pub(crate) fn seal(volume: &Volume, tag: Tag, block: Block, data: &mut [u8]) {
         | Kind::InodeTable
         | Kind::Indirect
         | Kind::BlockBitmap
-        | Kind::InodeBitmap => {}
+        | Kind::InodeBitmap
+        | Kind::Quota => {}
     }
 }

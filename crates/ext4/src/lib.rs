@@ -20,6 +20,8 @@ pub mod mkfs;
 mod op;
 mod open;
 mod orphan;
+mod project;
+mod quota;
 mod read;
 mod rename;
 mod unlink;

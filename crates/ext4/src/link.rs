@@ -61,6 +61,7 @@ impl Ext4 {
         let before = self.load_parent(dir)?;
         let (file, links) = self.load_linkable(ino, time)?;
         let file_type = file.file_type()?;
+        self.check_project(&before, &file)?;
         self.atomically(|op| {
             let mut parent = before;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
@@ -116,6 +117,7 @@ impl Ext4 {
             locked = self.locks.exclusive(&[dir, ino, found.ino]);
         };
         let (file, links) = self.load_linkable(ino, time)?;
+        self.check_project(&before, &file)?;
         let taken = self.load_named(&before, &found)?;
         if taken.inode.is_dir() {
             return Err(Error::IsADirectory);

@@ -19,9 +19,10 @@ use vfs::{Error, Result};
 use crate::Ext4;
 use crate::alloc::groups::Lease;
 use crate::format::address::{Block, Group};
-use crate::format::inode::{self, DTIME_BYTES, Owner};
+use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
 use crate::kind::Kind;
 use crate::orphan::Pending;
+use crate::quota::{Account, Changes};
 use crate::xattr::Counted;
 
 pub(crate) use crate::read::inode::Handle;
@@ -79,6 +80,8 @@ pub(crate) struct Op<'a> {
     pub(crate) released_attributes: SmallVec<[Block; 1]>,
     /// Inodes with values of attributes whose counts of references change.
     pub(crate) counted_values: Vec<Counted>,
+    /// What changes of the usage of owners, where that is counted.
+    pub(crate) usage: Changes,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<Group>,
 }
@@ -145,6 +148,7 @@ impl<'a> Op<'a> {
             zeroed_runs: SmallVec::new(),
             released_attributes: SmallVec::new(),
             counted_values: Vec::new(),
+            usage: Changes::default(),
             contended: None,
         })
     }
@@ -269,7 +273,15 @@ impl<'a> Op<'a> {
     fn keep(mut self) {
         self.fs.volume.groups.keep(self.leases.drain(..));
         self.orphans.keep();
+        // Before the transaction ends, so that one checkpoint has both.
+        let is_due = !self.usage.is_empty()
+            && self.fs.volume.quota.get().is_some_and(|quota| quota.apply(&self.usage));
+        let engine = &self.fs.engine;
         self.txn.commit();
+        if is_due {
+            // A failure is reported to whoever begins the next operation.
+            let _ = engine.checkpoint();
+        }
     }
 
     fn write_inode(&mut self, staged: &Staged) -> Result<()> {
@@ -279,6 +291,13 @@ impl<'a> Op<'a> {
         let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
         let mut next_orphan = [0; DTIME_BYTES.end - DTIME_BYTES.start];
         next_orphan.copy_from_slice(&slot[DTIME_BYTES]);
+        if let Some(quota) = volume.quota.get() {
+            let is_gone = inode.mode() == 0;
+            let old = (is_gone || !staged.fresh).then(|| Inode::from_slot(slot));
+            let account = |inode: &Inode| Account::of(quota, volume, owner.ino, inode);
+            let new = if is_gone { None } else { account(inode) };
+            self.usage.note(old.as_ref().and_then(account), new);
+        }
         if staged.fresh {
             slot.fill(0);
         }

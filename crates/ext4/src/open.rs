@@ -55,6 +55,9 @@ impl Ext4 {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
+            return Err(Error::unsupported("filling a fresh image with quotas", "leave quota out"));
+        }
         Ok(fs)
     }
 
@@ -89,9 +92,12 @@ impl Ext4 {
         fs.generations = AtomicU32::new(arbitrary());
         // What is damaged is found before anything is written.
         let orphans = fs.find_orphans()?;
+        let quota = fs.read_quota()?;
         fs.mark_open()?;
         if !report.fast_commits.is_empty() {
-            fs.apply_fast_commits(&report.fast_commits)?;
+            fs.apply_fast_commits(&report.fast_commits, quota)?;
+        } else if let Some(quota) = quota {
+            fs.count_usage(quota);
         }
         fs.clean_orphans(&orphans)?;
         fs.recovered = report;
@@ -214,6 +220,13 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
         ));
     }
     check_clusters(sb)?;
+    let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
+    if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
+        return Err(Error::unsupported(
+            "changing an image with both quota and ea_inode",
+            "turn quotas off: tune2fs -O ^quota",
+        ));
+    }
     let state = sb.raw.state.get();
     if state & STATE_ERROR != 0 {
         return Err(Error::unsupported("changing an image marked as damaged", "run e2fsck first"));

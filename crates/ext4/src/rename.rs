@@ -183,6 +183,10 @@ impl Ext4 {
             Some(found) => Some(self.load_named(plan.to_dir(), found)?),
             None => None,
         };
+        self.check_project(plan.to_dir(), &source)?;
+        if let Some(target) = target.as_ref().filter(|_| plan.mode == RenameMode::Exchange) {
+            self.check_project(&plan.dirs[0], target)?;
+        }
         if let Some(target) = target.as_ref().filter(|_| plan.mode != RenameMode::Exchange) {
             self.check_replaceable(&source, target)?;
         }

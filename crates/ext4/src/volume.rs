@@ -1,5 +1,7 @@
 //! What every part of an open file system knows: its superblock, geometry and groups.
 
+use std::sync::OnceLock;
+
 use blockdev::BlockDevice;
 use transaction::{Corruption, Format, Tag, Txn};
 use zerocopy::IntoBytes;
@@ -12,6 +14,7 @@ use crate::format::geometry::Geometry;
 use crate::format::hash::{HashVersion, NameHasher};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use crate::kind::{self, Kind};
+use crate::quota::Quota;
 
 /// The hash version that mke2fs chooses.
 const HALF_MD4: u8 = 1;
@@ -34,11 +37,15 @@ pub(crate) struct Volume {
     pub(crate) dir_index: bool,
     /// Whether an index may have three levels.
     pub(crate) large_dir: bool,
+    /// Whether inodes belong to projects.
+    pub(crate) projects: bool,
     /// Whether the free counts in the superblock are right at each checkpoint. Otherwise they are
     /// written at the end.
     pub(crate) keeps_counts: bool,
     pub(crate) groups: Groups,
     pub(crate) system_zone: SystemZone,
+    /// What owners use, once that is to be counted.
+    pub(crate) quota: OnceLock<Quota>,
 }
 
 impl Volume {
@@ -58,9 +65,11 @@ impl Volume {
             large_file: features.ro_compat(RoCompat::LARGE_FILE),
             dir_index: features.compat(Compat::DIR_INDEX),
             large_dir: features.incompat(Incompat::LARGEDIR),
+            projects: features.ro_compat(RoCompat::PROJECT),
             keeps_counts: false,
             groups,
             system_zone,
+            quota: OnceLock::new(),
             sb,
         })
     }
@@ -216,7 +225,7 @@ impl Format for Volume {
             let (clusters, inodes) = self.groups.totals();
             self.edit_superblock(txn, |raw| self.set_counts(raw, clusters, inodes))?;
         }
-        Ok(())
+        self.quota.get().map_or(Ok(()), |quota| quota.settle(txn))
     }
 
     fn durable(&self) {

@@ -118,6 +118,11 @@ impl Engine {
         self.log.is_some()
     }
 
+    /// The most blocks that a checkpoint may have; no limit without a log.
+    pub fn log_blocks_max(&self) -> usize {
+        self.log().map_or(usize::MAX, Log::blocks_max)
+    }
+
     pub(crate) fn running_epoch(&self) -> Epoch {
         self.running.load(Ordering::Acquire)
     }

@@ -62,8 +62,9 @@ impl Ext4 {
             return Err(Error::Encrypted);
         }
         if file.has_flag(flags::VERITY) {
-            let advice = "copy it, and change the copy";
-            return Err(Error::unsupported("changing a file that fs-verity protects", advice));
+            return Err(Error::Invalid(
+                "fs-verity protects the contents: copy it, change the copy",
+            ));
         }
         Ok(file)
     }

@@ -44,6 +44,8 @@ pub mod flags {
     pub const EA_INODE: u32 = 0x20_0000;
     /// The contents lie in the inode.
     pub const INLINE_DATA: u32 = 0x1000_0000;
+    /// What is made in the directory belongs to its project.
+    pub const PROJINHERIT: u32 = 0x2000_0000;
     /// Names are looked up without regard to case.
     pub const CASEFOLD: u32 = 0x4000_0000;
 }
@@ -381,6 +383,18 @@ impl Inode {
             let (low, high) = encode_time(time, true);
             self.raw.crtime = low.into();
             self.raw.crtime_extra = high.into();
+        }
+    }
+
+    /// The project that the inode belongs to; 0, the default one, where it has no such field.
+    pub fn projid(&self) -> u32 {
+        if self.has(INODE_FIELDS_SIZE) { self.raw.projid.get() } else { 0 }
+    }
+
+    /// Sets the project, if the inode has the field.
+    pub fn set_projid(&mut self, projid: u32) {
+        if self.has(INODE_FIELDS_SIZE) {
+            self.raw.projid = projid.into();
         }
     }
 

@@ -17,5 +17,6 @@ pub mod indirect;
 pub mod inode;
 pub mod jbd2;
 pub mod orphan;
+pub mod quota;
 pub mod superblock;
 pub mod xattr;

@@ -28,6 +28,7 @@ use crate::format::jbd2::{FastCommitEntry, FastCommitTag};
 use crate::link::touch;
 use crate::op::Op;
 use crate::orphan::Fate;
+use crate::quota::Quota;
 use crate::read::directory;
 
 /// Damage found in what the fast commits ask for.
@@ -37,11 +38,15 @@ fn damage(problem: &'static str, ino: Ino) -> Error {
 
 impl Ext4 {
     /// Makes the changes of fast commits, durably and at once: the log must have been opened to go
-    /// on where recovery left it.
+    /// on where recovery left it. They say nothing of usage, so with `quota` it is counted anew.
     ///
     /// # Errors
     /// `Corrupt` for changes that contradict the file system. Nothing was written then.
-    pub(crate) fn apply_fast_commits(&self, tags: &[FastCommitTag]) -> Result<()> {
+    pub(crate) fn apply_fast_commits(
+        &self,
+        tags: &[FastCommitTag],
+        quota: Option<Quota>,
+    ) -> Result<()> {
         let doomed = self.atomically(|op| {
             let mut replay =
                 Replay { op, inodes: BTreeMap::new(), reserved: Ranges::default(), now: now() };
@@ -51,6 +56,9 @@ impl Ext4 {
             }
             replay.finish()
         })?;
+        if let Some(quota) = quota {
+            self.recount_usage(self.count_usage(quota))?;
+        }
         self.engine.checkpoint()?;
         for ino in doomed {
             let _lock = self.locks.exclusive(&[ino]);

@@ -153,9 +153,11 @@ impl Ext4 {
             let _lock = self.locks.shared(dir);
             self.load_dir(dir)?
         };
+        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&parent)))?;
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
             crate::create::set_new(&mut file.inode, FileType::Regular, new);
+            self.inherit_project(&parent, &mut file.inode);
             file.inode.set_links_count(0);
             op.init_map(&mut file);
             op.add_orphan(&file);

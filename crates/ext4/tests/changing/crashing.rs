@@ -22,7 +22,12 @@ pub struct Ext4Target {
 
 impl Ext4Target {
     pub fn new(layout: Layout) -> Self {
-        Self { layout, made: layout.make(), swallows_flushes: false }
+        Self::with_image(layout, layout.make())
+    }
+
+    /// Of an image that others made like a layout.
+    pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
+        Self { layout, made, swallows_flushes: false }
     }
 }
 

@@ -96,7 +96,7 @@ fn what_cannot_all_be_applied_leaves_no_trace() {
         for _ in 0..150 {
             tags.push(random_tag(&mut random));
             tags.push(poison.clone());
-            let error = fs.apply_fast_commits(&tags).unwrap_err().to_string();
+            let error = fs.apply_fast_commits(&tags, None).unwrap_err().to_string();
             tags.pop();
             // Only what can be applied is kept, so that the poison comes after ever more changes.
             if !error.contains("reserved inode") || !error.contains("inode 7") {

@@ -1,0 +1,236 @@
+//! Quota files: a header, and a tree that leads from an id to its limits and usage.
+//!
+//! Source: the description of the format vfsv1 in quota-tools, and files that mke2fs made. A file is
+//! made of blocks of 1 KiB, whatever the file system's are. Block 0 holds the header and what is
+//! known of the file as a whole ([`Info`]); block 1 is the root of a tree of four levels, each of
+//! which is chosen by 8 bits of the id, the highest first. A node has 256 numbers of blocks, 0 for
+//! none. What the last level leads to is a block of [`ENTRIES_PER_BLOCK`] entries behind a header
+//! ([`LeafHeader`]), in any order. An entry of zeros only is none.
+
+use std::ops::Range;
+
+use transaction::Corruption;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a block of a quota file in bytes.
+pub const BLOCK_SIZE: usize = 1024;
+/// Base-2 logarithm of [`BLOCK_SIZE`].
+pub const BLOCK_SIZE_LOG: u32 = 10;
+/// The block with the header.
+pub const INFO_BLOCK: u32 = 0;
+/// The root of the tree.
+pub const ROOT_BLOCK: u32 = 1;
+/// Levels of the tree above the entries.
+pub const TREE_DEPTH: u32 = 4;
+/// Entries of a leaf.
+pub const ENTRIES_PER_BLOCK: usize = (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<Entry>();
+
+/// The version whose entries are as here: `vfsv1`.
+const VERSION: u32 = 1;
+
+/// Whose usage a file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaKind {
+    /// Of owners.
+    User,
+    /// Of groups.
+    Group,
+    /// Of projects.
+    Project,
+}
+
+impl QuotaKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
+
+    const fn magic(self) -> u32 {
+        match self {
+            Self::User => 0xd9c0_1f11,
+            Self::Group => 0xd9c0_1927,
+            Self::Project => 0xd9c0_3f14,
+        }
+    }
+}
+
+/// The start of block 0.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Info {
+    magic: U32,
+    version: U32,
+    block_grace: U32,
+    inode_grace: U32,
+    flags: U32,
+    /// Blocks of the file.
+    pub blocks: U32,
+    /// The first block that holds nothing; the next stands in its header. 0 for none.
+    pub free_block: U32,
+    /// The first leaf that has room for an entry; the next stands in its header. 0 for none.
+    pub free_leaf: U32,
+}
+
+/// The start of a leaf.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LeafHeader {
+    /// The next leaf with room, or the next block that holds nothing; 0 for none.
+    pub next_free: U32,
+    /// The leaf with room before this one; 0 for none.
+    pub prev_free: U32,
+    /// Entries in use.
+    pub entries: U16,
+    padding: U16,
+    reserved: U32,
+}
+
+/// Limits and usage of one id.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Entry {
+    /// The id.
+    pub id: U32,
+    padding: U32,
+    inodes_hard: U64,
+    inodes_soft: U64,
+    /// Inodes in use.
+    pub inodes: U64,
+    blocks_hard: U64,
+    blocks_soft: U64,
+    /// Bytes in use.
+    pub space: U64,
+    block_time: U64,
+    inode_time: U64,
+}
+
+const _: () = assert!(size_of::<Info>() == 32);
+const _: () = assert!(size_of::<LeafHeader>() == 16);
+const _: () = assert!(size_of::<Entry>() == 72);
+const _: () = assert!(std::mem::offset_of!(Entry, inodes) == 24);
+const _: () = assert!(std::mem::offset_of!(Entry, space) == 48);
+const _: () = assert!(ENTRIES_PER_BLOCK == 14);
+
+impl Entry {
+    /// An entry without limits or usage.
+    #[must_use]
+    pub fn new(id: u32) -> Self {
+        Self { id: id.into(), ..Self::default() }
+    }
+
+    /// The entry at byte `offset` of a block; `None` past its end.
+    #[must_use]
+    pub fn at(block: &[u8], offset: usize) -> Option<Self> {
+        Self::read_from_prefix(block.get(offset..)?).ok().map(|(entry, _)| entry)
+    }
+
+    /// Whether this is no entry.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.as_bytes().iter().all(|&byte| byte == 0)
+    }
+
+    /// The bytes to store: those of an id 0 that has nothing must not look like none, which a time
+    /// that means nothing sees to.
+    #[must_use]
+    pub fn stored(mut self) -> Self {
+        if self.is_none() {
+            self.inode_time = 1.into();
+        }
+        self
+    }
+}
+
+/// The bytes of entry `index` in a leaf.
+#[must_use]
+pub fn entry_range(index: usize) -> Range<usize> {
+    let start = size_of::<LeafHeader>() + index * size_of::<Entry>();
+    start..start + size_of::<Entry>()
+}
+
+/// The bytes of a leaf's header.
+pub const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
+
+/// The bytes of [`Info`] in its block.
+pub const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
+
+/// The bytes of the number in a node of `level` (0 is the root) that leads to `id`.
+#[must_use]
+pub fn reference_range(level: u32, id: u32) -> Range<usize> {
+    let index = (id >> (8 * (TREE_DEPTH - 1 - level)) & 0xff) as usize;
+    index * 4..index * 4 + 4
+}
+
+/// Reads block 0 of a file of `size` bytes.
+///
+/// # Errors
+/// A wrong magic number or version, fewer blocks than a tree needs or more than the file has.
+pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
+    let Ok((info, _)) = Info::read_from_prefix(block) else {
+        return Err(Corruption::new("quota file", "cut short"));
+    };
+    if info.magic.get() != kind.magic() {
+        let found = format!("{:#010x}", info.magic.get());
+        let damage = Corruption::new("quota file", "magic number");
+        return Err(damage.mismatch(format!("{:#010x}", kind.magic()), found));
+    }
+    if info.version.get() != VERSION {
+        let damage = Corruption::new("quota file", "version");
+        return Err(damage.mismatch(VERSION, info.version.get()));
+    }
+    let (blocks, blocks_max) = (u64::from(info.blocks.get()), size >> BLOCK_SIZE_LOG);
+    if blocks <= ROOT_BLOCK.into() || blocks > blocks_max {
+        let damage = Corruption::new("quota file", "number of blocks");
+        return Err(damage.mismatch(format!("2 to {blocks_max}"), blocks));
+    }
+    Ok(info)
+}
+
+/// The entry at `index` of a leaf; none past its end.
+#[must_use]
+pub fn entry_at(leaf: &[u8], index: usize) -> Option<Entry> {
+    if index < ENTRIES_PER_BLOCK { Entry::at(leaf, entry_range(index).start) } else { None }
+}
+
+/// The header of a leaf, or of a block that holds nothing.
+#[must_use]
+pub fn leaf_header(leaf: &[u8]) -> LeafHeader {
+    LeafHeader::read_from_prefix(leaf).map_or_else(|_| LeafHeader::default(), |(header, _)| header)
+}
+
+/// The 256 numbers of a node.
+pub fn references(node: &[u8]) -> impl Iterator<Item = u32> {
+    node.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_lead_down_byte_by_byte() {
+        let path: Vec<_> = (0..TREE_DEPTH).map(|l| reference_range(l, 0x0102_03ff).start).collect();
+        assert_eq!(path, [4, 8, 12, 255 * 4]);
+    }
+
+    #[test]
+    fn the_entry_of_id_0_is_never_taken_for_none() {
+        assert!(Entry::new(0).is_none() && !Entry::new(1).is_none());
+        assert!(!Entry::new(0).stored().is_none());
+        assert_eq!(Entry::new(5).stored().inode_time.get(), 0);
+        assert_eq!(entry_range(ENTRIES_PER_BLOCK - 1).end, BLOCK_SIZE);
+    }
+
+    #[test]
+    fn only_files_of_their_kind_are_read() {
+        let mut block = [0; BLOCK_SIZE];
+        block[..8].copy_from_slice(&[0x11, 0x1f, 0xc0, 0xd9, 1, 0, 0, 0]);
+        block[20] = 6;
+        assert!(parse_info(&block, QuotaKind::User, 6144).is_ok());
+        assert!(parse_info(&block, QuotaKind::User, 6143).is_err());
+        assert!(parse_info(&block, QuotaKind::Group, 6144).is_err());
+        block[20] = 1;
+        assert!(parse_info(&block, QuotaKind::User, 6144).is_err());
+        block[4] = 0;
+        assert!(parse_info(&block, QuotaKind::User, 6144).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! Counting usage from the inodes.
+
+use std::collections::HashMap;
+
+use vfs::{Error, Result};
+
+use super::{Account, Quota};
+use crate::Ext4;
+use crate::alloc::bitmap;
+use crate::format::address::Group;
+use crate::format::group::GroupFlags;
+use crate::kind::Kind;
+use crate::read;
+
+/// Inodes and bytes of each id, by kind of quota.
+type Counted = [HashMap<u32, (u64, u64)>; 3];
+
+impl Ext4 {
+    /// Keeps count from here on.
+    pub(crate) fn count_usage(&self, quota: Quota) -> &Quota {
+        self.volume.quota.get_or_init(|| quota)
+    }
+
+    /// Counts all usage anew, where what the quota files say may be wrong. Nothing else may be going
+    /// on in the file system.
+    pub(crate) fn recount_usage(&self, quota: &Quota) -> Result<()> {
+        let mut counted = Counted::default();
+        for group in self.volume.geometry.groups() {
+            self.count_group(quota, group, &mut counted)?;
+        }
+        for (number, _, _) in quota.files() {
+            quota.correct(number, &counted[number]);
+            for &id in counted[number].keys().filter(|&&id| !quota.has(number, id)) {
+                self.add_entry(quota, number, id)?;
+            }
+            quota.correct(number, &counted[number]);
+        }
+        Ok(())
+    }
+
+    fn count_group(&self, quota: &Quota, group: Group, counted: &mut Counted) -> Result<()> {
+        let volume = &self.volume;
+        let desc = volume.groups.places(group);
+        if desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            return Ok(());
+        }
+        let bits = self.block(desc.inode_bitmap, Kind::InodeBitmap.of_group(group.0))?.to_vec();
+        let taken = |&index: &u32| bitmap::all_set(&bits, index..index + 1);
+        for index in (0..volume.geometry.inodes_per_group).filter(taken) {
+            let ino = volume.geometry.ino_of(group, index);
+            let handle = match read::inode::load_unlinked(self, ino) {
+                // Reserved ones are taken and empty.
+                Err(Error::NotFound) => continue,
+                other => other?,
+            };
+            let Some(account) = Account::of(quota, volume, ino, &handle.inode) else { continue };
+            for (counted, id) in counted.iter_mut().zip(account.ids) {
+                let usage = counted.entry(id).or_default();
+                usage.0 += 1;
+                usage.1 = usage.1.saturating_add(account.space.unsigned_abs());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Quota {
+    /// Makes the usage of all ids that have entries what was counted.
+    fn correct(&self, number: usize, counted: &HashMap<u32, (u64, u64)>) {
+        let mut ledger = self.ledger.lock();
+        let right = |id: &u32| counted.get(id).copied().unwrap_or_default();
+        let wrong: Vec<u32> = ledger.usage[number]
+            .iter()
+            .filter(|(id, usage)| (usage.inodes, usage.space) != right(id))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in wrong {
+            ledger.touch(number, id, |usage| (usage.inodes, usage.space) = right(&id));
+        }
+    }
+}

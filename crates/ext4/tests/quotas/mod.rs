@@ -1,0 +1,70 @@
+//! What the tests of `quota` share.
+#![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
+
+mod project;
+mod structure;
+mod usage;
+mod usage_crash;
+mod verity;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, FileDevice, MemoryDevice};
+use ext4::{Ext4, OpenOptions};
+use oracle::{Mke2fs, scratch};
+use vfs::{FileSystem, Ino, NewInode};
+
+const MIB: u64 = 1 << 20;
+
+/// An image in a directory of its own.
+pub struct Image {
+    _dir: tempfile::TempDir,
+    pub path: PathBuf,
+}
+
+impl Image {
+    /// Made by mke2fs with these arguments.
+    pub fn new(arguments: &[&str]) -> Self {
+        let dir = scratch();
+        let path = dir.path().join("image");
+        Mke2fs::new("ext4").arguments(arguments.iter().copied()).create(&path, 32 * MIB);
+        Self { _dir: dir, path }
+    }
+
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        let file = File::options().read(true).write(true).open(&self.path).unwrap();
+        Arc::new(FileDevice::new(file).unwrap())
+    }
+
+    /// The image in memory.
+    pub fn in_memory(&self) -> MemoryDevice {
+        let device = MemoryDevice::new(32 * MIB);
+        device.write_at(0, &std::fs::read(&self.path).unwrap()).unwrap();
+        device
+    }
+
+    pub fn open(&self) -> Ext4 {
+        Ext4::open_writable(self.device(), &OpenOptions::default()).unwrap()
+    }
+}
+
+/// A new file of an owner.
+pub fn owned(uid: u32, gid: u32) -> NewInode {
+    NewInode { permissions: 0o644, uid, gid, ..NewInode::default() }
+}
+
+pub fn create(fs: &Ext4, dir: Ino, name: &str) -> Ino {
+    fs.create(dir, name.as_bytes(), &owned(0, 0)).unwrap()
+}
+
+/// e2fsck's verdict. That an extent tree could be narrower is no damage.
+#[track_caller]
+pub fn check(image: &Path) {
+    let Err(verdict) = oracle::e2fsck_verdict(image) else { return };
+    let remarks = verdict.split("\nall:\n").next().unwrap_or_default();
+    let (status, remarks) = remarks.split_once('\n').unwrap_or((remarks, ""));
+    let harmless = |line: &str| line.is_empty() || line.contains("could be narrower");
+    assert!(status.contains("Some(0)") && remarks.lines().all(harmless), "{verdict}");
+}
