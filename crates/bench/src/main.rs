@@ -8,6 +8,7 @@
 mod build;
 mod contestant;
 mod edit;
+mod list;
 mod machine;
 mod measure;
 mod report;
@@ -31,6 +32,22 @@ enum Benchmark {
     Build(BuildOptions),
     /// Changes in place: against the kernel's ext4 on a loop device over the same memory
     Edit(EditOptions),
+    /// Listing large directories: against the kernel's ext4 on the same image
+    List(ListOptions),
+}
+
+/// What the benchmark of listings is asked to do.
+#[derive(Args)]
+struct ListOptions {
+    /// Sizes of the directories
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000, 10_000_000])]
+    entries: Vec<u32>,
+    /// Timed runs of each case; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Directory on a memory-backed file system for the images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
 }
 
 /// What the benchmark of changes is asked to do.
@@ -97,7 +114,10 @@ struct BuildOptions {
 fn main() -> ExitCode {
     let options = match Arguments::parse().benchmark {
         Benchmark::Build(options) => options,
-        Benchmark::Edit(options) => return edit(&options),
+        Benchmark::Edit(options) => {
+            return print(edit::run(&options).map(|report| report.text(options.markdown)));
+        }
+        Benchmark::List(options) => return print(list::run(&options)),
     };
     match build::run(&options) {
         Ok(report) if options.json => print!("{}", report.json()),
@@ -111,9 +131,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn edit(options: &EditOptions) -> ExitCode {
-    match edit::run(options) {
-        Ok(report) => print!("{}", report.text(options.markdown)),
+fn print(outcome: Result<String, String>) -> ExitCode {
+    match outcome {
+        Ok(text) => print!("{text}"),
         Err(error) => {
             eprintln!("bench: {error}");
             return ExitCode::FAILURE;

@@ -229,6 +229,7 @@ impl FileSystem for Tampered {
         readlink(ino: Ino) -> Vec<u8>;
         create_unlinked(dir: Ino, new: &NewInode) -> Ino;
         link(ino: Ino, dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
+        link_over(ino: Ino, dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
         unlink(dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
         rmdir(dir: Ino, name: &[u8], time: Option<vfs::Timestamp>) -> ();
         rename(

@@ -123,6 +123,7 @@ impl Op<'_> {
         if file.has_flag(flags::EXTENTS) {
             self.provide_extent(file, block, limit, want)
         } else {
+            self.check_map_allowed(file)?;
             self.provide_indirect(file, block, limit)
         }
     }
@@ -166,9 +167,20 @@ impl Op<'_> {
         let end = if blocks.end == u32::MAX { FILE_BLOCKS_MAX } else { u64::from(blocks.end) };
         if file.has_flag(flags::EXTENTS) {
             self.remove_extents(file, u64::from(blocks.start), end, budget)
+        } else if file.inode.i_block().iter().all(|&byte| byte == 0) {
+            Ok(true)
         } else {
+            self.check_map_allowed(file)?;
             self.remove_indirect(file, u64::from(blocks.start)..end, budget)
         }
+    }
+
+    /// A block map says nothing of clusters: where there are any, all files have extents.
+    fn check_map_allowed(&self, file: &Handle) -> Result<()> {
+        if self.fs.volume.geometry.cluster_blocks_log == 0 {
+            return Ok(());
+        }
+        Err(file.corrupt("inode", "it has a block map in a file system with clusters"))
     }
 
     /// Whether the journal may hold blocks of a file's data, so that they must be revoked.
@@ -187,15 +199,22 @@ impl Op<'_> {
         if Self::is_journaled(file) { len } else { 1 }
     }
 
-    /// Frees a run of a file's data; what that costs of a budget.
+    /// Frees a run of a file's data, whole clusters; what that costs of a budget.
     pub(crate) fn free_data(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<u32> {
+        let cost = self.forget_data(file, start, len);
+        self.free_blocks(file, start, len)?;
+        Ok(cost)
+    }
+
+    /// Sees to it that blocks of a file's data that it no longer has are not written any more; what
+    /// freeing them costs of a budget.
+    pub(crate) fn forget_data(&mut self, file: &Handle, start: Block, len: u32) -> u32 {
         if Self::is_journaled(file) {
             for step in 0..u64::from(len) {
                 self.txn.forget(start.plus(step).0);
             }
         }
-        self.free_blocks(file, start, len)?;
-        Ok(self.cost_of_freeing(file, len))
+        self.cost_of_freeing(file, len)
     }
 
     /// Where blocks of an inode's own metadata should go: into its group.
@@ -205,10 +224,10 @@ impl Op<'_> {
         geometry.first_block(group)
     }
 
-    /// Counts blocks off an inode.
-    pub(crate) fn subtract_blocks(&mut self, file: &mut Handle, count: u32) -> Result<()> {
+    /// Counts clusters off an inode.
+    pub(crate) fn subtract_clusters(&mut self, file: &mut Handle, count: u32) -> Result<()> {
         let block_size = self.fs.volume.geometry.block_size();
-        let units = u64::from(count) * u64::from(block_size / 512);
+        let units = self.cluster_units(count);
         let counted = file.inode.blocks_512(block_size);
         let Some(left) = counted.checked_sub(units) else {
             let damage = Corruption::new("inode", "it has more blocks than it counts");
@@ -220,11 +239,16 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Counts blocks as an inode's.
-    pub(crate) fn add_blocks(&mut self, file: &mut Handle, count: u32) -> Result<()> {
+    /// Clusters in the units of 512 bytes that inodes count.
+    fn cluster_units(&self, count: u32) -> u64 {
+        let geometry = &self.fs.volume.geometry;
+        (u64::from(count) << geometry.cluster_blocks_log) * u64::from(geometry.block_size() / 512)
+    }
+
+    /// Counts clusters as an inode's.
+    pub(crate) fn add_clusters(&mut self, file: &mut Handle, count: u32) -> Result<()> {
         let block_size = self.fs.volume.geometry.block_size();
-        let units =
-            file.inode.blocks_512(block_size) + u64::from(count) * u64::from(block_size / 512);
+        let units = file.inode.blocks_512(block_size) + self.cluster_units(count);
         let huge = self.fs.volume.huge_file || units <= u64::from(u32::MAX);
         if !huge || !file.inode.set_blocks_512(units, block_size) {
             return Err(Error::FileTooLarge);

@@ -91,6 +91,10 @@ impl FileSystem for Ext4 {
         self.add_link(ino, dir, name, time)
     }
 
+    fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.replace_link(ino, dir, name, time)
+    }
+
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
         self.remove_file(dir, name, time)
     }

@@ -59,21 +59,9 @@ impl Ext4 {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
         let before = self.load_parent(dir)?;
-        // One without names is in use as long as somebody has it open.
-        let mut file = self.load(ino)?;
+        let (file, links) = self.load_linkable(ino, time)?;
         let file_type = file.file_type()?;
-        if file_type == FileType::Directory {
-            return Err(Error::IsADirectory);
-        }
         self.check_project(&before, &file)?;
-        let links = file.inode.links_count();
-        if links >= LINKS_MAX {
-            return Err(Error::TooManyLinks);
-        }
-        file.inode.set_links_count(links + 1);
-        if let Some(time) = time {
-            file.inode.set_time(Time::Change, time);
-        }
         self.atomically(|op| {
             let mut parent = before;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
@@ -87,5 +75,72 @@ impl Ext4 {
             op.stage(file);
             Ok(())
         })
+    }
+
+    /// An inode as it is with one more name, and how many it has.
+    fn load_linkable(&self, ino: Ino, time: Option<Timestamp>) -> Result<(Handle, u16)> {
+        // One without names is in use as long as somebody has it open.
+        let mut file = self.load(ino)?;
+        if file.file_type()? == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        let links = file.inode.links_count();
+        if links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        file.inode.set_links_count(links + 1);
+        if let Some(time) = time {
+            file.inode.set_time(Time::Change, time);
+        }
+        Ok((file, links))
+    }
+
+    pub(crate) fn replace_link(
+        &self,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if matches!(name, b"." | b"..") {
+            return Err(Error::IsADirectory);
+        }
+        let mut locked = self.locks.exclusive(&[dir, ino]);
+        let (before, found) = loop {
+            let parent = self.load_parent(dir)?;
+            let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
+            if locked.add(found.ino) {
+                break (parent, found);
+            }
+            drop(locked);
+            locked = self.locks.exclusive(&[dir, ino, found.ino]);
+        };
+        let (file, links) = self.load_linkable(ino, time)?;
+        self.check_project(&before, &file)?;
+        let taken = self.load_named(&before, &found)?;
+        if taken.inode.is_dir() {
+            return Err(Error::IsADirectory);
+        }
+        if found.ino == ino {
+            return Ok(());
+        }
+        let entry = Entry { name, ino, file_type: file.file_type()? };
+        let gone = self.without_name(&taken, time);
+        let fate = self.atomically(|op| {
+            let mut parent = before;
+            op.replace_entry(&mut parent, &found, entry)?;
+            if let Some(time) = time {
+                touch(&mut parent.inode, time);
+            }
+            op.stage_dir(parent, &before)?;
+            if links == 0 {
+                op.remove_orphan(&file);
+            }
+            op.stage(file);
+            op.let_go(gone)
+        })?;
+        self.reap(fate);
+        Ok(())
     }
 }

@@ -194,19 +194,22 @@ impl<'a> Op<'a> {
         Ok(Some(self.leases.len() - 1))
     }
 
-    /// Gives blocks of a file's data back when the operation commits, and counts them off the file.
-    /// They are not handed out again before a checkpoint has made that durable.
+    /// Gives blocks of a file's data back when the operation commits, and counts them off the file:
+    /// whole clusters. They are not handed out again before a checkpoint has made that durable.
     pub(crate) fn free_blocks(&mut self, file: &mut Handle, start: Block, len: u32) -> Result<()> {
-        self.subtract_blocks(file, len)?;
+        let clusters = len >> self.fs.volume.geometry.cluster_blocks_log;
+        self.subtract_clusters(file, clusters)?;
         self.freed_runs.push(FreedRun { start, len });
         Ok(())
     }
 
-    /// Gives a metadata block of a file back as [`Op::free_blocks`] does; its contents need not be
-    /// written any more.
+    /// Gives a metadata block of a file back as [`Op::free_blocks`] does, with the cluster that it has
+    /// for itself; its contents need not be written any more.
     pub(crate) fn free_metadata(&mut self, file: &mut Handle, block: Block) -> Result<()> {
         self.txn.forget(block.0);
-        self.free_blocks(file, block, 1)
+        let geometry = &self.fs.volume.geometry;
+        let (start, len) = (geometry.cluster_start(block), geometry.cluster_blocks());
+        self.free_blocks(file, start, len)
     }
 
     /// Makes an inode free when the operation commits. Its blocks must be gone already.

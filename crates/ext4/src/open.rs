@@ -68,7 +68,9 @@ impl Ext4 {
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
     /// Nothing is written then.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        check_changeable(&read_superblock(&*device)?)?;
+        let sb = read_superblock(&*device)?;
+        check_changeable(&sb)?;
+        check_fast_commits(&device, &sb)?;
         let report = journal::recover(&*device)?;
         Self::open_recovered(device, options, report)
     }
@@ -81,6 +83,9 @@ impl Ext4 {
     ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         check_changeable(&sb)?;
+        if sb.features.ro_compat(RoCompat::BIGALLOC) && !report.fast_commits.is_empty() {
+            return Err(no_fast_commits_in_clusters());
+        }
         let map = JournalMap::read(&*device, &sb)?;
         let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
         let mut fs = Self::with_device(device, log.transpose()?, options, Mode::Writable)?;
@@ -214,6 +219,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
             "turn the feature off: tune2fs -O ^mmp",
         ));
     }
+    check_clusters(sb)?;
     let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
     if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
         return Err(Error::unsupported(
@@ -232,6 +238,38 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Checks that files in clusters can be what this build keeps right.
+fn check_clusters(sb: &Superblock) -> Result<()> {
+    let features = &sb.features;
+    if !features.ro_compat(RoCompat::BIGALLOC) {
+        return Ok(());
+    }
+    if !features.incompat(Incompat::EXTENTS) {
+        let damage = "bigalloc without extents: block maps know no clusters";
+        return Err(Corruption::new("superblock", damage).into());
+    }
+    Ok(())
+}
+
+/// Refuses fast commits in an image with clusters, before its journal is replayed. The journal alone
+/// says whether there are any: it is replayed in memory to see.
+fn check_fast_commits(device: &Arc<dyn BlockDevice>, sb: &Superblock) -> Result<()> {
+    let may_have = sb.features.ro_compat(RoCompat::BIGALLOC)
+        && sb.features.compat(Compat::FAST_COMMIT)
+        && sb.features.incompat(Incompat::RECOVER);
+    if may_have && !journal::recover(&OverlayDevice::new(device.clone()))?.fast_commits.is_empty() {
+        return Err(no_fast_commits_in_clusters());
+    }
+    Ok(())
+}
+
+fn no_fast_commits_in_clusters() -> Error {
+    Error::unsupported(
+        "replaying fast commits in an image with bigalloc",
+        "mount and unmount it, or run e2fsck first",
+    )
 }
 
 /// How far the coarse clock that e2fsck reads may be behind: a superblock must not seem to come from

@@ -192,12 +192,10 @@ impl Ext4 {
         }
         let before = Moved { source, target };
         let fate = self.atomically(|op| match plan.mode {
-            RenameMode::Exchange => self.exchange(op, plan, &before, time).map(|()| None),
+            RenameMode::Exchange => self.exchange(op, plan, &before, time).map(|()| Fate::Kept),
             RenameMode::Replace | RenameMode::NoReplace => self.replace(op, plan, &before, time),
         })?;
-        if let Some(fate) = fate {
-            self.reap(fate);
-        }
+        self.reap(fate);
         Ok(())
     }
 
@@ -217,7 +215,7 @@ impl Ext4 {
         plan: &Plan<'_>,
         before: &Moved,
         time: Option<Timestamp>,
-    ) -> Result<Option<Fate>> {
+    ) -> Result<Fate> {
         let mut dirs = plan.dirs.clone();
         let to = dirs.len() - 1;
         let mut source = before.source;
@@ -243,13 +241,9 @@ impl Ext4 {
         }
         stage_dirs(op, plan, &dirs, time)?;
         stage_moved(op, source, time);
-        let Some(target) = &before.target else { return Ok(None) };
+        let Some(target) = &before.target else { return Ok(Fate::Kept) };
         let gone = self.without_name(target, time);
-        if gone.inode.links_count() > 0 {
-            op.stage(gone);
-            return Ok(None);
-        }
-        op.abandon(gone).map(Some)
+        op.let_go(gone)
     }
 
     fn exchange(

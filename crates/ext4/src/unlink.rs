@@ -62,15 +62,9 @@ impl Ext4 {
                 touch(&mut parent.inode, time);
             }
             op.stage_dir(parent, before)?;
-            if gone.inode.links_count() > 0 {
-                op.stage(gone);
-                return Ok(None);
-            }
-            op.abandon(gone).map(Some)
+            op.let_go(gone)
         })?;
-        if let Some(fate) = fate {
-            self.reap(fate);
-        }
+        self.reap(fate);
         Ok(())
     }
 

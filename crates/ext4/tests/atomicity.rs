@@ -96,6 +96,8 @@ fn names() -> Vec<Scenario> {
         only(Operation::Symlink { path: new(), target_len: 20 }),
         only(Operation::Symlink { path: new(), target_len: 700 }),
         only(Operation::Link { target: at("small"), path: new() }),
+        only(Operation::LinkOver { target: at("small"), path: path("victim") }),
+        only(Operation::LinkOver { target: at("small"), path: long(7) }),
         only(Operation::Unlink { path: path("linked") }),
         only(Operation::Unlink { path: path("victim") }),
         only(Operation::Unlink { path: path("parts") }),

@@ -71,10 +71,22 @@ fn old_features_survive_a_crash_anywhere() {
 }
 
 #[test]
+fn clusters_survive_a_crash_anywhere() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
+    for layout in [Layout::CLUSTERS, small_blocks] {
+        let mixes = vec![Mix::METADATA, Mix::ALL];
+        let report = explore(&Ext4Target::new(layout), &[&ours, &theirs], mixes, 300);
+        assert_sound(&report, 300);
+    }
+}
+
+#[test]
 fn the_kernel_recovers_what_a_crash_left() {
-    require!(Mount("ext4"), Tool("e2fsck"));
+    require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
     let kernel = KernelRecovers::new(4);
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::CLUSTERS] {
         let report = explore(&Ext4Target::new(layout), &[&kernel], vec![Mix::ALL], 100);
         assert_sound(&report, 100);
     }

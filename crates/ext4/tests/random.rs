@@ -118,6 +118,19 @@ fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
 }
 
 #[test]
+fn clusters_do_as_the_model_does() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
+    let large_clusters = Layout { cluster_size: Some(64 << 10), ..Layout::CLUSTERS };
+    for seed in 400..402 {
+        for layout in [Layout::CLUSTERS, small_blocks, large_clusters] {
+            run(layout, Mix::ALL, seed, 800);
+        }
+        run(Layout { inodes: 2_000, ..small_blocks }, LARGE_DIRECTORIES, seed, 1_500);
+    }
+}
+
+#[test]
 fn large_directories_do_as_the_model_does() {
     require!(Tool("e2fsck"));
     for (layout, seed) in [(Layout::SMALL_BLOCKS, 200), (Layout::DEFAULT, 201)] {
@@ -127,9 +140,10 @@ fn large_directories_do_as_the_model_does() {
 
 #[test]
 fn the_kernel_shows_what_random_operations_left() {
-    require!(Mount("ext4"), Tool("e2fsck"));
+    require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
     for seed in 300..303 {
         assert_kernel_agrees(&run(Layout::DEFAULT, Mix::ALL, seed, 700));
+        assert_kernel_agrees(&run(Layout::CLUSTERS, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(Layout::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
     }
 }
@@ -214,7 +228,7 @@ fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<M
 
 #[test]
 fn several_threads_do_as_their_models_do() {
-    require!(Tool("e2fsck"));
+    require!(Tool("mke2fs"), Tool("e2fsck"));
     for (seed, threads) in [(1, 2), (2, 4), (3, 8)] {
         run_threads(
             Layout { inodes: 2_000, size: 128 << 20, ..Layout::DEFAULT },
@@ -223,6 +237,8 @@ fn several_threads_do_as_their_models_do() {
             250,
         );
     }
+    let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::CLUSTERS };
+    run_threads(layout, 4, 6, 250);
     for (seed, threads) in [(4, 3), (5, 6)] {
         let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::SMALL_BLOCKS };
         run_threads(layout, threads, seed, 250);

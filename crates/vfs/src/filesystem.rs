@@ -52,6 +52,12 @@ pub trait FileSystem: Send + Sync {
     /// `mtime` and `ctime` of the directory; `None` leaves them.
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
 
+    /// Gives the non-directory `ino` a name that stands for another one, which loses it as by
+    /// [`Self::unlink`]: at any moment, and after a crash, the name leads to one of the two. Nothing
+    /// happens if it leads to `ino` already; `NotFound` if the name is free. `time` as in
+    /// [`Self::link`].
+    fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;
+
     /// Removes a name of a non-directory, and with the last one the inode, unless it is open: then
     /// it lives until it is closed. `time` as in [`Self::link`].
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>;

@@ -222,10 +222,10 @@ impl Editor<'_> {
 
     /// Gives a file a name, which leads to the old file or to this one at any moment.
     pub(crate) fn put(&self, ino: Ino, dir: Ino, name: &[u8]) -> vfs::Result<()> {
-        if self.fs().lookup(dir, name).is_ok_and(|taken| taken == ino) {
-            return Ok(());
+        match self.fs().link_over(ino, dir, name, self.time()) {
+            Err(FsError::NotFound) => self.fs().link(ino, dir, name, self.time()),
+            other => other,
         }
-        self.replace(dir, name, &|name| self.fs().link(ino, dir, name, self.time()))
     }
 
     /// Makes something of a name that may be taken: under a temporary name first, if it is.

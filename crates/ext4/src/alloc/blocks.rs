@@ -1,4 +1,4 @@
-//! Finding and taking runs of blocks.
+//! Finding and taking runs of clusters: of blocks, without `bigalloc`.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use super::bitmap::{self, Bits};
 use crate::format::address::{Block, Group};
 use crate::op::{Op, Patience};
 
-/// A run that is at least this long is taken even if more was wanted: 8 MiB of 4 KiB blocks.
-const GOOD_RUN_BLOCKS: u32 = 2048;
+/// A run that is at least this long is taken even if more was wanted: 8 MiB of clusters of 4 KiB.
+const GOOD_RUN_CLUSTERS: u32 = 2048;
 
 impl Op<'_> {
-    /// Takes up to `wanted` blocks in one run, at `goal` or as near behind it as can be. Returns
-    /// the first block and how many there are, at least 1.
-    pub(crate) fn allocate_blocks(&mut self, goal: Block, wanted: u32) -> Result<(Block, u32)> {
+    /// Takes up to `wanted` clusters in one run, at `goal` or as near behind it as can be. Returns
+    /// the first block and how many clusters there are, at least 1.
+    pub(crate) fn allocate_clusters(&mut self, goal: Block, wanted: u32) -> Result<(Block, u32)> {
         let geometry = &self.fs.volume.geometry;
         let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
         let groups = &self.fs.volume.groups;
         let start = groups.block_spill(home);
-        let good = wanted.min(GOOD_RUN_BLOCKS);
+        let good = wanted.min(GOOD_RUN_CLUSTERS);
         for (good_enough, patience) in
             [(good, Patience::AtHome), (1, Patience::AtHome), (1, Patience::Everywhere)]
         {
@@ -32,7 +32,8 @@ impl Op<'_> {
                 let from = if group == home { geometry.bit_of(goal) } else { 0 };
                 if let Some(run) = self.allocate_run(group, from, wanted, good_enough)? {
                     groups.set_block_spill(home, group);
-                    let first = geometry.first_block(group).plus(u64::from(run.start));
+                    let skipped = u64::from(run.start) << geometry.cluster_blocks_log;
+                    let first = geometry.first_block(group).plus(skipped);
                     return Ok((first, run.end - run.start));
                 }
             }
@@ -40,7 +41,7 @@ impl Op<'_> {
         Err(Error::NoSpace)
     }
 
-    /// Blocks of a group that this operation may take.
+    /// Clusters of a group that this operation may take.
     fn usable_blocks(&self, group: Group) -> u32 {
         match self.leases.iter().find(|l| l.group() == group) {
             Some(lease) => lease.usable_blocks(),
@@ -48,7 +49,7 @@ impl Op<'_> {
         }
     }
 
-    /// Takes a run in one group: the first of `wanted` blocks from bit `from` on, else from the
+    /// Takes a run in one group: the first of `wanted` clusters from bit `from` on, else from the
     /// start, else the longest one, if that has `good_enough`.
     fn allocate_run(
         &mut self,
@@ -62,7 +63,8 @@ impl Op<'_> {
         let lease = &mut self.leases[at];
         let id = lease.block_bitmap(volume, &mut self.txn)?;
         let bits = Bits { bitmap: self.txn.data(id), busy: lease.busy() };
-        let len = volume.geometry.clusters_in(group);
+        // A cluster that the end of the file system cuts short is nobody's.
+        let len = volume.geometry.blocks_in(group) >> volume.geometry.cluster_blocks_log;
         let first_free = lease.first_free_block();
         let from = from.max(first_free);
         let mut run = bitmap::find_free_run(bits, from, len, wanted);

@@ -6,6 +6,7 @@
 //! empty, neighbours that fit into one node are one, and a root that leads to next to nothing takes
 //! it in.
 
+mod cluster;
 mod path;
 mod provide;
 mod remove;

@@ -45,7 +45,7 @@ impl Op<'_> {
                         None => {
                             let len = end.min(u64::from(limit)) as u32 - block.0;
                             let goal = goal.unwrap_or_else(|| self.metadata_goal(file));
-                            self.take_run(file, goal, len, want)?
+                            self.take_run(file, goal, block, len, want)?
                         }
                     };
                     taken = Some((start, len));
@@ -67,7 +67,7 @@ impl Op<'_> {
     }
 
     /// Enters an extent whose blocks are taken already into the map, where the file has a hole, and
-    /// counts them.
+    /// counts them. Not for clusters of several blocks.
     pub(crate) fn map_given(&mut self, file: &mut Handle, given: Extent) -> Result<()> {
         for _ in 0..ROUNDS_MAX {
             let path = self.path_to(file, given.block)?;
@@ -78,22 +78,27 @@ impl Op<'_> {
                 return Err(file.corrupt("extent tree", "blocks where none should be"));
             }
             if self.replace(file, &path, at..at, smallvec![given])? {
-                return self.add_blocks(file, given.len);
+                return self.add_clusters(file, given.len);
             }
         }
         Err(file.corrupt("extent tree", "splits make no room"))
     }
 
+    /// Takes blocks for the start of a hole, as many of `len` as can be had together.
     fn take_run(
         &mut self,
         file: &mut Handle,
         goal: Block,
+        block: FileBlock,
         len: u32,
         want: Want,
     ) -> Result<(Block, u32)> {
         let len_max = if want == Want::Written { WRITTEN_LEN_MAX } else { UNWRITTEN_LEN_MAX };
-        let (start, len) = self.allocate_blocks(goal, len.min(len_max))?;
-        self.add_blocks(file, len)?;
+        if self.fs.volume.geometry.cluster_blocks_log > 0 {
+            return self.take_in_clusters(file, goal, block, len.min(len_max));
+        }
+        let (start, len) = self.allocate_clusters(goal, len.min(len_max))?;
+        self.add_clusters(file, len)?;
         Ok((start, len))
     }
 

@@ -6,7 +6,7 @@ use vfs::Result;
 use super::path::Path;
 use super::provide::ROUNDS_MAX;
 use super::replace::Pieces;
-use crate::format::address::{Block, FileBlock};
+use crate::format::address::FileBlock;
 use crate::format::extent::Extent;
 use crate::op::{Handle, Op};
 
@@ -17,7 +17,8 @@ struct Cut {
     window: std::ops::Range<usize>,
     /// What stays of them.
     pieces: Pieces,
-    freed: SmallVec<[(Block, u32); 8]>,
+    /// What goes, from the end of the file backwards.
+    freed: SmallVec<[Extent; 8]>,
     /// The first block of the file that is gone.
     from: u64,
 }
@@ -51,12 +52,23 @@ impl Op<'_> {
                 continue;
             }
             *budget = budget.saturating_sub(1);
-            for (block, len) in cut.freed {
-                *budget = budget.saturating_sub(self.free_data(file, block, len)?);
-            }
+            *budget = budget.saturating_sub(self.free_extents(file, &cut.freed)?);
             end = cut.from;
         }
         Ok(true)
+    }
+
+    /// Frees the blocks of extents that were taken out of the map, in descending order; what that
+    /// costs of a budget.
+    fn free_extents(&mut self, file: &mut Handle, freed: &[Extent]) -> Result<u32> {
+        if self.fs.volume.geometry.cluster_blocks_log > 0 {
+            return self.free_in_clusters(file, freed);
+        }
+        let mut cost = 0_u32;
+        for extent in freed {
+            cost = cost.saturating_add(self.free_data(file, extent.start, extent.len)?);
+        }
+        Ok(cost)
     }
 
     /// What goes from the leaf at the end of a path: from the end of `range` backwards, as much as
@@ -84,7 +96,7 @@ impl Op<'_> {
             budget = budget.saturating_sub(self.cost_of_freeing(file, len));
             let from = to - u64::from(len);
             let skip = from - u64::from(extent.block.0);
-            cut.freed.push((extent.start.plus(skip), len));
+            cut.freed.push(part(extent, skip, u64::from(len)));
             cut.window.start = at;
             cut.from = from;
             if to < extent.end() {

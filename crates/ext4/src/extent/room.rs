@@ -77,8 +77,8 @@ impl Op<'_> {
 
     fn new_node(&mut self, file: &mut Handle) -> Result<(Block, BufferId)> {
         let goal = self.metadata_goal(file);
-        let (block, _) = self.allocate_blocks(goal, 1)?;
-        self.add_blocks(file, 1)?;
+        let (block, _) = self.allocate_clusters(goal, 1)?;
+        self.add_clusters(file, 1)?;
         let id = self.txn.create(block.0, Kind::ExtentNode.of(file.owner))?;
         Ok((block, id))
     }

@@ -14,6 +14,9 @@ use crate::read::map::Place;
 /// Zeros to write: at least a block of the largest size.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+/// What a device writes as a whole, in bytes.
+const SECTOR: u64 = 512;
+
 /// Zeros from which the device is asked to make them, in bytes.
 const LONG_ZEROS_FROM: u64 = 1 << 20;
 
@@ -74,12 +77,49 @@ impl Ext4 {
         let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
         let from = offset.max(run_start);
         let to = (offset + data.len() as u64).min(run_start + run_len);
+        let part = &data[(from - offset) as usize..(to - offset) as usize];
         if run.is_exposed {
+            if self.volume.geometry.cluster_blocks_log > 0 {
+                return self.write_in_sectors(run, from - run_start, part);
+            }
             self.write_zeros(run.start, 0, from - run_start)?;
             self.write_zeros(run.start, to - run_start, run_len)?;
         }
-        let part = &data[(from - offset) as usize..(to - offset) as usize];
         self.write_data(run.start, from - run_start, part)
+    }
+
+    /// Writes `data` from byte `from` of an exposed run on, and zeros around it, each sector at once.
+    ///
+    /// What is exposed in a cluster may be what the file itself had there before: a crash may still
+    /// show that, but not beside what is new in one sector.
+    fn write_in_sectors(&self, run: &DataRun, from: u64, data: &[u8]) -> Result<()> {
+        let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
+        let end = from + data.len() as u64;
+        let (first, within) = (from - from % SECTOR, (from % SECTOR) as usize);
+        self.write_zeros(run.start, 0, first)?;
+        self.write_zeros(run.start, end.next_multiple_of(SECTOR), run_len)?;
+        let (mut at, mut rest) = (from, data);
+        if within > 0 {
+            let head;
+            (head, rest) = data.split_at(data.len().min(SECTOR as usize - within));
+            self.write_sector(run.start, first, within, head)?;
+            at = first + SECTOR;
+        }
+        let (whole, tail) = rest.split_at(rest.len() - rest.len() % SECTOR as usize);
+        if !whole.is_empty() {
+            self.write_data(run.start, at, whole)?;
+        }
+        if !tail.is_empty() {
+            self.write_sector(run.start, at + whole.len() as u64, 0, tail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the sector at byte `at` from a block on: `data` from byte `within` on, else zeros.
+    fn write_sector(&self, block: Block, at: u64, within: usize, data: &[u8]) -> Result<()> {
+        let mut bytes = [0; SECTOR as usize];
+        bytes[within..within + data.len()].copy_from_slice(data);
+        self.write_data(block, at, &bytes)
     }
 
     /// Zeroes what a run has of some bytes of the file; all of it if it is exposed.

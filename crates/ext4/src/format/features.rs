@@ -201,6 +201,7 @@ pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::GDT_CSUM)
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::QUOTA)
     .union(RoCompat::PROJECT)
@@ -349,11 +350,11 @@ mod tests {
     fn unknown_bits_are_named_and_kept() {
         let features = Features {
             incompat: Incompat::from_bits_retain(0x8000_0042),
-            ro_compat: RoCompat::from_bits_retain(0x2000_0201),
+            ro_compat: RoCompat::from_bits_retain(0x2000_0101),
             ..Features::default()
         };
         assert_eq!(features.unreadable(), ["FEATURE_I31"]);
-        assert_eq!(features.unwritable(), ["bigalloc", "FEATURE_R29"]);
+        assert_eq!(features.unwritable(), ["quota", "FEATURE_R29"]);
         assert_eq!(features.names()[..2], ["filetype", "extent"]);
     }
 }

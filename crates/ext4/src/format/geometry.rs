@@ -99,6 +99,19 @@ impl Geometry {
         1 << self.block_size_log
     }
 
+    /// Blocks of a cluster: 1 without `bigalloc`.
+    #[must_use]
+    pub const fn cluster_blocks(&self) -> u32 {
+        1 << self.cluster_blocks_log
+    }
+
+    /// The first block of the cluster that a block of the device lies in.
+    #[must_use]
+    pub const fn cluster_start(&self, block: Block) -> Block {
+        // Clusters start at block 0: with `bigalloc`, so does the first group.
+        Block(block.0 & !(self.cluster_blocks() as u64 - 1))
+    }
+
     /// Byte of the device at which a block starts.
     #[must_use]
     pub const fn byte_of(&self, block: Block) -> u64 {

@@ -49,12 +49,12 @@ impl Op<'_> {
             None => DIRECT_COUNT,
         };
         let len = len.min(slots - u32::from(slot));
-        let (start, len) = self.allocate_blocks(goal, len)?;
+        let (start, len) = self.allocate_clusters(goal, len)?;
         let end = start.plus(u64::from(len));
         if end.0 > u64::from(u32::MAX) {
             return Err(Error::NoSpace);
         }
-        self.add_blocks(file, len)?;
+        self.add_clusters(file, len)?;
         let bytes = self.edit_pointers(file, holder, slots_range(slot, len));
         for (bytes, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(start.0 as u32..) {
             *bytes = number.to_le_bytes();
@@ -118,9 +118,9 @@ impl Op<'_> {
         slot: u16,
     ) -> Result<transaction::BufferId> {
         let goal = self.metadata_goal(file);
-        let (block, _) = self.allocate_blocks(goal, 1)?;
+        let (block, _) = self.allocate_clusters(goal, 1)?;
         let number = u32::try_from(block.0).map_err(|_| Error::NoSpace)?;
-        self.add_blocks(file, 1)?;
+        self.add_clusters(file, 1)?;
         self.edit_pointers(file, holder, slots_range(slot, 1))
             .copy_from_slice(&number.to_le_bytes());
         Ok(self.txn.create(block.0, Kind::Indirect.of(file.owner))?)

@@ -15,6 +15,8 @@ use crate::xattr::ValueInodes;
 #[must_use = "a doomed inode is freed by Ext4::reap"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
+    /// All: it has other names.
+    Kept,
     /// Nothing: it is free.
     Freed,
     /// All: somebody had it open, and it is freed when it is closed.
@@ -24,6 +26,16 @@ pub(crate) enum Fate {
 }
 
 impl Op<'_> {
+    /// Writes an inode that has just lost a name and whose lock is held, or ends it if that was the
+    /// last one. The result is for [`Ext4::reap`], once the operation has committed.
+    pub(crate) fn let_go(&mut self, handle: Handle) -> Result<Fate> {
+        if handle.inode.links_count() > 0 {
+            self.stage(handle);
+            return Ok(Fate::Kept);
+        }
+        self.abandon(handle)
+    }
+
     /// Ends an inode whose link count has just become 0 and whose lock is held. If nobody has it
     /// open, as much of it is freed as fits this operation; what is left then is an orphan, and the
     /// caller must hand the result to [`Ext4::reap`] once the operation has committed.
@@ -81,7 +93,7 @@ impl Ext4 {
     /// the inode stays an orphan then, and is freed when the file system is closed or opened next.
     pub(crate) fn reap(&self, fate: Fate) {
         let ino = match fate {
-            Fate::Freed => return,
+            Fate::Kept | Fate::Freed => return,
             // Whoever closed it before it was known as an orphan has left it to this.
             Fate::Open(ino) if self.orphans.is_open(ino) => return,
             Fate::Open(ino) | Fate::Doomed(ino) => ino,

@@ -28,8 +28,8 @@ impl Op<'_> {
                 }
                 if handle.inode.file_acl() == 0 {
                     let goal = self.metadata_goal(handle);
-                    let (block, _) = self.allocate_blocks(goal, 1)?;
-                    self.add_blocks(handle, 1)?;
+                    let (block, _) = self.allocate_clusters(goal, 1)?;
+                    self.add_clusters(handle, 1)?;
                     handle.inode.set_file_acl(block.0);
                 }
                 let id = self.txn.create(handle.inode.file_acl(), Kind::Xattr.plain())?;
@@ -51,7 +51,7 @@ impl Op<'_> {
         if !is_shared {
             return self.free_metadata(handle, block);
         }
-        self.subtract_blocks(handle, 1)?;
+        self.subtract_clusters(handle, 1)?;
         self.released_attributes.push(block);
         Ok(())
     }

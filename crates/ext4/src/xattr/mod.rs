@@ -134,7 +134,7 @@ impl Op<'_> {
         change: Change<'_>,
     ) -> Result<()> {
         for value in &plan.removed {
-            self.subtract_blocks(handle, self.value_blocks(value.size))?;
+            self.subtract_clusters(handle, self.value_clusters(value.size))?;
         }
         let new = match (plan.value_place, change.value) {
             (Some(place), Some(value)) => Some((place, self.create_value(handle, value)?)),

@@ -62,7 +62,7 @@ fn release(fs: &Ext4, files: &[&str], expect_values: bool) -> Result<()> {
         for handle in &handles {
             let mut handle = *handle;
             op.release_attributes(&mut handle, values.as_ref())?;
-            op.subtract_blocks(&mut handle, 5)?;
+            op.subtract_clusters(&mut handle, 5)?;
             let tail = vec![0; read::xattr::slot_tail(fs, &handle)?.len()];
             op.stage_with_tail(handle, tail);
         }

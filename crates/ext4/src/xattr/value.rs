@@ -75,8 +75,13 @@ impl Ext4 {
 }
 
 impl Op<'_> {
-    /// Blocks that a value of `size` bytes in an inode of its own counts for each inode that has it.
-    pub(super) fn value_blocks(&self, size: u32) -> u32 {
+    /// Clusters that a value of `size` bytes in an inode of its own counts for each inode that has it.
+    pub(super) fn value_clusters(&self, size: u32) -> u32 {
+        self.value_blocks(size).div_ceil(self.fs.volume.geometry.cluster_blocks())
+    }
+
+    /// Blocks that a value of `size` bytes takes in an inode of its own.
+    fn value_blocks(&self, size: u32) -> u32 {
         size.div_ceil(self.fs.volume.geometry.block_size())
     }
 
@@ -101,7 +106,7 @@ impl Op<'_> {
         let blocks = self.value_blocks(value.len() as u32);
         self.fill_hole(&mut handle, FileBlock(0), blocks, false)?;
         self.write_value(&handle, value)?;
-        self.add_blocks(referrer, blocks)?;
+        self.add_clusters(referrer, self.value_clusters(value.len() as u32))?;
         self.stage_new(handle);
         Ok(number)
     }

@@ -137,11 +137,36 @@ fn unexplained(text: &str) -> impl Iterator<Item = &str> {
         line == "Feature orphan_present is set but orphan file is clean."
             || (line.starts_with("Orphan file (inode ") && line.ends_with(" is not clean."))
     };
+    let loses_attributes = clears_special_file(text);
+    let is_lost_block = move |line: &str| {
+        let lost = line.strip_prefix("Block bitmap differences: ");
+        loses_attributes
+            && (lost.is_some_and(|blocks| !blocks.contains('+'))
+                || line.starts_with("Free blocks count wrong"))
+    };
     let mut before = "";
     text.lines().filter(move |line| {
-        let is_answer = *line == "Clear? yes" && is_orphan_file(before);
+        let is_answer = (*line == "Clear? yes" && is_orphan_file(before))
+            || (*line == "Fix? yes" && is_lost_block(before));
         before = line;
-        !is_answer && !is_orphan_file(line) && !is_recovery(line)
+        !is_answer && !is_orphan_file(line) && !is_lost_block(line) && !is_recovery(line)
+    })
+}
+
+/// Whether a device, pipe or socket was among the orphans: e2fsck 1.47 clears the inode, but finds
+/// the block of its attributes only when it compares the bitmaps.
+fn clears_special_file(text: &str) -> bool {
+    let mode_of = |line: &str| {
+        let digits = line.split("mode=0").nth(1)?.split(',').next()?;
+        u16::from_str_radix(digits, 8).ok()
+    };
+    let orphans = text.lines().filter(|line| line.starts_with("Clearing orphaned inode"));
+    orphans.filter_map(mode_of).any(|mode| {
+        let file_type = vfs::FileType::from_mode(mode);
+        !matches!(
+            file_type,
+            None | Some(vfs::FileType::Regular | vfs::FileType::Directory | vfs::FileType::Symlink)
+        )
     })
 }
 

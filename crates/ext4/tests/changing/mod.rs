@@ -15,6 +15,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions};
+use oracle::Mke2fs;
 use vfs::Timestamp;
 
 pub const MIB: u64 = 1 << 20;
@@ -30,19 +31,27 @@ pub struct Layout {
     /// Changes to mkfs's default features.
     pub features: &'static str,
     pub inodes: u32,
+    /// Bytes of a cluster: then mke2fs makes it, with `bigalloc` and these features.
+    pub cluster_size: Option<u32>,
 }
 
 impl Layout {
-    pub const DEFAULT: Self = Self { size: 24 * MIB, block_size: 4096, features: "", inodes: 512 };
+    pub const DEFAULT: Self =
+        Self { size: 24 * MIB, block_size: 4096, features: "", inodes: 512, cluster_size: None };
     pub const SMALL_BLOCKS: Self = Self { block_size: 1024, size: 16 * MIB, ..Self::DEFAULT };
     pub const BLOCK_MAPS: Self =
         Self { features: "^extents,^64bit,^flex_bg", ..Self::SMALL_BLOCKS };
     pub const PLAIN: Self =
         Self { features: "^metadata_csum,^orphan_file,^64bit", ..Self::DEFAULT };
+    pub const CLUSTERS: Self =
+        Self { size: 64 * MIB, cluster_size: Some(16 << 10), ..Self::DEFAULT };
     pub const NO_JOURNAL: Self = Self { features: "^has_journal,^orphan_file", ..Self::DEFAULT };
 
     /// A device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {
+        if let Some(bytes) = self.cluster_size {
+            return self.make_with_clusters(bytes);
+        }
         let options = Options {
             block_size: Some(self.block_size),
             inodes: InodeCount::Count(self.inodes),
@@ -56,6 +65,16 @@ impl Layout {
         let device = MemoryDevice::new(self.size);
         mkfs::format(&device, &layout, Contents::Zeros).expect("memory does not fail");
         device
+    }
+
+    fn make_with_clusters(&self, bytes: u32) -> MemoryDevice {
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        let mke2fs = Mke2fs::new("ext4").block_size(self.block_size).inode_count(self.inodes);
+        let features = ["bigalloc", self.features].join(",");
+        let mke2fs = mke2fs.features(features.trim_end_matches(','));
+        mke2fs.arguments(["-C", &bytes.to_string(), "-J", "size=4"]).create(&path, self.size);
+        MemoryDevice::from_bytes(&std::fs::read(&path).expect("mke2fs made it"))
     }
 }
 

@@ -173,6 +173,8 @@ fn a_full_device_changes_nothing() {
     let file = fs.lookup(top, b"a").unwrap();
     let name = |n: u32| format!("{n:->200}").into_bytes();
     let count = (0..).find(|&n| fs.link(file, top, &name(n), later(1)).is_err()).unwrap();
+    // A split that takes two blocks fails with one left.
+    while let Ok(()) = fs.write(file, fs.attributes(file).unwrap().size, &[1; 1024]) {}
     let before = state(&fs, top);
     let d = fs.lookup(top, b"d").unwrap();
     let last = fs.link(file, top, &name(count), later(2));
@@ -197,7 +199,11 @@ fn a_file_without_a_name_gets_one() {
     let fs = image.open();
     let top = fill(&fs);
     let file = fs.create_unlinked(top, &NEW).unwrap();
-    fs.link(file, top, b"now", later(1)).unwrap();
+    fs.create(top, b"now", &NEW).unwrap();
+    assert!(matches!(fs.link_over(file, top, b"free", None), Err(Error::NotFound)));
+    assert!(matches!(fs.link_over(file, top, b"empty", None), Err(Error::IsADirectory)));
+    fs.link_over(file, top, b"now", later(1)).unwrap();
+    fs.link_over(file, top, b"now", later(1)).unwrap();
     assert_eq!(fs.attributes(file).unwrap().links, 1);
     FileSystem::close(&fs, file).unwrap();
     assert_eq!(fs.lookup(top, b"now").unwrap(), file);

@@ -102,8 +102,17 @@ impl Pair {
     fn link(&mut self) {
         let (dir, name) = (self.dir(), self.name());
         let Some(&file) = self.random.choice(&self.files) else { return };
-        let model = self.model.link(file, dir, &name, later(self.now));
-        let fs = self.fs.link(self.there(file), self.there(dir), &name, later(self.now));
+        let over = self.random.bool();
+        let link = |fs: &dyn FileSystem, file, dir| {
+            let time = later(self.now);
+            if over {
+                fs.link_over(file, dir, &name, time)
+            } else {
+                fs.link(file, dir, &name, time)
+            }
+        };
+        let model = link(&self.model, file, dir);
+        let fs = link(&self.fs, self.there(file), self.there(dir));
         // The number of a file that is gone may be that of another one there.
         if self.model.attributes(file).is_ok() {
             self.same("link", &model, &fs);

@@ -159,6 +159,10 @@ impl FileSystem for Model {
         self.state.lock().link(ino, dir, name, time)
     }
 
+    fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.state.lock().link_over(ino, dir, name, time)
+    }
+
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.state.lock().read(ino, offset, buf)
     }

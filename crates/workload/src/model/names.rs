@@ -54,6 +54,24 @@ impl State {
         self.touch(dir, time)
     }
 
+    pub(super) fn link_over(
+        &mut self,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let taken = self.entry(dir, name)?;
+        if self.inode(ino)?.is_directory() || self.inode(taken)?.is_directory() {
+            return Err(Error::IsADirectory);
+        }
+        if taken == ino {
+            return Ok(());
+        }
+        self.remove_entry((dir, name), taken, time)?;
+        self.link(ino, dir, name, time)
+    }
+
     pub(super) fn unlink(&mut self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
         let ino = self.entry(dir, name)?;
         if self.inode(ino)?.is_directory() {

@@ -167,6 +167,10 @@ impl Session {
                 let (dir, name) = self.find_parent(fs, path)?;
                 fs.link(self.target(fs, target)?, dir, name, time)
             }
+            Operation::LinkOver { target, path } => {
+                let (dir, name) = self.find_parent(fs, path)?;
+                fs.link_over(self.target(fs, target)?, dir, name, time)
+            }
             Operation::Unlink { path } => {
                 let (dir, name) = self.find_parent(fs, path)?;
                 fs.unlink(dir, name, time)

@@ -166,9 +166,13 @@ impl Draw<'_> {
                 let target_len = if self.one_in(3) { 500 } else { 1 + self.rng.usize(..80) };
                 Operation::Symlink { path: self.new_path(), target_len }
             }
-            47..56 => {
+            47..53 => {
                 let target = Target::Path(self.existing(not_directory));
                 Operation::Link { target, path: self.new_path() }
+            }
+            53..56 => {
+                let target = Target::Path(self.existing(not_directory));
+                Operation::LinkOver { target, path: self.existing(not_directory) }
             }
             56..70 => Operation::Unlink { path: self.existing(not_directory) },
             70..78 => Operation::Rmdir { path: self.existing(|t| t == FileType::Directory) },

@@ -59,6 +59,7 @@ pub enum Operation {
     Symlink { path: Path, target_len: usize },
     CreateUnlinked { dir: Path, slot: usize },
     Link { target: Target, path: Path },
+    LinkOver { target: Target, path: Path },
     Unlink { path: Path },
     Rmdir { path: Path },
     Rename { from: Path, to: Path, mode: RenameMode },
