@@ -350,11 +350,11 @@ mod tests {
     fn unknown_bits_are_named_and_kept() {
         let features = Features {
             incompat: Incompat::from_bits_retain(0x8000_0042),
-            ro_compat: RoCompat::from_bits_retain(0x2000_0101),
+            ro_compat: RoCompat::from_bits_retain(0x2000_4001),
             ..Features::default()
         };
         assert_eq!(features.unreadable(), ["FEATURE_I31"]);
-        assert_eq!(features.unwritable(), ["quota", "FEATURE_R29"]);
+        assert_eq!(features.unwritable(), ["shared_blocks", "FEATURE_R29"]);
         assert_eq!(features.names()[..2], ["filetype", "extent"]);
     }
 }
