@@ -11,12 +11,13 @@ use super::project::{find, with_project};
 use super::{Image, owned};
 
 /// Kinds of images whose usage is counted.
-pub const KINDS: [&[&str]; 5] = [
+pub const KINDS: [&[&str]; 6] = [
     &["-b", "4096", "-O", "quota"],
     &["-b", "1024", "-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota"],
     &["-b", "4096", "-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota"],
     &["-b", "1024", "-O", "quota,^extent,^64bit,^metadata_csum", "-E", "quotatype=usrquota"],
     &["-b", "4096", "-O", "quota,^has_journal,inline_data", "-E", "quotatype=grpquota"],
+    &["-b", "1024", "-O", "quota,bigalloc", "-C", "8192"],
 ];
 
 /// Limits and usage as debugfs lists them: by id, bytes and inodes.
