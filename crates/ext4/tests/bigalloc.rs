@@ -512,7 +512,8 @@ impl BlockDevice for WholeSectors {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(offset % 512 == 0 && data.len() % 512 == 0, "{} bytes at {offset}", data.len());
+        let is_whole = offset.is_multiple_of(512) && data.len().is_multiple_of(512);
+        assert!(is_whole, "{} bytes at {offset}", data.len());
         self.0.write_at(offset, data)
     }
 
