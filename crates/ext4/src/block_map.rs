@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use transaction::{Corruption, Tag};
+use transaction::Corruption;
 use vfs::{Error, FileType, Result};
 
 use crate::Ext4;
@@ -11,8 +11,7 @@ use crate::format::address::{Block, FileBlock, Group};
 use crate::format::inode::flags;
 use crate::op::{Handle, Op};
 use crate::read;
-use crate::read::map::{Blocks, Place, Run, run_at};
-use crate::volume::Volume;
+use crate::read::map::{Place, Run, run_at};
 
 /// What some blocks of a file are needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +52,6 @@ impl Piece {
     /// Whether the map was changed for it.
     pub(crate) fn is_change(&self) -> bool {
         self.was == Was::Hole || self.written != (self.was == Was::Written)
-    }
-}
-
-impl Blocks for &mut Op<'_> {
-    fn volume(&self) -> &Volume {
-        &self.fs.volume
-    }
-
-    fn with_block<R>(
-        &mut self,
-        block: Block,
-        tag: Tag,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let id = self.buffer(block, tag)?;
-        Ok(look(self.txn.data(id)))
     }
 }
 

@@ -34,7 +34,7 @@ impl Ext4 {
     /// `NotFound` if the inode is free; `Corrupt` if its mapping is damaged on the way there.
     pub fn block_run(&self, ino: Ino, first: FileBlock) -> Result<BlockRun> {
         let _lock = self.locks.shared(ino);
-        let run = map::run_at(self, &load_unlinked(self, ino)?, first)?;
+        let run = map::run_at(&mut &*self, &load_unlinked(self, ino)?, first)?;
         let (start, unwritten) = match run.place {
             Place::Written(start) => (Some(start), false),
             Place::Unwritten(start) => (Some(start), true),

@@ -62,7 +62,7 @@ pub(crate) enum Patience {
 /// Groups that an operation needs before it starts.
 pub(crate) type GroupSet = SmallVec<[Group; 4]>;
 
-/// An operation. Dropped without [`Op::commit`], it leaves no trace.
+/// An operation. Dropped without [`Ext4::atomically`], it leaves no trace.
 pub(crate) struct Op<'a> {
     pub(crate) fs: &'a Ext4,
     // Groups are let go before the transaction rolls back: nobody can see the bitmaps in between,

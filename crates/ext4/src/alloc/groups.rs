@@ -80,7 +80,7 @@ pub(crate) struct Groups {
     busy_closed: Mutex<Vec<Group>>,
 }
 
-/// A group held by an operation. Dropped without [`Lease::keep`], it puts the counts back.
+/// A group held by an operation. Dropped before [`Groups::keep`], it puts the counts back.
 pub(crate) struct Lease<'a> {
     group: Group,
     guarded: MutexGuard<'a, Guarded>,

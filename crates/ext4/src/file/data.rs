@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use crate::Ext4;
-use crate::block_map::Piece;
+use crate::block_map::{Piece, Was};
 use crate::format::address::{Block, FileBlock};
 use crate::op::{Handle, Op, ZeroedRun};
 use crate::read::map::Place;
@@ -29,6 +29,9 @@ pub(super) struct DataRun {
     pub(super) len: u32,
     /// Whether the device holds what must not be seen.
     pub(super) is_exposed: bool,
+    /// Whether it was allocated but not written: the file may have had contents there before, which
+    /// a crash brings back.
+    pub(super) was_unwritten: bool,
 }
 
 /// The runs that an operation works on, in ascending order.
@@ -37,15 +40,17 @@ pub(super) type DataRuns = SmallVec<[DataRun; 8]>;
 /// Adds a piece behind the runs before it.
 pub(super) fn push(runs: &mut DataRuns, block: u32, piece: &Piece) {
     let is_exposed = piece.is_exposed();
+    let was_unwritten = piece.was == Was::Unwritten;
     if let Some(last) = runs.last_mut()
         && last.start.plus(u64::from(last.len)) == piece.start
         && last.is_exposed == is_exposed
+        && last.was_unwritten == was_unwritten
         && last.block + last.len == block
     {
         last.len += piece.len;
         return;
     }
-    runs.push(DataRun { block, start: piece.start, len: piece.len, is_exposed });
+    runs.push(DataRun { block, start: piece.start, len: piece.len, is_exposed, was_unwritten });
 }
 
 impl Ext4 {
@@ -79,7 +84,8 @@ impl Ext4 {
         let to = (offset + data.len() as u64).min(run_start + run_len);
         let part = &data[(from - offset) as usize..(to - offset) as usize];
         if run.is_exposed {
-            if self.volume.geometry.cluster_blocks_log > 0 {
+            // In a cluster, new blocks may be such as the file had before, too.
+            if run.was_unwritten || self.volume.geometry.cluster_blocks_log > 0 {
                 return self.write_in_sectors(run, from - run_start, part);
             }
             self.write_zeros(run.start, 0, from - run_start)?;
@@ -90,8 +96,8 @@ impl Ext4 {
 
     /// Writes `data` from byte `from` of an exposed run on, and zeros around it, each sector at once.
     ///
-    /// What is exposed in a cluster may be what the file itself had there before: a crash may still
-    /// show that, but not beside what is new in one sector.
+    /// What is exposed may be what the file itself had there before: a crash may still show that, but
+    /// not beside what is new in one sector.
     fn write_in_sectors(&self, run: &DataRun, from: u64, data: &[u8]) -> Result<()> {
         let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
         let end = from + data.len() as u64;

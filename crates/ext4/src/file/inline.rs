@@ -46,7 +46,8 @@ impl Op<'_> {
         }
         let piece = self.provide(file, FileBlock(0), 1, Want::Written)?;
         let mut runs = DataRuns::new();
-        runs.push(DataRun { block: 0, start: piece.start, len: 1, is_exposed: true });
+        let (start, was_unwritten) = (piece.start, false);
+        runs.push(DataRun { block: 0, start, len: 1, is_exposed: true, was_unwritten });
         self.fs.write_run(&runs[0], 0, contents)
     }
 

@@ -117,7 +117,7 @@ impl Ext4 {
         let mut places = Vec::with_capacity(count as usize);
         for block in 0..count as u32 {
             let read::map::Place::Written(place) =
-                read::map::run_at(self, file, FileBlock(block))?.place
+                read::map::run_at(&mut &*self, file, FileBlock(block))?.place
             else {
                 return Err(file.corrupt("orphan file", "it has a hole"));
             };

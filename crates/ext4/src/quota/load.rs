@@ -16,7 +16,8 @@ use crate::format::quota::{
 };
 use crate::kind::Kind;
 use crate::op::Handle;
-use crate::read::map::{self, Blocks};
+use crate::read::map;
+use crate::read::source::Source;
 
 /// A quota file that is being read.
 struct Reader<'f> {
@@ -29,8 +30,8 @@ struct Reader<'f> {
 }
 
 /// Where a block of a quota file lies. `Corrupt` for a hole.
-pub(super) fn place_of<B: Blocks>(from: B, file: &Handle, block: u32) -> Result<Place> {
-    let log = from.volume().geometry.block_size_log;
+pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Result<Place> {
+    let log = from.fs().volume.geometry.block_size_log;
     let byte = u64::from(block) << BLOCK_SIZE_LOG;
     let at = u32::try_from(byte >> log).map_err(|_| Error::FileTooLarge)?;
     let map::Place::Written(start) = map::run_at(from, file, FileBlock(at))?.place else {
@@ -87,7 +88,7 @@ impl Ext4 {
         if file.file_type()? != FileType::Regular || !self.has_map(&file)? || size > size_max {
             return Err(file.corrupt("quota file", "not a file of blocks"));
         }
-        let place = place_of(self, &file, INFO_BLOCK)?;
+        let place = place_of(&mut &*self, &file, INFO_BLOCK)?;
         let bytes = self.block(place.block, Kind::Quota.plain())?;
         let info = parse_info(&bytes[place.offset..place.offset + BLOCK_SIZE], kind, size);
         Ok((file, info.map_err(|c| c.of_inode(ino.0).at_block(place.block.0))?))
@@ -109,7 +110,7 @@ impl Reader<'_> {
     }
 
     fn block(&self, block: u32) -> Result<(BufferRef, Place)> {
-        let place = place_of(self.fs, &self.file, block)?;
+        let place = place_of(&mut &*self.fs, &self.file, block)?;
         Ok((self.fs.block(place.block, Kind::Quota.plain())?, place))
     }
 

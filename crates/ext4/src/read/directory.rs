@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
-use super::map::{FILE_BLOCKS_MAX, Place, Run};
+use super::map::{self, FILE_BLOCKS_MAX, Place, Run};
 use super::names::{Style, Wanted};
 use super::source::Source;
 use super::{index, inline};
@@ -219,7 +219,7 @@ pub(crate) fn for_each_leaf<S: Source>(
     };
     let mut at = u64::from(from.0);
     while at < end {
-        let Run { place, len } = source.run(dir, FileBlock(at as u32))?;
+        let Run { place, len } = map::run_at(source, dir, FileBlock(at as u32))?;
         let run_end = at.saturating_add(len).min(end);
         if let Place::Written(start) = place {
             for (nth, block) in (at..run_end).enumerate() {

@@ -77,7 +77,7 @@ fn bytes_at(fs: &Ext4, handle: &Handle, offset: u64) -> Result<(ExtentPlace, u64
         // No file can have blocks there, whatever its size says.
         return Ok((ExtentPlace::Hole, u64::MAX));
     };
-    let Run { place, len } = map::run_at(fs, handle, FileBlock(block))?;
+    let Run { place, len } = map::run_at(&mut &*fs, handle, FileBlock(block))?;
     let place = match place {
         Place::Written(start) => ExtentPlace::Device((start.0 << log) + within),
         Place::Unwritten(start) => ExtentPlace::Unwritten((start.0 << log) + within),

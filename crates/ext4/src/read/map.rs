@@ -1,16 +1,14 @@
 //! Where a file's blocks are: extent trees and the block maps of ext2 and ext3.
 
-use transaction::Tag;
 use vfs::Result;
 
-use crate::Ext4;
 use crate::extent::step::{Step, check_blocks, root, step};
 use crate::format::address::{Block, FileBlock};
 use crate::format::indirect::{self, Path};
 use crate::format::inode::flags;
 use crate::kind::Kind;
 use crate::read::inode::Handle;
-use crate::volume::Volume;
+use crate::read::source::Source;
 
 pub(crate) use crate::extent::step::FILE_BLOCKS_MAX;
 
@@ -33,51 +31,26 @@ pub(crate) struct Run {
     pub(crate) len: u64,
 }
 
-/// Where verified blocks come from: the cache, or what an operation holds.
-pub(crate) trait Blocks {
-    /// What the file system knows of itself.
-    fn volume(&self) -> &Volume;
-
-    /// Shows `look` a metadata block, verified as `tag` says.
-    fn with_block<R>(&mut self, block: Block, tag: Tag, look: impl FnOnce(&[u8]) -> R)
-    -> Result<R>;
-}
-
-impl Blocks for &Ext4 {
-    fn volume(&self) -> &Volume {
-        &self.volume
-    }
-
-    fn with_block<R>(
-        &mut self,
-        block: Block,
-        tag: Tag,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        Ok(look(&self.block(block, tag)?))
-    }
-}
-
 /// The run that starts at `block`. Neighbouring runs may continue it.
 ///
 /// The inode's contents must not be inline.
-pub(crate) fn run_at<B: Blocks>(mut from: B, handle: &Handle, block: FileBlock) -> Result<Run> {
+pub(crate) fn run_at<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Result<Run> {
     let run = if handle.has_flag(flags::EXTENTS) {
-        run_in_extents(&mut from, handle, block)?
+        run_in_extents(from, handle, block)?
     } else {
-        run_in_map(&mut from, handle, block)?
+        run_in_map(from, handle, block)?
     };
     if let Place::Written(start) | Place::Unwritten(start) = run.place {
-        check_blocks(from.volume(), handle, start, run.len)?;
+        check_blocks(&from.fs().volume, handle, start, run.len)?;
     }
     Ok(run)
 }
 
-fn run_in_extents<B: Blocks>(from: &mut B, handle: &Handle, block: FileBlock) -> Result<Run> {
+fn run_in_extents<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Result<Run> {
     let mut next = step(&root(handle)?, block, FILE_BLOCKS_MAX);
     while let Step::Down(child) = next {
-        child.check(from.volume(), handle)?;
-        next = from.with_block(child.leaf, Kind::ExtentNode.of(handle.owner), |bytes| {
+        child.check(&from.fs().volume, handle)?;
+        next = from.with(child.leaf, Kind::ExtentNode.of(handle.owner), |bytes| {
             Ok::<_, vfs::Error>(step(&child.node(handle, bytes)?, block, child.end))
         })??;
     }
@@ -95,8 +68,8 @@ fn run_in_extents<B: Blocks>(from: &mut B, handle: &Handle, block: FileBlock) ->
     })
 }
 
-fn run_in_map<B: Blocks>(from: &mut B, handle: &Handle, block: FileBlock) -> Result<Run> {
-    let block_size = from.volume().geometry.block_size();
+fn run_in_map<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Result<Run> {
+    let block_size = from.fs().volume.geometry.block_size();
     let Some(path) = Path::to(block, block_size) else {
         let len = FILE_BLOCKS_MAX - u64::from(block.0);
         return Ok(Run { place: Place::Hole, len });
@@ -112,10 +85,10 @@ fn run_in_map<B: Blocks>(from: &mut B, handle: &Handle, block: FileBlock) -> Res
             let len = path.shared_after(step, block_size);
             return Ok(Run { place: Place::Hole, len });
         };
-        check_blocks(from.volume(), handle, block, 1)?;
+        check_blocks(&from.fs().volume, handle, block, 1)?;
         let is_last = step + 1 == below.len();
         let tag = Kind::Indirect.of(handle.owner);
-        let (next, run) = from.with_block(block, tag, |bytes| {
+        let (next, run) = from.with(block, tag, |bytes| {
             let run = is_last.then(|| run_of_pointers(bytes, index));
             (indirect::pointer(bytes, index), run)
         })?;

@@ -1,32 +1,33 @@
-//! Where the blocks of directories come from: the cache, or an operation that holds what it reads.
+//! Where verified blocks come from: the cache, or an operation that holds what it reads.
 //!
-//! Looking up a name is the same for readers and for operations, with the same checks. Only an
+//! Finding a block of a file and looking up a name are the same for readers and for operations, with
+//! the same checks. Only an
 //! operation sees blocks it has changed itself, and it must ask its transaction for them: a block
 //! that a transaction holds cannot be read past it.
 
 use transaction::Tag;
 use vfs::Result;
 
-use super::map::{self, Place, Run};
+use super::map::{self, Place};
 use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
 use crate::op::Op;
 use crate::read::inode::Handle;
 
-/// What directories are read from.
+/// What the maps of files and directories are read from.
 pub(crate) trait Source {
     /// The file system.
     fn fs(&self) -> &Ext4;
 
-    /// The run of blocks of a directory that starts at `block`.
-    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run>;
-
-    /// Lets `look` see a verified metadata block.
+    /// Lets `look` see a metadata block, verified as `tag` says.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
 
     /// The device block of a block of a directory, or `None` in a hole.
-    fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>> {
-        Ok(match self.run(dir, block)?.place {
+    fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>>
+    where
+        Self: Sized,
+    {
+        Ok(match map::run_at(self, dir, block)?.place {
             Place::Written(block) => Some(block),
             Place::Unwritten(_) | Place::Hole => None,
         })
@@ -39,10 +40,6 @@ impl Source for &Ext4 {
         self
     }
 
-    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run> {
-        map::run_at(*self, dir, block)
-    }
-
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
         Ok(look(&self.block(place, tag)?))
     }
@@ -52,11 +49,6 @@ impl Source for &Ext4 {
 impl Source for Op<'_> {
     fn fs(&self) -> &Ext4 {
         self.fs
-    }
-
-    fn run(&mut self, dir: &Handle, block: FileBlock) -> Result<Run> {
-        let found = self.find_block(dir, block)?;
-        Ok(Run { place: found.map_or(Place::Hole, Place::Written), len: 1 })
     }
 
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
