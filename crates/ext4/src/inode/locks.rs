@@ -9,12 +9,21 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use vfs::Ino;
 
-/// Locks there are. Far more than threads, so that sharing one is rare.
-const STRIPES: usize = 1024;
+/// Inodes in a row whose locks lie together: a thread at work in one directory stays on them, and
+/// others do not touch their cache lines.
+const ROW: usize = 16;
+
+/// Rows of locks there are. Far more than threads, so that sharing one is rare.
+const ROWS: usize = 256;
+
+/// Locks of neighbours, on cache lines of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Row([RwLock<()>; ROW]);
 
 /// The locks of all inodes of a file system.
 pub(crate) struct InodeLocks {
-    stripes: Box<[RwLock<()>]>,
+    rows: Box<[Row]>,
     /// Held while a directory gets another parent: nothing else changes who is below whom.
     moves: Mutex<()>,
 }
@@ -27,16 +36,21 @@ pub(crate) struct Locked<'a> {
 
 impl InodeLocks {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(), moves: Mutex::new(()) }
+        Self { rows: (0..ROWS).map(|_| Row::default()).collect(), moves: Mutex::new(()) }
     }
 
     fn stripe(ino: Ino) -> usize {
-        (ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % STRIPES
+        let row = (ino.0 / ROW as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        row as usize % ROWS * ROW + ino.0 as usize % ROW
+    }
+
+    fn lock(&self, stripe: usize) -> &RwLock<()> {
+        &self.rows[stripe / ROW].0[stripe % ROW]
     }
 
     /// Waits until nobody changes an inode, and keeps it so.
     pub(crate) fn shared(&self, ino: Ino) -> RwLockReadGuard<'_, ()> {
-        self.stripes[Self::stripe(ino)].read()
+        self.lock(Self::stripe(ino)).read()
     }
 
     /// Locks inodes for change.
@@ -44,7 +58,7 @@ impl InodeLocks {
         let mut stripes: SmallVec<[usize; 4]> = inos.iter().map(|&i| Self::stripe(i)).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        let held = stripes.into_iter().map(|s| (s, self.stripes[s].write())).collect();
+        let held = stripes.into_iter().map(|s| (s, self.lock(s).write())).collect();
         Locked { locks: self, held }
     }
 
@@ -64,7 +78,7 @@ impl Locked<'_> {
         if self.held.iter().any(|(held, _)| *held == stripe) {
             return true;
         }
-        let lock = &self.locks.stripes[stripe];
+        let lock = self.locks.lock(stripe);
         let in_order = self.held.iter().all(|(held, _)| *held < stripe);
         let guard = if in_order { Some(lock.write()) } else { lock.try_write() };
         self.held.extend(guard.map(|guard| (stripe, guard)));

@@ -14,6 +14,9 @@ use super::Place;
 /// Shards there are: a power of two, far more than threads.
 const SHARDS: usize = 512;
 
+/// Inodes in a row that share a shard: about what a block of the inode table has.
+const NEIGHBOURS: u64 = 16;
+
 /// An odd number whose bits look random: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -63,7 +66,8 @@ impl Table {
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<Shard> {
-        &self.shards[(ino.0.wrapping_mul(MIX) >> 40) as usize % SHARDS].0
+        // Neighbours share a shard: threads in different directories then rarely meet.
+        &self.shards[((ino.0 / NEIGHBOURS).wrapping_mul(MIX) >> 40) as usize % SHARDS].0
     }
 
     pub(super) fn is_open(&self, ino: Ino) -> bool {
