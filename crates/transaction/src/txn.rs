@@ -67,6 +67,11 @@ impl<'e> Txn<'e> {
     pub fn buffer(&mut self, block: u64, tag: Tag) -> Result<BufferId> {
         if let Some(id) = self.find(block) {
             let held = &self.scratch.held[id.0 as usize];
+            if !held.guard.loaded {
+                // Given up without having been read: only damage leads back to it.
+                let damage = Corruption::new("block", "it is freed and used by one operation");
+                return Err(damage.at_block(block).into());
+            }
             if held.guard.tag != tag {
                 self.engine.format().verify(tag, block, &held.guard.data)?;
             }

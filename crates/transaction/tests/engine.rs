@@ -193,6 +193,15 @@ fn a_block_freed_and_used_again_is_not_reported_freed() {
 }
 
 #[test]
+fn a_block_given_up_unread_is_not_read_again() {
+    let (_, engine) = engine(None);
+    let mut txn = engine.begin().unwrap();
+    txn.forget(5);
+    let again = txn.buffer(5, TAG);
+    assert!(matches!(again, Err(Error::Corrupt(c)) if c.block() == Some(5)));
+}
+
+#[test]
 fn blocks_wait_in_the_log_until_it_runs_short() {
     let log = Recorder::default();
     log.roomy.store(true, Ordering::Relaxed);

@@ -12,7 +12,9 @@ use crate::{
 /// An operation either happens as a whole or, when it returns an error, leaves no trace.
 /// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
 /// but cannot be made or removed. No method checks permissions: that is the caller's policy.
-/// Callbacks run while the inode is locked: they must not change it.
+/// Callbacks run while the inode is locked: they must not change it, and where other threads change
+/// things at the same time, they must not ask for anything of the file system (who waits to change
+/// the inode goes first).
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
