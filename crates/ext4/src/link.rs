@@ -5,7 +5,7 @@ use vfs::{Error, FileType, Ino, Result, Timestamp};
 use crate::Ext4;
 use crate::dir::{Entry, check_name};
 use crate::format::inode::{Inode, Time, flags};
-use crate::op::Handle;
+use crate::op::{Handle, Op};
 
 /// Most links of an inode (`EXT4_LINK_MAX`).
 const LINKS_MAX: u16 = 65_000;
@@ -65,14 +65,7 @@ impl Ext4 {
         self.atomically(|op| {
             let mut parent = before;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
-            if let Some(time) = time {
-                touch(&mut parent.inode, time);
-            }
-            op.stage_dir(parent, &before)?;
-            if links == 0 {
-                op.remove_orphan(&file);
-            }
-            op.stage(file);
+            op.stage_named((parent, &before), (file, links), time)?;
             Ok(())
         })
     }
@@ -106,16 +99,7 @@ impl Ext4 {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsADirectory);
         }
-        let mut locked = self.locks.exclusive(&[dir, ino]);
-        let (before, found) = loop {
-            let parent = self.load_parent(dir)?;
-            let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
-            if locked.add(found.ino) {
-                break (parent, found);
-            }
-            drop(locked);
-            locked = self.locks.exclusive(&[dir, ino, found.ino]);
-        };
+        let (_locked, before, found) = self.lock_entry(dir, name, Some(ino))?;
         let (file, links) = self.load_linkable(ino, time)?;
         self.check_project(&before, &file)?;
         let taken = self.load_named(&before, &found)?;
@@ -130,17 +114,31 @@ impl Ext4 {
         let fate = self.atomically(|op| {
             let mut parent = before;
             op.replace_entry(&mut parent, &found, entry)?;
-            if let Some(time) = time {
-                touch(&mut parent.inode, time);
-            }
-            op.stage_dir(parent, &before)?;
-            if links == 0 {
-                op.remove_orphan(&file);
-            }
-            op.stage(file);
+            op.stage_named((parent, &before), (file, links), time)?;
             op.let_go(gone)
         })?;
         self.reap(fate);
+        Ok(())
+    }
+}
+
+impl Op<'_> {
+    /// Writes a directory, given as it is and as it was, and an inode that got one more name in it
+    /// than the `links` it had, when the operation commits.
+    fn stage_named(
+        &mut self,
+        (mut dir, before): (Handle, &Handle),
+        (file, links): (Handle, u16),
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        if let Some(time) = time {
+            touch(&mut dir.inode, time);
+        }
+        self.stage_dir(dir, before)?;
+        if links == 0 {
+            self.remove_orphan(&file);
+        }
+        self.stage(file);
         Ok(())
     }
 }

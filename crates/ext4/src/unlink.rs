@@ -4,6 +4,7 @@
 //! inode's lock is then taken as well; where that is not possible in order, both are let go, taken
 //! in order, and the name is looked up again.
 
+use smallvec::SmallVec;
 use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result, Timestamp};
 
 use crate::Ext4;
@@ -19,7 +20,7 @@ impl Ext4 {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsADirectory);
         }
-        let (_locked, parent, found) = self.lock_entry(dir, name)?;
+        let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
         if child.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
@@ -34,7 +35,7 @@ impl Ext4 {
             b".." => return Err(Error::NotEmpty),
             _ => {}
         }
-        let (_locked, parent, found) = self.lock_entry(dir, name)?;
+        let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
         child.require_directory()?;
         self.require_empty(&child)?;
@@ -79,9 +80,16 @@ impl Ext4 {
         gone
     }
 
-    /// Locks a directory and the inode that `name` stands for in it.
-    fn lock_entry(&self, dir: Ino, name: &[u8]) -> Result<(Locked<'_>, Handle, Found)> {
-        let mut locked = self.locks.exclusive(&[dir]);
+    /// Locks a directory and the inode that `name` stands for in it; and another inode.
+    pub(crate) fn lock_entry(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        also: Option<Ino>,
+    ) -> Result<(Locked<'_>, Handle, Found)> {
+        let mut wanted: SmallVec<[Ino; 4]> = SmallVec::from_slice(&[dir]);
+        wanted.extend(also);
+        let mut locked = self.locks.exclusive(&wanted);
         loop {
             let parent = self.load_parent(dir)?;
             let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
@@ -89,7 +97,9 @@ impl Ext4 {
                 return Ok((locked, parent, found));
             }
             drop(locked);
-            locked = self.locks.exclusive(&[dir, found.ino]);
+            let with_child: SmallVec<[Ino; 4]> =
+                wanted.iter().copied().chain([found.ino]).collect();
+            locked = self.locks.exclusive(&with_child);
         }
     }
 
