@@ -11,11 +11,11 @@ use vfs::{Error, Ino, Result};
 use crate::alloc::spread::Spread;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
-use crate::inode::locks::InodeLocks;
 use crate::op::Handle;
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::read;
 use crate::volume::Volume;
+use vfs::locks::InodeLocks;
 
 /// The root directory.
 pub(crate) const ROOT_INO: Ino = Ino(2);

@@ -15,11 +15,11 @@ use crate::alloc::spread::Spread;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
 use crate::fs::{Mode, OpenOptions};
-use crate::inode::locks::InodeLocks;
 use crate::journal::{self, Journal, JournalMap};
 use crate::kind::Kind;
 use crate::orphan::Orphans;
 use crate::volume::{Volume, read_superblock};
+use vfs::locks::InodeLocks;
 
 impl Ext4 {
     /// Opens an image to read it. Where its journal must be replayed, that is done in memory: the

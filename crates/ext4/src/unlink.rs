@@ -9,10 +9,10 @@ use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result, Timestamp};
 
 use crate::Ext4;
 use crate::format::inode::{Time, flags};
-use crate::inode::locks::Locked;
 use crate::link::touch;
 use crate::op::Handle;
 use crate::read::directory::{self, Found};
+use vfs::locks::Locked;
 
 impl Ext4 {
     pub(crate) fn remove_file(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {

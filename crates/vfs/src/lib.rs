@@ -3,6 +3,7 @@
 
 mod error;
 mod filesystem;
+pub mod locks;
 pub mod path;
 mod types;
 

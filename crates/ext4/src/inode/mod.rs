@@ -1,4 +1,3 @@
 //! Inodes: locking them, changing their attributes.
 
 mod attributes;
-pub(crate) mod locks;

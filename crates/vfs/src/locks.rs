@@ -1,4 +1,4 @@
-//! Locks of inodes.
+//! Locks of inodes, the same for every format.
 //!
 //! An inode's lock is one of a fixed number of stripes, chosen by the inode's number, so that
 //! locking allocates nothing. Two inodes may share a stripe. Stripes are waited for in ascending
@@ -7,7 +7,8 @@
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
-use vfs::Ino;
+
+use crate::Ino;
 
 /// Inodes in a row whose locks lie together: a thread at work in one directory stays on them, and
 /// others do not touch their cache lines.
@@ -22,20 +23,27 @@ const ROWS: usize = 256;
 struct Row([RwLock<()>; ROW]);
 
 /// The locks of all inodes of a file system.
-pub(crate) struct InodeLocks {
+pub struct InodeLocks {
     rows: Box<[Row]>,
     /// Held while a directory gets another parent: nothing else changes who is below whom.
     moves: Mutex<()>,
 }
 
 /// Inodes locked for change.
-pub(crate) struct Locked<'a> {
+pub struct Locked<'a> {
     locks: &'a InodeLocks,
     held: SmallVec<[(usize, RwLockWriteGuard<'a, ()>); 4]>,
 }
 
+impl Default for InodeLocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl InodeLocks {
-    pub(crate) fn new() -> Self {
+    /// Locks that nobody holds.
+    pub fn new() -> Self {
         Self { rows: (0..ROWS).map(|_| Row::default()).collect(), moves: Mutex::new(()) }
     }
 
@@ -49,12 +57,12 @@ impl InodeLocks {
     }
 
     /// Waits until nobody changes an inode, and keeps it so.
-    pub(crate) fn shared(&self, ino: Ino) -> RwLockReadGuard<'_, ()> {
+    pub fn shared(&self, ino: Ino) -> RwLockReadGuard<'_, ()> {
         self.lock(Self::stripe(ino)).read()
     }
 
     /// Locks inodes for change.
-    pub(crate) fn exclusive(&self, inos: &[Ino]) -> Locked<'_> {
+    pub fn exclusive(&self, inos: &[Ino]) -> Locked<'_> {
         let mut stripes: SmallVec<[usize; 4]> = inos.iter().map(|&i| Self::stripe(i)).collect();
         stripes.sort_unstable();
         stripes.dedup();
@@ -64,7 +72,7 @@ impl InodeLocks {
 
     /// Waits until no directory is being moved to another parent, and keeps it so. To be taken
     /// before any inode.
-    pub(crate) fn moves(&self) -> MutexGuard<'_, ()> {
+    pub fn moves(&self) -> MutexGuard<'_, ()> {
         self.moves.lock()
     }
 }
@@ -73,7 +81,7 @@ impl Locked<'_> {
     /// Locks one more inode. False if it cannot be waited for in order and somebody else has it:
     /// then everything must be let go and locked again in one call.
     #[must_use]
-    pub(crate) fn add(&mut self, ino: Ino) -> bool {
+    pub fn add(&mut self, ino: Ino) -> bool {
         let stripe = InodeLocks::stripe(ino);
         if self.held.iter().any(|(held, _)| *held == stripe) {
             return true;

@@ -1,0 +1,226 @@
+//! What is known of each allocation group in memory: what its headers say, as of the last committed
+//! operation. The headers on disk follow when a checkpoint is closed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::format::address::{AgBlock, AgNumber};
+
+/// The trees of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum AgTree {
+    /// Free space by block.
+    Bno,
+    /// Free space by length.
+    Cnt,
+    /// Reverse map.
+    Rmap,
+    /// Counts of references.
+    Refcount,
+    /// Inode chunks.
+    Ino,
+    /// Inode chunks with free inodes.
+    Fino,
+}
+
+/// Trees of a group.
+pub(crate) const AG_TREES: usize = 6;
+
+/// Where a tree starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Root {
+    /// The root block.
+    pub(crate) block: AgBlock,
+    /// Levels of the tree: 1 if the root is a leaf.
+    pub(crate) levels: u8,
+}
+
+/// What the headers of a group say. Its fields are checked when they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgState {
+    /// Blocks of the group (`agf_length`).
+    pub(crate) length: u32,
+    /// Roots by [`AgTree`]; `levels` is 0 for a tree the file system does not have.
+    pub(crate) roots: [Root; AG_TREES],
+    /// Blocks of the trees, as far as headers count them: reverse map, references (roots included),
+    /// inode trees (`agi_iblocks`, `agi_fblocks`, roots included).
+    pub(crate) rmap_blocks: u32,
+    /// As `rmap_blocks`.
+    pub(crate) refcount_blocks: u32,
+    /// As `rmap_blocks`.
+    pub(crate) ino_blocks: u32,
+    /// As `rmap_blocks`.
+    pub(crate) fino_blocks: u32,
+    /// First entry in use of the AGFL, the last one, and how many.
+    pub(crate) flfirst: u32,
+    /// As `flfirst`.
+    pub(crate) fllast: u32,
+    /// As `flfirst`.
+    pub(crate) flcount: u32,
+    /// Free blocks that the trees of free space list.
+    pub(crate) freeblks: u32,
+    /// Length of the longest free extent.
+    pub(crate) longest: u32,
+    /// Blocks of the trees of free space and the reverse map, without roots.
+    pub(crate) btreeblks: u32,
+    /// Inodes allocated in chunks, in use or not.
+    pub(crate) icount: u32,
+    /// Those of them that are free.
+    pub(crate) ifree: u32,
+    /// The chunk allocated last (`agi_newino`).
+    pub(crate) newino: u32,
+    /// `agi_dirino`; kept as it is.
+    pub(crate) dirino: u32,
+}
+
+impl AgState {
+    /// Where a tree starts.
+    pub(crate) fn root(&self, tree: AgTree) -> Root {
+        self.roots[tree as usize]
+    }
+}
+
+/// A group. Aligned so that threads in different groups do not touch each other's cache lines.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Ag {
+    state: Mutex<AgState>,
+    /// Copies of fields of `state` as of the last committed operation, to choose a group by without
+    /// its lock.
+    freeblks: AtomicU32,
+    longest: AtomicU32,
+    ifree: AtomicU32,
+    icount: AtomicU32,
+    /// Blocks beside `freeblks` that the superblock counts as free: of the AGFL and of trees.
+    reserve: AtomicU32,
+    /// Whether the headers on disk say something else.
+    dirty: AtomicBool,
+}
+
+/// All groups.
+pub(crate) struct Ags {
+    list: Box<[Ag]>,
+}
+
+/// What a group says without its lock: of some moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AgSummary {
+    pub(crate) freeblks: u32,
+    pub(crate) longest: u32,
+    pub(crate) ifree: u32,
+    pub(crate) icount: u32,
+    /// Blocks of the AGFL and of the trees of free space.
+    pub(crate) reserve: u32,
+}
+
+impl Ags {
+    pub(crate) fn new(states: Vec<AgState>) -> Self {
+        let list: Box<[Ag]> = states
+            .into_iter()
+            .map(|state| {
+                let ag = Ag { state: Mutex::new(state), ..Ag::default() };
+                ag.publish(&state);
+                ag
+            })
+            .collect();
+        Self { list }
+    }
+
+    /// Waits for a group and holds it. The group must exist.
+    pub(crate) fn lease(&self, ag: AgNumber) -> Lease<'_> {
+        let home = &self.list[ag.0 as usize];
+        Lease::new(ag, home, home.state.lock())
+    }
+
+    /// Holds a group, unless somebody else does.
+    pub(crate) fn try_lease(&self, ag: AgNumber) -> Option<Lease<'_>> {
+        let home = &self.list[ag.0 as usize];
+        home.state.try_lock().map(|guard| Lease::new(ag, home, guard))
+    }
+
+    /// What a group says without its lock.
+    pub(crate) fn summary(&self, ag: AgNumber) -> AgSummary {
+        let ag = &self.list[ag.0 as usize];
+        AgSummary {
+            freeblks: ag.freeblks.load(Ordering::Relaxed),
+            longest: ag.longest.load(Ordering::Relaxed),
+            ifree: ag.ifree.load(Ordering::Relaxed),
+            icount: ag.icount.load(Ordering::Relaxed),
+            reserve: ag.reserve.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Lets groups go and keeps what was changed in them.
+    pub(crate) fn keep<'a>(&self, leases: impl Iterator<Item = Lease<'a>>) {
+        for mut lease in leases {
+            lease.kept = true;
+        }
+    }
+
+    /// The groups whose headers must be written, which then count as written, and their states.
+    pub(crate) fn take_dirty(&self) -> Vec<(AgNumber, AgState)> {
+        let dirty = |(at, ag): (usize, &Ag)| {
+            let was_dirty = ag.dirty.swap(false, Ordering::Relaxed);
+            was_dirty.then(|| (AgNumber(at as u32), *ag.state.lock()))
+        };
+        self.list.iter().enumerate().filter_map(dirty).collect()
+    }
+}
+
+impl Ag {
+    fn publish(&self, state: &AgState) {
+        self.freeblks.store(state.freeblks, Ordering::Relaxed);
+        self.longest.store(state.longest, Ordering::Relaxed);
+        self.ifree.store(state.ifree, Ordering::Relaxed);
+        self.icount.store(state.icount, Ordering::Relaxed);
+        self.reserve.store(state.flcount + state.btreeblks, Ordering::Relaxed);
+    }
+}
+
+/// A group held by an operation. Let go without [`Ags::keep`], its state is what it was.
+pub(crate) struct Lease<'a> {
+    number: AgNumber,
+    home: &'a Ag,
+    guard: MutexGuard<'a, AgState>,
+    before: AgState,
+    kept: bool,
+}
+
+impl<'a> Lease<'a> {
+    fn new(number: AgNumber, home: &'a Ag, guard: MutexGuard<'a, AgState>) -> Self {
+        let before = *guard;
+        Self { number, home, guard, before, kept: false }
+    }
+
+    pub(crate) fn number(&self) -> AgNumber {
+        self.number
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = AgState;
+
+    fn deref(&self) -> &AgState {
+        &self.guard
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut AgState {
+        &mut self.guard
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            *self.guard = self.before;
+        } else if *self.guard != self.before {
+            self.home.publish(&self.guard);
+            self.home.dirty.store(true, Ordering::Relaxed);
+        }
+    }
+}

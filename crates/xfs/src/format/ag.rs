@@ -1,0 +1,186 @@
+//! The headers of an allocation group: AGF (space), AGI (inodes) and AGFL (blocks kept for the space
+//! trees), in sectors 1, 2 and 3 of the group.
+
+use transaction::Corruption;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::address::AgNumber;
+use super::checksum;
+use super::geometry::Geometry;
+
+/// Sector of the AGF within its group.
+pub const AGF_SECTOR: u32 = 1;
+/// Sector of the AGI.
+pub const AGI_SECTOR: u32 = 2;
+/// Sector of the AGFL.
+pub const AGFL_SECTOR: u32 = 3;
+/// `agf_magicnum`: "XAGF".
+pub const AGF_MAGIC: u32 = 0x5841_4746;
+/// `agi_magicnum`: "XAGI".
+pub const AGI_MAGIC: u32 = 0x5841_4749;
+/// `agfl_magicnum`: "XAFL".
+pub const AGFL_MAGIC: u32 = 0x5841_464c;
+/// Version of AGF and AGI.
+pub const AG_VERSION: u32 = 1;
+/// Heads of lists of unlinked inodes in an AGI.
+pub const UNLINKED_BUCKETS: usize = 64;
+
+/// The AGF as it is on disk. Fields as in the format document, without `agf_`.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub struct RawAgf {
+    pub magicnum: U32,
+    pub versionnum: U32,
+    pub seqno: U32,
+    pub length: U32,
+    /// By block, by size, reverse map.
+    pub roots: [U32; 3],
+    /// As `roots`.
+    pub levels: [U32; 3],
+    pub flfirst: U32,
+    pub fllast: U32,
+    pub flcount: U32,
+    pub freeblks: U32,
+    pub longest: U32,
+    pub btreeblks: U32,
+    pub uuid: [u8; 16],
+    pub rmap_blocks: U32,
+    pub refcount_blocks: U32,
+    pub refcount_root: U32,
+    pub refcount_level: U32,
+    pub spare64: [U64; 14],
+    pub lsn: U64,
+    pub crc: [u8; 4],
+    pub spare2: U32,
+}
+
+/// The AGI as it is on disk. Fields as in the format document, without `agi_`.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub struct RawAgi {
+    pub magicnum: U32,
+    pub versionnum: U32,
+    pub seqno: U32,
+    pub length: U32,
+    pub count: U32,
+    pub root: U32,
+    pub level: U32,
+    pub freecount: U32,
+    pub newino: U32,
+    pub dirino: U32,
+    pub unlinked: [U32; UNLINKED_BUCKETS],
+    pub uuid: [u8; 16],
+    pub crc: [u8; 4],
+    pub pad32: U32,
+    pub lsn: U64,
+    pub free_root: U32,
+    pub free_level: U32,
+    pub iblocks: U32,
+    pub fblocks: U32,
+}
+
+/// The AGFL's header; block numbers follow to the end of the sector. Version 4 has no header.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub struct RawAgfl {
+    pub magicnum: U32,
+    pub seqno: U32,
+    pub uuid: [u8; 16],
+    pub lsn: U64,
+    pub crc: [u8; 4],
+}
+
+const _: () = assert!(size_of::<RawAgf>() == 224);
+const _: () = assert!(size_of::<RawAgi>() == 344);
+const _: () = assert!(size_of::<RawAgfl>() == 36);
+const _: () = assert!(std::mem::offset_of!(RawAgf, crc) == 216);
+const _: () = assert!(std::mem::offset_of!(RawAgi, crc) == 312);
+const _: () = assert!(std::mem::offset_of!(RawAgfl, crc) == 32);
+
+/// Where each header's checksum is in its sector, by sector.
+const CRC_OFFSETS: [usize; 4] = [
+    super::superblock::CRC_OFFSET,
+    std::mem::offset_of!(RawAgf, crc),
+    std::mem::offset_of!(RawAgi, crc),
+    std::mem::offset_of!(RawAgfl, crc),
+];
+/// Names for messages, by sector.
+const NAMES: [&str; 4] = ["superblock", "AGF", "AGI", "AGFL"];
+/// Magic numbers, by sector.
+const MAGICS: [u32; 4] = [super::superblock::MAGIC, AGF_MAGIC, AGI_MAGIC, AGFL_MAGIC];
+
+/// The headers that lie in block `block` of their group: each sector's number and first byte there.
+fn headers_in(geometry: &Geometry, block: u32) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let size = geometry.sector_size();
+    let per_block = (geometry.block_size() / size) as u32;
+    let first = block * per_block;
+    (first..(first + per_block).min(4)).map(move |s| (s as usize, (s - first) as usize * size))
+}
+
+/// The block of its group in which a header's sector lies, and its first byte there.
+pub const fn sector_place(geometry: &Geometry, sector: u32) -> (u32, usize) {
+    let byte = (sector as usize) << geometry.sector_log;
+    ((byte >> geometry.block_log) as u32, byte & (geometry.block_size() - 1))
+}
+
+/// Checks magic numbers, checksums and group numbers of the headers in block `block` of group `ag`.
+/// Superblocks other than the first are copies that nothing reads.
+pub(crate) fn verify(
+    geometry: &Geometry,
+    ag: AgNumber,
+    block: u32,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    for (sector, start) in headers_in(geometry, block) {
+        let has_magic = sector != AGFL_SECTOR as usize || geometry.features.crc();
+        if sector == 0 && ag.0 != 0 || !has_magic {
+            continue;
+        }
+        let bytes = &data[start..start + geometry.sector_size()];
+        verify_header(geometry, ag, sector, bytes).map_err(|c| c.in_group(ag.0.into()))?;
+    }
+    Ok(())
+}
+
+fn verify_header(
+    geometry: &Geometry,
+    ag: AgNumber,
+    sector: usize,
+    bytes: &[u8],
+) -> Result<(), Corruption> {
+    let name = NAMES[sector];
+    let magic = super::bytes::be32(bytes, 0);
+    if magic != MAGICS[sector] {
+        return Err(Corruption::new(name, "wrong magic number")
+            .mismatch(format_args!("{:#010x}", MAGICS[sector]), format_args!("{magic:#010x}")));
+    }
+    if geometry.features.crc() {
+        checksum::check(name, bytes, CRC_OFFSETS[sector])?;
+    }
+    let seqno = match sector {
+        0 => return Ok(()),
+        1 | 2 => super::bytes::be32(bytes, 8),
+        _ => super::bytes::be32(bytes, 4),
+    };
+    if seqno != ag.0 {
+        return Err(Corruption::new(name, "it is another group's").mismatch(ag, seqno));
+    }
+    Ok(())
+}
+
+/// Brings the checksums of the headers in block `block` of group `ag` up to date.
+pub(crate) fn seal(geometry: &Geometry, ag: AgNumber, block: u32, data: &mut [u8]) {
+    if !geometry.features.crc() {
+        return;
+    }
+    for (sector, start) in headers_in(geometry, block) {
+        if sector == 0 && ag.0 != 0 {
+            continue;
+        }
+        checksum::seal(&mut data[start..start + geometry.sector_size()], CRC_OFFSETS[sector]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Features a superblock declares.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// `sb_versionnum`: the low four bits are the version, the rest are these.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Version: u16 {
+        /// Extended attributes are in use.
+        const ATTR = 0x0010;
+        /// 32-bit link counts.
+        const NLINK = 0x0020;
+        /// Quotas are in use.
+        const QUOTA = 0x0040;
+        /// Inode chunks are aligned.
+        const ALIGN = 0x0080;
+        /// A stripe unit is set.
+        const DALIGN = 0x0100;
+        /// A reserved bit of old times.
+        const SHARED = 0x0200;
+        /// Version 2 logs.
+        const LOGV2 = 0x0400;
+        /// Sectors are not of 512 bytes.
+        const SECTOR = 0x0800;
+        /// Unwritten extents.
+        const EXTFLG = 0x1000;
+        /// Version 2 directories.
+        const DIRV2 = 0x2000;
+        /// Names of directories are hashed and compared without regard to ASCII case.
+        const BORG = 0x4000;
+        /// `sb_features2` counts.
+        const MOREBITS = 0x8000;
+    }
+
+    /// `sb_features2`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Features2: u32 {
+        /// Counters of the superblock are written lazily.
+        const LAZYSBCOUNT = 0x0002;
+        /// Version 2 attributes: variable space in the inode.
+        const ATTR2 = 0x0008;
+        /// Parents of old times; never in use.
+        const PARENT = 0x0010;
+        /// 32-bit project identifiers.
+        const PROJID32 = 0x0080;
+        /// Metadata checksums.
+        const CRC = 0x0100;
+        /// Directory entries have a type (version 4).
+        const FTYPE = 0x0200;
+    }
+
+    /// `sb_features_ro_compat`: unknown ones make an image read-only.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RoCompat: u32 {
+        /// Trees of free inodes.
+        const FINOBT = 1;
+        /// Reverse-map trees.
+        const RMAPBT = 1 << 1;
+        /// Blocks shared by files.
+        const REFLINK = 1 << 2;
+        /// AGIs count the blocks of inode trees.
+        const INOBTCOUNT = 1 << 3;
+    }
+
+    /// `sb_features_incompat`: unknown ones refuse an image.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Incompat: u32 {
+        /// Directory entries have a type.
+        const FTYPE = 1;
+        /// Inode chunks may have holes.
+        const SPINODES = 1 << 1;
+        /// Metadata bears another uuid than the superblock.
+        const META_UUID = 1 << 2;
+        /// Timestamps up to 2486.
+        const BIGTIME = 1 << 3;
+        /// The image must be repaired before it is used.
+        const NEEDSREPAIR = 1 << 4;
+        /// 64-bit extent counters.
+        const NREXT64 = 1 << 5;
+        /// Exchange-range items may be in the log.
+        const EXCHRANGE = 1 << 6;
+        /// Parent pointers.
+        const PARENT = 1 << 7;
+        /// A directory tree of metadata.
+        const METADIR = 1 << 8;
+        /// Zoned realtime devices.
+        const ZONED = 1 << 9;
+        /// Gaps between zones.
+        const ZONE_GAPS = 1 << 10;
+    }
+
+    /// `sb_features_log_incompat`: forbids replaying a log that has what is unknown.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LogIncompat: u32 {
+        /// Attribute intents.
+        const XATTRS = 1;
+    }
+}
+
+/// All features of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// 4 or 5.
+    pub version: u8,
+    /// Bits beside the version.
+    pub version_bits: Version,
+    /// `sb_features2`.
+    pub features2: Features2,
+    /// `sb_features_compat`; none is known.
+    pub compat: u32,
+    /// `sb_features_ro_compat`.
+    pub ro_compat: RoCompat,
+    /// `sb_features_incompat`.
+    pub incompat: Incompat,
+    /// `sb_features_log_incompat`.
+    pub log_incompat: LogIncompat,
+}
+
+impl Features {
+    /// Whether metadata has checksums (version 5).
+    pub const fn crc(&self) -> bool {
+        self.version == 5
+    }
+
+    /// Whether directory entries have a type.
+    pub const fn ftype(&self) -> bool {
+        match self.version {
+            5 => self.incompat.contains(Incompat::FTYPE),
+            _ => self.features2.contains(Features2::FTYPE),
+        }
+    }
+
+    /// Whether names are hashed and compared without regard to ASCII case.
+    pub const fn ascii_ci(&self) -> bool {
+        self.version_bits.contains(Version::BORG)
+    }
+
+    /// Whether a read-only compatible feature is on.
+    pub const fn ro_compat(&self, feature: RoCompat) -> bool {
+        self.crc() && self.ro_compat.contains(feature)
+    }
+
+    /// Whether an incompatible feature is on.
+    pub const fn incompat(&self, feature: Incompat) -> bool {
+        self.crc() && self.incompat.contains(feature)
+    }
+}

@@ -1,0 +1,14 @@
+//! The on-disk format, without I/O: structures as they lie on disk, and their checks.
+//!
+//! Sources: *XFS Filesystem Structure* (djwong/xfs-documentation) and, for what is newer than that
+//! (bigtime, nrext64, parent pointers), the facts in `docs/xfs.md`. Everything is big-endian but
+//! checksums and the log's items.
+
+pub mod address;
+pub mod ag;
+pub mod bytes;
+pub mod checksum;
+pub mod features;
+pub mod geometry;
+pub mod inode;
+pub mod superblock;

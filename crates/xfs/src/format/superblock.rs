@@ -1,0 +1,262 @@
+//! The superblock: sector 0 of every allocation group, of which the first counts.
+//!
+//! A [`Superblock`] exists only if its numbers agree with each other and with the device, so that
+//! nothing computed from them later divides by zero, overflows or asks for absurd memory.
+
+use vfs::{Corruption, Error, Result};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::checksum;
+use super::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
+
+/// `sb_magicnum`: "XFSB".
+pub const MAGIC: u32 = 0x5846_5342;
+/// Size of the structure in bytes; what follows it in its sector is zero.
+pub const SUPERBLOCK_SIZE: usize = 288;
+/// Byte of the checksum in the structure.
+pub const CRC_OFFSET: usize = 224;
+/// Smallest and largest block size as powers of two: 512 bytes (version 4 only) to 64 KiB.
+const BLOCK_LOGS: std::ops::RangeInclusive<u8> = 9..=16;
+/// Sector sizes as powers of two: 512 bytes to 32 KiB.
+const SECTOR_LOGS: std::ops::RangeInclusive<u8> = 9..=15;
+/// Inode sizes as powers of two: 256 (version 4 only) to 2048 bytes.
+const INODE_LOGS: std::ops::RangeInclusive<u8> = 8..=11;
+/// Largest directory block as a power of two: 64 KiB.
+const DIR_BLOCK_LOG_MAX: u8 = 16;
+/// Fewest blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
+const AG_BLOCKS_MIN: u32 = 64;
+/// Most groups this build keeps state of: 1 EiB in groups of 1 TiB.
+const AGS_MAX: u32 = 1 << 20;
+
+/// The superblock as it is on disk. Fields as in the format document, without `sb_`.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub struct RawSuperblock {
+    pub magicnum: U32,
+    pub blocksize: U32,
+    pub dblocks: U64,
+    pub rblocks: U64,
+    pub rextents: U64,
+    pub uuid: [u8; 16],
+    pub logstart: U64,
+    pub rootino: U64,
+    pub rbmino: U64,
+    pub rsumino: U64,
+    pub rextsize: U32,
+    pub agblocks: U32,
+    pub agcount: U32,
+    pub rbmblocks: U32,
+    pub logblocks: U32,
+    pub versionnum: U16,
+    pub sectsize: U16,
+    pub inodesize: U16,
+    pub inopblock: U16,
+    pub fname: [u8; 12],
+    pub blocklog: u8,
+    pub sectlog: u8,
+    pub inodelog: u8,
+    pub inopblog: u8,
+    pub agblklog: u8,
+    pub rextslog: u8,
+    pub inprogress: u8,
+    pub imax_pct: u8,
+    pub icount: U64,
+    pub ifree: U64,
+    pub fdblocks: U64,
+    pub frextents: U64,
+    pub uquotino: U64,
+    pub gquotino: U64,
+    pub qflags: U16,
+    pub flags: u8,
+    pub shared_vn: u8,
+    pub inoalignmt: U32,
+    pub unit: U32,
+    pub width: U32,
+    pub dirblklog: u8,
+    pub logsectlog: u8,
+    pub logsectsize: U16,
+    pub logsunit: U32,
+    pub features2: U32,
+    pub bad_features2: U32,
+    pub features_compat: U32,
+    pub features_ro_compat: U32,
+    pub features_incompat: U32,
+    pub features_log_incompat: U32,
+    pub crc: [u8; 4],
+    pub spino_align: U32,
+    pub pquotino: U64,
+    pub lsn: U64,
+    pub meta_uuid: [u8; 16],
+    pub metadirino: U64,
+    pub rgcount: U32,
+    pub rgextents: U32,
+    pub rgblklog: u8,
+    pub pad: [u8; 7],
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_SIZE);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CRC_OFFSET);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, meta_uuid) == 248);
+
+impl RawSuperblock {
+    /// The features it declares.
+    pub fn features(&self) -> Features {
+        let versionnum = self.versionnum.get();
+        let has_features2 = versionnum & Version::MOREBITS.bits() != 0;
+        // An old bug left the field in the wrong place on some; both count.
+        let features2 = self.features2.get() | self.bad_features2.get();
+        Features {
+            version: (versionnum & 0xf) as u8,
+            version_bits: Version::from_bits_retain(versionnum & !0xf),
+            features2: Features2::from_bits_retain(if has_features2 { features2 } else { 0 }),
+            compat: self.features_compat.get(),
+            ro_compat: RoCompat::from_bits_retain(self.features_ro_compat.get()),
+            incompat: Incompat::from_bits_retain(self.features_incompat.get()),
+            log_incompat: LogIncompat::from_bits_retain(self.features_log_incompat.get()),
+        }
+    }
+}
+
+/// A superblock whose numbers agree with each other.
+#[derive(Clone, Debug)]
+pub struct Superblock {
+    /// As read.
+    pub raw: RawSuperblock,
+    /// What it declares.
+    pub features: Features,
+}
+
+impl Superblock {
+    /// Checks `sector`, the first sector of the device (at least 512 bytes; as many as
+    /// `sb_sectsize` says where it is larger), against itself and a device of `device_bytes`.
+    ///
+    /// # Errors
+    /// `Corrupt` where it cannot be right, `Unsupported` for incompatible features that are unknown.
+    pub fn parse(sector: &[u8], device_bytes: u64) -> Result<Self> {
+        let raw = RawSuperblock::read_from_prefix(sector)
+            .map_err(|_| damage("the image is too short for one"))?
+            .0;
+        if raw.magicnum.get() != MAGIC {
+            return Err(mismatch("wrong magic number", MAGIC, raw.magicnum.get()));
+        }
+        let features = raw.features();
+        if !(4..=5).contains(&features.version) {
+            let what = format!("XFS version {}", features.version);
+            return Err(Error::unsupported(what, "only versions 4 and 5 are known"));
+        }
+        check_sizes(&raw, &features)?;
+        if features.crc() {
+            let bytes = sector.get(..usize::from(raw.sectsize.get()));
+            let bytes = bytes.ok_or_else(|| damage("cut short"))?;
+            checksum::check("superblock", bytes, CRC_OFFSET)?;
+        }
+        check_features(&features)?;
+        check_geometry(&raw, device_bytes)?;
+        Ok(Self { raw, features })
+    }
+
+    /// Why the image may only be read, if that is so.
+    pub fn read_only_because(&self) -> Option<String> {
+        if !self.features.crc() {
+            return Some("version 4, without checksums".to_owned());
+        }
+        let unknown = self.features.ro_compat.difference(RoCompat::all());
+        (!unknown.is_empty()).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
+    }
+}
+
+fn damage(problem: &str) -> Error {
+    Corruption::new("superblock", problem).into()
+}
+
+fn mismatch(field: &str, expected: impl std::fmt::Display, found: impl std::fmt::Display) -> Error {
+    Corruption::new("superblock", field).mismatch(expected, found).into()
+}
+
+/// Checks the sizes that everything else is computed from.
+fn check_sizes(raw: &RawSuperblock, features: &Features) -> Result<()> {
+    let log_of = |field: &'static str, size: u64, log: u8, range: std::ops::RangeInclusive<u8>| {
+        if !range.contains(&log) || 1_u64 << log != size {
+            let expected = format!("2^{} to 2^{} and 2^{log}", range.start(), range.end());
+            return Err(mismatch(field, expected, size));
+        }
+        Ok(())
+    };
+    let crc = u8::from(features.crc());
+    let blocks = BLOCK_LOGS.start() + crc..=*BLOCK_LOGS.end();
+    log_of("blocksize", raw.blocksize.get().into(), raw.blocklog, blocks)?;
+    log_of("sectsize", raw.sectsize.get().into(), raw.sectlog, SECTOR_LOGS)?;
+    let inodes = INODE_LOGS.start() + crc..=*INODE_LOGS.end();
+    log_of("inodesize", raw.inodesize.get().into(), raw.inodelog, inodes)?;
+    if raw.sectlog > raw.blocklog {
+        return Err(mismatch("sectsize", "at most the block size", raw.sectsize));
+    }
+    if raw.inodelog > raw.blocklog || raw.inopblog != raw.blocklog - raw.inodelog {
+        return Err(mismatch("inopblog", raw.blocklog.saturating_sub(raw.inodelog), raw.inopblog));
+    }
+    if u32::from(raw.inopblock.get()) != 1 << raw.inopblog {
+        return Err(mismatch("inopblock", 1_u32 << raw.inopblog, raw.inopblock));
+    }
+    if raw.dirblklog > DIR_BLOCK_LOG_MAX - raw.blocklog {
+        let max = DIR_BLOCK_LOG_MAX - raw.blocklog;
+        return Err(mismatch("dirblklog", format!("at most {max}"), raw.dirblklog));
+    }
+    Ok(())
+}
+
+/// Checks groups and block counts against each other and the device.
+fn check_geometry(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
+    if raw.inprogress != 0 {
+        return Err(damage("the image was never finished (inprogress is set)"));
+    }
+    let (ag_blocks, ag_count) = (raw.agblocks.get(), raw.agcount.get());
+    if ag_blocks < AG_BLOCKS_MIN || u64::from(ag_blocks) << raw.blocklog > 1 << 40 {
+        return Err(mismatch("agblocks", "64 blocks to 1 TiB", ag_blocks));
+    }
+    if u32::from(raw.agblklog) != ag_blocks.next_power_of_two().trailing_zeros() {
+        let expected = ag_blocks.next_power_of_two().trailing_zeros();
+        return Err(mismatch("agblklog", expected, raw.agblklog));
+    }
+    let blocks = raw.dblocks.get();
+    let expected = blocks.div_ceil(u64::from(ag_blocks));
+    if ag_count == 0 || u64::from(ag_count) != expected {
+        return Err(mismatch("agcount", expected, ag_count));
+    }
+    if ag_count > AGS_MAX {
+        let advice = "this build reads images of up to 2^20 allocation groups";
+        return Err(Error::unsupported(format!("{ag_count} allocation groups"), advice));
+    }
+    let bytes = blocks.checked_mul(u64::from(raw.blocksize.get()));
+    if bytes.is_none_or(|bytes| bytes > device_bytes) {
+        let device = format!("at most {}", device_bytes >> raw.blocklog);
+        return Err(mismatch("dblocks (the image is cut short)", device, blocks));
+    }
+    Ok(())
+}
+
+/// Refuses what cannot even be read.
+fn check_features(features: &Features) -> Result<()> {
+    if !features.crc() {
+        if !features.version_bits.contains(Version::DIRV2) {
+            return Err(Error::unsupported(
+                "version 1 directories",
+                "copy the files with a kernel",
+            ));
+        }
+        return Ok(());
+    }
+    let unknown = features.incompat.difference(Incompat::all());
+    if !unknown.is_empty() {
+        let what = format!("incompatible feature bits {:#x}", unknown.bits());
+        return Err(Error::unsupported(what, "a newer version of this program may know them"));
+    }
+    if features.incompat.contains(Incompat::NEEDSREPAIR) {
+        return Err(Error::unsupported("an image marked as damaged", "run xfs_repair first"));
+    }
+    if features.incompat.intersects(Incompat::ZONED | Incompat::ZONE_GAPS) {
+        return Err(Error::unsupported("zoned realtime devices", "copy the files with a kernel"));
+    }
+    Ok(())
+}

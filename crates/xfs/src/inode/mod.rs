@@ -1,0 +1,84 @@
+//! Inodes: finding them, their handles.
+
+mod allocate;
+
+use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
+
+use crate::Xfs;
+use crate::format::address::Block;
+use crate::format::inode::{Inode, Time};
+use crate::kind::Kind;
+
+/// An inode: its number, its place and a copy of its slot. Operations change the copy and stage it.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    ino: Ino,
+    pub(crate) inode: Inode,
+    /// Where its slot is.
+    pub(crate) block: Block,
+    pub(crate) offset: usize,
+}
+
+impl Handle {
+    pub(crate) fn new(ino: Ino, inode: Inode, block: Block, offset: usize) -> Self {
+        Self { ino, inode, block, offset }
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Damage to this inode or what belongs to it.
+    pub(crate) fn corrupt(&self, structure: &'static str, problem: impl Into<String>) -> Error {
+        Corruption::new(structure, problem).of_inode(self.ino.0).into()
+    }
+
+    /// Its type. A mode that names none is damage.
+    pub(crate) fn file_type(&self) -> Result<FileType> {
+        self.inode.file_type().ok_or_else(|| self.corrupt("inode", "its mode names no file type"))
+    }
+
+    /// `NotADirectory` unless it is one.
+    pub(crate) fn require_directory(&self) -> Result<()> {
+        if self.inode.is_dir() { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+}
+
+/// Reads an inode in use and checks it. `NotFound` if there is no such inode, or it is free.
+pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
+    let geometry = &fs.volume.geometry;
+    let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
+    let (block, offset) = geometry.inode_place(ag_ino);
+    let block = geometry.block_of(ag, block);
+    let table = fs.block(block, Kind::Inodes.plain())?;
+    let slot = &table[offset..offset + geometry.inode_size()];
+    if slot[2..4] == [0, 0] {
+        return Err(Error::NotFound);
+    }
+    let inode = Inode::parse(geometry, ino, slot).map_err(|c| c.at_block(block.0))?;
+    Ok(Handle { ino, inode, block, offset })
+}
+
+/// The attributes of an inode.
+pub(crate) fn attributes(fs: &Xfs, handle: &Handle) -> Result<Attributes> {
+    let inode = &handle.inode;
+    let file_type = handle.file_type()?;
+    let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
+    let time = |which| inode.time(which).unwrap_or_default();
+    Ok(Attributes {
+        ino: handle.ino(),
+        generation: inode.generation(),
+        file_type,
+        permissions: inode.mode() & 0o7777,
+        links: inode.nlink(),
+        uid: inode.uid(),
+        gid: inode.gid(),
+        size: inode.size(),
+        blocks_512: inode.nblocks() << (fs.volume.geometry.block_log - 9),
+        device: if is_device { inode.device() } else { DeviceNumber::default() },
+        atime: time(Time::Access),
+        mtime: time(Time::Modify),
+        ctime: time(Time::Change),
+        crtime: inode.time(Time::Create),
+    })
+}

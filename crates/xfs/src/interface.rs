@@ -1,0 +1,162 @@
+//! XFS behind the format-blind interface: each method takes the inode's lock and calls what does the
+//! work.
+
+use std::ops::ControlFlow;
+
+use vfs::{
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, MappedExtent, NewInode,
+    RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+};
+
+use crate::{Xfs, attr, dir, file, inode};
+
+impl FileSystem for Xfs {
+    fn root(&self) -> Ino {
+        self.root_ino()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        Err(Error::unsupported("statfs", ""))
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
+        let _lock = self.locks.shared(dir);
+        let found = dir::lookup(&mut &*self, &self.load_dir(dir)?, name)?;
+        found.map(|found| found.ino).ok_or(Error::NotFound)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        let _lock = self.locks.shared(ino);
+        inode::attributes(self, &self.load(ino)?)
+    }
+
+    fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
+        Err(Error::unsupported("set_attributes", ""))
+    }
+
+    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_file(dir, name, new)
+    }
+
+    fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("mkdir", ""))
+    }
+
+    fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("mknod", ""))
+    }
+
+    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("symlink", ""))
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let _lock = self.locks.shared(ino);
+        file::readlink(self, &self.load(ino)?)
+    }
+
+    fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
+        Err(Error::unsupported("create_unlinked", ""))
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("link", ""))
+    }
+
+    fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("link_over", ""))
+    }
+
+    fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("unlink", ""))
+    }
+
+    fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        Err(Error::unsupported("rmdir", ""))
+    }
+
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("rename", ""))
+    }
+
+    fn open(&self, ino: Ino) -> Result<()> {
+        Err(Error::unsupported("open", ""))
+    }
+
+    fn close(&self, ino: Ino) -> Result<()> {
+        Err(Error::unsupported("close", ""))
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _lock = self.locks.shared(ino);
+        file::read(self, &self.load(ino)?, offset, buf)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_file(ino, offset, data)
+    }
+
+    fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
+        self.allocate_range(ino, offset, len, mode)
+    }
+
+    fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
+        self.resize_file(ino, size)
+    }
+
+    fn extent_map(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        file::extent_map(self, &self.load(ino)?, offset, len, each)
+    }
+
+    fn readdir(
+        &self,
+        dir: Ino,
+        from: Cookie,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _lock = self.locks.shared(dir);
+        dir::readdir(self, &self.load_dir(dir)?, from, each)
+    }
+
+    fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let _lock = self.locks.shared(ino);
+        attr::get(&mut &*self, &self.load(ino)?, name)?.ok_or(Error::NoAttribute)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        Err(Error::unsupported("set_xattr", ""))
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        Err(Error::unsupported("remove_xattr", ""))
+    }
+
+    fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        attr::list(&mut &*self, &self.load(ino)?, each)
+    }
+
+    fn fsync(&self, _ino: Ino) -> Result<()> {
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.check_writable().is_ok() {
+            self.engine.checkpoint()?;
+        }
+        self.engine.device().flush().map_err(vfs::Error::Device)
+    }
+}

@@ -1,0 +1,118 @@
+//! The kinds of metadata blocks: how each is verified and sealed.
+
+use transaction::{Corruption, Tag};
+use vfs::Ino;
+
+use crate::format::address::{AgNumber, Block};
+use crate::format::geometry::Geometry;
+use crate::format::{ag, inode};
+
+/// A kind of metadata block. Its number is the [`Tag`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Superblock, AGF, AGI and AGFL, as far as they lie in the block; the owner is the group.
+    AgHeader,
+    /// Inodes, checked one by one when they are loaded.
+    Inodes,
+    /// Tree of free space by block; the owner is the group, as of all trees up to `FinoBtree`.
+    BnoBtree,
+    /// Tree of free space by length.
+    CntBtree,
+    /// Reverse map.
+    RmapBtree,
+    /// Counts of references to shared blocks.
+    RefcountBtree,
+    /// Tree of inode chunks.
+    InoBtree,
+    /// Tree of inode chunks with free inodes.
+    FinoBtree,
+    /// A block of a fork's map; the owner is the inode, as of everything below.
+    Bmbt,
+    /// A directory's data: block or data form, told by its magic number. The seed is the logical
+    /// block, as for all that follow.
+    DirData,
+    /// A directory's leaf or node.
+    DirLeaf,
+    /// A block of a directory's index of free space.
+    DirFree,
+    /// A leaf or node of attributes.
+    AttrLeaf,
+    /// A value of an attribute.
+    AttrRemote,
+    /// The target of a symbolic link.
+    Symlink,
+    /// One of several blocks of a directory block, which is verified and sealed as a whole.
+    Part,
+}
+
+impl Kind {
+    const ALL: [Self; 16] = [
+        Self::AgHeader,
+        Self::Inodes,
+        Self::BnoBtree,
+        Self::CntBtree,
+        Self::RmapBtree,
+        Self::RefcountBtree,
+        Self::InoBtree,
+        Self::FinoBtree,
+        Self::Bmbt,
+        Self::DirData,
+        Self::DirLeaf,
+        Self::DirFree,
+        Self::AttrLeaf,
+        Self::AttrRemote,
+        Self::Symlink,
+        Self::Part,
+    ];
+
+    /// The tag of a block of inodes.
+    pub(crate) const fn plain(self) -> Tag {
+        Tag { kind: self as u8, seed: 0, owner: 0 }
+    }
+
+    /// The tag of a block that belongs to a group.
+    pub(crate) const fn of_group(self, ag: AgNumber) -> Tag {
+        Tag { kind: self as u8, seed: 0, owner: ag.0 as u64 }
+    }
+
+    /// The tag of a block that belongs to an inode and lies at logical block `at` of its fork (its
+    /// low 32 bits).
+    pub(crate) const fn of_inode(self, ino: Ino, at: u32) -> Tag {
+        Tag { kind: self as u8, seed: at, owner: ino.0 }
+    }
+
+    /// The kind that a tag names.
+    pub(crate) fn from_tag(tag: Tag) -> Self {
+        Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Part)
+    }
+}
+
+/// Checks a block that was just read.
+pub(crate) fn verify(
+    geometry: &Geometry,
+    tag: Tag,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    match Kind::from_tag(tag) {
+        Kind::AgHeader => {
+            let (ag, at) = geometry.locate(block);
+            ag::verify(geometry, ag, at.0, data)
+        }
+        // The others are filled in by the modules that know them.
+        _ => Ok(()),
+    }
+}
+
+/// Brings a block's checksum up to date.
+pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8]) {
+    match Kind::from_tag(tag) {
+        Kind::AgHeader => {
+            let (ag, at) = geometry.locate(block);
+            ag::seal(geometry, ag, at.0, data);
+        }
+        Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
+        _ => {}
+    }
+}

@@ -1,0 +1,22 @@
+//! XFS: the on-disk format, and making, reading and filling file systems of it.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod attr;
+mod bmap;
+mod btree;
+mod dir;
+mod file;
+pub mod format;
+mod fs;
+mod inode;
+mod interface;
+mod kind;
+pub mod mkfs;
+mod names;
+mod op;
+mod open;
+mod source;
+mod volume;
+
+pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};

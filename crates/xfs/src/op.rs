@@ -1,0 +1,160 @@
+//! One operation: a transaction, the groups it allocates from, what it frees, and the inodes it will
+//! write.
+//!
+//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, maps
+//! and attributes of the locked inodes → groups, in ascending order, and with them the blocks of their
+//! trees and headers → blocks of inodes, in ascending order. What comes late is put off: blocks and
+//! inodes to free and changed inodes are only noted, and done when the operation commits.
+//!
+//! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
+//! back and started again with all the groups it is known to need ([`Xfs::atomically`]).
+
+use smallvec::SmallVec;
+use transaction::{BufferId, Tag, Txn};
+use vfs::{Error, Result};
+
+use crate::Xfs;
+use crate::alloc::Freed;
+use crate::alloc::ags::Lease;
+use crate::format::address::{AgNumber, Block};
+use crate::inode::Handle;
+use crate::kind::Kind;
+
+/// Groups that an operation needs before it starts.
+type AgSet = SmallVec<[AgNumber; 4]>;
+
+/// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
+pub(crate) struct Op<'a> {
+    pub(crate) fs: &'a Xfs,
+    // Groups are let go before the transaction rolls back: nobody can see their trees in between,
+    // because the transaction still holds the blocks.
+    pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
+    pub(crate) txn: Txn<'a>,
+    /// Inodes to write, those of new ones included.
+    staged: SmallVec<[Handle; 2]>,
+    pub(crate) freed: SmallVec<[Freed; 4]>,
+    pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// The group that somebody else had when it was wanted out of order.
+    contended: Option<AgNumber>,
+}
+
+impl Xfs {
+    /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
+    /// wanted that could not be waited for.
+    pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
+        self.atomically_then(body, |_| Ok(()))
+    }
+
+    /// As [`Xfs::atomically`], and runs `last` when nothing of the operation can fail any more, just
+    /// before it commits: for what could not be taken back.
+    pub(crate) fn atomically_then<R>(
+        &self,
+        mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
+        mut last: impl FnMut(&R) -> Result<()>,
+    ) -> Result<R> {
+        let mut ags = AgSet::new();
+        loop {
+            let mut op = Op::begin(self)?;
+            for &ag in &ags {
+                op.lease(ag)?;
+            }
+            let outcome = body(&mut op).and_then(|value| {
+                op.finish()?;
+                last(&value)?;
+                Ok(value)
+            });
+            if let Some(ag) = op.contended {
+                ags.extend(op.leases.iter().map(Lease::number));
+                ags.push(ag);
+                ags.sort_unstable();
+                ags.dedup();
+                continue;
+            }
+            if outcome.is_ok() {
+                op.keep();
+            }
+            return outcome;
+        }
+    }
+}
+
+impl<'a> Op<'a> {
+    fn begin(fs: &'a Xfs) -> Result<Self> {
+        let txn = fs.engine.begin()?;
+        Ok(Self {
+            fs,
+            leases: SmallVec::new(),
+            txn,
+            staged: SmallVec::new(),
+            freed: SmallVec::new(),
+            freed_inodes: SmallVec::new(),
+            contended: None,
+        })
+    }
+
+    /// Holds a block to the end of the operation.
+    pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
+        Ok(self.txn.buffer(block.0, tag)?)
+    }
+
+    /// Holds a group to the end of the operation; its place among the leases. If it is to be taken
+    /// out of order and somebody else has it, the operation must be started again, which the error
+    /// brings about.
+    pub(crate) fn lease(&mut self, ag: AgNumber) -> Result<usize> {
+        if let Some(at) = self.leases.iter().position(|l| l.number() == ag) {
+            return Ok(at);
+        }
+        let ags = &self.fs.volume.ags;
+        let in_order = self.leases.iter().all(|l| l.number() < ag);
+        let lease = if in_order { Some(ags.lease(ag)) } else { ags.try_lease(ag) };
+        let Some(lease) = lease else {
+            self.contended = Some(ag);
+            return Err(Error::NoSpace);
+        };
+        self.leases.push(lease);
+        Ok(self.leases.len() - 1)
+    }
+
+    /// Holds a group if it is held already or nobody else has it.
+    pub(crate) fn try_lease(&mut self, ag: AgNumber) -> Option<usize> {
+        if let Some(at) = self.leases.iter().position(|l| l.number() == ag) {
+            return Some(at);
+        }
+        self.leases.push(self.fs.volume.ags.try_lease(ag)?);
+        Some(self.leases.len() - 1)
+    }
+
+    /// Writes `handle` when the operation commits.
+    pub(crate) fn stage(&mut self, handle: Handle) {
+        self.staged.push(handle);
+    }
+
+    /// Does what was put off. After an error the operation must be dropped.
+    fn finish(&mut self) -> Result<()> {
+        self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
+        for handle in std::mem::take(&mut self.staged) {
+            self.write_inode(&handle)?;
+        }
+        Ok(())
+    }
+
+    /// Joins a finished operation to the running checkpoint.
+    fn keep(mut self) {
+        self.fs.volume.ags.keep(self.leases.drain(..));
+        self.txn.commit();
+    }
+
+    /// Brings the bytes of a handle that differ into its slot.
+    fn write_inode(&mut self, handle: &Handle) -> Result<()> {
+        let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let new = handle.inode.as_bytes();
+        let old = &self.txn.data(id)[handle.offset..handle.offset + new.len()];
+        // The list of unlinked inodes is others' to change: it does not come from the handle.
+        let differs = |at: &usize| old[*at] != new[*at];
+        let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };
+        let end = (first..new.len()).rfind(differs).unwrap_or(first) + 1;
+        let place = handle.offset + first..handle.offset + end;
+        self.txn.edit(id, place).copy_from_slice(&new[first..end]);
+        Ok(())
+    }
+}

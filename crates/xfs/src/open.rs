@@ -1,0 +1,52 @@
+//! Opening and closing: what an image must be to be opened, and what is written then.
+
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use transaction::Engine;
+use vfs::locks::InodeLocks;
+use vfs::{Error, Result};
+
+use crate::Xfs;
+use crate::fs::{Mode, OpenOptions};
+use crate::volume::Volume;
+
+impl Xfs {
+    /// Opens an image to read it.
+    ///
+    /// # Errors
+    /// `Unsupported` for features this build cannot read; `Corrupt` for a superblock or group headers
+    /// that cannot be right.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        Self::with_device(device, options.cache_bytes, Mode::ReadOnly)
+    }
+
+    /// Opens an image that mkfs has just made, to fill it. It is sound only after [`Xfs::finish`].
+    ///
+    /// # Errors
+    /// As [`Xfs::open`], and `Unsupported` for features this build cannot write.
+    pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave those features out"));
+        }
+        Ok(fs)
+    }
+
+    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
+        let volume = Arc::new(Volume::read(&*device)?);
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        let engine = Engine::new(device, volume.clone(), None, options);
+        Ok(Self { engine, volume, locks: InodeLocks::new(), mode })
+    }
+
+    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    ///
+    /// # Errors
+    /// If the device fails. The image is then not sound.
+    pub fn finish(&self) -> Result<()> {
+        self.check_writable()?;
+        self.engine.checkpoint()?;
+        Ok(())
+    }
+}

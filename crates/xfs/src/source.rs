@@ -1,0 +1,50 @@
+//! Where verified blocks come from: the cache, or an operation that holds what it reads.
+//!
+//! Finding a block of a fork and looking up a name or an attribute are the same for readers and for
+//! operations, with the same checks. Only an operation sees blocks it has changed itself, and it must
+//! ask its transaction for them: a block that a transaction holds cannot be read past it.
+
+use transaction::Tag;
+use vfs::Result;
+
+use crate::Xfs;
+use crate::format::address::Block;
+use crate::format::geometry::Geometry;
+use crate::op::Op;
+
+/// What maps, directories and attributes are read from.
+pub(crate) trait Source {
+    /// The file system.
+    fn fs(&self) -> &Xfs;
+
+    /// Lets `look` see a metadata block, verified as `tag` says.
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
+
+    /// The shape of the file system.
+    fn geometry(&self) -> Geometry {
+        self.fs().volume.geometry
+    }
+}
+
+/// Reads blocks as they are in the cache, and holds none of them.
+impl Source for &Xfs {
+    fn fs(&self) -> &Xfs {
+        self
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        Ok(look(&self.block(place, tag)?))
+    }
+}
+
+/// Holds what it reads to its end.
+impl Source for Op<'_> {
+    fn fs(&self) -> &Xfs {
+        self.fs
+    }
+
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let id = self.buffer(place, tag)?;
+        Ok(look(self.txn.data(id)))
+    }
+}
