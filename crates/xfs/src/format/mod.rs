@@ -11,4 +11,5 @@ pub mod checksum;
 pub mod features;
 pub mod geometry;
 pub mod inode;
+pub mod log;
 pub mod superblock;
