@@ -6,8 +6,10 @@
 
 pub mod address;
 pub mod ag;
+pub mod btree;
 pub mod bytes;
 pub mod checksum;
+pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod inode;
