@@ -103,4 +103,3 @@ fn files_of_the_kernel_in_large_blocks() {
 fn files_of_the_kernel_without_recent_features() {
     check("-m rmapbt=0,reflink=0 -i nrext64=0 -n parent=0 -b size=2048", &[30, 2000]);
 }
-
