@@ -8,22 +8,13 @@ use vfs::{Corruption, Result};
 
 use super::{Extent, list};
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::bytes::{be16, be64};
-use crate::format::extent::EXTENT_SIZE;
+use crate::format::btree::{Area, LEVELS_MAX, Shape};
+use crate::format::bytes::be64;
 use crate::format::geometry::Geometry;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::source::Source;
-
-/// Size of the header of a tree block: version 5 and version 4.
-const HEADER_SIZES: (usize, usize) = (72, 24);
-/// Size of the header of the root in the inode.
-const ROOT_HEADER_SIZE: usize = 4;
-/// Most levels a tree can have, the root included (`XFS_BM_MAXLEVELS` is no higher).
-const LEVELS_MAX: u16 = 16;
-/// Size of a key, and of a pointer.
-const KEY_SIZE: usize = 8;
 
 /// A block to go to, and what its parent says of it.
 struct Child {
@@ -35,19 +26,17 @@ struct Child {
     high: FileBlock,
 }
 
-/// Keys and pointers of a node.
-struct Node<'b> {
-    level: u16,
-    keys: &'b [u8],
-    pointers: &'b [u8],
-}
-
 /// What a leaf says of a logical block.
 pub(super) struct Found {
     /// The last extent that starts there or before.
     pub(super) extent: Option<Extent>,
     /// Where the next one starts, or a place before it up to which there is none.
     pub(super) next: FileBlock,
+}
+
+enum Step {
+    Down(Child),
+    Found(Found),
 }
 
 /// Looks a logical block up.
@@ -58,121 +47,103 @@ pub(super) fn find(
     at: FileBlock,
 ) -> Result<Found> {
     let geometry = source.geometry();
-    let root = root(handle, fork)?;
-    let mut child = root.child(at, FileBlock(0), FileBlock::END);
-    let mut found = None;
-    while found.is_none() {
-        let next = child.map_err(|c| c.of_inode(handle.ino().0))?;
-        if !geometry.contains(next.block, 1) {
-            let damage = Corruption::new("bmbt node", "a pointer out of the file system");
-            return Err(damage.of_inode(handle.ino().0).mismatch("a block", next.block).into());
+    let mut step = from_root(handle, fork, at).map_err(|c| c.of_inode(handle.ino().0))?;
+    loop {
+        let child = match step {
+            Step::Found(found) => return Ok(found),
+            Step::Down(child) => child,
+        };
+        if !geometry.contains(child.block, 1) {
+            let damage = Corruption::new("bmbt", "a pointer out of the file system");
+            return Err(damage.of_inode(handle.ino().0).mismatch("a block", child.block).into());
         }
-        let block = geometry.device_block(next.block);
+        let block = geometry.device_block(child.block);
         let tag = Kind::Bmbt.of_inode(handle.ino(), 0);
-        let locate = |c: Corruption| c.at_block(block.0).of_inode(handle.ino().0);
-        (found, child) = source.with(block, tag, |bytes| {
-            if next.level == 0 {
-                let found = in_leaf(&geometry, &next, bytes, at).map_err(locate)?;
-                return Ok::<_, vfs::Error>((Some(found), Ok(next)));
-            }
-            let node = Node::of_block(&geometry, next.level, bytes).map_err(locate)?;
-            Ok((None, node.child(at, next.low, next.high).map_err(locate)))
-        })??;
+        let next = source.with(block, tag, |bytes| from_block(&geometry, &child, bytes, at))?;
+        step = next.map_err(|c| c.at_block(block.0).of_inode(handle.ino().0))?;
     }
-    found.ok_or_else(|| handle.corrupt("bmbt", "it has no leaf"))
 }
 
-/// The root in the inode.
-fn root(handle: &Handle, fork: Fork) -> Result<Node<'_>> {
-    let fault = |problem| handle.corrupt("bmbt root", problem);
+/// The way from the root in the inode.
+fn from_root(handle: &Handle, fork: Fork, at: FileBlock) -> Result<Step, Corruption> {
+    let fault = |problem| Corruption::new("bmbt root", problem);
     let bytes = handle.inode.fork(fork);
-    if bytes.len() < ROOT_HEADER_SIZE + 2 * KEY_SIZE {
+    let area = Shape::BMBT.root_area(bytes.len());
+    if area.max == 0 {
         return Err(fault("the fork has no room for it"));
     }
-    let (level, count) = (be16(bytes, 0), usize::from(be16(bytes, 2)));
-    if level == 0 || level >= LEVELS_MAX {
-        return Err(fault("impossible number of levels"));
+    let level = area.level(bytes);
+    if level == 0 || usize::from(level) >= LEVELS_MAX {
+        return Err(fault("level").mismatch(format_args!("1 to {}", LEVELS_MAX - 1), level));
     }
-    let max = (bytes.len() - ROOT_HEADER_SIZE) / (2 * KEY_SIZE);
-    Node::new(level, &bytes[ROOT_HEADER_SIZE..], count, max)
-        .ok_or_else(|| fault("impossible number of records"))
+    let whole = Child { block: FsBlock(0), level, low: FileBlock(0), high: FileBlock::END };
+    in_node(&whole, &area, bytes, at)
 }
 
-impl<'b> Node<'b> {
-    /// Keys and pointers in `area`, which has room for `max` of each.
-    fn new(level: u16, area: &'b [u8], count: usize, max: usize) -> Option<Self> {
-        let keys = area.get(..count * KEY_SIZE)?;
-        let pointers = area.get(max * KEY_SIZE..(max + count) * KEY_SIZE)?;
-        (1..=max).contains(&count).then_some(Self { level, keys, pointers })
-    }
-
-    fn of_block(geometry: &Geometry, level: u16, bytes: &'b [u8]) -> Result<Self, Corruption> {
-        let (count, area) = open(geometry, level, bytes)?;
-        let max = area.len() / (2 * KEY_SIZE);
-        Self::new(level, area, count, max)
-            .ok_or_else(|| Corruption::new("bmbt node", "impossible number of records"))
-    }
-
-    fn key(&self, index: usize) -> FileBlock {
-        FileBlock(be64(self.keys, index * KEY_SIZE))
-    }
-
-    /// The child to look for `at` in, of a node whose children lie in `low..high`.
-    fn child(&self, at: FileBlock, low: FileBlock, high: FileBlock) -> Result<Child, Corruption> {
-        let count = self.keys.len() / KEY_SIZE;
-        let (mut first, mut end) = (0, count);
-        while first < end {
-            let middle = first + (end - first) / 2;
-            if self.key(middle) <= at { first = middle + 1 } else { end = middle }
-        }
-        // What is before the first key is in no child: the first one says so.
-        let index = first.saturating_sub(1);
-        let key = self.key(index);
-        let next = if index + 1 < count { self.key(index + 1) } else { high };
-        if key < low || key >= next || next > high {
-            let damage = Corruption::new("bmbt node", "keys out of order");
-            return Err(
-                damage.mismatch(format_args!("{low} to {high}"), format_args!("{key}, {next}"))
-            );
-        }
-        let block = FsBlock(be64(self.pointers, index * KEY_SIZE));
-        Ok(Child { block, level: self.level - 1, low: key, high: next })
-    }
-}
-
-/// The number of records of a block, and what follows its header.
-fn open<'b>(
+/// The way on from a verified block.
+fn from_block(
     geometry: &Geometry,
-    level: u16,
-    bytes: &'b [u8],
-) -> Result<(usize, &'b [u8]), Corruption> {
-    if be16(bytes, 4) != level {
-        let damage = Corruption::new("bmbt block", "wrong level");
-        return Err(damage.mismatch(level, be16(bytes, 4)));
-    }
-    let header = if geometry.features.crc() { HEADER_SIZES.0 } else { HEADER_SIZES.1 };
-    Ok((usize::from(be16(bytes, 6)), &bytes[header..]))
-}
-
-fn in_leaf(
-    geometry: &Geometry,
-    leaf: &Child,
+    place: &Child,
     bytes: &[u8],
     at: FileBlock,
-) -> Result<Found, Corruption> {
-    let (count, area) = open(geometry, 0, bytes)?;
-    let fault = |problem| Corruption::new("bmbt leaf", problem);
-    let records =
-        area.get(..count * EXTENT_SIZE).ok_or_else(|| fault("impossible number of records"))?;
+) -> Result<Step, Corruption> {
+    let is_leaf = place.level == 0;
+    let shape = Shape::BMBT;
+    let area = if is_leaf { shape.leaf_area(geometry) } else { shape.node_area(geometry) };
+    if area.level(bytes) != place.level {
+        return Err(Corruption::new("bmbt", "level").mismatch(place.level, area.level(bytes)));
+    }
+    if is_leaf { in_leaf(place, &area, bytes, at) } else { in_node(place, &area, bytes, at) }
+}
+
+/// The entries of a node or leaf: at least one.
+fn entries<'b>(area: &Area, bytes: &'b [u8]) -> Result<&'b [u8], Corruption> {
+    let count = area.count(bytes);
+    if (1..=area.max).contains(&count) {
+        return Ok(&bytes[area.entry_range(0, count)]);
+    }
+    let damage = Corruption::new("bmbt", "numrecs");
+    Err(damage.mismatch(format_args!("1 to {}", area.max), count))
+}
+
+fn in_node(place: &Child, area: &Area, bytes: &[u8], at: FileBlock) -> Result<Step, Corruption> {
+    let keys = entries(area, bytes)?;
+    let key = |index: usize| FileBlock(be64(keys, index * area.entry_size));
+    let count = area.count(bytes);
+    let (mut first, mut end) = (0, count);
+    while first < end {
+        let middle = first + (end - first) / 2;
+        if key(middle) <= at { first = middle + 1 } else { end = middle }
+    }
+    // What is before the first key is in no child: the first one says so.
+    let index = first.saturating_sub(1);
+    let low = key(index);
+    let high = if index + 1 < count { key(index + 1) } else { place.high };
+    if low < place.low || low >= high || high > place.high {
+        return Err(out_of_bounds("keys out of order", place, low));
+    }
+    let block = FsBlock(area.pointer(bytes, index));
+    Ok(Step::Down(Child { block, level: place.level - 1, low, high }))
+}
+
+fn in_leaf(place: &Child, area: &Area, bytes: &[u8], at: FileBlock) -> Result<Step, Corruption> {
+    let records = entries(area, bytes)?;
     let index = list::count_to(records, at);
     let extent = index.checked_sub(1).and_then(|index| list::nth(records, index));
     let next = list::nth(records, index);
-    let is_bound = extent.is_none_or(|e| e.offset >= leaf.low && e.end() <= leaf.high)
-        && next.is_none_or(|n| n.offset >= leaf.low && n.end() <= leaf.high);
-    if !is_bound {
-        let bounds = format_args!("{} to {}", leaf.low, leaf.high).to_string();
-        let found = extent.or(next).map_or(FileBlock(0), |e| e.offset);
-        return Err(fault("extents out of its bounds").mismatch(bounds, found));
+    let high = next.map_or(place.high, |next| next.offset);
+    for (found, end) in [(extent, high), (next, place.high)] {
+        if let Some(found) = found
+            && (found.offset < place.low || found.end() > end)
+        {
+            return Err(out_of_bounds("extents out of order", place, found.offset));
+        }
     }
-    Ok(Found { extent, next: next.map_or(leaf.high, |n| n.offset) })
+    Ok(Step::Found(Found { extent, next: high }))
+}
+
+#[cold]
+fn out_of_bounds(problem: &'static str, place: &Child, found: FileBlock) -> Corruption {
+    Corruption::new("bmbt", problem)
+        .mismatch(format_args!("{} to {}", place.low, place.high), found)
 }
