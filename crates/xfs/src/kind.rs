@@ -6,7 +6,7 @@ use vfs::Ino;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, inode};
+use crate::format::{ag, checksum, inode, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,9 @@ pub(crate) fn verify(
             let (ag, at) = geometry.locate(block);
             ag::verify(geometry, ag, at.0, data)
         }
+        Kind::Symlink if geometry.features.crc() => {
+            symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
+        }
         // The others are filled in by the modules that know them.
         kind => match kind.btree() {
             Some(shape) => shape.verify(geometry, block, tag.owner, data),
@@ -130,6 +133,7 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
             let (ag, at) = geometry.locate(block);
             ag::seal(geometry, ag, at.0, data);
         }
+        Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
         Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
         kind => {
             if let Some(shape) = kind.btree() {

@@ -14,3 +14,4 @@ pub mod features;
 pub mod geometry;
 pub mod inode;
 pub mod superblock;
+pub mod symlink;
