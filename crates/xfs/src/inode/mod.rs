@@ -3,6 +3,8 @@
 mod allocate;
 mod chunk;
 mod release;
+#[cfg(test)]
+mod tests;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
