@@ -8,6 +8,7 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
 use crate::volume::Volume;
 
@@ -37,7 +38,8 @@ impl Xfs {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), mode })
+        let hints = Hints::new(&volume.geometry);
+        Ok(Self { engine, volume, locks: InodeLocks::new(), mode, hints })
     }
 
     /// Ends the filling of a fresh image: writes all metadata, then the superblock.

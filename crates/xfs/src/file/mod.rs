@@ -1,5 +1,6 @@
 //! Contents of regular files and targets of symbolic links.
 
+mod hints;
 mod read;
 mod symlink;
 
@@ -9,6 +10,7 @@ use crate::Xfs;
 use crate::inode::Handle;
 use crate::op::Op;
 
+pub(crate) use hints::Hints;
 pub(crate) use read::{extent_map, read};
 pub(crate) use symlink::readlink;
 
