@@ -9,6 +9,8 @@
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Xfs::atomically`]).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
 use vfs::{Error, Result};
@@ -23,6 +25,14 @@ use crate::kind::Kind;
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
 
+/// Bytes of a file's blocks that become zeros.
+#[derive(Clone)]
+pub(crate) struct ZeroedRun {
+    pub(crate) start: Block,
+    /// Counted from the start of the first block.
+    pub(crate) bytes: Range<u64>,
+}
+
 /// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
 pub(crate) struct Op<'a> {
     pub(crate) fs: &'a Xfs,
@@ -34,6 +44,8 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// What the file shows of these would not come back if the operation failed, so it goes last.
+    pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<AgNumber>,
 }
@@ -88,6 +100,7 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            zeroed_runs: SmallVec::new(),
             contended: None,
         })
     }
@@ -129,11 +142,21 @@ impl<'a> Op<'a> {
         self.staged.push(handle);
     }
 
+    /// Writes `handle` when the operation commits, if it is not what it was.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode != before.inode {
+            self.stage(handle);
+        }
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
         self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
             self.write_inode(&handle)?;
+        }
+        for run in std::mem::take(&mut self.zeroed_runs) {
+            self.fs.write_zeros(run.start, run.bytes.start, run.bytes.end)?;
         }
         Ok(())
     }
