@@ -13,14 +13,18 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
-use vfs::{Error, Result};
+use vfs::{Error, Ino, Result};
 
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
 use crate::format::address::{AgNumber, Block};
+use crate::format::inode::{self, NEXT_UNLINKED_OFFSET};
 use crate::inode::Handle;
 use crate::kind::Kind;
+
+/// Bytes of an inode that lead to the next one that is unlinked.
+const NEXT_UNLINKED: std::ops::Range<usize> = NEXT_UNLINKED_OFFSET..NEXT_UNLINKED_OFFSET + 4;
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
@@ -149,11 +153,18 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Does not write an inode after all: it is freed.
+    pub(crate) fn unstage(&mut self, ino: Ino) {
+        self.staged.retain(|handle| handle.ino() != ino);
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
-        self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
+        self.finish_frees()?;
+        // An inode that was staged more than once is as it was staged last.
+        self.staged.sort_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
-            self.write_inode(&handle)?;
+            self.write_inode(handle)?;
         }
         for run in std::mem::take(&mut self.zeroed_runs) {
             self.fs.write_zeros(run.start, run.bytes.start, run.bytes.end)?;
@@ -168,11 +179,15 @@ impl<'a> Op<'a> {
     }
 
     /// Brings the bytes of a handle that differ into its slot.
-    fn write_inode(&mut self, handle: &Handle) -> Result<()> {
+    fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
-        let new = handle.inode.as_bytes();
-        let old = &self.txn.data(id)[handle.offset..handle.offset + new.len()];
+        let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
+        let old = &self.txn.data(id)[slot];
         // The list of unlinked inodes is others' to change: it does not come from the handle.
+        let new = handle.inode.as_mut_bytes();
+        new[NEXT_UNLINKED].copy_from_slice(&old[NEXT_UNLINKED]);
+        // Slots are checked each time they are loaded, not only when their block is read.
+        inode::seal_slot(new);
         let differs = |at: &usize| old[*at] != new[*at];
         let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };
         let end = (first..new.len()).rfind(differs).unwrap_or(first) + 1;

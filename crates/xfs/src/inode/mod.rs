@@ -1,6 +1,8 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod chunk;
+mod release;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
