@@ -6,11 +6,14 @@
 
 pub mod address;
 pub mod ag;
+pub mod btree;
 pub mod bytes;
 pub mod checksum;
 pub mod dir;
+pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod hash;
 pub mod inode;
 pub mod superblock;
+pub mod symlink;
