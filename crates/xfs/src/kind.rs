@@ -5,7 +5,7 @@ use vfs::Ino;
 
 use crate::format::address::{AgNumber, Block};
 use crate::format::geometry::Geometry;
-use crate::format::{ag, inode};
+use crate::format::{ag, attr, inode};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub(crate) fn verify(
             let (ag, at) = geometry.locate(block);
             ag::verify(geometry, ag, at.0, data)
         }
+        Kind::AttrLeaf => attr::verify(geometry, tag.owner, block, data),
+        Kind::AttrRemote => attr::remote::verify(geometry, tag.owner, block, data),
         // The others are filled in by the modules that know them.
         _ => Ok(()),
     }
@@ -113,6 +115,8 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
             ag::seal(geometry, ag, at.0, data);
         }
         Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
+        Kind::AttrLeaf => attr::seal(geometry, data),
+        Kind::AttrRemote => attr::remote::seal(geometry, data),
         _ => {}
     }
 }

@@ -6,9 +6,11 @@
 
 pub mod address;
 pub mod ag;
+pub mod attr;
 pub mod bytes;
 pub mod checksum;
 pub mod features;
 pub mod geometry;
+pub mod hash;
 pub mod inode;
 pub mod superblock;
