@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod ag;
+pub mod attr;
 pub mod btree;
 pub mod bytes;
 pub mod checksum;
