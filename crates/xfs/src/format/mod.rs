@@ -16,5 +16,6 @@ pub mod features;
 pub mod geometry;
 pub mod hash;
 pub mod inode;
+pub mod log;
 pub mod superblock;
 pub mod symlink;
