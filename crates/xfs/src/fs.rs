@@ -10,6 +10,7 @@ use vfs::{Error, Ino, Result};
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, Handle};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -35,6 +36,7 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
+    pub(crate) unlinked: Unlinked,
     pub(crate) mode: Mode,
 }
 

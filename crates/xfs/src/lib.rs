@@ -16,7 +16,10 @@ pub mod mkfs;
 mod names;
 mod op;
 mod open;
+mod project;
 mod source;
+mod statfs;
+mod unlinked;
 mod volume;
 
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};

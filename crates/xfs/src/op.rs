@@ -11,14 +11,16 @@
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
-use vfs::{Error, Result};
+use vfs::{Error, Ino, Result};
 
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
 use crate::format::address::{AgNumber, Block};
+use crate::format::inode::{CRC_OFFSET, NEXT_UNLINKED_OFFSET};
 use crate::inode::Handle;
 use crate::kind::Kind;
+use crate::unlinked::Pending;
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
@@ -29,6 +31,8 @@ pub(crate) struct Op<'a> {
     // Groups are let go before the transaction rolls back: nobody can see their trees in between,
     // because the transaction still holds the blocks.
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
+    // So are lists of unlinked inodes.
+    pub(crate) unlinked: Pending<'a>,
     pub(crate) txn: Txn<'a>,
     /// Inodes to write, those of new ones included.
     staged: SmallVec<[Handle; 2]>,
@@ -84,6 +88,7 @@ impl<'a> Op<'a> {
         Ok(Self {
             fs,
             leases: SmallVec::new(),
+            unlinked: Pending::new(&fs.unlinked),
             txn,
             staged: SmallVec::new(),
             freed: SmallVec::new(),
@@ -131,25 +136,42 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.record_unlinked()?;
         self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
-            self.write_inode(&handle)?;
+            self.write_links(Some(handle.block))?;
+            self.write_inode(handle)?;
         }
-        Ok(())
+        self.write_links(None)
     }
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
         self.fs.volume.ags.keep(self.leases.drain(..));
+        self.unlinked.keep();
         self.txn.commit();
     }
 
-    /// Brings the bytes of a handle that differ into its slot.
-    fn write_inode(&mut self, handle: &Handle) -> Result<()> {
+    /// Whether an inode is free once the operation has committed.
+    pub(crate) fn makes_free(&self, ino: Ino) -> bool {
+        let is_cleared = |h: &Handle| h.ino() == ino && h.inode.mode() == 0;
+        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.staged.iter().any(is_cleared)
+    }
+
+    /// Brings the bytes of a handle that differ into its slot, and counts the change.
+    fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let old = &self.txn.data(id)[handle.offset..][..handle.inode.as_bytes().len()];
+        // The list of unlinked inodes is others' to change, unless the inode becomes free; and the
+        // checksum is computed when the block is written.
+        let from = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        handle.inode.as_mut_bytes()[from..CRC_OFFSET + 4]
+            .copy_from_slice(&old[from..CRC_OFFSET + 4]);
+        if handle.inode.as_bytes() == old {
+            return Ok(());
+        }
+        handle.inode.bump_changecount();
         let new = handle.inode.as_bytes();
-        let old = &self.txn.data(id)[handle.offset..handle.offset + new.len()];
-        // The list of unlinked inodes is others' to change: it does not come from the handle.
         let differs = |at: &usize| old[*at] != new[*at];
         let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };
         let end = (first..new.len()).rfind(differs).unwrap_or(first) + 1;

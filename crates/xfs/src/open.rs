@@ -9,6 +9,7 @@ use vfs::{Error, Result};
 
 use crate::Xfs;
 use crate::fs::{Mode, OpenOptions};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 impl Xfs {
@@ -30,6 +31,7 @@ impl Xfs {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        fs.load_unlinked_lists()?;
         Ok(fs)
     }
 
@@ -37,15 +39,18 @@ impl Xfs {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), mode })
+        let unlinked = Unlinked::new(volume.geometry.ag_count);
+        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode })
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
+    /// then the superblock.
     ///
     /// # Errors
     /// If the device fails. The image is then not sound.
     pub fn finish(&self) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod change;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
