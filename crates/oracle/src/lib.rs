@@ -2,12 +2,14 @@
 //!
 //! - [`require!`] skips a test by name where a tool or ability is missing, or fails it
 //!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does).
-//! - [`e2fsck`] accepts an image only if the checker has nothing at all to say about it.
+//! - [`e2fsck`] and [`xfs_repair`] accept an image only if they have nothing at all to say about it;
+//!   [`judge`] asks the one that knows the image's format. [`scrub`] asks the kernel, where it offers that.
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
-//! - [`Mke2fs`], [`debugfs`] and [`populate_with_kernel`] make reference images.
+//! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
+//!   [`XFS_SAMPLES`] are such, by several releases of xfsprogs.
 //!
 //! Everything here panics on failure with the full story, because its callers are tests.
 
@@ -22,8 +24,10 @@ mod sample;
 mod sample_kinds;
 mod tool;
 mod tree;
+mod xfs;
+mod xfs_sample;
 
-pub use check::{e2fsck, e2fsck_verdict};
+pub use check::{Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_verdict};
 pub use compare::{Ignore, assert_same, differences};
 pub use mount::{KernelMount, MountOptions};
 pub use need::{Need, missing, satisfied};
@@ -31,3 +35,5 @@ pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
 pub use sample::{Sample, sample_tree};
 pub use tool::scratch;
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
+pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
+pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

@@ -51,6 +51,10 @@ impl<'a> MountOptions<'a> {
         if self.offset != 0 {
             text.push_str(&format!(",offset={}", self.offset));
         }
+        if self.fs_type == "xfs" {
+            // Images that are copies of each other may be mounted at the same time.
+            text.push_str(",nouuid");
+        }
         if !self.extra.is_empty() {
             text.push(',');
             text.push_str(self.extra);

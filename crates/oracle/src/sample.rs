@@ -33,6 +33,10 @@ pub struct Sample {
     pub wide_times: bool,
     /// A sparse file of 5 GiB.
     pub huge_sparse: bool,
+    /// Largest major and minor number of a device. Linux has 12 and 20 bits; for XFS, it takes 9 and 18.
+    pub device_max: (u32, u32),
+    /// Longest target of a symbolic link in bytes. XFS stores 1023.
+    pub symlink_bytes_max: usize,
 }
 
 impl Default for Sample {
@@ -45,6 +49,8 @@ impl Default for Sample {
             xattr_bytes_max: 2048,
             wide_times: true,
             huge_sparse: true,
+            device_max: ((1 << 12) - 1, (1 << 20) - 1),
+            symlink_bytes_max: usize::MAX,
         }
     }
 }
@@ -54,6 +60,15 @@ impl Sample {
     pub fn for_block_size(block_size: u32) -> Self {
         let xattr_bytes_max = block_size as usize / 2;
         Sample { block_size, xattr_bytes_max, ..Self::default() }
+    }
+
+    /// A sample that fits XFS, whatever its block size.
+    pub fn for_xfs() -> Self {
+        Sample {
+            device_max: ((1 << 9) - 1, (1 << 18) - 1),
+            symlink_bytes_max: 1023,
+            ..Self::default()
+        }
     }
 }
 

@@ -41,7 +41,9 @@ fn types(maker: &mut Maker) {
     maker.special("types/fifo", FileType::Fifo, (0, 0));
     maker.special("types/socket", FileType::Socket, (0, 0));
     // Both encodings of device numbers: 8-bit parts fit the old one, larger ones do not.
-    let devices = [("null", 1, 3), ("wide", 4095, 1_048_575), ("minor", 8, 256), ("major", 256, 0)];
+    let (major_max, minor_max) = maker.sample.device_max;
+    let devices =
+        [("null", 1, 3), ("wide", major_max, minor_max), ("minor", 8, 256), ("major", 256, 0)];
     for (name, major, minor) in devices {
         let device = (major, minor);
         maker.special(&format!("types/char-{name}"), FileType::CharacterDevice, device);
@@ -121,7 +123,7 @@ fn hard_links(maker: &mut Maker) {
 fn symlinks(maker: &mut Maker) {
     maker.directory("symlinks");
     let block = maker.sample.block_size as usize;
-    let longest = SYMLINK_BYTES_MAX.min(block - 1);
+    let longest = SYMLINK_BYTES_MAX.min(block - 1).min(maker.sample.symlink_bytes_max);
     // Up to 59 bytes fit the inode itself; 60 and more need a block.
     for length in [1, 59, 60, 61, 255, 1000, longest - 1, longest] {
         // A name longer than 255 bytes is no name, so slashes part the target.

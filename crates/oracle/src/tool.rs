@@ -33,13 +33,25 @@ pub fn scratch() -> tempfile::TempDir {
     builder().tempdir().unwrap_or_else(|error| panic!("no scratch directory: {error}"))
 }
 
-/// Finds a program in `PATH` and in the `sbin` directories that a user's `PATH` often lacks.
+/// Finds a program: among those that the project's scripts installed, where the current xfsprogs comes
+/// before the system's, then in `PATH` and in the `sbin` directories that a user's `PATH` often lacks.
+///
+/// A name with a folder (`xfsprogs-6.1/bin/mkfs.xfs`) means the one release that is installed there.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let tools = installed();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    [tools.join("xfsprogs/bin"), tools]
+        .into_iter()
+        .chain(std::env::split_paths(&path))
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| candidate.is_file())
+}
+
+/// Where the project's scripts install programs; `DISKWRIGHT_TOOLS` names another folder.
+fn installed() -> PathBuf {
+    let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
+    std::env::var_os("DISKWRIGHT_TOOLS").map_or_else(ours, PathBuf::from)
 }
 
 /// A command in the C locale with no standard input.

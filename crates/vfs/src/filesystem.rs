@@ -141,6 +141,12 @@ pub trait FileSystem: Send + Sync {
     /// Reports the names of all extended attributes.
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
+    /// Reports every link to an inode, as the directory and the name there, in no certain order. False,
+    /// and nothing reported, if the format does not keep them: only its directories know.
+    fn parents(&self, _ino: Ino, _each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Makes everything done so far to an inode durable: its contents, attributes and names.
     fn fsync(&self, ino: Ino) -> Result<()>;
 

@@ -6,6 +6,7 @@
 //! through, and stays in the root at the root.
 
 mod change;
+mod parents;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,6 +15,8 @@ use crate::{
     Attributes, Cookie, Corruption, DirEntry, Error, FileSystem, FileType, Ino, NAME_LEN_MAX,
     NewInode, Result,
 };
+
+pub use parents::{PathsOf, paths_of};
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;

@@ -8,6 +8,7 @@ use vfs::{
     RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
+use crate::format::features::Incompat;
 use crate::{Xfs, attr, dir, file, inode};
 
 impl FileSystem for Xfs {
@@ -147,6 +148,17 @@ impl FileSystem for Xfs {
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let _lock = self.locks.shared(ino);
         attr::list(&mut &*self, &self.load(ino)?, each)
+    }
+
+    fn parents(&self, ino: Ino, each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
+        if !self.volume.geometry.features.incompat(Incompat::PARENT) {
+            return Ok(false);
+        }
+        let _lock = self.locks.shared(ino);
+        attr::parent::for_each(&mut &*self, &self.load(ino)?, &mut |link| {
+            each(link.dir, link.name)
+        })?;
+        Ok(true)
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {

@@ -4,8 +4,9 @@ use transaction::{Corruption, Tag};
 use vfs::Ino;
 
 use crate::format::address::{AgNumber, Block};
+use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, inode};
+use crate::format::{ag, checksum, inode, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,20 @@ impl Kind {
         Tag { kind: self as u8, seed: at, owner: ino.0 }
     }
 
+    /// What the blocks of a tree are like, for the kinds that are blocks of trees.
+    const fn btree(self) -> Option<Shape> {
+        Some(match self {
+            Self::BnoBtree => Shape::BNO,
+            Self::CntBtree => Shape::CNT,
+            Self::RmapBtree => Shape::RMAP,
+            Self::RefcountBtree => Shape::REFCOUNT,
+            Self::InoBtree => Shape::INO,
+            Self::FinoBtree => Shape::FINO,
+            Self::Bmbt => Shape::BMBT,
+            _ => return None,
+        })
+    }
+
     /// The kind that a tag names.
     pub(crate) fn from_tag(tag: Tag) -> Self {
         Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Part)
@@ -100,8 +115,14 @@ pub(crate) fn verify(
             let (ag, at) = geometry.locate(block);
             ag::verify(geometry, ag, at.0, data)
         }
+        Kind::Symlink if geometry.features.crc() => {
+            symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
+        }
         // The others are filled in by the modules that know them.
-        _ => Ok(()),
+        kind => match kind.btree() {
+            Some(shape) => shape.verify(geometry, block, tag.owner, data),
+            None => Ok(()),
+        },
     }
 }
 
@@ -112,7 +133,12 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
             let (ag, at) = geometry.locate(block);
             ag::seal(geometry, ag, at.0, data);
         }
+        Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
         Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
-        _ => {}
+        kind => {
+            if let Some(shape) = kind.btree() {
+                shape.seal(geometry, data);
+            }
+        }
     }
 }

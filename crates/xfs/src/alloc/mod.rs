@@ -1,6 +1,8 @@
 //! Free space: finding it, taking it, giving it back.
 
 pub(crate) mod ags;
+pub(crate) mod rmap;
+pub(crate) mod trees;
 
 use vfs::{Error, Result};
 

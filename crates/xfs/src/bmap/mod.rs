@@ -1,27 +1,21 @@
 //! Maps of forks: which blocks a file's, a directory's or the attributes' logical blocks are.
+//!
+//! A fork lists its extents in the inode as long as they fit there, and else in a tree.
+
+mod list;
+mod tree;
 
 use std::ops::Range;
 
-use vfs::{Error, Result};
+use vfs::{Error, FileType, Result};
 
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::inode::Fork;
+use crate::format::inode::{Fork, Format, flags};
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::source::Source;
 
-/// Blocks of a fork that lie in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// First logical block.
-    pub(crate) offset: FileBlock,
-    /// First block.
-    pub(crate) start: FsBlock,
-    /// Blocks: 1 to 2^21 - 1.
-    pub(crate) len: u64,
-    /// Whether they read as zeros.
-    pub(crate) unwritten: bool,
-}
+pub(crate) use crate::format::extent::Extent;
 
 /// Where a run of logical blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +36,79 @@ pub(crate) struct Run {
 
 /// The run from block `at` of a fork on. Its addresses are checked: they lie in one group.
 pub(crate) fn run_at(
-    _source: &mut impl Source,
-    _handle: &Handle,
-    _fork: Fork,
-    _at: FileBlock,
+    source: &mut impl Source,
+    handle: &Handle,
+    fork: Fork,
+    at: FileBlock,
 ) -> Result<Run> {
-    Err(Error::unsupported("maps", ""))
+    let (extent, next) = match handle.inode.fork_format(fork) {
+        Format::Extents => in_list(handle, fork, at)?,
+        Format::Btree => {
+            let found = tree::find(source, handle, fork, at)?;
+            (found.extent, found.next)
+        }
+        Format::Local | Format::Device => {
+            return Err(handle.corrupt("inode", "its contents are not in blocks"));
+        }
+    };
+    if let Some(extent) = extent
+        && at < extent.end()
+    {
+        check(source, handle, fork, &extent)?;
+        return Ok(run_in(&extent, at));
+    }
+    // Past the last block that can be, there is nothing, whatever the size says.
+    let len = next.0.checked_sub(at.0).filter(|len| *len > 0).unwrap_or(u64::MAX - at.0);
+    Ok(Run { offset: at, len: len.max(1), place: Place::Hole })
+}
+
+/// What an extent has from `at` on.
+fn run_in(extent: &Extent, at: FileBlock) -> Run {
+    let skip = at.0 - extent.offset.0;
+    let start = extent.start.plus(skip);
+    let place = if extent.unwritten { Place::Unwritten(start) } else { Place::Written(start) };
+    Run { offset: at, len: extent.len - skip, place }
+}
+
+/// The last extent of a list that starts at `at` or before, and where the one after it starts.
+fn in_list(handle: &Handle, fork: Fork, at: FileBlock) -> Result<(Option<Extent>, FileBlock)> {
+    let records = list::records(handle, fork)?;
+    let index = list::count_to(records, at);
+    let extent = index.checked_sub(1).and_then(|index| list::nth(records, index));
+    let next = list::nth(records, index).map_or(FileBlock::END, |next| next.offset);
+    if extent.is_some_and(|extent| extent.end() > next) {
+        return Err(handle.corrupt("extent list", "extents that overlap or are out of order"));
+    }
+    Ok((extent, next))
+}
+
+/// Checks an extent that was found, before its address is used.
+fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> Result<()> {
+    extent.check(&source.fs().volume.geometry).map_err(|c| c.of_inode(handle.ino().0))?;
+    let is_data = fork == Fork::Data && handle.inode.file_type() == Some(FileType::Regular);
+    if extent.unwritten && !is_data {
+        return Err(handle.corrupt("extent", "metadata in blocks that were never written"));
+    }
+    if is_data && handle.inode.flags() & flags::REALTIME != 0 {
+        return Err(Error::unsupported(
+            format!("inode {}, whose data is on the realtime device", handle.ino()),
+            "copy the file with a kernel",
+        ));
+    }
+    Ok(())
 }
 
 /// Where the last extent of a fork ends; 0 for an empty one.
-pub(crate) fn end_of(
-    _source: &mut impl Source,
-    _handle: &Handle,
-    _fork: Fork,
-) -> Result<FileBlock> {
-    Err(Error::unsupported("maps", ""))
+pub(crate) fn end_of(source: &mut impl Source, handle: &Handle, fork: Fork) -> Result<FileBlock> {
+    let last = FileBlock(FileBlock::END.0 - 1);
+    let extent = match handle.inode.fork_format(fork) {
+        Format::Extents => in_list(handle, fork, last)?.0,
+        Format::Btree => tree::find(source, handle, fork, last)?.extent,
+        Format::Local | Format::Device => None,
+    };
+    let Some(extent) = extent else { return Ok(FileBlock(0)) };
+    check(source, handle, fork, &extent)?;
+    Ok(extent.end())
 }
 
 impl Op<'_> {

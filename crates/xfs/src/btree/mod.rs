@@ -3,12 +3,15 @@
 //! The trees of an allocation group start at a block that the group's state names; the map of a fork
 //! starts at a root in the inode. Below the root all are alike.
 
+pub(crate) mod records;
+
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use vfs::{Error, Result};
 
 use crate::alloc::ags::AgTree;
+use crate::format::btree::{RECORD_SIZE_MAX, Shape};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::kind::Kind;
@@ -18,27 +21,45 @@ use crate::op::Op;
 pub(crate) trait Tree {
     /// A record of a leaf.
     type Record: Copy + PartialEq + Debug;
-    /// What records are ordered by; nodes have one (overlapping trees: two) per child.
+    /// What records are ordered by.
     type Key: Copy + Ord + Debug;
 
-    /// Name in messages, in the format's own term.
-    const NAME: &'static str;
+    /// Name, magic numbers and sizes.
+    const SHAPE: Shape;
     /// Kind of its blocks.
     const KIND: Kind;
     /// Which tree of a group it is; `None` for the map of a fork.
     const AG_TREE: Option<AgTree>;
-    /// Size of a record on disk in bytes.
-    const RECORD_SIZE: usize;
-    /// Size of a key on disk in bytes, without the high key of overlapping trees.
-    const KEY_SIZE: usize;
-    /// Whether nodes have the highest key below each child, too (reverse map).
+    /// Whether records overlap, so that nodes have the highest key below each child beside the
+    /// lowest one (reverse map).
     const OVERLAPS: bool = false;
 
     fn record(bytes: &[u8]) -> Self::Record;
     fn put_record(record: &Self::Record, bytes: &mut [u8]);
+
+    /// The key that a node has.
     fn key(bytes: &[u8]) -> Self::Key;
-    fn put_key(key: &Self::Key, bytes: &mut [u8]);
-    fn key_of(record: &Self::Record) -> Self::Key;
+
+    /// The key of a record that lies on disk. Most records start with their key.
+    fn key_in_record(bytes: &[u8]) -> Self::Key {
+        Self::key(bytes)
+    }
+
+    /// The key of a record.
+    fn key_of(record: &Self::Record) -> Self::Key {
+        let mut bytes = [0; RECORD_SIZE_MAX];
+        Self::put_record(record, &mut bytes);
+        Self::key_in_record(&bytes)
+    }
+
+    /// Writes the key that a node has for a record that lies on disk.
+    fn put_low_key(record: &[u8], bytes: &mut [u8]) {
+        bytes.copy_from_slice(&record[..bytes.len()]);
+    }
+
+    /// Writes a key. Asked for where the tree overlaps.
+    fn put_key(_key: &Self::Key, _bytes: &mut [u8]) {}
+
     /// The last key that a record covers, where the tree overlaps.
     fn high_key_of(record: &Self::Record) -> Self::Key {
         Self::key_of(record)

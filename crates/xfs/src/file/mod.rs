@@ -1,33 +1,16 @@
 //! Contents of regular files and targets of symbolic links.
 
-use std::ops::ControlFlow;
+mod read;
+mod symlink;
 
-use vfs::{AllocateMode, Error, Ino, MappedExtent, Result};
+use vfs::{AllocateMode, Error, Ino, Result};
 
 use crate::Xfs;
 use crate::inode::Handle;
 use crate::op::Op;
 
-/// Reads as [`vfs::FileSystem::read`] does.
-pub(crate) fn read(_fs: &Xfs, _file: &Handle, _offset: u64, _buf: &mut [u8]) -> Result<usize> {
-    Err(Error::unsupported("files", ""))
-}
-
-/// Reports runs as [`vfs::FileSystem::extent_map`] does.
-pub(crate) fn extent_map(
-    _fs: &Xfs,
-    _file: &Handle,
-    _offset: u64,
-    _len: u64,
-    _each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
-) -> Result<()> {
-    Err(Error::unsupported("files", ""))
-}
-
-/// The target of a symbolic link.
-pub(crate) fn readlink(_fs: &Xfs, _link: &Handle) -> Result<Vec<u8>> {
-    Err(Error::unsupported("files", ""))
-}
+pub(crate) use read::{extent_map, read};
+pub(crate) use symlink::readlink;
 
 impl Xfs {
     pub(crate) fn write_file(&self, _ino: Ino, _offset: u64, _data: &[u8]) -> Result<()> {

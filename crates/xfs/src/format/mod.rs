@@ -6,9 +6,12 @@
 
 pub mod address;
 pub mod ag;
+pub mod btree;
 pub mod bytes;
 pub mod checksum;
+pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod inode;
 pub mod superblock;
+pub mod symlink;

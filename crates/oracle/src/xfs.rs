@@ -1,0 +1,133 @@
+//! The programs of xfsprogs: mkfs.xfs of several releases, xfs_db, and the kernel's own scrub.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::mount::{KernelMount, MountOptions};
+use crate::tool;
+
+/// A call of `mkfs.xfs`, built up option by option.
+///
+/// Without options it makes what the current release makes by default.
+#[derive(Clone, Debug)]
+pub struct MkfsXfs {
+    program: &'static str,
+    arguments: Vec<OsString>,
+}
+
+impl Default for MkfsXfs {
+    fn default() -> Self {
+        Self::of("mkfs.xfs")
+    }
+}
+
+impl MkfsXfs {
+    /// The program of a release: `mkfs.xfs` is the current one, `xfsprogs-6.1/bin/mkfs.xfs` and
+    /// `xfsprogs-5.10/bin/mkfs.xfs` are older.
+    pub fn of(program: &'static str) -> Self {
+        MkfsXfs { program, arguments: Vec::new() }
+    }
+
+    /// Any options.
+    pub fn arguments<S: Into<OsString>>(mut self, more: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(more.into_iter().map(Into::into));
+        self
+    }
+
+    /// Options separated by blanks.
+    pub fn options(self, text: &str) -> Self {
+        self.arguments(text.split_whitespace())
+    }
+
+    /// Fills the image as a prototype file says (`mkfs.xfs(8)`), or from a directory, which only the
+    /// current release can.
+    pub fn prototype(self, path: &Path) -> Self {
+        self.arguments([OsString::from("-p"), path.into()])
+    }
+
+    /// Allows images below 300 MiB, which current releases make only for tests.
+    fn allow_small(command: &mut std::process::Command) {
+        for name in ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"] {
+            command.env(name, "1");
+        }
+    }
+
+    /// Makes a sparse image of `size` bytes. What was in the file is gone.
+    ///
+    /// # Panics
+    /// With its output if `mkfs.xfs` fails.
+    #[track_caller]
+    pub fn create(&self, image: &Path, size: u64) {
+        File::create(image)
+            .and_then(|file| file.set_len(size))
+            .unwrap_or_else(|error| panic!("{}: {error}", image.display()));
+        let mut command = tool::command(self.program);
+        command.args(["-q", "-f"]).args(&self.arguments).arg(image);
+        Self::allow_small(&mut command);
+        let finished = tool::finish(&mut command);
+        assert!(
+            finished.code == Some(0),
+            "{command:?} ended with {:?}:\n{}",
+            finished.code,
+            finished.text
+        );
+    }
+}
+
+/// Runs `xfs_db` commands on an image it opens read-only, and returns what they printed.
+///
+/// # Panics
+/// If `xfs_db` fails. Commands that fail print their error.
+#[track_caller]
+pub fn xfs_db(image: &Path, commands: &[&str]) -> String {
+    run_xfs_db(image, "-r", commands)
+}
+
+/// Runs `xfs_db` commands that may change the image, damaging it if that is asked.
+///
+/// # Panics
+/// As [`xfs_db`].
+#[track_caller]
+pub fn xfs_db_write(image: &Path, commands: &[&str]) -> String {
+    run_xfs_db(image, "-x", commands)
+}
+
+#[track_caller]
+fn run_xfs_db(image: &Path, mode: &str, commands: &[&str]) -> String {
+    let mut arguments = vec![OsString::from(mode), "-f".into()];
+    arguments.extend(commands.iter().flat_map(|command| ["-c".into(), OsString::from(command)]));
+    arguments.push(image.into());
+    tool::run("xfs_db", arguments)
+}
+
+/// Lets the kernel check an image from the inside (`xfs_scrub -n`), where it offers that. Whether it did;
+/// says on standard error, once, if it does not: most kernels are built without it, so this is no reason
+/// to fail.
+///
+/// # Panics
+/// With what scrub found.
+#[track_caller]
+pub fn scrub(image: &Path) -> bool {
+    static OFFERED: OnceLock<bool> = OnceLock::new();
+    let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
+    let offered = *OFFERED.get_or_init(|| {
+        let mut probe = tool::command("xfs_io");
+        probe.args(["-x", "-c", "scrub probe"]).arg(mount.path());
+        let finished = tool::finish(&mut probe);
+        let offered = finished.code == Some(0) && finished.text.is_empty();
+        if !offered {
+            let reason = finished.text.trim();
+            let _ = writeln!(std::io::stderr(), "SKIPPED scrub: the kernel offers none: {reason}");
+        }
+        offered
+    });
+    if offered {
+        let finished = tool::finish(tool::command("xfs_scrub").arg("-n").arg(mount.path()));
+        assert!(finished.code == Some(0), "{}: {}", image.display(), finished.text);
+    }
+    mount.unmount();
+    offered
+}

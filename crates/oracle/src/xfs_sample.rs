@@ -1,0 +1,292 @@
+//! XFS images by other programs: several releases of mkfs.xfs, filled by the kernel where it mounts them
+//! and by mkfs.xfs itself where it does not.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, XattrFlags, fallocate, ioctl_ficlone, lsetxattr};
+
+use crate::mount::KernelMount;
+use crate::{MkfsXfs, MountOptions, Sample, Tree, sample_tree};
+
+/// Who fills a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// The kernel: with all that it can make.
+    ByKernel,
+    /// mkfs.xfs from a directory, which it copies with attributes.
+    FromDirectory,
+    /// mkfs.xfs from a prototype file: names, modes, owners, contents, devices and symbolic links; for
+    /// what neither the kernel mounts nor a release that copies directories makes.
+    FromPrototype,
+}
+
+/// An image by other programs.
+#[derive(Clone, Copy, Debug)]
+pub struct XfsSample {
+    /// What is special about it.
+    pub name: &'static str,
+    /// The mkfs.xfs that makes it.
+    pub program: &'static str,
+    /// Its options.
+    pub options: &'static str,
+    /// Who fills it.
+    pub filled: Filled,
+}
+
+const V6: &str = "xfsprogs-6.1/bin/mkfs.xfs";
+const V5: &str = "xfsprogs-5.10/bin/mkfs.xfs";
+const NEW: &str = "mkfs.xfs";
+
+const fn sample(
+    name: &'static str,
+    program: &'static str,
+    options: &'static str,
+    filled: Filled,
+) -> XfsSample {
+    XfsSample { name, program, options, filled }
+}
+
+/// Images of every kind that must be read right. Kernels without version 4 or ASCII-CI mount none of
+/// those, so mkfs.xfs fills them.
+pub const XFS_SAMPLES: &[XfsSample] = &[
+    sample("new", NEW, "", Filled::ByKernel),
+    sample("new-1k", NEW, "-b size=1024", Filled::ByKernel),
+    sample("new-2k-dir8k", NEW, "-b size=2048 -n size=8192", Filled::ByKernel),
+    sample("new-dir64k", NEW, "-n size=65536", Filled::ByKernel),
+    sample("new-inode2k", NEW, "-i size=2048", Filled::ByKernel),
+    sample("new-agcount9", NEW, "-d agcount=9", Filled::ByKernel),
+    sample(
+        "new-plain",
+        NEW,
+        "-m rmapbt=0,reflink=0,bigtime=0,inobtcount=0,finobt=0 -i nrext64=0,sparse=0,exchange=0 -n parent=0",
+        Filled::ByKernel,
+    ),
+    sample("new-64k-blocks", NEW, "-b size=65536", Filled::FromDirectory),
+    sample("new-ascii-ci", NEW, "-n version=ci", Filled::FromDirectory),
+    sample("6.1", V6, "", Filled::ByKernel),
+    sample("6.1-nrext64-rmap", V6, "-i nrext64=1 -m rmapbt=1", Filled::ByKernel),
+    sample("5.10", V5, "", Filled::ByKernel),
+    sample("5.10-plain", V5, "-m finobt=0,reflink=0 -i sparse=0", Filled::ByKernel),
+    sample("6.1-v4", V6, "-m crc=0", Filled::FromPrototype),
+    sample("6.1-v4-ftype-2k", V6, "-m crc=0 -n ftype=1 -b size=2048", Filled::FromPrototype),
+    sample("6.1-v4-ci-dir16k", V6, "-m crc=0 -n version=ci,size=16384", Filled::FromPrototype),
+    sample("5.10-v4", V5, "-m crc=0", Filled::FromPrototype),
+    sample(
+        "5.10-v4-attr1",
+        V5,
+        "-m crc=0 -i attr=1,projid32bit=0 -l lazy-count=0",
+        Filled::FromPrototype,
+    ),
+];
+
+/// Bytes of each sample's image; the newest releases make none below 300 MiB.
+const IMAGE_BYTES: u64 = 512 << 20;
+
+impl XfsSample {
+    /// The sample of this name.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[track_caller]
+    pub fn named(name: &str) -> Self {
+        *XFS_SAMPLES.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no sample {name}"))
+    }
+
+    /// Makes the image; returns the tree that is in it. `work` is an empty directory.
+    ///
+    /// # Panics
+    /// If a program fails.
+    #[track_caller]
+    pub fn create(&self, image: &Path, work: &Path) -> Tree {
+        let mkfs = MkfsXfs::of(self.program).options(self.options);
+        match self.filled {
+            Filled::ByKernel => {
+                mkfs.create(image, IMAGE_BYTES);
+                let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
+                sample_tree(mount.path(), &Sample { wide_names: 3000, ..times(self.options) });
+                everything_xfs(mount.path(), !self.options.contains("reflink=0"));
+                // Files written a moment ago have no blocks yet; their holes show only then.
+                rustix::fs::sync();
+                let tree = Tree::of(mount.path());
+                mount.unmount();
+                tree
+            }
+            Filled::FromDirectory => {
+                sample_tree(work, &Sample { huge_sparse: false, ..times(self.options) });
+                // mkfs.xfs opens what it copies, which devices that are none and sockets do not allow;
+                // it copies ACLs as attributes of users, and no empty values.
+                for name in ["char-", "block-", "socket"] {
+                    remove_named(&work.join("types"), name);
+                }
+                remove_named(&work.join("xattrs"), "value-of-0");
+                fs::remove_dir_all(work.join("acls")).expect("a directory to remove");
+                mkfs.prototype(work).create(image, IMAGE_BYTES);
+                Tree::of(work)
+            }
+            Filled::FromPrototype => {
+                let tree = work.join("tree");
+                fs::create_dir(&tree).expect("a directory");
+                prototype_tree(&tree);
+                let file = work.join("prototype");
+                fs::write(&file, prototype(&tree)).expect("a file");
+                mkfs.prototype(&file).create(image, IMAGE_BYTES);
+                Tree::of(&tree)
+            }
+        }
+    }
+}
+
+/// Without bigtime, times end in 2038.
+fn times(options: &str) -> Sample {
+    Sample { wide_times: !options.contains("bigtime=0"), ..Sample::for_xfs() }
+}
+
+/// Removes the files of a directory whose names start so.
+fn remove_named(dir: &Path, start: &str) {
+    for entry in fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry")) {
+        if entry.file_name().to_string_lossy().starts_with(start) {
+            fs::remove_file(entry.path()).expect("a file to remove");
+        }
+    }
+}
+
+/// What a general sample has none of: every form of directories, attributes and maps.
+fn everything_xfs(root: &Path, has_reflink: bool) {
+    let at = |name: &str| root.join("xfs").join(name);
+    fs::create_dir(root.join("xfs")).expect("a directory");
+    directories(&at("directories"));
+    attributes(&at("attributes"));
+    maps(&at("maps"));
+    fs::write(at("linked"), "of many names").expect("a file");
+    fs::create_dir(at("links")).expect("a directory");
+    for number in 0..1500 {
+        let name = format!("{number:04}-{}", "n".repeat(number % 200));
+        fs::hard_link(at("linked"), at("links").join(name)).expect("a link");
+    }
+    if has_reflink {
+        reflinks(&at("reflinks"));
+    }
+}
+
+/// Directories of one to many blocks, some with holes where names were removed.
+fn directories(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    for count in [1, 5, 40, 200, 700, 2500, 12000] {
+        for removed in [false, true] {
+            let dir = root.join(format!("{count}-{removed}"));
+            fs::create_dir(&dir).expect("a directory");
+            let name = |n: usize| dir.join(format!("{n:05}-{}", "x".repeat(n * 7 % 60)));
+            let first = dir.join("first");
+            File::create(&first).expect("a file");
+            for n in 0..count {
+                fs::hard_link(&first, name(n)).expect("a link");
+            }
+            for n in (0..count).filter(|n| removed && n % 3 != 1) {
+                fs::remove_file(name(n)).expect("a name to remove");
+            }
+        }
+    }
+}
+
+/// Attributes in the inode, in a leaf, in a tree, and with values of their own blocks.
+/// All names of one file must fit the 64 KiB that Linux lists.
+fn attributes(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    for count in [1, 4, 30, 400, 1400] {
+        for (size, times) in [(10, 1), (300, 1), (5000, 20), (65536, 100)] {
+            let file = root.join(format!("{count}-of-{size}"));
+            File::create(&file).expect("a file");
+            for n in 0..(count / times).max(1) {
+                let value: Vec<u8> = (0..size).map(|at| (at * 31 + n * 7) as u8).collect();
+                let name = format!("user.{n:04}-{}", "a".repeat(n % 50));
+                lsetxattr(&file, &name, &value, XattrFlags::empty()).expect("an attribute");
+            }
+        }
+    }
+}
+
+/// Files of many extents, unwritten ones, and ones past the end.
+fn maps(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    for count in [3_u64, 30, 400, 5000] {
+        let file = File::create(root.join(format!("extents-{count}"))).expect("a file");
+        for n in 0..count {
+            file.write_all_at(format!("at {n}").as_bytes(), n << 17).expect("written");
+        }
+    }
+    let file = File::create(root.join("unwritten")).expect("a file");
+    fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).expect("space");
+    file.write_all_at(&[7; 5000], 300_000).expect("written");
+    let file = File::create(root.join("past-the-end")).expect("a file");
+    file.write_all_at(b"short", 0).expect("written");
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).expect("space");
+    let file = File::create(root.join("far")).expect("a file");
+    file.write_all_at(b"end", (1 << 62) - 3).expect("written");
+}
+
+/// Files that share blocks, wholly and in part.
+fn reflinks(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    let bytes: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 7) as u8).collect();
+    fs::write(root.join("original"), bytes).expect("a file");
+    for n in 0..5_u64 {
+        let original = File::open(root.join("original")).expect("a file");
+        let copy = File::create(root.join(format!("copy-{n}"))).expect("a file");
+        ioctl_ficlone(&copy, &original).expect("a shared copy");
+        for part in 0..n {
+            copy.write_all_at(&[n as u8; 6000], part * 200_000).expect("written");
+        }
+    }
+}
+
+/// A tree of what prototype files can say.
+fn prototype_tree(root: &Path) {
+    fs::create_dir(root.join("sub")).expect("a directory");
+    for (name, size) in [("empty", 0), ("small", 100), ("larger", 300_000)] {
+        let bytes: Vec<u8> = (0..size).map(|at| (at * 13 / 5) as u8).collect();
+        fs::write(root.join("sub").join(name), bytes).expect("a file");
+    }
+    for (name, len) in [("short", 20), ("inline", 150), ("remote", 900)] {
+        std::os::unix::fs::symlink("t".repeat(len), root.join(name)).expect("a symlink");
+    }
+    for count in [3, 60, 400, 2000, 6000] {
+        let dir = root.join(format!("of-{count}"));
+        fs::create_dir(&dir).expect("a directory");
+        for n in 0..count {
+            File::create(dir.join(format!("Name-{n:05}-{}", "y".repeat(n % 40)))).expect("a file");
+        }
+    }
+}
+
+/// The prototype file that makes a tree of directories, files and symbolic links of root's.
+fn prototype(root: &Path) -> String {
+    let mut text = String::from("/stand/diag\n0 0\nd--755 0 0\n");
+    prototype_entries(root, &mut text);
+    text.push_str("$\n");
+    text
+}
+
+fn prototype_entries(dir: &Path, text: &mut String) {
+    let mut entries: Vec<_> =
+        fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let kind = path.symlink_metadata().expect("a file").file_type();
+        let written = if kind.is_dir() {
+            let begun = writeln!(text, "{name} d--755 0 0");
+            prototype_entries(&path, text);
+            text.push_str("$\n");
+            begun
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&path).expect("a symlink");
+            writeln!(text, "{name} l--777 0 0 {}", target.display())
+        } else {
+            writeln!(text, "{name} ---644 0 0 {}", path.display())
+        };
+        written.expect("text grows");
+    }
+}

@@ -1,0 +1,79 @@
+//! The judges of XFS must be able to say no, and the samples must be what they claim.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use oracle::{
+    Format, Ignore, KernelMount, MkfsXfs, MountOptions, Tree, XFS_SAMPLES, assert_same, judge,
+    require, scratch, xfs_db, xfs_repair, xfs_repair_verdict,
+};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn xfs_repair_accepts_a_new_image_and_refuses_damage() {
+    require!(Version("xfs_repair", 6, 17), Tool("mkfs.xfs"), Tool("xfs_db"));
+    let scratch = scratch();
+    let image = scratch.path().join("image");
+    MkfsXfs::default().options("-L label").create(&image, 300 * MIB);
+    judge(&image);
+    assert_eq!(Format::of(&image), Format::Xfs);
+    assert!(xfs_db(&image, &["sb 0", "p fname"]).contains("label"));
+    let device = OpenOptions::new().write(true).open(&image).unwrap();
+    // The count of free blocks of group 0's AGF (at 52) no longer fits its checksum, nor the trees.
+    device.write_all_at(&[0xa5; 4], 512 + 52).unwrap();
+    let output = xfs_repair_verdict(&image).unwrap_err();
+    assert!(output.contains("agf"), "{output}");
+}
+
+#[test]
+fn xfs_repair_refuses_a_log_that_must_be_replayed() {
+    require!(Version("xfs_repair", 6, 17), Tool("mkfs.xfs"), Mount("xfs"));
+    let scratch = scratch();
+    let [image, copy] = ["image", "copy"].map(|name| scratch.path().join(name));
+    MkfsXfs::default().create(&image, 300 * MIB);
+    let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
+    std::fs::write(mount.path().join("file"), "contents").unwrap();
+    rustix::fs::syncfs(std::fs::File::open(mount.path()).unwrap()).unwrap();
+    std::fs::copy(&image, &copy).unwrap();
+    mount.unmount();
+    xfs_repair(&image);
+    assert!(xfs_repair_verdict(&copy).unwrap_err().contains("log"));
+}
+
+#[test]
+fn samples_are_sound_and_hold_what_was_put_in() {
+    require!(
+        Version("xfs_repair", 6, 17),
+        Mount("xfs"),
+        Tool("xfsprogs-6.1/bin/mkfs.xfs"),
+        Tool("xfsprogs-5.10/bin/mkfs.xfs")
+    );
+    let only = std::env::var("DISKWRIGHT_XFS_SAMPLE").ok();
+    for sample in XFS_SAMPLES.iter().filter(|s| only.as_ref().is_none_or(|only| s.name == only)) {
+        let scratch = scratch();
+        let image = scratch.path().join("image");
+        let work = scratch.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let tree = sample.create(&image, &work);
+        assert!(tree.nodes.len() > 5000, "{}: {} entries", sample.name, tree.nodes.len());
+        if let Err(output) = xfs_repair_verdict(&image) {
+            panic!("{}: {output}", sample.name);
+        }
+        let options = MountOptions::read_only("xfs");
+        match KernelMount::attempt(&image, &options) {
+            Ok(mount) => {
+                // What mkfs.xfs copies has the times of the copying.
+                let by_kernel = sample.filled == oracle::Filled::ByKernel;
+                let ignore = Ignore {
+                    mtime: !by_kernel,
+                    holes: !by_kernel,
+                    root: true,
+                    ..Ignore::default()
+                };
+                assert_same(&tree, &Tree::of(mount.path()), &ignore);
+            }
+            Err(_) => assert_ne!(sample.filled, oracle::Filled::ByKernel, "{}", sample.name),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! From an inode to its paths: up along its parents where the format knows them, otherwise by
+//! looking through the whole tree.
+
+use std::collections::HashMap;
+
+use super::{DEPTH_MAX, Order, Paths, check_name};
+use crate::{Corruption, Error, FileSystem, Ino, Result};
+
+/// The paths of an inode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathsOf {
+    /// All of them, sorted, each from the root and with a leading `/`. None if the inode has no name.
+    pub paths: Vec<Vec<u8>>,
+    /// Whether they come from a scan of all directories, because the format does not know parents.
+    pub scanned: bool,
+}
+
+/// Every path of an inode: one for each of its links.
+///
+/// # Errors
+/// `NotFound` if the inode is not in use; `Corrupt` if parents lead in a circle, nowhere, or a
+/// directory has several. A scan that cannot read everything fails, for it may have missed a path.
+pub fn paths_of(fs: &dyn FileSystem, ino: Ino) -> Result<PathsOf> {
+    fs.attributes(ino)?;
+    if ino == fs.root() {
+        return Ok(PathsOf { paths: vec![b"/".to_vec()], scanned: false });
+    }
+    let (mut paths, scanned) = match links_of(fs, ino)? {
+        Some(links) => (climb(fs, ino, links)?, false),
+        None => (scan(fs, ino)?, true),
+    };
+    paths.sort_unstable();
+    Ok(PathsOf { paths, scanned })
+}
+
+/// A name and the directory it is in.
+type Link = (Ino, Vec<u8>);
+
+/// The links to an inode, or `None` if the format does not know them.
+fn links_of(fs: &dyn FileSystem, ino: Ino) -> Result<Option<Vec<Link>>> {
+    let mut links = Vec::new();
+    let known = fs.parents(ino, &mut |dir, name| links.push((dir, name.to_vec())))?;
+    for (dir, name) in &links {
+        check_name(*dir, name)?;
+    }
+    Ok(known.then_some(links))
+}
+
+fn damage(ino: Ino, problem: impl Into<String>) -> Error {
+    Corruption::new("parent pointers", problem).of_inode(ino.0).into()
+}
+
+/// The paths that `links` stand for.
+fn climb(fs: &dyn FileSystem, ino: Ino, links: Vec<Link>) -> Result<Vec<Vec<u8>>> {
+    // Many links of a file lie in few directories.
+    let mut known = HashMap::new();
+    let mut paths = Vec::with_capacity(links.len());
+    for (dir, name) in links {
+        if dir == ino {
+            return Err(damage(ino, "the inode is its own parent"));
+        }
+        let start = match known.entry(dir) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(dir_path(fs, dir)?),
+        };
+        paths.push([start.as_slice(), b"/", &name].concat());
+    }
+    Ok(paths)
+}
+
+/// The path of a directory, empty for the root.
+fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut current = dir;
+    while current != fs.root() {
+        if names.len() == DEPTH_MAX {
+            let problem = format!("a circle, or more than {DEPTH_MAX} directories in each other");
+            return Err(damage(dir, problem));
+        }
+        let mut links = links_of(fs, current)?.unwrap_or_default();
+        let (Some((parent, name)), true) = (links.pop(), links.is_empty()) else {
+            return Err(damage(current, "a directory with other than one parent"));
+        };
+        names.push(name);
+        current = parent;
+    }
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    Ok(path)
+}
+
+/// The paths at which a walk of the whole tree meets the inode.
+fn scan(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<Vec<u8>>> {
+    let mut paths = Vec::new();
+    for walked in Paths::new(fs).walk(fs.root(), Order::Physical) {
+        let walked = walked.map_err(|failed| failed.error)?;
+        if walked.attributes.ino == ino {
+            paths.push([b"/", walked.path.as_slice()].concat());
+        }
+    }
+    Ok(paths)
+}

@@ -1,0 +1,358 @@
+//! The trees, and their records and keys as they lie on disk. Nothing is checked here: whoever uses a
+//! record knows what it may say.
+
+use super::Tree;
+use crate::alloc::ags::AgTree;
+use crate::format::address::{AgBlock, AgIno, FileBlock};
+use crate::format::btree::Shape;
+use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
+use crate::format::extent::{Extent, offset_of};
+use crate::format::geometry::INODES_PER_CHUNK;
+use crate::kind::Kind;
+
+/// Free space by block.
+pub(crate) struct BnoTree;
+/// Free space by length, then by block.
+pub(crate) struct CntTree;
+/// Inode chunks.
+pub(crate) struct InoTree;
+/// Inode chunks with free inodes.
+pub(crate) struct FinoTree;
+/// Reverse map.
+pub(crate) struct RmapTree;
+/// Counts of references to blocks that are shared, or being copied on write.
+pub(crate) struct RefcountTree;
+/// The map of a fork.
+pub(crate) struct BmapTree;
+
+/// Free blocks in a row (`xfs_alloc_rec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FreeRun {
+    pub(crate) start: AgBlock,
+    /// Blocks.
+    pub(crate) len: u32,
+}
+
+impl FreeRun {
+    fn parse(bytes: &[u8]) -> Self {
+        Self { start: AgBlock(be32(bytes, 0)), len: be32(bytes, 4) }
+    }
+
+    fn put(&self, bytes: &mut [u8]) {
+        put32(bytes, 0, self.start.0);
+        put32(bytes, 4, self.len);
+    }
+}
+
+impl Tree for BnoTree {
+    type Record = FreeRun;
+    type Key = AgBlock;
+
+    const SHAPE: Shape = Shape::BNO;
+    const KIND: Kind = Kind::BnoBtree;
+    const AG_TREE: Option<AgTree> = Some(AgTree::Bno);
+
+    fn record(bytes: &[u8]) -> FreeRun {
+        FreeRun::parse(bytes)
+    }
+
+    fn put_record(record: &FreeRun, bytes: &mut [u8]) {
+        record.put(bytes);
+    }
+
+    fn key(bytes: &[u8]) -> AgBlock {
+        AgBlock(be32(bytes, 0))
+    }
+}
+
+impl Tree for CntTree {
+    type Record = FreeRun;
+    /// Length and first block.
+    type Key = (u32, AgBlock);
+
+    const SHAPE: Shape = Shape::CNT;
+    const KIND: Kind = Kind::CntBtree;
+    const AG_TREE: Option<AgTree> = Some(AgTree::Cnt);
+
+    fn record(bytes: &[u8]) -> FreeRun {
+        FreeRun::parse(bytes)
+    }
+
+    fn put_record(record: &FreeRun, bytes: &mut [u8]) {
+        record.put(bytes);
+    }
+
+    fn key(bytes: &[u8]) -> (u32, AgBlock) {
+        (be32(bytes, 4), AgBlock(be32(bytes, 0)))
+    }
+}
+
+/// A chunk of 64 inodes (`xfs_inobt_rec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InodeChunk {
+    /// The first inode.
+    pub(crate) start: AgIno,
+    /// Which groups of four inodes have no blocks. 0 without sparse inodes.
+    pub(crate) holemask: u16,
+    /// Inodes that have blocks. 0 without sparse inodes, where all have.
+    pub(crate) count: u8,
+    /// Inodes that are free.
+    pub(crate) freecount: u8,
+    /// Which inodes are free; those without blocks are, too.
+    pub(crate) free: u64,
+}
+
+impl InodeChunk {
+    /// Inodes that have blocks.
+    pub(crate) fn inodes(&self) -> u32 {
+        if self.count == 0 { INODES_PER_CHUNK } else { self.count.into() }
+    }
+
+    // Without sparse inodes the four bytes at 4 are the number of free inodes, which is never above
+    // 64: read as the parts that they have with sparse inodes, the first two parts are 0.
+    fn parse(bytes: &[u8]) -> Self {
+        Self {
+            start: AgIno(be32(bytes, 0)),
+            holemask: be16(bytes, 4),
+            count: bytes[6],
+            freecount: bytes[7],
+            free: be64(bytes, 8),
+        }
+    }
+
+    fn put(&self, bytes: &mut [u8]) {
+        put32(bytes, 0, self.start.0);
+        put16(bytes, 4, self.holemask);
+        bytes[6] = self.count;
+        bytes[7] = self.freecount;
+        put64(bytes, 8, self.free);
+    }
+}
+
+macro_rules! tree_of_chunks {
+    ($tree:ty, $shape:ident, $kind:ident, $ag_tree:ident) => {
+        impl Tree for $tree {
+            type Record = InodeChunk;
+            type Key = AgIno;
+
+            const SHAPE: Shape = Shape::$shape;
+            const KIND: Kind = Kind::$kind;
+            const AG_TREE: Option<AgTree> = Some(AgTree::$ag_tree);
+
+            fn record(bytes: &[u8]) -> InodeChunk {
+                InodeChunk::parse(bytes)
+            }
+
+            fn put_record(record: &InodeChunk, bytes: &mut [u8]) {
+                record.put(bytes);
+            }
+
+            fn key(bytes: &[u8]) -> AgIno {
+                AgIno(be32(bytes, 0))
+            }
+        }
+    };
+}
+
+tree_of_chunks!(InoTree, INO, InoBtree, Ino);
+tree_of_chunks!(FinoTree, FINO, FinoBtree, Fino);
+
+/// Blocks in a row that belong to one owner (`xfs_rmap_rec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RmapRecord {
+    pub(crate) start: AgBlock,
+    /// Blocks.
+    pub(crate) len: u32,
+    /// An inode, or one of [`rmap_owner`].
+    pub(crate) owner: u64,
+    /// The first one's logical block in its fork, and flags of [`rmap_offset`].
+    pub(crate) offset: u64,
+}
+
+/// Owners that are not inodes (`XFS_RMAP_OWN_*`).
+pub(crate) mod rmap_owner {
+    /// Static headers of the file system.
+    pub(crate) const FS: u64 = -3_i64 as u64;
+    /// The log.
+    pub(crate) const LOG: u64 = -4_i64 as u64;
+    /// Trees of free space and reverse map, and the AGFL.
+    pub(crate) const AG: u64 = -5_i64 as u64;
+    /// Trees of inodes.
+    pub(crate) const INOBT: u64 = -6_i64 as u64;
+    /// Inode chunks.
+    pub(crate) const INODES: u64 = -7_i64 as u64;
+    /// The tree of references.
+    pub(crate) const REFC: u64 = -8_i64 as u64;
+    /// Blocks that are being copied to on write.
+    pub(crate) const COW: u64 = -9_i64 as u64;
+
+    /// Whether an owner is none of the inodes (`XFS_RMAP_NON_INODE_OWNER`).
+    pub(crate) const fn is_none_of_inodes(owner: u64) -> bool {
+        owner >> 63 != 0
+    }
+}
+
+/// Flags in the offset of a reverse map (`XFS_RMAP_OFF_*`).
+pub(crate) mod rmap_offset {
+    /// The fork is that of the attributes.
+    pub(crate) const ATTR_FORK: u64 = 1 << 63;
+    /// The block is one of the tree that maps the fork; there is no logical block.
+    pub(crate) const BMBT_BLOCK: u64 = 1 << 62;
+    /// The blocks are unwritten.
+    pub(crate) const UNWRITTEN: u64 = 1 << 61;
+    /// The logical block.
+    pub(crate) const MASK: u64 = (1 << 54) - 1;
+}
+
+/// What reverse maps are ordered by. Whether blocks are written is no part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RmapKey {
+    pub(crate) start: AgBlock,
+    pub(crate) owner: u64,
+    pub(crate) offset: u64,
+}
+
+impl RmapRecord {
+    /// Its key.
+    pub(crate) fn key(&self) -> RmapKey {
+        let offset = self.offset & !rmap_offset::UNWRITTEN;
+        RmapKey { start: self.start, owner: self.owner, offset }
+    }
+
+    /// One past its last block.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.start.0) + u64::from(self.len)
+    }
+
+    /// Whether it has logical blocks, which count up with the blocks.
+    pub(crate) fn has_offsets(&self) -> bool {
+        !rmap_owner::is_none_of_inodes(self.owner) && self.offset & rmap_offset::BMBT_BLOCK == 0
+    }
+}
+
+impl Tree for RmapTree {
+    type Record = RmapRecord;
+    type Key = RmapKey;
+
+    const SHAPE: Shape = Shape::RMAP;
+    const KIND: Kind = Kind::RmapBtree;
+    const AG_TREE: Option<AgTree> = Some(AgTree::Rmap);
+    const OVERLAPS: bool = true;
+
+    fn record(bytes: &[u8]) -> RmapRecord {
+        RmapRecord {
+            start: AgBlock(be32(bytes, 0)),
+            len: be32(bytes, 4),
+            owner: be64(bytes, 8),
+            offset: be64(bytes, 16),
+        }
+    }
+
+    fn put_record(record: &RmapRecord, bytes: &mut [u8]) {
+        put32(bytes, 0, record.start.0);
+        put32(bytes, 4, record.len);
+        put64(bytes, 8, record.owner);
+        put64(bytes, 16, record.offset);
+    }
+
+    fn key(bytes: &[u8]) -> RmapKey {
+        let offset = be64(bytes, 12) & !rmap_offset::UNWRITTEN;
+        RmapKey { start: AgBlock(be32(bytes, 0)), owner: be64(bytes, 4), offset }
+    }
+
+    fn key_in_record(bytes: &[u8]) -> RmapKey {
+        Self::record(bytes).key()
+    }
+
+    fn put_key(key: &RmapKey, bytes: &mut [u8]) {
+        put32(bytes, 0, key.start.0);
+        put64(bytes, 4, key.owner);
+        put64(bytes, 12, key.offset);
+    }
+
+    fn put_low_key(record: &[u8], bytes: &mut [u8]) {
+        Self::put_key(&Self::key_in_record(record), bytes);
+    }
+
+    fn high_key_of(record: &RmapRecord) -> RmapKey {
+        let mut key = record.key();
+        let last = record.len.wrapping_sub(1);
+        key.start = AgBlock(key.start.0.wrapping_add(last));
+        if record.has_offsets() {
+            let flags = key.offset & !rmap_offset::MASK;
+            let offset = (key.offset & rmap_offset::MASK).wrapping_add(last.into());
+            key.offset = flags | offset & rmap_offset::MASK;
+        }
+        key
+    }
+}
+
+/// How often blocks in a row are referred to (`xfs_refcount_rec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefcountRecord {
+    pub(crate) start: AgBlock,
+    /// Whether they are kept for copying on write; these come after all others.
+    pub(crate) cow: bool,
+    /// Blocks.
+    pub(crate) len: u32,
+    /// References: from 2 on for shared ones, 1 for those kept.
+    pub(crate) count: u32,
+}
+
+/// The bit of the first block that says it is kept for copying on write (`XFS_REFC_COWFLAG`).
+const REFCOUNT_COW: u32 = 1 << 31;
+
+impl Tree for RefcountTree {
+    type Record = RefcountRecord;
+    /// Whether the block is kept for copying on write, and the block.
+    type Key = (bool, AgBlock);
+
+    const SHAPE: Shape = Shape::REFCOUNT;
+    const KIND: Kind = Kind::RefcountBtree;
+    const AG_TREE: Option<AgTree> = Some(AgTree::Refcount);
+
+    fn record(bytes: &[u8]) -> RefcountRecord {
+        let (cow, start) = Self::key(bytes);
+        RefcountRecord { start, cow, len: be32(bytes, 4), count: be32(bytes, 8) }
+    }
+
+    fn put_record(record: &RefcountRecord, bytes: &mut [u8]) {
+        put32(bytes, 0, record.start.0 | if record.cow { REFCOUNT_COW } else { 0 });
+        put32(bytes, 4, record.len);
+        put32(bytes, 8, record.count);
+    }
+
+    fn key(bytes: &[u8]) -> (bool, AgBlock) {
+        let start = be32(bytes, 0);
+        (start & REFCOUNT_COW != 0, AgBlock(start & !REFCOUNT_COW))
+    }
+}
+
+impl Tree for BmapTree {
+    type Record = Extent;
+    type Key = FileBlock;
+
+    const SHAPE: Shape = Shape::BMBT;
+    const KIND: Kind = Kind::Bmbt;
+    const AG_TREE: Option<AgTree> = None;
+
+    fn record(bytes: &[u8]) -> Extent {
+        Extent::parse(bytes)
+    }
+
+    fn put_record(record: &Extent, bytes: &mut [u8]) {
+        record.put(bytes);
+    }
+
+    fn key(bytes: &[u8]) -> FileBlock {
+        FileBlock(be64(bytes, 0))
+    }
+
+    fn key_in_record(bytes: &[u8]) -> FileBlock {
+        offset_of(bytes)
+    }
+
+    fn put_low_key(record: &[u8], bytes: &mut [u8]) {
+        put64(bytes, 0, offset_of(record).0);
+    }
+}

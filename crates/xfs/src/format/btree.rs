@@ -1,0 +1,330 @@
+//! Blocks of b+trees: the header, which is short in trees of a group and long in those of forks, and
+//! where entries and pointers lie behind it. Source: *XFS Filesystem Structure*, "Short Format" and
+//! "Long Format" B+trees.
+
+use transaction::Corruption;
+
+use super::address::{AgBlock, Block};
+use super::bytes::{be16, be32, be64, put16, put32, put64};
+use super::checksum;
+use super::geometry::Geometry;
+
+/// `NULLFSBLOCK`, and in four bytes `NULLAGBLOCK`: no sibling.
+pub const NO_SIBLING: u64 = u64::MAX;
+/// Most levels that any tree can have: blocks of 1 KiB have at least 11 entries, so that 2^32 records
+/// of a group take 10, and 2^48 records of a fork, with 29 entries, too.
+pub const LEVELS_MAX: usize = 12;
+/// Largest record of any tree in bytes.
+pub const RECORD_SIZE_MAX: usize = 24;
+/// Largest entry of any node beside the pointer, in bytes.
+pub const KEY_SIZE_MAX: usize = 40;
+/// Byte of `bb_level` in all headers.
+const LEVEL_OFFSET: usize = 4;
+/// Byte of `bb_numrecs` in all headers.
+const NUMRECS_OFFSET: usize = 6;
+/// Byte of `bb_leftsib` in all headers.
+const LEFT_OFFSET: usize = 8;
+
+/// What tells a tree's blocks from those of others.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Name in messages.
+    pub name: &'static str,
+    /// `bb_magic` in version 4, where the tree is known there, and in version 5.
+    pub magics: [u32; 2],
+    /// Whether the header is long: pointers have 64 bits.
+    pub long: bool,
+    /// Size of a record in bytes.
+    pub record_size: usize,
+    /// Size of what nodes have per child beside the pointer, in bytes.
+    pub key_size: usize,
+}
+
+impl Shape {
+    const fn group(name: &'static str, magics: [&[u8; 4]; 2], record: usize, key: usize) -> Self {
+        let magics = [u32::from_be_bytes(*magics[0]), u32::from_be_bytes(*magics[1])];
+        Self { name, magics, long: false, record_size: record, key_size: key }
+    }
+
+    /// Free space by block.
+    pub const BNO: Self = Self::group("bnobt", [b"ABTB", b"AB3B"], 8, 8);
+    /// Free space by length.
+    pub const CNT: Self = Self::group("cntbt", [b"ABTC", b"AB3C"], 8, 8);
+    /// Inode chunks.
+    pub const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], 16, 4);
+    /// Inode chunks with free inodes.
+    pub const FINO: Self = Self::group("finobt", [b"FIBT", b"FIB3"], 16, 4);
+    /// Reverse map: nodes have two keys per child.
+    pub const RMAP: Self = Self::group("rmapbt", [b"RMB3", b"RMB3"], 24, 40);
+    /// Counts of references.
+    pub const REFCOUNT: Self = Self::group("refcountbt", [b"R3FC", b"R3FC"], 12, 4);
+    /// The map of a fork.
+    pub const BMBT: Self = Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], 16, 8) };
+
+    /// Size of a block's header in bytes.
+    pub const fn header_size(&self, crc: bool) -> usize {
+        match (self.long, crc) {
+            (false, false) => 16,
+            (false, true) => 56,
+            (true, false) => 24,
+            (true, true) => 72,
+        }
+    }
+
+    /// Size of a pointer in bytes.
+    pub const fn pointer_size(&self) -> usize {
+        if self.long { 8 } else { 4 }
+    }
+
+    /// Byte of the checksum in a version 5 block.
+    pub const fn crc_offset(&self) -> usize {
+        if self.long { 64 } else { 52 }
+    }
+
+    /// Where entries lie in a leaf of the tree.
+    pub const fn leaf_area(&self, geometry: &Geometry) -> Area {
+        let header = self.header_size(geometry.features.crc());
+        let max = (geometry.block_size() - header) / self.record_size;
+        Area {
+            entries: header,
+            entry_size: self.record_size,
+            pointers: header,
+            pointer_size: 0,
+            max,
+            level_offset: LEVEL_OFFSET,
+        }
+    }
+
+    /// Where keys and pointers lie in a node of the tree.
+    pub const fn node_area(&self, geometry: &Geometry) -> Area {
+        let header = self.header_size(geometry.features.crc());
+        self.node_area_in(geometry.block_size(), header, LEVEL_OFFSET)
+    }
+
+    /// Where keys and pointers lie in a root in a fork of `size` bytes (`xfs_bmdr_block`).
+    pub const fn root_area(&self, size: usize) -> Area {
+        self.node_area_in(size, ROOT_HEADER_SIZE, 0)
+    }
+
+    const fn node_area_in(&self, size: usize, header: usize, level_offset: usize) -> Area {
+        let max = size.saturating_sub(header) / (self.key_size + self.pointer_size());
+        Area {
+            entries: header,
+            entry_size: self.key_size,
+            pointers: header + max * self.key_size,
+            pointer_size: self.pointer_size(),
+            max,
+            level_offset,
+        }
+    }
+}
+
+/// Size of the header of a root in a fork: level and number of entries.
+pub const ROOT_HEADER_SIZE: usize = 4;
+
+/// Where what a node or leaf holds lies in its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    /// First byte of records or keys.
+    pub entries: usize,
+    /// Size of each in bytes.
+    pub entry_size: usize,
+    /// First byte of pointers; leaves have none.
+    pub pointers: usize,
+    /// Size of each in bytes; 0 in leaves.
+    pub pointer_size: usize,
+    /// Most entries.
+    pub max: usize,
+    /// Byte of the level; the number of entries follows.
+    level_offset: usize,
+}
+
+impl Area {
+    /// Entries that a block other than a root must have.
+    pub const fn min(&self) -> usize {
+        self.max / 2
+    }
+
+    /// Level: 0 for leaves.
+    pub fn level(&self, data: &[u8]) -> u16 {
+        be16(data, self.level_offset)
+    }
+
+    /// Number of entries.
+    pub fn count(&self, data: &[u8]) -> usize {
+        be16(data, self.level_offset + 2).into()
+    }
+
+    /// The bytes of the number of entries.
+    pub const fn count_range(&self) -> std::ops::Range<usize> {
+        self.level_offset + 2..self.level_offset + 4
+    }
+
+    /// The bytes of the level.
+    pub const fn level_range(&self) -> std::ops::Range<usize> {
+        self.level_offset..self.level_offset + 2
+    }
+
+    /// The bytes of some entries.
+    pub const fn entry_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+        self.entries + from * self.entry_size..self.entries + to * self.entry_size
+    }
+
+    /// The bytes of some pointers.
+    pub const fn pointer_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+        self.pointers + from * self.pointer_size..self.pointers + to * self.pointer_size
+    }
+
+    /// An entry.
+    pub fn entry<'d>(&self, data: &'d [u8], at: usize) -> &'d [u8] {
+        &data[self.entry_range(at, at + 1)]
+    }
+
+    /// Where entry `at` of a node leads.
+    pub fn pointer(&self, data: &[u8], at: usize) -> u64 {
+        read_pointer(data, self.pointers + at * self.pointer_size, self.pointer_size == 8)
+    }
+}
+
+/// A pointer of four or eight bytes; [`NO_SIBLING`] for all ones.
+fn read_pointer(data: &[u8], at: usize, long: bool) -> u64 {
+    if long {
+        return be64(data, at);
+    }
+    match be32(data, at) {
+        u32::MAX => NO_SIBLING,
+        block => block.into(),
+    }
+}
+
+/// A pointer as it is written, in the last bytes.
+pub fn pointer_bytes(pointer: u64) -> [u8; 8] {
+    pointer.to_be_bytes()
+}
+
+/// Which neighbour of a block on its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one with lower keys.
+    Left,
+    /// The one with higher keys.
+    Right,
+}
+
+impl Shape {
+    /// The bytes of a sibling pointer.
+    pub const fn sibling_range(&self, side: Side) -> std::ops::Range<usize> {
+        let size = self.pointer_size();
+        let start = LEFT_OFFSET + if matches!(side, Side::Right) { size } else { 0 };
+        start..start + size
+    }
+
+    /// A sibling; [`NO_SIBLING`] at the end of a level.
+    pub fn sibling(&self, data: &[u8], side: Side) -> u64 {
+        read_pointer(data, self.sibling_range(side).start, self.long)
+    }
+
+    /// Writes the header of a new block of `level` without siblings into zeros.
+    pub fn init(&self, geometry: &Geometry, block: Block, owner: u64, level: u16, data: &mut [u8]) {
+        let crc = geometry.features.crc();
+        put32(data, 0, self.magics[usize::from(crc)]);
+        put16(data, LEVEL_OFFSET, level);
+        put16(data, NUMRECS_OFFSET, 0);
+        for side in [Side::Left, Side::Right] {
+            data[self.sibling_range(side)].fill(0xff);
+        }
+        if !crc {
+            return;
+        }
+        let at = self.sibling_range(Side::Right).end;
+        put64(data, at, geometry.daddr(block));
+        data[at + 16..at + 32].copy_from_slice(&geometry.meta_uuid);
+        if self.long {
+            put64(data, at + 32, owner);
+        } else {
+            put32(data, at + 32, owner as u32);
+        }
+    }
+
+    /// Checks a block's header: that it is of this tree, in its place and its owner's, and that level
+    /// and number of entries can be.
+    pub fn verify(
+        &self,
+        geometry: &Geometry,
+        block: Block,
+        owner: u64,
+        data: &[u8],
+    ) -> Result<(), Corruption> {
+        let fault = |problem: &'static str| Corruption::new(self.name, problem);
+        let crc = geometry.features.crc();
+        let (magic, found) = (self.magics[usize::from(crc)], be32(data, 0));
+        if found != magic {
+            return Err(fault("wrong magic number")
+                .mismatch(format_args!("{magic:#010x}"), format_args!("{found:#010x}")));
+        }
+        if crc {
+            checksum::check(self.name, data, self.crc_offset())?;
+            self.verify_identity(geometry, block, owner, data)?;
+        }
+        let level = usize::from(be16(data, LEVEL_OFFSET));
+        if level >= LEVELS_MAX {
+            return Err(fault("level").mismatch(format_args!("below {LEVELS_MAX}"), level));
+        }
+        let area = if level == 0 { self.leaf_area(geometry) } else { self.node_area(geometry) };
+        let count = area.count(data);
+        if count > area.max {
+            return Err(fault("numrecs").mismatch(format_args!("at most {}", area.max), count));
+        }
+        for side in [Side::Left, Side::Right] {
+            let sibling = self.sibling(data, side);
+            if sibling != NO_SIBLING && !self.is_address(geometry, block, sibling) {
+                return Err(fault("sibling").mismatch("a block of the group", sibling));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_identity(
+        &self,
+        geometry: &Geometry,
+        block: Block,
+        owner: u64,
+        data: &[u8],
+    ) -> Result<(), Corruption> {
+        let fault = |problem: &'static str| Corruption::new(self.name, problem);
+        let at = self.sibling_range(Side::Right).end;
+        let (blkno, place) = (be64(data, at), geometry.daddr(block));
+        if blkno != place {
+            return Err(fault("blkno").mismatch(place, blkno));
+        }
+        if data[at + 16..at + 32] != geometry.meta_uuid {
+            return Err(fault("it belongs to another file system"));
+        }
+        let found = if self.long { be64(data, at + 32) } else { be32(data, at + 32).into() };
+        if found != owner {
+            return Err(fault("owner").mismatch(owner, found));
+        }
+        Ok(())
+    }
+
+    /// Whether a pointer in `block` names a block that there is; of the same group in short trees.
+    fn is_address(&self, geometry: &Geometry, block: Block, pointer: u64) -> bool {
+        if self.long {
+            return geometry.contains(super::address::FsBlock(pointer), 1);
+        }
+        let (ag, _) = geometry.locate(block);
+        pointer > 0 && pointer < u64::from(geometry.ag_len(ag))
+    }
+
+    /// Brings a block's checksum up to date.
+    pub fn seal(&self, geometry: &Geometry, data: &mut [u8]) {
+        if geometry.features.crc() {
+            checksum::seal(data, self.crc_offset());
+        }
+    }
+}
+
+/// The block of a group that a checked pointer of a short tree names.
+pub const fn ag_block(pointer: u64) -> AgBlock {
+    AgBlock(pointer as u32)
+}

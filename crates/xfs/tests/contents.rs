@@ -1,0 +1,105 @@
+//! Contents of files and links that the kernel made, read here: bytes, and where they lie.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+use support::files::{Expected, assert_contents, note_tree};
+use support::image::{kernel_image, open};
+
+/// Bytes that tell which file they are from and where they were.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| rng.u8(1..)).collect()
+}
+
+fn fill_plain(root: &Path, block: u64) {
+    for (index, len) in [0, 1, 100, 4096, 5000, 70_000, 3_000_000].into_iter().enumerate() {
+        fs::write(root.join(format!("plain-{len}")), pattern(index as u64, len)).unwrap();
+    }
+    let sparse = File::create(root.join("sparse")).unwrap();
+    for (at, len) in [(10, 20), (block * 5 + 7, 3), (block * 1000, 5000), (1 << 40, 100)] {
+        sparse.write_all_at(&pattern(at, len), at).unwrap();
+    }
+    sparse.set_len((1 << 40) + (1 << 30)).unwrap();
+}
+
+fn fill_unwritten(root: &Path, block: u64) {
+    let file = File::create(root.join("unwritten")).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, block * 64).unwrap();
+    file.write_all_at(&pattern(1, block as usize), block * 3).unwrap();
+    file.write_all_at(&pattern(2, block as usize * 2), block * 20).unwrap();
+    let file = File::create(root.join("beyond")).unwrap();
+    file.write_all_at(&pattern(3, 100), 0).unwrap();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, block * 64).unwrap();
+    let shared = File::create(root.join("shared")).unwrap();
+    let source = File::open(root.join("plain-3000000")).unwrap();
+    // An image without shared blocks has none here.
+    let _ = ioctl_ficlone(&shared, &source);
+    shared.write_all_at(&pattern(4, 10), block * 7).unwrap();
+}
+
+/// Files whose every second block is a hole.
+fn fill_fragmented(root: &Path, block: u64, counts: &[u64]) {
+    for &count in counts {
+        let mut file = File::create(root.join(format!("fragments-{count}"))).unwrap();
+        file.write_all(&pattern(count, (2 * count * block) as usize)).unwrap();
+        file.sync_all().unwrap();
+        for hole in 0..count {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&file, flags, hole * 2 * block, block).unwrap();
+        }
+    }
+}
+
+fn fill_links(root: &Path) {
+    for len in [1, 50, 156, 157, 191, 192, 193, 300, 335, 336, 337, 900, 968, 969, 1000, 1023] {
+        let target: String = (0..len).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+        symlink(target, root.join(format!("link-{len}"))).unwrap();
+    }
+}
+
+fn check(options: &str, counts: &[u64]) {
+    let Some(image) = kernel_image(
+        options,
+        |root, block| {
+            fill_plain(root, block);
+            fill_unwritten(root, block);
+            fill_fragmented(root, block, counts);
+            fill_links(root);
+        },
+        note_tree,
+    ) else {
+        return;
+    };
+    let (file, expected): (_, Vec<Expected>) = image;
+    let fs = open(file.path());
+    assert!(expected.len() > 20);
+    for one in &expected {
+        assert_contents(&fs, one);
+    }
+}
+
+#[test]
+fn files_of_the_kernel_in_small_blocks() {
+    check("-b size=1024", &[10, 30, 5000]);
+}
+
+#[test]
+fn files_of_the_kernel_in_usual_blocks() {
+    check("", &[10, 25, 3000]);
+}
+
+#[test]
+fn files_of_the_kernel_in_large_blocks() {
+    check("-b size=65536", &[10, 30]);
+}
+
+#[test]
+fn files_of_the_kernel_without_recent_features() {
+    check("-m rmapbt=0,reflink=0 -i nrext64=0 -n parent=0 -b size=2048", &[30, 2000]);
+}

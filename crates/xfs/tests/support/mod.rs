@@ -1,0 +1,5 @@
+//! What tests of file contents share.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test takes a part of it")]
+
+pub mod files;
+pub mod image;
