@@ -13,5 +13,6 @@ pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod inode;
+pub mod log;
 pub mod superblock;
 pub mod symlink;
