@@ -5,14 +5,20 @@
 
 mod failing;
 mod random;
+mod refusals;
+mod threads;
 mod watchdog;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
+use vfs::{FileSystem, Ino, NewInode, Timestamp};
 
 pub use failing::{fail_allocations, fail_reads};
 pub use random::{one_thread, several_threads};
+pub use refusals::{refusals, unnamed};
+pub use threads::{many_threads, no_circle};
 pub use watchdog::Watchdog;
 
 use crate::crash::{Mounted, Target};
@@ -39,4 +45,32 @@ impl Trial<'_> {
     fn open(&self, device: Arc<dyn BlockDevice>) -> Box<dyn Mounted> {
         self.target.open(device).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
+    /// Closes a file system and judges what it left.
+    #[track_caller]
+    fn close(&self, mounted: Box<dyn Mounted>, device: &MemoryDevice) {
+        mounted.close().unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        (self.check)(device);
+    }
+}
+
+const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 5 };
+const NEW: NewInode =
+    NewInode { permissions: 0o755, uid: 1, gid: 2, time: TIME, parent_time: Some(TIME) };
+
+fn later(sec: i64) -> Option<Timestamp> {
+    Some(Timestamp { sec: TIME.sec + sec, nsec: 0 })
+}
+
+/// Names and inodes of a directory, sorted, without `.` and `..`.
+fn entries(fs: &dyn FileSystem, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
+    let mut all = Vec::new();
+    fs.readdir(dir, vfs::Cookie(0), &mut |entry| {
+        if !matches!(entry.name, b"." | b"..") {
+            all.push((entry.name.to_vec(), entry.ino));
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap_or_else(|error| panic!("listing {dir}: {error}"));
+    all.sort();
+    all
 }
