@@ -11,6 +11,7 @@ use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, Handle};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -36,6 +37,7 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
+    pub(crate) unlinked: Unlinked,
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,

@@ -10,6 +10,7 @@ use vfs::{Error, Result};
 use crate::Xfs;
 use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 impl Xfs {
@@ -31,6 +32,7 @@ impl Xfs {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        fs.load_unlinked_lists()?;
         Ok(fs)
     }
 
@@ -39,15 +41,18 @@ impl Xfs {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
         let hints = Hints::new(&volume.geometry);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), mode, hints })
+        let unlinked = Unlinked::new(volume.geometry.ag_count);
+        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints })
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
+    /// then the superblock.
     ///
     /// # Errors
     /// If the device fails. The image is then not sound.
     pub fn finish(&self) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
         Ok(())
     }

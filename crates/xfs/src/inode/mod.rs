@@ -1,6 +1,7 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod change;
 mod chunk;
 mod release;
 
