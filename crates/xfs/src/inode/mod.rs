@@ -1,6 +1,9 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod change;
+mod chunk;
+mod release;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
