@@ -47,7 +47,7 @@ fn sections(sb: &Superblock) -> Vec<Section> {
         value("sector size", raw.sectsize.get().into()),
         value("directory block size", u64::from(raw.blocksize.get()) << raw.dirblklog.min(16)),
         value("inode alignment", raw.inoalignmt.get().into()),
-        value("most space for inodes, percent", raw.imax_pct.into()),
+        value("inode space limit, percent", raw.imax_pct.into()),
         value("stripe unit", raw.unit.get().into()),
         value("stripe width", raw.width.get().into()),
     ];

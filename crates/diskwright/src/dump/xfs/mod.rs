@@ -14,7 +14,7 @@ use xfs::format::address::Block;
 use xfs::format::geometry::Geometry;
 use xfs::{OpenOptions, Xfs};
 
-use super::{Dump, Fields, Node, Structures};
+use super::{Dump, Fields, Structures};
 
 /// An image to be shown.
 pub(super) struct Volume {
