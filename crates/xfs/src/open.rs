@@ -8,7 +8,9 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 impl Xfs {
@@ -30,22 +32,37 @@ impl Xfs {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        fs.load_unlinked_lists()?;
         Ok(fs)
     }
 
     fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
-        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
-        let engine = Engine::new(device, volume.clone(), None, options);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), mode })
+        Ok(Self::of_volume(device, volume, cache_bytes, mode))
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    /// A file system whose superblock and groups are known.
+    pub(crate) fn of_volume(
+        device: Arc<dyn BlockDevice>,
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        mode: Mode,
+    ) -> Self {
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        let engine = Engine::new(device, volume.clone(), None, options);
+        let hints = Hints::new(&volume.geometry);
+        let unlinked = Unlinked::new(volume.geometry.ag_count);
+        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
+    }
+
+    /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
+    /// then the superblock.
     ///
     /// # Errors
     /// If the device fails. The image is then not sound.
     pub fn finish(&self) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
         Ok(())
     }
