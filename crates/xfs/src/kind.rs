@@ -136,9 +136,10 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
             ag::seal(geometry, ag, at.0, data);
         }
         Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
+        // Each slot is sealed when it is changed, because it is checked whenever it is loaded.
+        Kind::Inodes => {}
         Kind::AttrLeaf => attr::seal(geometry, data),
         Kind::AttrRemote => attr::remote::seal(geometry, data),
-        // A slot of an inode is sealed when it is written: damage in others of its block stays seen.
         kind => {
             if let Some(shape) = kind.btree() {
                 shape.seal(geometry, data);
