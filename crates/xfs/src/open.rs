@@ -40,9 +40,14 @@ impl Xfs {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
+        Ok(Self::over(engine, volume, mode))
+    }
+
+    /// A file system over a cache, about which nothing is known yet but its volume.
+    pub(crate) fn over(engine: Engine, volume: Arc<Volume>, mode: Mode) -> Self {
         let hints = Hints::new(&volume.geometry);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints })
+        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

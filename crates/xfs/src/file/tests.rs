@@ -4,11 +4,10 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
-use oracle::{KernelMount, MountOptions};
+use oracle::{KernelMount, MkfsXfs, MountOptions, xfs_repair};
 use vfs::{FileSystem, Ino};
 
 use super::symlink::DATA_FORK_DEFAULT;
@@ -23,16 +22,8 @@ fn target(len: usize) -> Vec<u8> {
 }
 
 /// An image by mkfs.xfs, in which the kernel makes a link per length, and their numbers.
-fn image_of_links(path: &Path, options: &str) -> Option<Vec<Ino>> {
-    let mkfs = std::env::var_os("DISKWRIGHT_MKFS_XFS")?;
-    File::create(path).and_then(|file| file.set_len(400 << 20)).unwrap();
-    let output = Command::new(mkfs)
-        .args(["-q", "-f"])
-        .args(options.split_whitespace())
-        .arg(path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+fn image_of_links(path: &Path, options: &str) -> Vec<Ino> {
+    MkfsXfs::default().options(options).create(path, 400 << 20);
     let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
     let make = |len: &usize| {
         let link = mount.path().join(len.to_string());
@@ -41,15 +32,19 @@ fn image_of_links(path: &Path, options: &str) -> Option<Vec<Ino>> {
     };
     let links = LENS.iter().map(make).collect();
     mount.unmount();
-    Some(links)
+    links
+}
+
+fn open_fresh(path: &Path) -> Xfs {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 16 << 20).unwrap()
 }
 
 fn retarget(options: &str, is_moved: bool) {
     let home = oracle::scratch();
     let path = home.path().join("image");
-    let Some(links) = image_of_links(&path, options) else { return };
-    let file = File::options().read(true).write(true).open(&path).unwrap();
-    let fs = Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 16 << 20).unwrap();
+    let links = image_of_links(&path, options);
+    let fs = open_fresh(&path);
     for (&len, &ino) in LENS.iter().zip(&links) {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;
@@ -89,12 +84,8 @@ fn retarget(options: &str, is_moved: bool) {
 
 /// Links without contents are damage, so this is the end of the image.
 fn drop_all(path: &Path, links: &[Ino]) {
-    let repair =
-        Path::new(&std::env::var_os("DISKWRIGHT_MKFS_XFS").unwrap()).with_file_name("xfs_repair");
-    let output = Command::new(repair).args(["-n", "-f"]).arg(path).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let fs = Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 16 << 20).unwrap();
+    xfs_repair(path);
+    let fs = open_fresh(path);
     for &ino in links {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;
@@ -109,6 +100,7 @@ fn drop_all(path: &Path, links: &[Ino]) {
 
 #[test]
 fn targets_go_where_the_kernel_puts_them() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for options in ["-m rmapbt=0", "-m rmapbt=0 -b size=1024", "-m rmapbt=0 -n parent=0"] {
         retarget(options, false);
     }
@@ -116,6 +108,7 @@ fn targets_go_where_the_kernel_puts_them() {
 
 #[test]
 fn targets_can_leave_the_inode() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for options in ["-m rmapbt=0 -n parent=0", "-m rmapbt=0 -b size=1024 -n parent=0"] {
         retarget(options, true);
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use blockdev::MemoryDevice;
 use transaction::{Engine, Options};
-use vfs::locks::InodeLocks;
 use vfs::{FileType, Ino};
 use zerocopy::FromZeros;
 
@@ -90,7 +89,7 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
     let options = Options { block_size: 1 << block_log, cache_bytes: 256 << 20 };
     let engine = Engine::new(device, volume.clone(), None, options);
-    Xfs { engine, volume, locks: InodeLocks::new(), mode: Mode::Fresh }
+    Xfs::over(engine, volume, Mode::Fresh)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.
