@@ -7,6 +7,7 @@ use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, Result};
 
+use crate::dir::States;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, Handle};
@@ -35,6 +36,7 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
+    pub(crate) dirs: States,
     pub(crate) mode: Mode,
 }
 

@@ -19,4 +19,5 @@ mod open;
 mod source;
 mod volume;
 
+pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};

@@ -16,6 +16,7 @@ use vfs::{Error, Result};
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
+use crate::dir::{Taken, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::inode::Handle;
 use crate::kind::Kind;
@@ -30,6 +31,10 @@ pub(crate) struct Op<'a> {
     // because the transaction still holds the blocks.
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
     pub(crate) txn: Txn<'a>,
+    /// Directory blocks of several blocks.
+    pub(crate) wholes: Wholes,
+    /// What is known of directories that are changed.
+    pub(crate) dirs: Taken<'a>,
     /// Inodes to write, those of new ones included.
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
@@ -85,6 +90,8 @@ impl<'a> Op<'a> {
             fs,
             leases: SmallVec::new(),
             txn,
+            wholes: Wholes::default(),
+            dirs: Taken::new(&fs.dirs),
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
@@ -131,6 +138,7 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.write_wholes()?;
         self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
             self.write_inode(&handle)?;
@@ -140,6 +148,7 @@ impl<'a> Op<'a> {
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
+        self.dirs.keep();
         self.fs.volume.ags.keep(self.leases.drain(..));
         self.txn.commit();
     }

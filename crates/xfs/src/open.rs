@@ -8,6 +8,8 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::fs::{Mode, OpenOptions};
 use crate::volume::Volume;
 
@@ -37,7 +39,8 @@ impl Xfs {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), mode })
+        let dirs = States::new(FreeIndexStrategy::default());
+        Ok(Self { engine, volume, locks: InodeLocks::new(), dirs, mode })
     }
 
     /// Ends the filling of a fresh image: writes all metadata, then the superblock.
