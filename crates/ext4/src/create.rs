@@ -1,9 +1,10 @@
 //! Making files, directories, links and special files.
 
+use vfs::names::check_name;
 use vfs::{Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use crate::Ext4;
-use crate::dir::{Entry, check_name};
+use crate::dir::Entry;
 use crate::format::extent;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
 use crate::link::touch;
@@ -83,7 +84,7 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
-        let before = self.load_parent(dir)?;
+        let before = self.load_dir(dir)?;
         let is_dir = file_type == FileType::Directory;
         self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&before)))?;
         self.atomically(|op| {

@@ -1,9 +1,10 @@
 //! Counts of links, and giving an inode one more name.
 
+use vfs::names::check_name;
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
 use crate::Ext4;
-use crate::dir::{Entry, check_name};
+use crate::dir::Entry;
 use crate::format::inode::{Inode, Time, flags};
 use crate::op::{Handle, Op};
 
@@ -58,7 +59,7 @@ impl Ext4 {
         self.check_writable()?;
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
-        let before = self.load_parent(dir)?;
+        let before = self.load_dir(dir)?;
         let (file, links) = self.load_linkable(ino, time)?;
         let file_type = file.file_type()?;
         self.check_project(&before, &file)?;

@@ -1,10 +1,7 @@
 //! Removing names.
-//!
-//! Which inode a name stands for is known only once its directory is locked and searched. The
-//! inode's lock is then taken as well; where that is not possible in order, both are let go, taken
-//! in order, and the name is looked up again.
 
-use smallvec::SmallVec;
+use vfs::locks::Locked;
+use vfs::names;
 use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result, Timestamp};
 
 use crate::Ext4;
@@ -12,7 +9,7 @@ use crate::format::inode::{Time, flags};
 use crate::link::touch;
 use crate::op::Handle;
 use crate::read::directory::{self, Found};
-use vfs::locks::Locked;
+use crate::rename::Names;
 
 impl Ext4 {
     pub(crate) fn remove_file(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
@@ -87,26 +84,7 @@ impl Ext4 {
         name: &[u8],
         also: Option<Ino>,
     ) -> Result<(Locked<'_>, Handle, Found)> {
-        let mut wanted: SmallVec<[Ino; 4]> = SmallVec::from_slice(&[dir]);
-        wanted.extend(also);
-        let mut locked = self.locks.exclusive(&wanted);
-        loop {
-            let parent = self.load_parent(dir)?;
-            let found = self.find_named(&parent, name)?.ok_or(Error::NotFound)?;
-            if locked.add(found.ino) {
-                return Ok((locked, parent, found));
-            }
-            drop(locked);
-            let with_child: SmallVec<[Ino; 4]> =
-                wanted.iter().copied().chain([found.ino]).collect();
-            locked = self.locks.exclusive(&with_child);
-        }
-    }
-
-    /// A directory whose names are to be changed. `NotFound` if it was removed and is only open.
-    pub(crate) fn load_parent(&self, dir: Ino) -> Result<Handle> {
-        let handle = self.load_dir(dir)?;
-        if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
+        names::lock_entry::<Names>(self, (dir, name), also)
     }
 
     /// The entry of a name that is to be changed.

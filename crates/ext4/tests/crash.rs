@@ -11,10 +11,10 @@ use std::time::Duration;
 use changing::Layout;
 use changing::crashing::Ext4Target;
 use changing::judges::{CheckRecovered, CheckRecovers, KernelRecovers};
-use changing::watchdog::Watchdog;
 use oracle::require;
 use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
+use workload::trial::Watchdog;
 
 const LIMIT: Duration = Duration::from_secs(600);
 const THREADS: usize = 2;

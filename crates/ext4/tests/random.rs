@@ -3,64 +3,27 @@
 
 mod changing;
 
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use changing::watchdog::Watchdog;
-use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, open, write_image};
+use changing::crashing::Ext4Target;
+use changing::{Layout, write_image};
 use ext4::{Ext4, OpenOptions};
 use oracle::{KernelMount, MountOptions, require};
-use vfs::{FileSystem, Ino, NewInode};
-use workload::model::Model;
-use workload::operation::{Generator, Mix, Session, same_outcome};
-use workload::tree::{Rules, Tree};
-
-const LIMIT: Duration = Duration::from_secs(240);
+use workload::operation::Mix;
+use workload::tree::Tree;
+use workload::trial::{one_thread, several_threads};
 
 /// Many names in few directories, so that these get indexes.
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-#[track_caller]
-fn assert_same(expected: &Tree, found: &Tree, what: &str) {
-    let list = expected.differences(found, Rules::default());
-    assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
+fn run(layout: Layout, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+    one_thread(&Ext4Target::new(layout).trial(), mix, seed, steps)
 }
 
-/// Does a run on both, comparing every answer and, now and then, the trees.
-fn run(layout: Layout, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
-    let what = format!("{layout:?}, seed {seed}");
-    let _watchdog = Watchdog::new(LIMIT, what.clone());
-    let device = Arc::new(layout.make());
-    let mut fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
-    let model = Model::with_block_bytes(layout.block_size.into());
-    Session::prepare(&fs).unwrap();
-    Session::prepare(&model).unwrap();
-    let (mut session, mut model_session) = (Session::new(), Session::new());
-    let mut generator = Generator::new(seed, mix);
-    for number in 1..=steps {
-        let step = generator.next_step(&model, &model_session);
-        let expected = model_session.apply(&model, &step);
-        let found = session.apply(&fs, &step);
-        let same = same_outcome(&step, &expected, &found);
-        assert!(same, "{what}: {step:?}: expected {expected:?}, found {found:?}");
-        if number % 97 == 0 {
-            assert_same(&Tree::of(&model).unwrap(), &Tree::of(&fs).unwrap(), &what);
-        }
-        if number % 401 == 0 {
-            session.close_all(&fs).unwrap();
-            model_session.close_all(&model).unwrap();
-            fs.close().unwrap();
-            fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
-        }
-    }
-    assert_same(&Tree::of(&model).unwrap(), &Tree::of(&fs).unwrap(), &what);
-    // What is still open goes when the file system is closed.
-    fs.close().unwrap();
-    assert_clean(&device);
-    device
+fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+    several_threads(&Ext4Target::new(layout).trial(), threads, seed, steps)
 }
 
 /// The kernel shows what we show.
@@ -146,84 +109,6 @@ fn the_kernel_shows_what_random_operations_left() {
         assert_kernel_agrees(&run(Layout::CLUSTERS, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(Layout::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
     }
-}
-
-/// One thread's view of a directory, and what should be in it.
-struct Corner {
-    model: Model,
-    model_session: Session,
-    session: Session,
-    generator: Generator,
-}
-
-impl Corner {
-    fn new(block_size: u32, dir: Ino, seed: u64, mix: Mix, prefix: String) -> Self {
-        let model = Model::with_block_bytes(block_size.into());
-        Session::prepare(&model).unwrap();
-        let (session, model_session) = (Session::below(dir), Session::new());
-        let generator = Generator::new(seed, mix).with_prefix(prefix);
-        Self { model, model_session, session, generator }
-    }
-
-    fn step(&mut self, fs: &dyn FileSystem) {
-        let step = self.generator.next_step(&self.model, &self.model_session);
-        let found = self.session.apply(fs, &step);
-        let expected = self.model_session.apply(&self.model, &step);
-        let same = same_outcome(&step, &expected, &found);
-        assert!(same, "{step:?}: expected {expected:?}, found {found:?}");
-    }
-
-    fn tree(mut self, fs: &dyn FileSystem) -> Tree {
-        self.session.close_all(fs).unwrap();
-        Tree::of(&self.model).unwrap()
-    }
-}
-
-/// Several threads, each in a directory of its own and in one that all share.
-fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<MemoryDevice> {
-    let what = format!("{layout:?}, {threads} threads, seed {seed}");
-    let _watchdog = Watchdog::new(LIMIT, what.clone());
-    let device = Arc::new(layout.make());
-    let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
-    let make = |name: String| fs.mkdir(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
-    let shared = make("shared".into());
-    let own: Vec<Ino> = (0..threads).map(|number| make(format!("own{number}"))).collect();
-    own.iter().for_each(|&dir| Session::prepare_directory(&fs, dir).unwrap());
-    let start = Barrier::new(threads);
-    let in_shared = Mix { depth_max: 0, names_per_directory: 60, ..Mix::ALL };
-    let work = |number: usize| {
-        let seed = seed + number as u64 * 1_000;
-        let mut mine = Corner::new(layout.block_size, own[number], seed, Mix::ALL, String::new());
-        let mut ours =
-            Corner::new(layout.block_size, shared, seed + 500, in_shared, format!("t{number}-"));
-        start.wait();
-        for _ in 0..steps {
-            mine.step(&fs);
-            ours.step(&fs);
-        }
-        (mine.tree(&fs), ours.tree(&fs))
-    };
-    let trees: Vec<(Tree, Tree)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|number| {
-                scope.spawn({
-                    let work = &work;
-                    move || work(number)
-                })
-            })
-            .collect();
-        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
-    });
-    let all_shared = Tree::below(&fs, shared).unwrap();
-    for (number, (mine, ours)) in trees.iter().enumerate() {
-        assert_same(mine, &Tree::below(&fs, own[number]).unwrap(), &what);
-        let prefix = format!("t{number}-");
-        let found = all_shared.filter(|path| path.starts_with(prefix.as_bytes()));
-        assert_same(&ours.filter(|path| !path.is_empty()), &found, &what);
-    }
-    fs.close().unwrap();
-    assert_clean(&device);
-    device
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! The file-system interface: an inode-level trait, its types and errors, and a path API over it.
 #![forbid(unsafe_code)]
 
+pub mod chain;
 mod error;
 mod filesystem;
 pub mod locks;
+pub mod names;
+pub mod opens;
 pub mod path;
 mod types;
 

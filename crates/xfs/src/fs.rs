@@ -8,9 +8,11 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, Result};
 
 use crate::dir::States;
+use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, Handle};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -37,7 +39,10 @@ pub struct Xfs {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     pub(crate) dirs: States,
+    pub(crate) unlinked: Unlinked,
     pub(crate) mode: Mode,
+    /// Where data of new files goes.
+    pub(crate) hints: Hints,
 }
 
 /// What may be done to an open file system.

@@ -17,7 +17,7 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Err(Error::unsupported("statfs", ""))
+        Ok(self.volume.statfs())
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
@@ -32,7 +32,7 @@ impl FileSystem for Xfs {
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        Err(Error::unsupported("set_attributes", ""))
+        self.change_attributes(ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
@@ -40,15 +40,15 @@ impl FileSystem for Xfs {
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("mkdir", ""))
+        self.create_dir(dir, name, new)
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("mknod", ""))
+        self.create_special(dir, name, file, new)
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("symlink", ""))
+        self.create_symlink(dir, name, target, new)
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -57,23 +57,23 @@ impl FileSystem for Xfs {
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        Err(Error::unsupported("create_unlinked", ""))
+        self.create_open(dir, new)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("link", ""))
+        self.add_link(ino, dir, name, time)
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("link_over", ""))
+        self.replace_link(ino, dir, name, time)
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("unlink", ""))
+        self.remove_file(dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        Err(Error::unsupported("rmdir", ""))
+        self.remove_dir(dir, name, time)
     }
 
     fn rename(
@@ -83,15 +83,15 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        Err(Error::unsupported("rename", ""))
+        self.rename_entry(from, to, mode, time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        Err(Error::unsupported("open", ""))
+        self.open_inode(ino)
     }
 
     fn close(&self, ino: Ino) -> Result<()> {
-        Err(Error::unsupported("close", ""))
+        self.close_inode(ino)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -138,11 +138,11 @@ impl FileSystem for Xfs {
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        Err(Error::unsupported("set_xattr", ""))
+        self.set_attribute(ino, name, value)
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        Err(Error::unsupported("remove_xattr", ""))
+        self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {

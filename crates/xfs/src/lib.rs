@@ -16,7 +16,9 @@ pub mod mkfs;
 mod names;
 mod op;
 mod open;
+mod project;
 mod source;
+mod unlinked;
 mod volume;
 
 pub use dir::free::FreeIndexStrategy;

@@ -9,20 +9,34 @@
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Xfs::atomically`]).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
-use vfs::{Error, Result};
+use vfs::{Error, Ino, Result};
 
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
 use crate::dir::{Taken, Wholes};
 use crate::format::address::{AgNumber, Block};
+use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
 use crate::inode::Handle;
 use crate::kind::Kind;
+use crate::unlinked::Pending;
+
+/// Bytes of an inode that lead to the next one that is unlinked.
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
+
+/// Bytes of a file's blocks that become zeros.
+#[derive(Clone)]
+pub(crate) struct ZeroedRun {
+    pub(crate) start: Block,
+    /// Counted from the start of the first block.
+    pub(crate) bytes: Range<u64>,
+}
 
 /// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
 pub(crate) struct Op<'a> {
@@ -30,6 +44,8 @@ pub(crate) struct Op<'a> {
     // Groups are let go before the transaction rolls back: nobody can see their trees in between,
     // because the transaction still holds the blocks.
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
+    // So are lists of unlinked inodes.
+    pub(crate) unlinked: Pending<'a>,
     pub(crate) txn: Txn<'a>,
     /// Directory blocks of several blocks.
     pub(crate) wholes: Wholes,
@@ -39,9 +55,15 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// What the file shows of these would not come back if the operation failed, so it goes last.
+    pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<AgNumber>,
 }
+
+/// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
+/// of in blocks of 4 KiB.
+const DIFF_BYTES: usize = 64;
 
 impl Xfs {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
@@ -89,12 +111,14 @@ impl<'a> Op<'a> {
         Ok(Self {
             fs,
             leases: SmallVec::new(),
+            unlinked: Pending::new(&fs.unlinked),
             txn,
             wholes: Wholes::default(),
             dirs: Taken::new(&fs.dirs),
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            zeroed_runs: SmallVec::new(),
             contended: None,
         })
     }
@@ -136,12 +160,33 @@ impl<'a> Op<'a> {
         self.staged.push(handle);
     }
 
+    /// Writes `handle` when the operation commits, if it is not what it was.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode != before.inode {
+            self.stage(handle);
+        }
+    }
+
+    /// Does not write an inode after all: it is freed.
+    pub(crate) fn unstage(&mut self, ino: Ino) {
+        self.staged.retain(|handle| handle.ino() != ino);
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
         self.write_wholes()?;
         self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
+        self.finish_frees()?;
+        self.record_unlinked()?;
+        // An inode that was staged more than once is as it was staged last.
+        self.staged.sort_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
-            self.write_inode(&handle)?;
+            self.write_links(Some(handle.block))?;
+            self.write_inode(handle)?;
+        }
+        self.write_links(None)?;
+        for run in std::mem::take(&mut self.zeroed_runs) {
+            self.fs.write_zeros(run.start, run.bytes.start, run.bytes.end)?;
         }
         Ok(())
     }
@@ -150,20 +195,41 @@ impl<'a> Op<'a> {
     fn keep(mut self) {
         self.dirs.keep();
         self.fs.volume.ags.keep(self.leases.drain(..));
+        self.unlinked.keep();
         self.txn.commit();
     }
 
-    /// Brings the bytes of a handle that differ into its slot.
-    fn write_inode(&mut self, handle: &Handle) -> Result<()> {
+    /// Whether an inode is free once the operation has committed.
+    pub(crate) fn makes_free(&self, ino: Ino) -> bool {
+        let is_cleared = |h: &Handle| h.ino() == ino && h.inode.mode() == 0;
+        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.staged.iter().any(is_cleared)
+    }
+
+    /// Brings the bytes of a handle that differ into its slot, and counts the change.
+    fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let old = &self.txn.data(id)[handle.offset..][..handle.inode.as_bytes().len()];
+        // The list of unlinked inodes is others' to change, unless the inode becomes free.
+        let from = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        handle.inode.as_mut_bytes()[from..CRC_OFFSET + 4]
+            .copy_from_slice(&old[from..CRC_OFFSET + 4]);
+        if handle.inode.as_bytes() == old {
+            return Ok(());
+        }
+        handle.inode.bump_changecount();
+        // Slots are checked each time they are loaded, not only when their block is read.
+        inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
-        let old = &self.txn.data(id)[handle.offset..handle.offset + new.len()];
-        // The list of unlinked inodes is others' to change: it does not come from the handle.
-        let differs = |at: &usize| old[*at] != new[*at];
-        let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };
-        let end = (first..new.len()).rfind(differs).unwrap_or(first) + 1;
-        let place = handle.offset + first..handle.offset + end;
-        self.txn.edit(id, place).copy_from_slice(&new[first..end]);
+        let mut start = 0;
+        while start < new.len() {
+            let end = new.len().min(start + DIFF_BYTES);
+            let held = &self.txn.data(id)[handle.offset..][start..end];
+            if held != &new[start..end] {
+                let place = handle.offset + start..handle.offset + end;
+                self.txn.edit(id, place).copy_from_slice(&new[start..end]);
+            }
+            start = end;
+        }
         Ok(())
     }
 }

@@ -10,7 +10,9 @@ use vfs::{Error, Result};
 use crate::Xfs;
 use crate::dir::States;
 use crate::dir::free::FreeIndexStrategy;
+use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 impl Xfs {
@@ -32,6 +34,7 @@ impl Xfs {
         if let Some(reason) = fs.volume.sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        fs.load_unlinked_lists()?;
         Ok(fs)
     }
 
@@ -39,16 +42,32 @@ impl Xfs {
         let volume = Arc::new(Volume::read(&*device)?);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        let dirs = States::new(FreeIndexStrategy::default());
-        Ok(Self { engine, volume, locks: InodeLocks::new(), dirs, mode })
+        Ok(Self::of_volume(device, volume, cache_bytes, mode))
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock.
+    /// A file system whose superblock and groups are known.
+    pub(crate) fn of_volume(
+        device: Arc<dyn BlockDevice>,
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        mode: Mode,
+    ) -> Self {
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        let engine = Engine::new(device, volume.clone(), None, options);
+        let hints = Hints::new(&volume.geometry);
+        let dirs = States::new(FreeIndexStrategy::default());
+        let unlinked = Unlinked::new(volume.geometry.ag_count);
+        Self { engine, volume, locks: InodeLocks::new(), unlinked, dirs, mode, hints }
+    }
+
+    /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
+    /// then the superblock.
     ///
     /// # Errors
     /// If the device fails. The image is then not sound.
     pub fn finish(&self) -> Result<()> {
         self.check_writable()?;
+        self.reap_all()?;
         self.engine.checkpoint()?;
         Ok(())
     }

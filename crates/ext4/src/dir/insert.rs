@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use transaction::BufferId;
-use vfs::{Error, FileType, Ino, NAME_LEN_MAX, Result};
+use vfs::{Error, FileType, Ino, Result};
 
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, Search};
@@ -32,20 +32,6 @@ pub(super) struct Room {
     pub(super) used: usize,
     /// Its whole length.
     pub(super) rec_len: usize,
-}
-
-/// Checks that `name` can be given to something.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_LEN_MAX {
-        return Err(Error::NameTooLong);
-    }
-    if name == b"." || name == b".." {
-        return Err(Error::Exists);
-    }
-    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        return Err(Error::Invalid("a name must not be empty or contain '/' or NUL"));
-    }
-    Ok(())
 }
 
 impl Op<'_> {

@@ -8,4 +8,4 @@ mod htree;
 mod inline;
 mod insert;
 
-pub(crate) use insert::{Entry, check_name};
+pub(crate) use insert::Entry;

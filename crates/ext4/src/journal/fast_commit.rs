@@ -18,12 +18,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use vfs::names::check_name;
 use vfs::{Corruption, Error, FileType, Ino, Result, Timestamp};
 
 use self::inodes::Work;
 use self::ranges::Ranges;
 use crate::Ext4;
-use crate::dir::{Entry, check_name};
+use crate::dir::Entry;
 use crate::format::jbd2::{FastCommitEntry, FastCommitTag};
 use crate::link::touch;
 use crate::op::Op;

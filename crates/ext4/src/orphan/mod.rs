@@ -7,7 +7,7 @@
 //! unfinished, and whoever opens the file system next ends it.
 //!
 //! Invariants:
-//! - An inode is recorded at most once, and [`table`] says where. Only who has the inode's lock
+//! - An inode is recorded at most once, and [`OpenInodes`] says where. Only who has the inode's lock
 //!   exclusively changes that.
 //! - A slot's bit in [`slots`] is set from before the record is written until after the operation
 //!   that removed it has committed; so two operations never write the same slot at a time.
@@ -15,24 +15,22 @@
 
 mod cleanup;
 mod fate;
-mod list;
 mod pending;
 mod slots;
-mod table;
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use vfs::Ino;
+use vfs::chain::Chain;
+use vfs::opens::OpenInodes;
 
 pub use cleanup::OrphanReport;
 pub(crate) use fate::Fate;
 pub(crate) use pending::Pending;
 
-use list::List;
 use slots::{Slot, Slots};
-use table::Table;
 
 /// When operations record orphans. For benchmarks only: the default is the fastest that is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,10 +62,10 @@ pub(crate) struct Orphans {
     policy: OrphanPolicy,
     /// Whether orphans are recorded on disk at all.
     records: bool,
-    table: Table,
+    table: OpenInodes<Place>,
     /// The orphan file, once it was read.
     slots: OnceLock<Slots>,
-    list: Mutex<List>,
+    list: Mutex<Chain>,
     /// Whether a truncation has failed half way since the file system was opened.
     interrupted: AtomicBool,
     /// What was done about the orphans that were found.
@@ -80,7 +78,7 @@ impl Orphans {
         Self {
             policy,
             records: records && policy != OrphanPolicy::Off,
-            table: Table::new(),
+            table: OpenInodes::new(),
             slots: OnceLock::new(),
             list: Mutex::default(),
             interrupted: AtomicBool::new(false),

@@ -3,9 +3,9 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use transaction::Corruption;
+use vfs::chain::{Chain, Pointer, Undo};
 use vfs::{Ino, Result};
 
-use super::list::{List, Pointer, Undo};
 use super::slots::{Slot, Slots};
 use super::{Orphans, Place};
 use crate::format::address::Block;
@@ -50,7 +50,7 @@ pub(crate) struct Pending<'a> {
     /// Slots to give back if it commits.
     emptied: SmallVec<[Slot; 2]>,
     /// Held from the first change of the list to the end of the operation.
-    list: Option<MutexGuard<'a, List>>,
+    list: Option<MutexGuard<'a, Chain>>,
     undo: SmallVec<[Undo; 2]>,
     /// Links to write, in ascending order of their slots.
     links: SmallVec<[Link; 2]>,

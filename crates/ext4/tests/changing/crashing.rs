@@ -8,8 +8,9 @@ use blockdev::{BlockDevice, MemoryDevice};
 use ext4::Ext4;
 use vfs::FileSystem;
 use workload::crash::{Mounted, Target};
+use workload::trial::Trial;
 
-use super::{Layout, SMALL_CACHE_BYTES, open};
+use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open};
 
 /// ext4 images of one kind.
 pub struct Ext4Target {
@@ -28,6 +29,12 @@ impl Ext4Target {
     /// Of an image that others made like a layout.
     pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
         Self { layout, made, swallows_flushes: false }
+    }
+
+    /// What trials need to know of it.
+    pub fn trial(&self) -> Trial<'_> {
+        let (block_bytes, name) = (self.layout.block_size.into(), format!("{:?}", self.layout));
+        Trial { target: self, block_bytes, name, check: &|device| assert_clean(device) }
     }
 }
 

@@ -4,7 +4,6 @@
 
 pub mod crashing;
 pub mod judges;
-pub mod watchdog;
 
 use std::fs::File;
 use std::io;

@@ -12,7 +12,7 @@ use super::usage::KINDS;
 use crate::changing::Layout;
 use crate::changing::crashing::Ext4Target;
 use crate::changing::judges::{CheckRecovered, CheckRecovers};
-use crate::changing::watchdog::Watchdog;
+use workload::trial::Watchdog;
 
 #[test]
 fn usage_survives_a_crash_anywhere() {

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod ag;
+pub mod attr;
 pub mod btree;
 pub mod bytes;
 pub mod checksum;
@@ -15,5 +16,6 @@ pub mod features;
 pub mod geometry;
 pub mod hash;
 pub mod inode;
+pub mod log;
 pub mod superblock;
 pub mod symlink;

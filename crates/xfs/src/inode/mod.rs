@@ -1,6 +1,11 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod change;
+mod chunk;
+mod release;
+#[cfg(test)]
+mod tests;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 

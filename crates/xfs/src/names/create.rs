@@ -1,17 +1,66 @@
 //! Making files, directories, links and special files.
 
-use vfs::{FileType, Ino, NewInode, Result, Timestamp};
+use vfs::names::check_name;
+use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
+use super::link::touch;
 use crate::Xfs;
 use crate::attr::parent::Link;
-use crate::dir::{Entry, check_name};
+use crate::dir::Entry;
 use crate::format::inode::{Inode, Time};
 use crate::inode::Handle;
 use crate::op::Op;
 
+/// Longest target of a symbolic link in bytes: the format's `XFS_SYMLINK_MAXLEN` counts a NUL.
+const TARGET_LEN_MAX: usize = 1023;
+
 impl Xfs {
     pub(crate) fn create_file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
         self.create_with(dir, name, FileType::Regular, new, |_, _| Ok(()))
+    }
+
+    pub(crate) fn create_dir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
+        self.create_with(dir, name, FileType::Directory, new, |op, child| op.init_dir(child, dir))
+    }
+
+    pub(crate) fn create_special(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        file: SpecialFile,
+        new: &NewInode,
+    ) -> Result<Ino> {
+        let (file_type, device) = match file {
+            SpecialFile::CharDevice(device) => (FileType::CharDevice, device),
+            SpecialFile::BlockDevice(device) => (FileType::BlockDevice, device),
+            SpecialFile::Fifo => (FileType::Fifo, DeviceNumber::default()),
+            SpecialFile::Socket => (FileType::Socket, DeviceNumber::default()),
+        };
+        self.create_with(dir, name, file_type, new, |_, child| {
+            if child.inode.set_device(device) {
+                return Ok(());
+            }
+            Err(Error::Invalid("a device number has at most 14 bits of major and 18 of minor"))
+        })
+    }
+
+    pub(crate) fn create_symlink(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        target: &[u8],
+        new: &NewInode,
+    ) -> Result<Ino> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("a link's target must not be empty or contain NUL"));
+        }
+        if target.len() > TARGET_LEN_MAX {
+            return Err(Error::NameTooLong);
+        }
+        self.create_with(dir, name, FileType::Symlink, new, |op, child| {
+            child.inode.set_permissions(0o777);
+            op.init_symlink(child, target)
+        })
     }
 
     /// Makes an inode, lets `fill` give it its contents, and enters it into `dir`.
@@ -27,14 +76,18 @@ impl Xfs {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_dir(dir)?;
+        let is_dir = file_type == FileType::Directory;
         self.atomically(|op| {
             let mut parent = before.clone();
-            let mut child = op.allocate_inode(&parent, file_type == FileType::Directory)?;
+            if is_dir {
+                parent.add_subdirectory()?;
+            }
+            let mut child = op.allocate_inode(&parent, is_dir)?;
             set_new(&mut child.inode, file_type, new);
+            self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
-            let generation = parent.inode.generation();
-            op.add_parent(&mut child, Link { dir, generation, name })?;
+            op.add_parent(&mut child, Link::new(&parent, name))?;
             if let Some(time) = new.parent_time {
                 touch(&mut parent.inode, time);
             }
@@ -47,7 +100,7 @@ impl Xfs {
 }
 
 /// Sets what the maker of a new inode asks for.
-fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
+pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_mode(file_type, new.permissions);
     inode.set_uid(new.uid);
     inode.set_gid(new.gid);
@@ -55,10 +108,4 @@ fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
         inode.set_time(which, new.time);
     }
-}
-
-/// Notes the time of a change of a directory.
-fn touch(inode: &mut Inode, time: Timestamp) {
-    inode.set_time(Time::Modify, time);
-    inode.set_time(Time::Change, time);
 }

@@ -5,11 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Ends the process with a message unless it is dropped in time.
+#[derive(Debug)]
 pub struct Watchdog {
     _alive: Sender<()>,
 }
 
 impl Watchdog {
+    /// Begins to wait.
     pub fn new(limit: Duration, what: String) -> Self {
         let (alive, gone) = channel();
         thread::spawn(move || {

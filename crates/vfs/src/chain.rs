@@ -1,7 +1,8 @@
-//! The list of orphans as it is on disk, linked both ways in memory, so that removing one from the
+//! A list of orphans as it is on disk, linked both ways in memory, so that removing one from the
 //! middle takes no walk.
 //!
-//! On disk the superblock's `s_last_orphan` names the first, and each orphan's `i_dtime` the next.
+//! On disk a head names the first (ext4: the superblock's `s_last_orphan`; XFS: one of a group's
+//! buckets), and each orphan's inode the next (`i_dtime`, `di_next_unlinked`).
 
 use std::collections::HashMap;
 
@@ -14,51 +15,62 @@ struct Neighbours {
 
 /// The list. Inode numbers are never 0, which stands for none.
 #[derive(Default)]
-pub(super) struct List {
+pub struct Chain {
     head: u32,
     members: HashMap<u32, Neighbours>,
 }
 
-/// What a change of the list changes on disk: the pointer `at` (0 for the superblock's) becomes `to`.
+/// What a change of the list changes on disk: the pointer `at` (0 for the head) becomes `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
-    pub(super) at: u32,
-    pub(super) to: u32,
+pub struct Pointer {
+    /// The orphan whose pointer it is; 0 for the head.
+    pub at: u32,
+    /// The next one; 0 for none.
+    pub to: u32,
 }
 
 /// How to take a change of the list back.
 #[derive(Clone, Copy)]
-pub(super) enum Undo {
+pub enum Undo {
+    /// An orphan was put at the head.
     Pushed(u32),
+    /// An orphan was taken out from between these.
+    #[allow(missing_docs, reason = "the names say it")]
     Removed { ino: u32, previous: u32, next: u32 },
 }
 
-impl List {
-    pub(super) fn head(&self) -> u32 {
+impl Chain {
+    /// The first orphan; 0 for none.
+    pub fn head(&self) -> u32 {
         self.head
     }
 
     /// Puts an orphan that is not on the list at its head. The pointers that change.
-    pub(super) fn push(&mut self, ino: u32) -> ([Pointer; 2], Undo) {
+    pub fn push(&mut self, ino: u32) -> ([Pointer; 2], Undo) {
         let next = self.head;
         self.insert(ino, Neighbours { previous: 0, next });
         ([Pointer { at: 0, to: ino }, Pointer { at: ino, to: next }], Undo::Pushed(ino))
     }
 
     /// Puts an orphan that is not on the list behind `previous`, its last one.
-    pub(super) fn append(&mut self, ino: u32, previous: u32) {
+    pub fn append(&mut self, ino: u32, previous: u32) {
         self.insert(ino, Neighbours { previous, next: 0 });
     }
 
     /// Takes an orphan off the list. The pointer to it that changes.
-    pub(super) fn remove(&mut self, ino: u32) -> Option<(Pointer, Undo)> {
+    pub fn remove(&mut self, ino: u32) -> Option<(Pointer, Undo)> {
         let Neighbours { previous, next } = self.members.remove(&ino)?;
         self.join(previous, next);
         Some((Pointer { at: previous, to: next }, Undo::Removed { ino, previous, next }))
     }
 
+    /// Whether an orphan is on the list.
+    pub fn contains(&self, ino: u32) -> bool {
+        self.members.contains_key(&ino)
+    }
+
     /// Takes the newest change back.
-    pub(super) fn undo(&mut self, undo: Undo) {
+    pub fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Pushed(ino) => {
                 self.remove(ino);
@@ -111,7 +123,7 @@ mod tests {
         fn pointers_on_disk_follow_the_list(
             steps in proptest::collection::vec((any::<bool>(), any::<bool>(), 1_u32..20), 1..100),
         ) {
-            let (mut list, mut model, mut disk) = (List::default(), Vec::new(), BTreeMap::new());
+            let (mut list, mut model, mut disk) = (Chain::default(), Vec::new(), BTreeMap::new());
             for (push, fail, ino) in steps {
                 if push == model.contains(&ino) {
                     continue;

@@ -1,4 +1,5 @@
-//! What is known in memory of inodes that are open or orphans.
+//! What is known in memory of inodes that are open, or in use though no name leads to them: orphans,
+//! which each format records in its own kind of place.
 //!
 //! The table is in shards, so that threads seldom meet. A shard is locked for a look-up and no
 //! longer, with nothing else taken meanwhile.
@@ -6,10 +7,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::{Error, Ino, Result};
 use parking_lot::Mutex;
-use vfs::{Error, Ino, Result};
-
-use super::Place;
 
 /// Shards there are: a power of two, far more than threads.
 const SHARDS: usize = 512;
@@ -20,10 +19,16 @@ const NEIGHBOURS: u64 = 16;
 /// An odd number whose bits look random: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-#[derive(Clone, Copy, Default)]
-struct State {
+#[derive(Clone, Copy)]
+struct State<P> {
     opens: u32,
-    place: Option<Place>,
+    place: Option<P>,
+}
+
+impl<P> Default for State<P> {
+    fn default() -> Self {
+        Self { opens: 0, place: None }
+    }
 }
 
 /// Hashes inode numbers. Only their number is bounded by memory, not their choice: whoever can choose
@@ -48,43 +53,54 @@ impl Hasher for InoHasher {
     }
 }
 
-type Shard = HashMap<u64, State, BuildHasherDefault<InoHasher>>;
+type Shard<P> = HashMap<u64, State<P>, BuildHasherDefault<InoHasher>>;
 
 /// Apart in memory, so that threads on different shards do not share cache lines.
-#[derive(Default)]
 #[repr(align(64))]
-struct Aligned(Mutex<Shard>);
+struct Aligned<P>(Mutex<Shard<P>>);
 
-/// Open inodes and orphans.
-pub(super) struct Table {
-    shards: Box<[Aligned]>,
+/// Open inodes, and orphans with the place where each is recorded.
+pub struct OpenInodes<P> {
+    shards: Box<[Aligned<P>]>,
 }
 
-impl Table {
-    pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Aligned::default()).collect() }
+impl<P: Copy> Default for OpenInodes<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Copy> OpenInodes<P> {
+    /// A table of no inodes.
+    pub fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Aligned(Mutex::default())).collect() }
     }
 
-    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard<P>> {
         // Neighbours share a shard: threads in different directories then rarely meet.
         &self.shards[((ino.0 / NEIGHBOURS).wrapping_mul(MIX) >> 40) as usize % SHARDS].0
     }
 
-    pub(super) fn is_open(&self, ino: Ino) -> bool {
+    /// Whether somebody has an inode open.
+    pub fn is_open(&self, ino: Ino) -> bool {
         self.shard(ino).lock().get(&ino.0).is_some_and(|state| state.opens > 0)
     }
 
     /// Where an orphan is recorded; `None` if the inode is none.
-    pub(super) fn place(&self, ino: Ino) -> Option<Place> {
+    pub fn place(&self, ino: Ino) -> Option<P> {
         self.shard(ino).lock().get(&ino.0).and_then(|state| state.place)
     }
 
-    pub(super) fn set_place(&self, ino: Ino, place: Option<Place>) {
+    /// Notes where an orphan is recorded, or that the inode is none any more.
+    pub fn set_place(&self, ino: Ino, place: Option<P>) {
         self.change(ino, |state| state.place = place);
     }
 
-    /// Counts a reference.
-    pub(super) fn open(&self, ino: Ino) -> Result<()> {
+    /// Counts a reference to an inode in use.
+    ///
+    /// # Errors
+    /// If there are more references than can be counted.
+    pub fn open(&self, ino: Ino) -> Result<()> {
         self.change(ino, |state| {
             let too_many = Error::Invalid("too many references to one inode");
             state.opens = state.opens.checked_add(1).ok_or(too_many)?;
@@ -93,9 +109,12 @@ impl Table {
     }
 
     /// Gives a reference back. `None` if it is the last one to an orphan: then nothing is done, and
-    /// the caller must come back with the inode's lock and [`Table::close_last`]. Where the operation
+    /// the caller must come back with the inode's lock and [`OpenInodes::close_last`]. Where the operation
     /// that makes it an orphan has not committed yet, that one's thread looks for references after it.
-    pub(super) fn close(&self, ino: Ino) -> Result<Option<()>> {
+    ///
+    /// # Errors
+    /// If the inode is not open.
+    pub fn close(&self, ino: Ino) -> Result<Option<()>> {
         self.change(ino, |state| {
             if state.opens == 0 {
                 return Err(Error::Invalid("closing an inode that is not open"));
@@ -109,7 +128,10 @@ impl Table {
     }
 
     /// Gives a reference back; whether it was the last one to an orphan.
-    pub(super) fn close_last(&self, ino: Ino) -> Result<bool> {
+    ///
+    /// # Errors
+    /// If the inode is not open.
+    pub fn close_last(&self, ino: Ino) -> Result<bool> {
         self.change(ino, |state| {
             if state.opens == 0 {
                 return Err(Error::Invalid("closing an inode that is not open"));
@@ -120,7 +142,7 @@ impl Table {
     }
 
     /// Forgets all references, and returns all orphans, in ascending order.
-    pub(super) fn close_all(&self) -> Vec<Ino> {
+    pub fn close_all(&self) -> Vec<Ino> {
         let mut orphans = Vec::new();
         for shard in &self.shards {
             shard.0.lock().retain(|&ino, state| {
@@ -136,7 +158,7 @@ impl Table {
     }
 
     /// An inode about which nothing is known takes no memory.
-    fn change<R>(&self, ino: Ino, change: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, ino: Ino, change: impl FnOnce(&mut State<P>) -> R) -> R {
         let mut shard = self.shard(ino).lock();
         let state = shard.entry(ino.0).or_default();
         let outcome = change(state);

@@ -1,0 +1,76 @@
+//! Trials that every format must pass: random operations in one thread and in several, compared with
+//! the reference model, and operations that fail, which must leave no trace.
+//!
+//! Everything here panics with the full story, because its callers are tests.
+
+mod failing;
+mod random;
+mod refusals;
+mod threads;
+mod watchdog;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use vfs::{FileSystem, Ino, NewInode, Timestamp};
+
+pub use failing::{fail_allocations, fail_reads};
+pub use random::{one_thread, several_threads};
+pub use refusals::{refusals, unnamed};
+pub use threads::{many_threads, no_circle};
+pub use watchdog::Watchdog;
+
+use crate::crash::{Mounted, Target};
+
+/// What is tried.
+pub struct Trial<'t> {
+    /// Makes and opens file systems.
+    pub target: &'t dyn Target,
+    /// Its unit of allocation, in bytes.
+    pub block_bytes: u64,
+    /// What it is called where a trial fails.
+    pub name: String,
+    /// Panics unless an image that was closed is sound.
+    pub check: &'t (dyn Fn(&MemoryDevice) + Sync),
+}
+
+impl Trial<'_> {
+    fn make(&self) -> Arc<MemoryDevice> {
+        let made = self.target.make();
+        Arc::new(made.unwrap_or_else(|error| panic!("{}: {error}", self.name)))
+    }
+
+    #[track_caller]
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Box<dyn Mounted> {
+        self.target.open(device).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+    /// Closes a file system and judges what it left.
+    #[track_caller]
+    fn close(&self, mounted: Box<dyn Mounted>, device: &MemoryDevice) {
+        mounted.close().unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        (self.check)(device);
+    }
+}
+
+const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 5 };
+const NEW: NewInode =
+    NewInode { permissions: 0o755, uid: 1, gid: 2, time: TIME, parent_time: Some(TIME) };
+
+fn later(sec: i64) -> Option<Timestamp> {
+    Some(Timestamp { sec: TIME.sec + sec, nsec: 0 })
+}
+
+/// Names and inodes of a directory, sorted, without `.` and `..`.
+fn entries(fs: &dyn FileSystem, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
+    let mut all = Vec::new();
+    fs.readdir(dir, vfs::Cookie(0), &mut |entry| {
+        if !matches!(entry.name, b"." | b"..") {
+            all.push((entry.name.to_vec(), entry.ino));
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap_or_else(|error| panic!("listing {dir}: {error}"));
+    all.sort();
+    all
+}

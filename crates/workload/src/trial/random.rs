@@ -1,0 +1,147 @@
+//! Random operations on a file system and on the reference model: the same answers, and the same tree
+//! at the end.
+
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use blockdev::MemoryDevice;
+use vfs::{FileSystem, Ino, NewInode};
+
+use super::{Trial, Watchdog};
+use crate::model::Model;
+use crate::operation::{Generator, Mix, Session, same_outcome};
+use crate::tree::{Rules, Tree};
+
+/// Longest that a run may take.
+const LIMIT: Duration = Duration::from_secs(240);
+
+#[track_caller]
+fn assert_same(expected: &Tree, found: &Tree, what: &str) {
+    let list = expected.differences(found, Rules::default());
+    assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
+}
+
+/// Does a run on both, comparing every answer and, now and then, the trees.
+///
+/// # Panics
+/// If there is a difference.
+pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+    let what = format!("{}, seed {seed}", trial.name);
+    let _watchdog = Watchdog::new(LIMIT, what.clone());
+    let device = trial.make();
+    let mut fs = trial.open(device.clone());
+    let model = Model::with_block_bytes(trial.block_bytes);
+    Session::prepare(fs.file_system()).unwrap();
+    Session::prepare(&model).unwrap();
+    let (mut session, mut model_session) = (Session::new(), Session::new());
+    let mut generator = Generator::new(seed, mix);
+    for number in 1..=steps {
+        let step = generator.next_step(&model, &model_session);
+        let expected = model_session.apply(&model, &step);
+        let found = session.apply(fs.file_system(), &step);
+        let same = same_outcome(&step, &expected, &found);
+        assert!(same, "{what}: {step:?}: expected {expected:?}, found {found:?}");
+        if number % 97 == 0 {
+            assert_same(&Tree::of(&model).unwrap(), &Tree::of(fs.file_system()).unwrap(), &what);
+        }
+        if number % 401 == 0 {
+            session.close_all(fs.file_system()).unwrap();
+            model_session.close_all(&model).unwrap();
+            fs.close().unwrap();
+            fs = trial.open(device.clone());
+        }
+    }
+    assert_same(&Tree::of(&model).unwrap(), &Tree::of(fs.file_system()).unwrap(), &what);
+    // What is still open goes when the file system is closed.
+    fs.close().unwrap();
+    (trial.check)(&device);
+    device
+}
+
+/// One thread's view of a directory, and what should be in it.
+struct Corner {
+    model: Model,
+    model_session: Session,
+    session: Session,
+    generator: Generator,
+}
+
+impl Corner {
+    fn new(block_bytes: u64, dir: Ino, seed: u64, mix: Mix, prefix: String) -> Self {
+        let model = Model::with_block_bytes(block_bytes);
+        Session::prepare(&model).unwrap();
+        let (session, model_session) = (Session::below(dir), Session::new());
+        let generator = Generator::new(seed, mix).with_prefix(prefix);
+        Self { model, model_session, session, generator }
+    }
+
+    fn step(&mut self, fs: &dyn FileSystem) {
+        let step = self.generator.next_step(&self.model, &self.model_session);
+        let found = self.session.apply(fs, &step);
+        let expected = self.model_session.apply(&self.model, &step);
+        let same = same_outcome(&step, &expected, &found);
+        assert!(same, "{step:?}: expected {expected:?}, found {found:?}");
+    }
+
+    fn tree(mut self, fs: &dyn FileSystem) -> Tree {
+        self.session.close_all(fs).unwrap();
+        Tree::of(&self.model).unwrap()
+    }
+}
+
+/// Several threads, each in a directory of its own and in one that all share.
+///
+/// # Panics
+/// If there is a difference.
+pub fn several_threads(
+    trial: &Trial<'_>,
+    threads: usize,
+    seed: u64,
+    steps: usize,
+) -> Arc<MemoryDevice> {
+    let what = format!("{}, {threads} threads, seed {seed}", trial.name);
+    let _watchdog = Watchdog::new(LIMIT, what.clone());
+    let device = trial.make();
+    let mounted = trial.open(device.clone());
+    let fs = mounted.file_system();
+    let make = |name: String| fs.mkdir(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let shared = make("shared".into());
+    let own: Vec<Ino> = (0..threads).map(|number| make(format!("own{number}"))).collect();
+    own.iter().for_each(|&dir| Session::prepare_directory(fs, dir).unwrap());
+    let start = Barrier::new(threads);
+    let in_shared = Mix { depth_max: 0, names_per_directory: 60, ..Mix::ALL };
+    let work = |number: usize| {
+        let seed = seed + number as u64 * 1_000;
+        let mut mine = Corner::new(trial.block_bytes, own[number], seed, Mix::ALL, String::new());
+        let mut ours =
+            Corner::new(trial.block_bytes, shared, seed + 500, in_shared, format!("t{number}-"));
+        start.wait();
+        for _ in 0..steps {
+            mine.step(fs);
+            ours.step(fs);
+        }
+        (mine.tree(fs), ours.tree(fs))
+    };
+    let trees: Vec<(Tree, Tree)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|number| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(number)
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let all_shared = Tree::below(fs, shared).unwrap();
+    for (number, (mine, ours)) in trees.iter().enumerate() {
+        assert_same(mine, &Tree::below(fs, own[number]).unwrap(), &what);
+        let prefix = format!("t{number}-");
+        let found = all_shared.filter(|path| path.starts_with(prefix.as_bytes()));
+        assert_same(&ours.filter(|path| !path.is_empty()), &found, &what);
+    }
+    mounted.close().unwrap();
+    (trial.check)(&device);
+    device
+}

@@ -1,0 +1,80 @@
+//! The first inodes.
+
+use vfs::{FileType, Ino};
+
+use super::layout::{INODES_USED, Layout};
+use crate::format::bytes::{put16, put32, put64};
+use crate::format::features::Incompat;
+use crate::format::inode::{self, CORE_SIZE_V3, Fork, Format, Inode, Time, flags2};
+
+/// Bit of `di_flags` that says how old the format of the realtime bitmap's inode is
+/// (`XFS_DIFLAG_NEWRTBM`).
+const NEW_REALTIME_BITMAP: u16 = 1 << 2;
+/// Bytes of an empty shortform directory whose parent has a short number.
+const EMPTY_DIRECTORY_SIZE: u64 = 6;
+
+impl Layout {
+    /// The first chunk of inodes.
+    pub(super) fn inode_chunk(&self) -> Vec<u8> {
+        let size = self.geometry.inode_size();
+        let mut chunk = vec![0; size * self.inodes_made() as usize];
+        let first = self.superblock.rootino.get();
+        for (slot, ino) in chunk.chunks_exact_mut(size).zip(first..) {
+            put16(slot, 0, inode::MAGIC);
+            slot[4] = 3;
+            put32(slot, inode::NEXT_UNLINKED_OFFSET, u32::MAX);
+            put64(slot, 152, ino);
+            slot[160..176].copy_from_slice(&self.geometry.meta_uuid);
+            if ino - first < u64::from(INODES_USED) {
+                let made = self.used_inode(slot, Ino(ino), ino - first);
+                slot.copy_from_slice(made.as_bytes());
+            }
+            inode::seal_slot(slot);
+        }
+        chunk
+    }
+
+    /// The inode that is the `nth` of the chunk: root directory, realtime bitmap, realtime summary.
+    fn used_inode(&self, slot: &[u8], ino: Ino, nth: u64) -> Inode {
+        let mut inode = Inode::from_slot(slot);
+        let (file_type, permissions) = match nth {
+            0 => (FileType::Directory, self.root.permissions),
+            _ => (FileType::Regular, 0),
+        };
+        inode.reset(file_type, permissions, 0);
+        inode.set_flags2(self.new_inode_flags2());
+        inode.set_nlink(1);
+        for time in [Time::Access, Time::Modify, Time::Change, Time::Create] {
+            inode.set_time(time, self.root.time);
+        }
+        inode.bump_changecount();
+        match nth {
+            0 => self.fill_root(&mut inode, ino),
+            1 => {
+                inode.set_flags(NEW_REALTIME_BITMAP);
+                // Where the next realtime extent is looked for: a number of old, at the start.
+                inode.as_mut_bytes()[32..40].fill(0);
+            }
+            _ => {}
+        }
+        inode
+    }
+
+    /// The flags of new inodes.
+    fn new_inode_flags2(&self) -> u64 {
+        let features = &self.geometry.features;
+        let flag = |feature, bit| if features.incompat(feature) { bit } else { 0 };
+        flag(Incompat::BIGTIME, flags2::BIGTIME) | flag(Incompat::NREXT64, flags2::NREXT64)
+    }
+
+    /// Makes an inode the root: a directory without entries that is its own parent.
+    fn fill_root(&self, inode: &mut Inode, ino: Ino) {
+        inode.set_nlink(2);
+        inode.set_uid(self.root.uid);
+        inode.set_gid(self.root.gid);
+        inode.set_format(Fork::Data, Format::Local);
+        inode.set_size(EMPTY_DIRECTORY_SIZE);
+        // No entries, none of them with a long number, then the parent. Group 0 has short numbers.
+        put32(inode.as_mut_bytes(), CORE_SIZE_V3 + 2, ino.0 as u32);
+    }
+}

@@ -1,0 +1,298 @@
+//! Where everything of a new file system goes.
+
+use vfs::{Error, Ino, Result, Timestamp};
+use zerocopy::FromZeros;
+
+use super::options::Options;
+use super::{log_size, numbers};
+use crate::alloc::ags::{AG_TREES, AgTree};
+use crate::format::address::{AgBlock, AgIno, AgNumber};
+use crate::format::ag::AGFL_SECTOR;
+use crate::format::features::{Features, Incompat, RoCompat, Version};
+use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
+
+/// Bytes of the cluster of inodes that old kernels read at once, for inodes of 256 bytes
+/// (`XFS_INODE_BIG_CLUSTER_SIZE`).
+const INODE_CLUSTER_BYTES: u32 = 8192;
+/// Bytes of a header of a block of a group's trees.
+pub(super) const TREE_HEADER_SIZE: u32 = 56;
+/// Inodes in use: root directory, bitmap and summary of a realtime device that is not there.
+pub(super) const INODES_USED: u32 = 3;
+/// Unit of the realtime device in bytes, where there is none.
+const REALTIME_UNIT_BYTES: u32 = 4096;
+
+/// A file system that is planned.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The superblock of the first group, but for `inprogress`.
+    pub(super) superblock: RawSuperblock,
+    pub(super) geometry: Geometry,
+    /// Root blocks by tree, the same in every group. `None` for trees it does not have.
+    pub(super) roots: [Option<AgBlock>; AG_TREES],
+    /// The first block behind the roots.
+    pub(super) body: u32,
+    /// Blocks that the AGFL starts with.
+    pub(super) agfl_len: u32,
+    pub(super) log_ag: AgNumber,
+    pub(super) log_len: u32,
+    pub(super) root: RootDirectory,
+}
+
+/// What the root directory is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootDirectory {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) permissions: u16,
+    pub(super) time: Timestamp,
+}
+
+/// How one group is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AgPlan {
+    /// The log, or an empty run.
+    pub(super) log: Run,
+    pub(super) agfl: Run,
+    /// The chunk of inodes, or an empty run.
+    pub(super) inodes: Run,
+    /// Free runs in ascending order, some empty.
+    pub(super) free: [Run; 2],
+}
+
+/// A run of blocks of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl Run {
+    pub(super) const fn end(self) -> u32 {
+        self.start + self.len
+    }
+}
+
+impl Layout {
+    /// Bytes that the file system takes: all of its groups.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.geometry.blocks << self.geometry.block_log
+    }
+
+    /// Block size in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        1 << self.geometry.block_log
+    }
+
+    /// The superblock as it will be.
+    #[must_use]
+    pub fn superblock(&self) -> &RawSuperblock {
+        &self.superblock
+    }
+
+    /// How a group is divided.
+    pub(super) fn ag(&self, ag: AgNumber) -> AgPlan {
+        let log_len = if ag == self.log_ag { self.log_len } else { 0 };
+        let log = Run { start: self.body, len: log_len };
+        let agfl = Run { start: log.end(), len: self.agfl_len };
+        let end = self.geometry.ag_len(ag);
+        let align = self.superblock.inoalignmt.get().max(1);
+        let has_inodes = ag.0 == 0;
+        let inodes = Run {
+            start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
+            len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
+        };
+        let gap = Run { start: agfl.end(), len: inodes.start - agfl.end() };
+        let rest = Run { start: inodes.end(), len: end.saturating_sub(inodes.end()) };
+        AgPlan { log, agfl, inodes, free: [gap, rest] }
+    }
+
+    /// Inodes that the first chunk has room for: as many as its blocks hold.
+    pub(super) fn inodes_made(&self) -> u32 {
+        self.geometry.chunk_blocks() << self.geometry.inodes_per_block_log()
+    }
+
+    /// The first inode of the first chunk within its group.
+    pub(super) fn first_inode(&self) -> AgIno {
+        self.geometry.first_ino(AgBlock(self.ag(AgNumber(0)).inodes.start))
+    }
+
+    /// Blocks that the headers take in every group.
+    pub(super) fn header_blocks(&self) -> u32 {
+        header_blocks(&self.geometry)
+    }
+}
+
+/// Blocks that the four headers of a group take.
+fn header_blocks(geometry: &Geometry) -> u32 {
+    ((AGFL_SECTOR + 1) << geometry.sector_log).div_ceil(1 << geometry.block_log)
+}
+
+pub(super) fn plan(options: &Options) -> Result<Layout> {
+    options.check_sizes()?;
+    let features = options.resolved_features()?;
+    let groups = numbers::groups(options)?;
+    let superblock = fixed_superblock(options, &features, groups);
+    let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
+    let (roots, body) = place_roots(&geometry);
+    let mut layout = Layout {
+        superblock,
+        geometry,
+        roots,
+        body,
+        agfl_len: agfl_len(&geometry),
+        log_ag: AgNumber(groups.ag_count / 2),
+        log_len: 0,
+        root: RootDirectory {
+            uid: options.root_uid,
+            gid: options.root_gid,
+            permissions: options.root_permissions,
+            time: options.time,
+        },
+    };
+    place_log(options, &mut layout)?;
+    place_inodes(&mut layout)?;
+    Ok(layout)
+}
+
+/// The superblock with everything that follows from options and sizes.
+fn fixed_superblock(
+    options: &Options,
+    features: &Features,
+    groups: numbers::Groups,
+) -> RawSuperblock {
+    let mut sb = RawSuperblock::new_zeroed();
+    let block_log = options.block_size.trailing_zeros() as u8;
+    let inode_log = options.inode_size.trailing_zeros() as u8;
+    sb.magicnum = MAGIC.into();
+    sb.blocksize = options.block_size.into();
+    sb.blocklog = block_log;
+    sb.dblocks = groups.blocks.into();
+    sb.uuid = options.uuid;
+    sb.rextsize = (REALTIME_UNIT_BYTES >> block_log).max(1).into();
+    sb.agblocks = groups.ag_blocks.into();
+    sb.agcount = groups.ag_count.into();
+    sb.agblklog = groups.ag_blocks.next_power_of_two().trailing_zeros() as u8;
+    sb.sectsize = (options.sector_size as u16).into();
+    sb.sectlog = options.sector_size.trailing_zeros() as u8;
+    sb.inodesize = options.inode_size.into();
+    sb.inodelog = inode_log;
+    sb.inopblog = block_log - inode_log;
+    sb.inopblock = (1_u16 << sb.inopblog).into();
+    sb.fname[..options.label.len()].copy_from_slice(&options.label);
+    let percent = numbers::inodes_percent_max(options.size_bytes);
+    sb.imax_pct = options.inodes_percent_max.unwrap_or(percent);
+    sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
+    set_alignment(&mut sb, features);
+    set_features(&mut sb, features);
+    // Sectors of another size than the oldest disks' are said again for the log, whose records are then
+    // whole blocks.
+    sb.logsunit = 1.into();
+    if features.version_bits.contains(Version::SECTOR) {
+        (sb.logsectlog, sb.logsectsize) = (sb.sectlog, sb.sectsize);
+        sb.logsunit = options.block_size.into();
+    }
+    sb
+}
+
+/// How chunks of inodes, whole and sparse ones, are aligned: in blocks.
+fn set_alignment(sb: &mut RawSuperblock, features: &Features) {
+    let cluster = INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256) >> sb.blocklog;
+    if features.incompat(Incompat::SPINODES) {
+        sb.spino_align = cluster.into();
+        sb.inoalignmt = (INODES_PER_CHUNK << sb.inodelog >> sb.blocklog).into();
+    } else {
+        sb.inoalignmt = cluster.into();
+    }
+}
+
+fn set_features(sb: &mut RawSuperblock, features: &Features) {
+    sb.versionnum = (features.version_bits.bits() | u16::from(features.version)).into();
+    sb.features2 = features.features2.bits().into();
+    sb.bad_features2 = sb.features2;
+    sb.features_ro_compat = features.ro_compat.bits().into();
+    sb.features_incompat = features.incompat.bits().into();
+}
+
+/// The trees of a group in the order of their roots, and the feature each needs.
+const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
+    (AgTree::Bno, None),
+    (AgTree::Cnt, None),
+    (AgTree::Ino, None),
+    (AgTree::Fino, Some(RoCompat::FINOBT)),
+    (AgTree::Rmap, Some(RoCompat::RMAPBT)),
+    (AgTree::Refcount, Some(RoCompat::REFLINK)),
+];
+
+/// Roots lie one behind the other, after the headers. Returns the first block after them, too.
+fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
+    let mut roots = [None; AG_TREES];
+    let mut next = header_blocks(geometry);
+    for (tree, feature) in TREES {
+        if feature.is_none_or(|feature| geometry.features.ro_compat(feature)) {
+            roots[tree as usize] = Some(AgBlock(next));
+            next += 1;
+        }
+    }
+    (roots, next)
+}
+
+/// Blocks that the AGFL must hold while all trees have one level: for each tree that it serves two,
+/// unless that tree can never get a second level.
+fn agfl_len(geometry: &Geometry) -> u32 {
+    // Half-full leaves are the least that a tree of more than one block has.
+    let leaf_min = |record: u32| ((1_u32 << geometry.block_log) - TREE_HEADER_SIZE) / record / 2;
+    let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(8);
+    let has_rmap = geometry.features.ro_compat(RoCompat::RMAPBT);
+    // Where blocks are shared, there is no limit to the records of the reverse map.
+    let rmap_grows = has_rmap
+        && (geometry.features.ro_compat(RoCompat::REFLINK) || geometry.ag_blocks > leaf_min(24));
+    4 * u32::from(space_grows) + 2 * u32::from(rmap_grows)
+}
+
+/// Gives the log its place, in the group in the middle.
+fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
+    let geometry = &layout.geometry;
+    let min = log_size::blocks_min(geometry);
+    // Without the log, its group is used up to here. Behind it, inodes may have to be aligned again.
+    let others = layout.ag(layout.log_ag).inodes;
+    let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
+    let fit = geometry.ag_len(layout.log_ag).saturating_sub(others.end() + slack);
+    layout.log_len = numbers::log_blocks(options, geometry.blocks, min, fit.into())?;
+    let start = geometry.fs_block(layout.log_ag, AgBlock(layout.body));
+    layout.superblock.logstart = start.0.into();
+    layout.superblock.logblocks = layout.log_len.into();
+    Ok(())
+}
+
+/// Gives the first inodes their numbers, and counts what is left.
+fn place_inodes(layout: &mut Layout) -> Result<()> {
+    let geometry = layout.geometry;
+    let inodes = layout.ag(AgNumber(0)).inodes;
+    if inodes.end() > geometry.ag_len(AgNumber(0)) {
+        return Err(Error::NoSpace);
+    }
+    let Ino(root) = geometry.ino(AgNumber(0), layout.first_inode());
+    let (count, free) = (u64::from(layout.inodes_made()), layout.free_blocks());
+    let sb = &mut layout.superblock;
+    sb.rootino = root.into();
+    sb.rbmino = (root + 1).into();
+    sb.rsumino = (root + 2).into();
+    sb.icount = count.into();
+    sb.ifree = (count - u64::from(INODES_USED)).into();
+    sb.fdblocks = free.into();
+    Ok(())
+}
+
+impl Layout {
+    /// Blocks that count as free: those of the AGFLs, too.
+    fn free_blocks(&self) -> u64 {
+        let free = |ag| {
+            let plan = self.ag(ag);
+            u64::from(plan.agfl.len) + plan.free.iter().map(|run| u64::from(run.len)).sum::<u64>()
+        };
+        self.geometry.ags().map(free).sum()
+    }
+}

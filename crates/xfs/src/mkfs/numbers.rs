@@ -1,0 +1,121 @@
+//! How many allocation groups, how large a log, how many inodes: numbers that follow from the size.
+
+use vfs::{Error, Result};
+
+use super::options::Options;
+
+/// Smallest allocation group that mkfs.xfs makes, in bytes.
+pub(super) const AG_BYTES_MIN: u64 = 16 << 20;
+/// Allocation groups end one block before this, in bytes.
+const AG_BYTES_MAX: u64 = 1 << 40;
+/// Images from here on have groups of the largest size, in bytes.
+const MANY_AGS_FROM: u64 = 4 << 40;
+/// Images from here on have four groups by default, those from half of it on two, in bytes.
+const FOUR_AGS_FROM: u64 = 64 << 20;
+/// Bytes of image for a byte of log.
+const LOG_RATIO: u64 = 2048;
+/// Smallest log of an image of ordinary size, in bytes.
+const LOG_BYTES_USUAL_MIN: u64 = 64 << 20;
+/// Images below this have the smallest log that works, in bytes.
+const ORDINARY_FROM: u64 = 300 << 20;
+/// Largest log in bytes and in blocks (`XFS_MAX_LOG_BYTES`, `XFS_MAX_LOG_BLOCKS`).
+const LOG_BYTES_MAX: u64 = (2 << 30) - (10 << 20);
+const LOG_BLOCKS_MAX: u64 = 1 << 20;
+
+/// Allocation groups: how large, and so how many blocks there are in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Groups {
+    pub(super) ag_blocks: u32,
+    pub(super) ag_count: u32,
+    /// Blocks of all groups. Fewer than the image has, if the rest is too little for a group.
+    pub(super) blocks: u64,
+}
+
+/// Divides the image into groups.
+pub(super) fn groups(options: &Options) -> Result<Groups> {
+    let block_size = u64::from(options.block_size);
+    let blocks = options.size_bytes / block_size;
+    let ag_blocks = match (options.ag_bytes, options.ag_count) {
+        (Some(bytes), _) if bytes % block_size != 0 => {
+            return Err(Error::Invalid("allocation groups must be whole blocks"));
+        }
+        (Some(bytes), _) => bytes / block_size,
+        (None, Some(0)) => return Err(Error::Invalid("there must be an allocation group")),
+        (None, Some(count)) => blocks.div_ceil(count.into()),
+        (None, None) => default_ag_blocks(options.size_bytes, block_size),
+    };
+    let ag_blocks_max = AG_BYTES_MAX / block_size - 1;
+    let is_asked_for = options.ag_bytes.is_some() || options.ag_count.is_some();
+    if is_asked_for && !(AG_BYTES_MIN / block_size..=ag_blocks_max).contains(&ag_blocks) {
+        return Err(Error::Invalid("allocation groups must have 16 MiB to 1 TiB less a block"));
+    }
+    let last = blocks % ag_blocks;
+    // A last group that is too small is left out.
+    let is_short = last != 0 && last < AG_BYTES_MIN / block_size;
+    let blocks = if is_short && blocks > ag_blocks { blocks - last } else { blocks };
+    let ag_count = u32::try_from(blocks.div_ceil(ag_blocks))
+        .map_err(|_| Error::Invalid("so many allocation groups cannot be"))?;
+    Ok(Groups { ag_blocks: ag_blocks as u32, ag_count, blocks })
+}
+
+/// Blocks of a group as mkfs.xfs chooses them for a single disk.
+fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
+    let blocks = size_bytes / block_size;
+    let count = match size_bytes {
+        MANY_AGS_FROM.. => return AG_BYTES_MAX / block_size - 1,
+        FOUR_AGS_FROM.. => 4,
+        _ if size_bytes >= FOUR_AGS_FROM / 2 => 2,
+        _ => 1,
+    };
+    blocks.div_ceil(count)
+}
+
+/// Most space for inodes, in percent, as mkfs.xfs chooses it.
+pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
+    match size_bytes >> 40 {
+        0 => 25,
+        1..50 => 5,
+        _ => 1,
+    }
+}
+
+/// Blocks of the log, given the fewest that work and the most that fit into a group.
+pub(super) fn log_blocks(options: &Options, blocks: u64, min: u64, fit: u64) -> Result<u32> {
+    let block_size = u64::from(options.block_size);
+    let max = fit.min(LOG_BLOCKS_MAX).min(LOG_BYTES_MAX / block_size);
+    if min > max {
+        return Err(Error::Invalid("the log does not fit into an allocation group"));
+    }
+    let wanted = match options.log_bytes {
+        Some(bytes) => {
+            let wanted = bytes / block_size;
+            if !(min..=max).contains(&wanted) {
+                let what = "the log must be large enough for any transaction, and fit into an \
+                            allocation group";
+                return Err(Error::Invalid(what));
+            }
+            wanted
+        }
+        None if blocks * block_size < ORDINARY_FROM => min,
+        None => (blocks / LOG_RATIO).max(LOG_BYTES_USUAL_MIN / block_size),
+    };
+    Ok(wanted.clamp(min, max) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_too_small_for_a_group_is_left_out() {
+        let options = Options::new((4 << 40) + (10 << 12));
+        let groups = groups(&options).unwrap();
+        assert_eq!((groups.ag_count, groups.ag_blocks), (4, (1 << 28) - 1));
+        assert_eq!(groups.blocks, 4 * ((1 << 28) - 1));
+    }
+
+    #[test]
+    fn inodes_take_less_of_large_images() {
+        assert_eq!([1 << 39, 1 << 40, 50 << 40].map(inodes_percent_max), [25, 5, 1]);
+    }
+}

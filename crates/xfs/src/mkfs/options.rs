@@ -1,0 +1,336 @@
+//! What a new file system shall be like.
+
+use vfs::{Error, Result, Timestamp};
+
+use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
+
+/// Longest label in bytes.
+pub const LABEL_LEN_MAX: usize = 12;
+/// Smallest image that mkfs.xfs makes, in bytes.
+const SIZE_MIN: u64 = 300 << 20;
+/// Smallest image at all: one allocation group of the smallest size, in bytes.
+const SMALL_SIZE_MIN: u64 = super::numbers::AG_BYTES_MIN;
+/// Directory blocks are at least this large, in bytes.
+const DIR_BLOCK_SIZE_MIN: u32 = 4096;
+/// Sizes of directory blocks end here, in bytes.
+const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
+
+/// A feature that may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// One of `sb_features_ro_compat`.
+    RoCompat(RoCompat),
+    /// One of `sb_features_incompat`.
+    Incompat(Incompat),
+    /// One of `sb_versionnum`.
+    Version(Version),
+}
+
+/// What features are called, as options of mkfs.xfs are.
+const NAMES: [(&str, Feature); 9] = [
+    ("finobt", Feature::RoCompat(RoCompat::FINOBT)),
+    ("rmapbt", Feature::RoCompat(RoCompat::RMAPBT)),
+    ("reflink", Feature::RoCompat(RoCompat::REFLINK)),
+    ("inobtcount", Feature::RoCompat(RoCompat::INOBTCOUNT)),
+    ("sparse", Feature::Incompat(Incompat::SPINODES)),
+    ("bigtime", Feature::Incompat(Incompat::BIGTIME)),
+    ("nrext64", Feature::Incompat(Incompat::NREXT64)),
+    ("exchange", Feature::Incompat(Incompat::EXCHRANGE)),
+    ("parent", Feature::Incompat(Incompat::PARENT)),
+];
+
+/// The one that is off by default.
+const ASCII_CI: (&str, Feature) = ("ascii-ci", Feature::Version(Version::BORG));
+
+/// What version 5 always has.
+const FIXED: [&str; 6] = ["crc", "ftype", "lazy-count", "attr2", "projid32bit", "logv2"];
+
+impl Feature {
+    /// The feature that mkfs.xfs calls so.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = NAMES.iter().chain([&ASCII_CI]);
+        all.find(|(known, _)| *known == name).map(|(_, feature)| *feature)
+    }
+
+    fn set(self, features: &mut Features, on: bool) {
+        match self {
+            Self::RoCompat(bit) => features.ro_compat.set(bit, on),
+            Self::Incompat(bit) => features.incompat.set(bit, on),
+            Self::Version(bit) => features.version_bits.set(bit, on),
+        }
+    }
+}
+
+/// A feature to turn on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureChange {
+    /// The feature.
+    pub feature: Feature,
+    /// Whether it shall be on.
+    pub on: bool,
+}
+
+impl FeatureChange {
+    /// Parses a list such as `+ascii-ci,-parent`. A name without a sign is turned on, `^` means the
+    /// same as `-`, and `NAME=0` and `NAME=1` are understood as well.
+    ///
+    /// # Errors
+    /// `Unsupported` names the feature that is not known, or cannot be turned off.
+    pub fn parse_list(list: &str) -> Result<Vec<Self>> {
+        let items = list.split(',').filter(|item| !item.is_empty());
+        items.filter_map(|item| Self::parse(item).transpose()).collect()
+    }
+
+    /// `None` if the item asks for what is always so.
+    fn parse(item: &str) -> Result<Option<Self>> {
+        let (name, on) = match item.strip_prefix(['-', '^']) {
+            Some(name) => (name, false),
+            None => (item.strip_prefix('+').unwrap_or(item), true),
+        };
+        let (name, on) = match name.split_once('=') {
+            Some((name, "0")) => (name, !on),
+            Some((name, "1")) => (name, on),
+            _ => (name, on),
+        };
+        if let Some(feature) = Feature::from_name(name) {
+            return Ok(Some(Self { feature, on }));
+        }
+        match FIXED.contains(&name) {
+            true if on => Ok(None),
+            true => Err(Error::unsupported(
+                format!("making a file system without {name}"),
+                "images of version 5 always have it, and those of version 4 are only read",
+            )),
+            false => Err(Error::unsupported(
+                format!("feature {name:?}"),
+                "features are named as in mkfs.xfs(8): finobt, rmapbt, reflink, inobtcount, sparse, \
+                 bigtime, nrext64, exchange, parent, ascii-ci",
+            )),
+        }
+    }
+}
+
+/// Options of a new file system.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of the image in bytes. What does not fill a block is left over at the end.
+    pub size_bytes: u64,
+    /// Block size in bytes: a power of two from 1 to 64 KiB.
+    pub block_size: u32,
+    /// Size of an inode in bytes: 512, 1024 or 2048, at most half a block.
+    pub inode_size: u16,
+    /// Size of a directory block in bytes: a power of two from the block size, and from 4 KiB, to
+    /// 64 KiB. By default the smallest of these.
+    pub dir_block_size: Option<u32>,
+    /// Sector size in bytes: a power of two from 512 to 32 KiB, at most the block size.
+    pub sector_size: u32,
+    /// Number of allocation groups; by default it follows from the size.
+    pub ag_count: Option<u32>,
+    /// Size of an allocation group in bytes, a multiple of the block size. Excludes `ag_count`.
+    pub ag_bytes: Option<u64>,
+    /// Size of the log in bytes; by default it follows from the size of the image.
+    pub log_bytes: Option<u64>,
+    /// Label, up to 12 bytes.
+    pub label: Vec<u8>,
+    /// The file system's uuid.
+    pub uuid: [u8; 16],
+    /// Changes to the default features, in order.
+    pub features: Vec<FeatureChange>,
+    /// Most space that inodes may take, in percent: 0 (no limit) to 100. By default it follows from
+    /// the size.
+    pub inodes_percent_max: Option<u8>,
+    /// Make images that mkfs.xfs refuses to make because they are below 300 MiB.
+    pub allow_small: bool,
+    /// Every time in the new file system.
+    pub time: Timestamp,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory (below 0o10000).
+    pub root_permissions: u16,
+}
+
+impl Options {
+    /// The defaults for an image of `size_bytes`, with uuid and time all zeros.
+    #[must_use]
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            block_size: 4096,
+            inode_size: 512,
+            dir_block_size: None,
+            sector_size: 512,
+            ag_count: None,
+            ag_bytes: None,
+            log_bytes: None,
+            label: Vec::new(),
+            uuid: [0; 16],
+            features: Vec::new(),
+            inodes_percent_max: None,
+            allow_small: false,
+            time: Timestamp::default(),
+            root_uid: 0,
+            root_gid: 0,
+            root_permissions: 0o755,
+        }
+    }
+
+    /// Size of a directory block in bytes, as asked for or by default.
+    pub(super) fn dir_block_size(&self) -> u32 {
+        self.dir_block_size.unwrap_or(self.block_size.max(DIR_BLOCK_SIZE_MIN))
+    }
+
+    /// Refuses sizes that cannot be.
+    pub(super) fn check_sizes(&self) -> Result<()> {
+        let power =
+            |size: u32, min: u32, max: u32| size.is_power_of_two() && (min..=max).contains(&size);
+        if !power(self.block_size, 1024, 64 << 10) {
+            return Err(Error::Invalid("the block size must be a power of two, 1 to 64 KiB"));
+        }
+        if !power(self.sector_size, 512, 32 << 10) || self.sector_size > self.block_size {
+            return Err(Error::Invalid(
+                "the sector size must be a power of two, 512 bytes to 32 KiB, and at most the block size",
+            ));
+        }
+        if !power(self.inode_size.into(), 512, 2048) {
+            return Err(Error::Invalid("the inode size must be 512, 1024 or 2048 bytes"));
+        }
+        if u32::from(self.inode_size) > self.block_size / 2 {
+            return Err(Error::Invalid("the inode size must be at most half the block size"));
+        }
+        let smallest = self.block_size.max(DIR_BLOCK_SIZE_MIN);
+        if !power(self.dir_block_size(), smallest, DIR_BLOCK_SIZE_MAX) {
+            return Err(Error::Invalid(
+                "the directory block size must be a power of two, from the block size and from 4 KiB to \
+                 64 KiB",
+            ));
+        }
+        self.check_numbers()
+    }
+
+    fn check_numbers(&self) -> Result<()> {
+        if self.size_bytes < SMALL_SIZE_MIN {
+            return Err(Error::Invalid("XFS needs at least 16 MiB"));
+        }
+        if self.size_bytes < SIZE_MIN && !self.allow_small {
+            return Err(Error::Invalid(
+                "XFS images below 300 MiB must be asked for explicitly, because they are slow and \
+                 little tested",
+            ));
+        }
+        if self.label.len() > LABEL_LEN_MAX {
+            return Err(Error::Invalid("labels have at most 12 bytes"));
+        }
+        if self.inodes_percent_max.is_some_and(|percent| percent > 100) {
+            return Err(Error::Invalid("inodes can take at most 100 percent of the space"));
+        }
+        if self.ag_count.is_some() && self.ag_bytes.is_some() {
+            return Err(Error::Invalid(
+                "give the number of allocation groups or their size, not both",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a feature was asked for.
+    fn demands(&self, feature: Feature) -> bool {
+        let last = self.features.iter().rfind(|change| change.feature == feature);
+        last.is_some_and(|change| change.on)
+    }
+
+    /// The default features with the changes applied, dependencies settled.
+    ///
+    /// # Errors
+    /// `Invalid` for one that was asked for without what it needs.
+    pub(super) fn resolved_features(&self) -> Result<Features> {
+        let mut features = DEFAULT_FEATURES;
+        for change in &self.features {
+            change.feature.set(&mut features, change.on);
+        }
+        let inobtcount = Feature::RoCompat(RoCompat::INOBTCOUNT);
+        if !features.ro_compat.contains(RoCompat::FINOBT) {
+            if self.demands(inobtcount) {
+                return Err(Error::Invalid("inobtcount needs finobt; turn both off or both on"));
+            }
+            inobtcount.set(&mut features, false);
+        }
+        features.version_bits.set(Version::SECTOR, self.sector_size != 512);
+        Ok(features)
+    }
+}
+
+/// What mkfs.xfs 6.18 and newer turn on.
+const DEFAULT_FEATURES: Features = Features {
+    version: 5,
+    version_bits: Version::ATTR
+        .union(Version::NLINK)
+        .union(Version::ALIGN)
+        .union(Version::LOGV2)
+        .union(Version::EXTFLG)
+        .union(Version::DIRV2)
+        .union(Version::MOREBITS),
+    features2: Features2::LAZYSBCOUNT
+        .union(Features2::ATTR2)
+        .union(Features2::PROJID32)
+        .union(Features2::CRC),
+    compat: 0,
+    ro_compat: RoCompat::FINOBT
+        .union(RoCompat::RMAPBT)
+        .union(RoCompat::REFLINK)
+        .union(RoCompat::INOBTCOUNT),
+    incompat: Incompat::FTYPE
+        .union(Incompat::SPINODES)
+        .union(Incompat::BIGTIME)
+        .union(Incompat::NREXT64)
+        .union(Incompat::EXCHRANGE)
+        .union(Incompat::PARENT),
+    log_incompat: LogIncompat::empty(),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(list: &str) -> Result<Features> {
+        let features = FeatureChange::parse_list(list)?;
+        Options { features, ..Options::new(1 << 30) }.resolved_features()
+    }
+
+    #[test]
+    fn counts_of_inode_trees_go_with_the_tree() {
+        let features = resolve("-finobt").unwrap();
+        assert_eq!(features.ro_compat, RoCompat::RMAPBT | RoCompat::REFLINK);
+        assert!(matches!(resolve("-finobt,+inobtcount"), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn names_are_those_of_mkfs() {
+        let features = resolve("parent=0,exchange=0,^bigtime,ascii-ci,+crc").unwrap();
+        let left = Incompat::FTYPE | Incompat::SPINODES | Incompat::NREXT64;
+        assert_eq!(features.incompat, left);
+        assert!(features.ascii_ci());
+        assert!(resolve("+sparkles").unwrap_err().to_string().contains("\"sparkles\""));
+        assert!(resolve("-crc").unwrap_err().to_string().contains("version 4"));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        let good = Options::new(1 << 30);
+        good.check_sizes().unwrap();
+        let bad = [
+            Options { block_size: 512, ..good.clone() },
+            Options { inode_size: 256, ..good.clone() },
+            Options { inode_size: 1024, block_size: 1024, ..good.clone() },
+            Options { sector_size: 8192, ..good.clone() },
+            Options { dir_block_size: Some(2048), ..good.clone() },
+            Options { size_bytes: 100 << 20, ..good.clone() },
+            Options { label: vec![b'x'; 13], ..good.clone() },
+        ];
+        for options in bad {
+            assert!(matches!(options.check_sizes(), Err(Error::Invalid(_))), "{options:?}");
+        }
+        Options { size_bytes: 100 << 20, allow_small: true, ..good }.check_sizes().unwrap();
+    }
+}

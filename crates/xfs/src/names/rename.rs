@@ -1,0 +1,175 @@
+//! Moving names.
+
+use smallvec::SmallVec;
+use vfs::names::{self, Name};
+use vfs::{Error, FileType, Ino, RenameMode, Result, Timestamp};
+
+use super::entry::Names;
+use super::link::touch;
+use crate::Xfs;
+use crate::attr::parent::Link;
+use crate::dir::Entry;
+use crate::format::inode::Time;
+use crate::inode::Handle;
+use crate::op::Op;
+use crate::unlinked::Fate;
+
+/// What a rename found with both directories locked.
+type Plan<'n> = names::Plan<'n, Names>;
+
+/// The directories of a rename, as they are to be; the second one only if it is another.
+type Dirs = SmallVec<[Handle; 2]>;
+
+/// The inodes of a rename, locked and about to be changed, and the links that lead to them.
+struct Moved<'n> {
+    source: Handle,
+    target: Option<Handle>,
+    from: Link<'n>,
+    to: Link<'n>,
+}
+
+impl Xfs {
+    pub(crate) fn rename_entry(
+        &self,
+        from: Name<'_>,
+        to: Name<'_>,
+        mode: RenameMode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        names::rename::<Names>(self, from, to, mode, |plan| self.carry_out(plan, time))
+    }
+
+    /// Does what was planned; everything is locked.
+    fn carry_out(&self, plan: &Plan<'_>, time: Option<Timestamp>) -> Result<()> {
+        let source = self.load_named(&plan.dirs[0], &plan.source)?;
+        let target = match &plan.target {
+            Some(found) => Some(self.load_named(plan.to_dir(), found)?),
+            None => None,
+        };
+        self.check_project(plan.to_dir(), &source)?;
+        match &target {
+            Some(target) if plan.mode == RenameMode::Exchange => {
+                self.check_project(&plan.dirs[0], target)?;
+            }
+            Some(target) => self.check_replaceable(&source, target)?,
+            None => {}
+        }
+        let from = Link::new(&plan.dirs[0], plan.from.1);
+        let before = Moved { source, target, from, to: Link::new(plan.to_dir(), plan.to.1) };
+        let fate = self.atomically(|op| match plan.mode {
+            RenameMode::Exchange => op.exchange(plan, &before, time).map(|()| Fate::Kept),
+            RenameMode::Replace | RenameMode::NoReplace => op.replace_target(plan, &before, time),
+        })?;
+        self.reap(fate);
+        Ok(())
+    }
+
+    /// Whether a name may go from `target` to `source`.
+    fn check_replaceable(&self, source: &Handle, target: &Handle) -> Result<()> {
+        match (source.inode.is_dir(), target.inode.is_dir()) {
+            (true, false) => Err(Error::NotADirectory),
+            (false, true) => Err(Error::IsADirectory),
+            (true, true) => self.require_empty(target),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+impl Op<'_> {
+    fn replace_target(
+        &mut self,
+        plan: &Plan<'_>,
+        before: &Moved<'_>,
+        time: Option<Timestamp>,
+    ) -> Result<Fate> {
+        let mut dirs: Dirs = plan.dirs.clone();
+        let to = dirs.len() - 1;
+        let mut source = before.source.clone();
+        let entry = entry_of(plan.to.1, &source)?;
+        if before.target.as_ref().is_some_and(|target| target.inode.is_dir()) {
+            dirs[to].drop_subdirectory();
+        }
+        if plan.is_across() && source.inode.is_dir() {
+            self.set_dot_dot(&mut source, plan.to.0)?;
+            dirs[0].drop_subdirectory();
+            dirs[to].add_subdirectory()?;
+        }
+        if plan.target.is_some() {
+            self.replace_entry(&mut dirs[to], entry)?;
+            self.remove_entry(&mut dirs[0], plan.from.1)?;
+        } else {
+            self.remove_entry(&mut dirs[0], plan.from.1)?;
+            self.add_entry(&mut dirs[to], entry)?;
+        }
+        self.replace_parent(&mut source, before.from, before.to)?;
+        self.stage_dirs(dirs, time);
+        self.stage_moved(source, time);
+        match &before.target {
+            Some(target) => self.take_name(target, before.to, time),
+            None => Ok(Fate::Kept),
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        plan: &Plan<'_>,
+        before: &Moved<'_>,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let mut dirs: Dirs = plan.dirs.clone();
+        let to = dirs.len() - 1;
+        let mut source = before.source.clone();
+        let mut target = before.target.clone().ok_or(Error::NotFound)?;
+        let is_dir = [source.inode.is_dir(), target.inode.is_dir()];
+        if plan.is_across() {
+            if is_dir[0] {
+                self.set_dot_dot(&mut source, plan.to.0)?;
+            }
+            if is_dir[1] {
+                self.set_dot_dot(&mut target, plan.from.0)?;
+            }
+            if is_dir[0] != is_dir[1] {
+                let (loses, gains) = if is_dir[0] { (0, to) } else { (to, 0) };
+                dirs[loses].drop_subdirectory();
+                dirs[gains].add_subdirectory()?;
+            }
+        }
+        self.replace_entry(&mut dirs[to], entry_of(plan.to.1, &source)?)?;
+        self.replace_entry(&mut dirs[0], entry_of(plan.from.1, &target)?)?;
+        self.replace_parent(&mut source, before.from, before.to)?;
+        self.replace_parent(&mut target, before.to, before.from)?;
+        self.stage_dirs(dirs, time);
+        self.stage_moved(source, time);
+        self.stage_moved(target, time);
+        Ok(())
+    }
+
+    /// Makes `..` of a directory lead to another one.
+    fn set_dot_dot(&mut self, dir: &mut Handle, parent: Ino) -> Result<()> {
+        let file_type = FileType::Directory;
+        self.replace_entry(dir, Entry { name: b"..", ino: parent, file_type })?;
+        Ok(())
+    }
+
+    /// Writes the directories of a rename when it commits.
+    fn stage_dirs(&mut self, dirs: Dirs, time: Option<Timestamp>) {
+        for mut dir in dirs {
+            if let Some(time) = time {
+                touch(&mut dir.inode, time);
+            }
+            self.stage(dir);
+        }
+    }
+
+    fn stage_moved(&mut self, mut handle: Handle, time: Option<Timestamp>) {
+        if let Some(time) = time {
+            handle.inode.set_time(Time::Change, time);
+        }
+        self.stage(handle);
+    }
+}
+
+fn entry_of<'n>(name: &'n [u8], inode: &Handle) -> Result<Entry<'n>> {
+    Ok(Entry { name, ino: inode.ino(), file_type: inode.file_type()? })
+}

@@ -1,0 +1,137 @@
+//! What becomes of inodes without names, and of those that are open.
+
+use vfs::{FileType, Ino, NewInode, Result, Timestamp};
+
+use crate::Xfs;
+use crate::attr::parent::Link;
+use crate::format::inode::Time;
+use crate::inode::Handle;
+use crate::names::set_new;
+use crate::op::Op;
+
+/// What an operation leaves of an inode that it took a name from.
+#[must_use = "an inode that is not open any more is freed by Xfs::reap"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// All: it has other names.
+    Kept,
+    /// Nothing: it is free.
+    Freed,
+    /// All: somebody had it open, and it is freed when it is closed.
+    Open(Ino),
+}
+
+impl Op<'_> {
+    /// Takes a name from an inode, whose lock is held, and ends it if that was the last one and nobody
+    /// has it open. A directory has only one. The result is for [`Xfs::reap`], once the operation has
+    /// committed.
+    pub(crate) fn take_name(
+        &mut self,
+        before: &Handle,
+        link: Link<'_>,
+        time: Option<Timestamp>,
+    ) -> Result<Fate> {
+        let mut handle = before.clone();
+        let links = if handle.inode.is_dir() { 0 } else { handle.inode.nlink() - 1 };
+        let is_open = self.fs.unlinked.table.is_open(handle.ino());
+        if links == 0 && !is_open {
+            self.end_inode(handle)?;
+            return Ok(Fate::Freed);
+        }
+        self.remove_parent(&mut handle, link)?;
+        handle.inode.set_nlink(links);
+        if let Some(time) = time {
+            handle.inode.set_time(Time::Change, time);
+        }
+        let ino = handle.ino();
+        if links == 0 {
+            self.add_unlinked(&handle);
+        }
+        self.stage(handle);
+        Ok(if links == 0 { Fate::Open(ino) } else { Fate::Kept })
+    }
+
+    /// Frees an inode and everything that belongs to it when the operation commits.
+    fn end_inode(&mut self, mut handle: Handle) -> Result<()> {
+        self.drop_data(&mut handle)?;
+        self.drop_attrs(&mut handle)?;
+        self.remove_unlinked(&handle);
+        self.free_inode(handle);
+        Ok(())
+    }
+}
+
+impl Xfs {
+    /// Frees an inode that was closed before it was known to have lost its last name. Its lock must
+    /// still be held.
+    ///
+    /// The operation that removed the name has happened, so nothing that fails here makes it fail: the
+    /// inode stays on its list then, and is freed when the file system is closed.
+    pub(crate) fn reap(&self, fate: Fate) {
+        match fate {
+            Fate::Open(ino) if !self.unlinked.table.is_open(ino) => {
+                let _ = self.free_unlinked(ino);
+            }
+            _ => {}
+        }
+    }
+
+    /// Frees an inode without names. Its lock must be held.
+    fn free_unlinked(&self, ino: Ino) -> Result<()> {
+        let before = self.load(ino)?;
+        if before.inode.nlink() > 0 {
+            return Err(before.corrupt("list of unlinked inodes", "an inode with names"));
+        }
+        self.atomically(|op| op.end_inode(before.clone()))
+    }
+
+    /// Counts a reference to an inode in use.
+    pub(crate) fn open_inode(&self, ino: Ino) -> Result<()> {
+        let _lock = self.locks.shared(ino);
+        self.load(ino)?;
+        self.unlinked.table.open(ino)
+    }
+
+    /// Gives a reference back, and frees the inode if it was the last one and there is no name.
+    pub(crate) fn close_inode(&self, ino: Ino) -> Result<()> {
+        if self.unlinked.table.close(ino)?.is_some() {
+            return Ok(());
+        }
+        let _lock = self.locks.exclusive(&[ino]);
+        if self.unlinked.table.close_last(ino)? {
+            // What fails here leaves it on its list, to be freed when the file system is closed.
+            let _ = self.free_unlinked(ino);
+        }
+        Ok(())
+    }
+
+    /// Makes a regular file without a name near `dir`, open once.
+    pub(crate) fn create_open(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
+        self.check_writable()?;
+        let parent = {
+            let _lock = self.locks.shared(dir);
+            self.load_dir(dir)?
+        };
+        let ino = self.atomically(|op| {
+            let mut file = op.allocate_inode(&parent, false)?;
+            set_new(&mut file.inode, FileType::Regular, new);
+            self.inherit_project(&parent, &mut file.inode);
+            file.inode.set_nlink(0);
+            op.add_unlinked(&file);
+            let ino = file.ino();
+            op.stage(file);
+            Ok(ino)
+        })?;
+        self.unlinked.table.open(ino)?;
+        Ok(ino)
+    }
+
+    /// Frees all inodes without names, open or not. For the end, when nobody can close them any more.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        for ino in self.unlinked.table.close_all() {
+            let _lock = self.locks.exclusive(&[ino]);
+            self.free_unlinked(ino)?;
+        }
+        Ok(())
+    }
+}

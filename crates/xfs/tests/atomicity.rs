@@ -1,0 +1,31 @@
+//! An operation that fails leaves no trace.
+
+mod changing;
+
+use changing::{Layout, XfsTarget};
+use oracle::require;
+use workload::trial::{fail_allocations, fail_reads};
+
+#[test]
+fn a_failed_read_leaves_no_trace() {
+    require!(Tool("xfs_repair"));
+    fail_reads(&XfsTarget::new(Layout::DEFAULT).trial());
+}
+
+#[test]
+fn a_failed_read_leaves_no_trace_with_small_blocks() {
+    require!(Tool("xfs_repair"));
+    fail_reads(&XfsTarget::new(Layout::SMALL_BLOCKS).trial());
+}
+
+#[test]
+fn a_failed_allocation_leaves_no_trace() {
+    require!(Tool("xfs_repair"));
+    fail_allocations(&XfsTarget::new(Layout::DEFAULT).trial());
+}
+
+#[test]
+fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
+    require!(Tool("xfs_repair"));
+    fail_allocations(&XfsTarget::new(Layout::SMALL_BLOCKS).trial());
+}
