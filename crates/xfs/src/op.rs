@@ -25,8 +25,6 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::unlinked::Pending;
 
-/// Bytes of an inode that lead to the next one that is unlinked.
-
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
 
@@ -55,6 +53,8 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// Inodes that were made free already.
+    pub(crate) gone: SmallVec<[Ino; 1]>,
     /// What the file shows of these would not come back if the operation failed, so it goes last.
     pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
@@ -118,6 +118,7 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            gone: SmallVec::new(),
             zeroed_runs: SmallVec::new(),
             contended: None,
         })
@@ -201,8 +202,7 @@ impl<'a> Op<'a> {
 
     /// Whether an inode is free once the operation has committed.
     pub(crate) fn makes_free(&self, ino: Ino) -> bool {
-        let is_cleared = |h: &Handle| h.ino() == ino && h.inode.mode() == 0;
-        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.staged.iter().any(is_cleared)
+        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.gone.contains(&ino)
     }
 
     /// Brings the bytes of a handle that differ into its slot, and counts the change.

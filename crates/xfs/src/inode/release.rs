@@ -48,6 +48,7 @@ impl Op<'_> {
         }
         let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
         self.unstage(ino);
+        self.gone.push(ino);
         if u32::from(new.freecount) == new.inodes() && self.frees_chunks() {
             return self.remove_chunk(lease, old);
         }
