@@ -176,7 +176,6 @@ impl<'a> Op<'a> {
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
         self.write_wholes()?;
-        self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
         self.finish_frees()?;
         self.record_unlinked()?;
         // An inode that was staged more than once is as it was staged last.
