@@ -7,6 +7,7 @@ use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, Result};
 
+use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, Handle};
@@ -38,6 +39,8 @@ pub struct Xfs {
     pub(crate) locks: InodeLocks,
     pub(crate) unlinked: Unlinked,
     pub(crate) mode: Mode,
+    /// Where data of new files goes.
+    pub(crate) hints: Hints,
 }
 
 /// What may be done to an open file system.

@@ -17,7 +17,7 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(self.totals())
+        Ok(self.volume.statfs())
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {

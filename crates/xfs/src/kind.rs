@@ -6,7 +6,7 @@ use vfs::Ino;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, checksum, inode, symlink};
+use crate::format::{ag, attr, checksum, inode, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,8 @@ pub(crate) fn verify(
             let (ag, at) = geometry.locate(block);
             ag::verify(geometry, ag, at.0, data)
         }
+        Kind::AttrLeaf => attr::verify(geometry, tag.owner, block, data),
+        Kind::AttrRemote => attr::remote::verify(geometry, tag.owner, block, data),
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
         }
@@ -135,6 +137,9 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
         }
         Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
         Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
+        Kind::AttrLeaf => attr::seal(geometry, data),
+        Kind::AttrRemote => attr::remote::seal(geometry, data),
+        _ => {}
         kind => {
             if let Some(shape) = kind.btree() {
                 shape.seal(geometry, data);

@@ -18,7 +18,6 @@ mod op;
 mod open;
 mod project;
 mod source;
-mod statfs;
 mod unlinked;
 mod volume;
 

@@ -9,6 +9,8 @@
 //! A group that is wanted out of order is only tried. If somebody else has it, the operation is taken
 //! back and started again with all the groups it is known to need ([`Xfs::atomically`]).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
 use vfs::{Error, Ino, Result};
@@ -17,13 +19,21 @@ use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
 use crate::format::address::{AgNumber, Block};
-use crate::format::inode::{CRC_OFFSET, NEXT_UNLINKED_OFFSET};
+use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
 use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::unlinked::Pending;
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
+
+/// Bytes of a file's blocks that become zeros.
+#[derive(Clone)]
+pub(crate) struct ZeroedRun {
+    pub(crate) start: Block,
+    /// Counted from the start of the first block.
+    pub(crate) bytes: Range<u64>,
+}
 
 /// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
 pub(crate) struct Op<'a> {
@@ -38,6 +48,8 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// What the file shows of these would not come back if the operation failed, so it goes last.
+    pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<AgNumber>,
 }
@@ -93,6 +105,7 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            zeroed_runs: SmallVec::new(),
             contended: None,
         })
     }
@@ -134,15 +147,33 @@ impl<'a> Op<'a> {
         self.staged.push(handle);
     }
 
+    /// Writes `handle` when the operation commits, if it is not what it was.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode != before.inode {
+            self.stage(handle);
+        }
+    }
+
+    /// Does not write an inode after all: it is freed.
+    pub(crate) fn unstage(&mut self, ino: Ino) {
+        self.staged.retain(|handle| handle.ino() != ino);
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.finish_frees()?;
         self.record_unlinked()?;
-        self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
+        // An inode that was staged more than once is as it was staged last.
+        self.staged.sort_by_key(|h| (h.block, h.offset));
         for handle in std::mem::take(&mut self.staged) {
             self.write_links(Some(handle.block))?;
             self.write_inode(handle)?;
         }
-        self.write_links(None)
+        self.write_links(None)?;
+        for run in std::mem::take(&mut self.zeroed_runs) {
+            self.fs.write_zeros(run.start, run.bytes.start, run.bytes.end)?;
+        }
+        Ok(())
     }
 
     /// Joins a finished operation to the running checkpoint.
@@ -152,25 +183,22 @@ impl<'a> Op<'a> {
         self.txn.commit();
     }
 
-    /// Whether an inode is free once the operation has committed.
-    pub(crate) fn makes_free(&self, ino: Ino) -> bool {
-        let is_cleared = |h: &Handle| h.ino() == ino && h.inode.mode() == 0;
-        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.staged.iter().any(is_cleared)
-    }
-
     /// Brings the bytes of a handle that differ into its slot, and counts the change.
     fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
-        let old = &self.txn.data(id)[handle.offset..][..handle.inode.as_bytes().len()];
-        // The list of unlinked inodes is others' to change, unless the inode becomes free; and the
-        // checksum is computed when the block is written.
-        let from = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
-        handle.inode.as_mut_bytes()[from..CRC_OFFSET + 4]
-            .copy_from_slice(&old[from..CRC_OFFSET + 4]);
+        let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
+        let old = &self.txn.data(id)[slot];
+        // The list of unlinked inodes is others' to change, unless the inode becomes free: it does not
+        // come from the handle. Nor does the checksum.
+        let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        let others = own_end..CRC_OFFSET + 4;
+        handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
         if handle.inode.as_bytes() == old {
             return Ok(());
         }
         handle.inode.bump_changecount();
+        // Slots are checked each time they are loaded, not only when their block is read.
+        inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
         let differs = |at: &usize| old[*at] != new[*at];
         let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };

@@ -8,6 +8,7 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
@@ -40,7 +41,8 @@ impl Xfs {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode })
+        let hints = Hints::new(&volume.geometry);
+        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints })
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

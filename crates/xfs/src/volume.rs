@@ -2,8 +2,10 @@
 
 use blockdev::BlockDevice;
 use transaction::{Corruption, Format, Tag, Txn};
+use vfs::StatFs;
 
-use crate::alloc::ags::{AgState, Ags};
+use crate::alloc::ags::Ags;
+use crate::alloc::headers::{self, Totals};
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
@@ -16,6 +18,8 @@ pub(crate) struct Volume {
     pub(crate) ags: Ags,
 }
 
+/// Longest name in bytes (`MAXNAMELEN`, less its end).
+const NAME_LEN_MAX: u32 = 255;
 /// Largest sector, and so the most that is read to see the superblock.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
@@ -24,8 +28,54 @@ impl Volume {
     pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
-        let states = geometry.ags().map(|_| AgState::default()).collect();
+        let states = headers::read_all(device, &geometry)?;
         Ok(Self { geometry, ags: Ags::new(states), sb })
+    }
+
+    /// What the superblock counts, of all groups: as of some moment each.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for ag in self.geometry.ags() {
+            let summary = self.ags.summary(ag);
+            totals.icount += u64::from(summary.icount);
+            totals.ifree += u64::from(summary.ifree);
+            totals.freeblks += u64::from(summary.freeblks);
+            totals.fdblocks += u64::from(summary.freeblks) + u64::from(summary.reserve);
+        }
+        totals
+    }
+
+    /// Most inodes that chunks may be made for (`sb_imax_pct`, of all blocks).
+    pub(crate) fn icount_max(&self) -> u64 {
+        let per_block = self.geometry.inodes_per_block_log();
+        let most = u64::MAX >> per_block;
+        match u64::from(self.sb.raw.imax_pct) {
+            0 => most << per_block,
+            percent => {
+                let blocks = u128::from(self.geometry.blocks) * u128::from(percent) / 100;
+                u64::try_from(blocks).unwrap_or(most).min(most) << per_block
+            }
+        }
+    }
+
+    /// Totals for users. As many inodes are said to be free as there is room for.
+    pub(crate) fn statfs(&self) -> StatFs {
+        let totals = self.totals();
+        let room = totals.freeblks.saturating_mul(1 << self.geometry.inodes_per_block_log());
+        let inodes = (totals.icount + room).min(self.icount_max()).max(totals.icount);
+        let log = match self.sb.raw.logstart.get() {
+            0 => 0,
+            _ => u64::from(self.sb.raw.logblocks.get()),
+        };
+        StatFs {
+            block_size: self.block_size() as u32,
+            blocks: self.geometry.blocks.saturating_sub(log),
+            blocks_free: totals.freeblks,
+            blocks_available: totals.freeblks,
+            inodes,
+            inodes_free: inodes - totals.icount.saturating_sub(totals.ifree),
+            name_len_max: NAME_LEN_MAX,
+        }
     }
 
     /// Block size in bytes.
@@ -51,7 +101,14 @@ impl Format for Volume {
         Ok(())
     }
 
-    fn settle(&self, _txn: &mut Txn<'_>) -> transaction::Result<()> {
-        Ok(())
+    fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
+        let dirty = self.ags.take_dirty();
+        for (ag, state) in &dirty {
+            headers::write(&self.geometry, txn, *ag, state)?;
+        }
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        headers::write_totals(&self.geometry, txn, &self.totals())
     }
 }

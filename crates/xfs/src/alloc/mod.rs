@@ -1,12 +1,17 @@
 //! Free space: finding it, taking it, giving it back.
 
+mod agfl;
 pub(crate) mod ags;
+pub(crate) mod headers;
+mod release;
 pub(crate) mod rmap;
+pub(crate) mod space;
 pub(crate) mod trees;
 
 use vfs::{Error, Result};
 
-use crate::format::address::FsBlock;
+use self::space::{Spot, Wish};
+use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
 
 /// Whom blocks belong to, as the reverse map says it (`rm_owner` and `rm_offset`).
@@ -39,11 +44,72 @@ pub(crate) struct Request {
     pub(crate) owner: Owner,
 }
 
+/// Fewest blocks that allocations for files and inodes leave free in a group, beside what the AGFL
+/// and the tree of free inodes may need: for trees that others than these make grow.
+const HELD_BACK_MIN: u32 = 8;
+
 impl Op<'_> {
     /// Takes a run of `min_len..=max_len` blocks, as long as can be had near the place asked for,
     /// and enters its owner into the reverse map. `NoSpace` if no group has one.
-    pub(crate) fn allocate_extent(&mut self, _request: &Request) -> Result<(FsBlock, u32)> {
+    pub(crate) fn allocate_extent(&mut self, request: &Request) -> Result<(FsBlock, u32)> {
+        let geometry = self.fs.volume.geometry;
+        let (home, near) = geometry.split(request.near);
+        let home = if home.0 < geometry.ag_count { home } else { AgNumber(0) };
+        let max_len = request.max_len.min(geometry.ag_blocks);
+        if self.longest_known(home) >= max_len
+            && let Some(found) = self.allocate_in(home, near, request, max_len)?
+        {
+            return Ok(found);
+        }
+        // Elsewhere one as long as wanted is better than a shorter one at home; and if there is none,
+        // one that is not much shorter than the longest.
+        let longest = geometry.ags().map(|ag| self.longest_known(ag)).max().unwrap_or(0);
+        for enough in [max_len, (longest / 2).clamp(request.min_len, max_len), request.min_len] {
+            for at in 0..geometry.ag_count {
+                let ag = AgNumber((home.0 + at) % geometry.ag_count);
+                if self.longest_known(ag) < enough {
+                    continue;
+                }
+                let near = if ag == home { near } else { AgBlock(0) };
+                if let Some(found) = self.allocate_in(ag, near, request, enough)? {
+                    return Ok(found);
+                }
+            }
+        }
         Err(Error::NoSpace)
+    }
+
+    /// The longest free run of a group: as it is, where the group is held, or as of some moment.
+    pub(crate) fn longest_known(&self, ag: AgNumber) -> u32 {
+        let held = self.leases.iter().find(|lease| lease.number() == ag);
+        held.map_or_else(|| self.fs.volume.ags.summary(ag).longest, |lease| lease.longest)
+    }
+
+    /// Takes at least `enough` blocks in a group.
+    fn allocate_in(
+        &mut self,
+        ag: AgNumber,
+        near: AgBlock,
+        request: &Request,
+        enough: u32,
+    ) -> Result<Option<(FsBlock, u32)>> {
+        let lease = self.lease(ag)?;
+        self.adjust_agfl(lease)?;
+        let free = self.leases[lease].freeblks.saturating_sub(self.held_back(lease));
+        let len = request.max_len.min(free);
+        if len < enough.max(1) {
+            return Ok(None);
+        }
+        let mut spot = self.find_spot(lease, &Wish::near(near, len))?;
+        if spot.is_none()
+            && let Some(run) = self.longest_run(lease)?.filter(|run| run.len >= enough)
+        {
+            spot = Some(Spot { run, start: run.start, len: run.len.min(len) });
+        }
+        let Some(Spot { run, start, len }) = spot else { return Ok(None) };
+        self.take_space(lease, run, start, len)?;
+        self.rmap_add(lease, start, len, request.owner)?;
+        Ok(Some((self.fs.volume.geometry.fs_block(ag, start), len)))
     }
 
     /// Gives blocks back when the operation commits, and takes them out of the reverse map.

@@ -2,20 +2,22 @@
 //!
 //! A fork lists its extents in the inode as long as they fit there, and else in a tree.
 
+mod change;
+mod convert;
 mod list;
+mod provide;
+mod remove;
 mod tree;
-
-use std::ops::Range;
 
 use vfs::{Error, FileType, Result};
 
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::inode::{Fork, Format, flags};
 use crate::inode::Handle;
-use crate::op::Op;
 use crate::source::Source;
 
 pub(crate) use crate::format::extent::Extent;
+pub(crate) use provide::{Piece, Want, Was, check_unshared};
 
 /// Where a run of logical blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +43,7 @@ pub(crate) fn run_at(
     fork: Fork,
     at: FileBlock,
 ) -> Result<Run> {
-    let (extent, next) = match handle.inode.fork_format(fork) {
-        Format::Extents => in_list(handle, fork, at)?,
-        Format::Btree => {
-            let found = tree::find(source, handle, fork, at)?;
-            (found.extent, found.next)
-        }
-        Format::Local | Format::Device => {
-            return Err(handle.corrupt("inode", "its contents are not in blocks"));
-        }
-    };
+    let (extent, next) = lookup(source, handle, fork, at)?;
     if let Some(extent) = extent
         && at < extent.end()
     {
@@ -60,6 +53,26 @@ pub(crate) fn run_at(
     // Past the last block that can be, there is nothing, whatever the size says.
     let len = next.0.checked_sub(at.0).filter(|len| *len > 0).unwrap_or(u64::MAX - at.0);
     Ok(Run { offset: at, len: len.max(1), place: Place::Hole })
+}
+
+/// The last extent that starts at `at` or before, which is not checked, and where the next one starts
+/// (or a place before it up to which there is none).
+fn lookup(
+    source: &mut impl Source,
+    handle: &Handle,
+    fork: Fork,
+    at: FileBlock,
+) -> Result<(Option<Extent>, FileBlock)> {
+    match handle.inode.fork_format(fork) {
+        Format::Extents => in_list(handle, fork, at),
+        Format::Btree => {
+            let found = tree::find(source, handle, fork, at)?;
+            Ok((found.extent, found.next))
+        }
+        Format::Local | Format::Device => {
+            Err(handle.corrupt("inode", "its contents are not in blocks"))
+        }
+    }
 }
 
 /// What an extent has from `at` on.
@@ -101,37 +114,11 @@ fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> 
 /// Where the last extent of a fork ends; 0 for an empty one.
 pub(crate) fn end_of(source: &mut impl Source, handle: &Handle, fork: Fork) -> Result<FileBlock> {
     let last = FileBlock(FileBlock::END.0 - 1);
-    let extent = match handle.inode.fork_format(fork) {
-        Format::Extents => in_list(handle, fork, last)?.0,
-        Format::Btree => tree::find(source, handle, fork, last)?.extent,
-        Format::Local | Format::Device => None,
-    };
+    if matches!(handle.inode.fork_format(fork), Format::Local | Format::Device) {
+        return Ok(FileBlock(0));
+    }
+    let (extent, _) = lookup(source, handle, fork, last)?;
     let Some(extent) = extent else { return Ok(FileBlock(0)) };
     check(source, handle, fork, &extent)?;
     Ok(extent.end())
-}
-
-impl Op<'_> {
-    /// Allocates `len` blocks for a hole of a fork of metadata (a directory's or the attributes'), in
-    /// one piece, and maps them there as written.
-    pub(crate) fn map_new(
-        &mut self,
-        _handle: &mut Handle,
-        _fork: Fork,
-        _at: FileBlock,
-        _len: u32,
-    ) -> Result<FsBlock> {
-        Err(Error::unsupported("maps", ""))
-    }
-
-    /// Unmaps blocks of a fork and gives them back when the operation commits. Holes in the range are
-    /// passed over. Blocks of metadata are forgotten.
-    pub(crate) fn unmap(
-        &mut self,
-        _handle: &mut Handle,
-        _fork: Fork,
-        _range: Range<FileBlock>,
-    ) -> Result<()> {
-        Err(Error::unsupported("maps", ""))
-    }
 }

@@ -3,15 +3,21 @@
 //! The trees of an allocation group start at a block that the group's state names; the map of a fork
 //! starts at a root in the inode. Below the root all are alike.
 
+mod blocks;
+mod insert;
+mod keys;
+mod nodes;
 pub(crate) mod records;
+mod remove;
+mod seek;
 
 use std::fmt::Debug;
-use std::marker::PhantomData;
 
-use vfs::{Error, Result};
+use transaction::BufferId;
 
 use crate::alloc::ags::AgTree;
-use crate::format::btree::{RECORD_SIZE_MAX, Shape};
+use crate::format::address::AgNumber;
+use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, Shape};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::kind::Kind;
@@ -77,51 +83,79 @@ pub(crate) enum Seek {
     Exactly,
 }
 
-/// A place in a tree, held by an operation.
+/// A place in a tree, held by an operation. All blocks on the way there are held by its transaction.
 pub(crate) struct Cursor<'o, 'a, T: Tree> {
     pub(crate) op: &'o mut Op<'a>,
-    tree: PhantomData<T>,
+    home: Home<'o>,
+    leaf: Area,
+    node: Area,
+    /// The root in a fork.
+    root: Area,
+    /// From the leaf at 0 up to the root.
+    path: [Frame; LEVELS_MAX],
+    /// Levels of the tree; what of `path` counts.
+    levels: usize,
+    state: State<T::Key>,
 }
+
+/// Where a tree starts, and whose it is.
+enum Home<'o> {
+    Group { lease: usize, ag: AgNumber, tree: AgTree },
+    Fork { handle: &'o mut Handle, fork: Fork },
+}
+
+/// What the path of a cursor leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State<K> {
+    /// Nothing.
+    Nowhere,
+    /// The place where a record with this key is or would be.
+    For(K),
+    /// A record.
+    At,
+}
+
+/// A block of a tree, or the root in a fork. Where it is held it is verified, and its level and
+/// number of entries are what they can be.
+#[derive(Clone, Copy)]
+struct Node {
+    /// As pointers name it; nothing for the root in a fork.
+    block: u64,
+    /// `None` for the root in a fork.
+    buffer: Option<BufferId>,
+    /// 0 for leaves.
+    level: usize,
+}
+
+/// A node on the way down, and the entry taken in it.
+#[derive(Clone, Copy)]
+struct Frame {
+    node: Node,
+    position: usize,
+}
+
+const NO_FRAME: Frame = Frame { node: Node { block: 0, buffer: None, level: 0 }, position: 0 };
 
 impl<'o, 'a, T: Tree> Cursor<'o, 'a, T> {
     /// A cursor over a tree of the group that the operation holds as `lease`.
-    pub(crate) fn of_group(op: &'o mut Op<'a>, _lease: usize) -> Self {
-        Self { op, tree: PhantomData }
+    pub(crate) fn of_group(op: &'o mut Op<'a>, lease: usize) -> Self {
+        let tree = const { T::AG_TREE.expect("a tree of a group") };
+        let ag = op.leases[lease].number();
+        Self::new(op, Home::Group { lease, ag, tree }, T::SHAPE.root_area(0))
     }
 
-    /// A cursor over the map of a fork. Blocks that the tree takes and gives back are counted in
-    /// `handle`'s nblocks.
-    pub(crate) fn of_fork(op: &'o mut Op<'a>, _handle: &'o mut Handle, _fork: Fork) -> Self {
-        Self { op, tree: PhantomData }
+    /// A cursor over the map of a fork that is kept as a tree. Blocks that the tree takes and gives
+    /// back are counted in `handle`'s nblocks. The size of the fork must stay as long as the cursor
+    /// is there.
+    pub(crate) fn of_fork(op: &'o mut Op<'a>, handle: &'o mut Handle, fork: Fork) -> Self {
+        let root = T::SHAPE.root_area(handle.inode.fork(fork).len());
+        Self::new(op, Home::Fork { handle, fork }, root)
     }
 
-    /// Goes to a record. Where there is none, the cursor is nowhere.
-    pub(crate) fn seek(&mut self, _key: T::Key, _seek: Seek) -> Result<Option<T::Record>> {
-        Err(Error::unsupported("btrees", ""))
-    }
-
-    /// Goes to the next record. At the end the cursor is nowhere.
-    pub(crate) fn next(&mut self) -> Result<Option<T::Record>> {
-        Err(Error::unsupported("btrees", ""))
-    }
-
-    /// Goes to the record before. At the start the cursor is nowhere.
-    pub(crate) fn previous(&mut self) -> Result<Option<T::Record>> {
-        Err(Error::unsupported("btrees", ""))
-    }
-
-    /// Replaces the record that the cursor is at by one that belongs to the same place.
-    pub(crate) fn update(&mut self, _record: T::Record) -> Result<()> {
-        Err(Error::unsupported("btrees", ""))
-    }
-
-    /// Puts a record in its place, where none with its key may be. The cursor is at it then.
-    pub(crate) fn insert(&mut self, _record: T::Record) -> Result<()> {
-        Err(Error::unsupported("btrees", ""))
-    }
-
-    /// Removes the record that the cursor is at. The cursor is nowhere then.
-    pub(crate) fn remove(&mut self) -> Result<()> {
-        Err(Error::unsupported("btrees", ""))
+    fn new(op: &'o mut Op<'a>, home: Home<'o>, root: Area) -> Self {
+        let geometry = &op.fs.volume.geometry;
+        let (leaf, node) = (T::SHAPE.leaf_area(geometry), T::SHAPE.node_area(geometry));
+        let path = [NO_FRAME; LEVELS_MAX];
+        Self { op, home, leaf, node, root, path, levels: 0, state: State::Nowhere }
     }
 }

@@ -1,45 +1,67 @@
 //! Contents of regular files and targets of symbolic links.
+//!
+//! Data is not journaled. What a file gets new goes to the device before the operation that shows
+//! it commits, so that nothing old is ever seen; bytes written over others, and zeros in the blocks
+//! at the edges of what is cut, go there at the end of the operation, when nothing but the device
+//! can fail any more. So an operation that fails for want of space leaves all contents as they were.
+//!
+//! A request is one operation unless it changes more than one should hold
+//! ([`CHANGES_PER_OP_MAX`], [`WRITTEN_PER_OP_MAX`]); then it is several, from front to back, each of
+//! which leaves a sound file. A file that grows shows zeros where nothing was written, whatever the
+//! device holds between its old and its new end.
 
+mod allocate;
+mod data;
+mod hints;
 mod read;
+mod resize;
 mod symlink;
+mod write;
 
-use vfs::{AllocateMode, Error, Ino, Result};
+use std::ops::Range;
+
+use vfs::{Error, Ino, Result};
 
 use crate::Xfs;
+use crate::format::address::FileBlock;
+use crate::format::geometry::Geometry;
+use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::op::Op;
 
+pub(crate) use hints::Hints;
 pub(crate) use read::{extent_map, read};
 pub(crate) use symlink::readlink;
 
+/// Runs that one operation maps or frees at most, and with them about as many blocks of metadata, so
+/// that none is too large for a small log.
+const CHANGES_PER_OP_MAX: u32 = 128;
+
+/// Bytes of data that one operation writes at most, so that none takes long.
+const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
+
+/// Largest size of a file in bytes.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
 impl Xfs {
-    pub(crate) fn write_file(&self, _ino: Ino, _offset: u64, _data: &[u8]) -> Result<()> {
-        Err(Error::unsupported("files", ""))
-    }
-
-    pub(crate) fn allocate_range(
-        &self,
-        _ino: Ino,
-        _offset: u64,
-        _len: u64,
-        _mode: AllocateMode,
-    ) -> Result<()> {
-        Err(Error::unsupported("files", ""))
-    }
-
-    pub(crate) fn resize_file(&self, _ino: Ino, _size: u64) -> Result<()> {
-        Err(Error::unsupported("files", ""))
+    /// A regular file whose contents may be changed.
+    fn load_file(&self, ino: Ino) -> Result<Handle> {
+        let file = self.load(ino)?;
+        read::require_regular(&file)?;
+        if file.inode.flags() & flags::REALTIME != 0 {
+            let what = format!("changing inode {ino}, whose data is on the realtime device");
+            return Err(Error::unsupported(what, "copy the file and change the copy"));
+        }
+        Ok(file)
     }
 }
 
-impl Op<'_> {
-    /// Writes the target of a new symbolic link, 1 to 1024 bytes: into the inode or blocks.
-    pub(crate) fn init_symlink(&mut self, _link: &mut Handle, _target: &[u8]) -> Result<()> {
-        Err(Error::unsupported("files", ""))
+/// The blocks of a file that hold the bytes `offset..offset + len`; `FileTooLarge` past the largest
+/// size.
+fn blocks_of(geometry: &Geometry, offset: u64, len: u64) -> Result<Range<FileBlock>> {
+    let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::FileTooLarge)?;
+    let last = FileBlock(end.div_ceil(1 << geometry.block_log));
+    if last > FileBlock::END {
+        return Err(Error::FileTooLarge);
     }
-
-    /// Frees all of the data fork, of an inode that goes.
-    pub(crate) fn drop_data(&mut self, _handle: &mut Handle) -> Result<()> {
-        Err(Error::unsupported("files", ""))
-    }
+    Ok(FileBlock(offset >> geometry.block_log)..last)
 }

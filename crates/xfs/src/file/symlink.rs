@@ -2,14 +2,25 @@
 
 use smallvec::SmallVec;
 use vfs::{Error, FileType, Result};
+use zerocopy::IntoBytes;
 
 use crate::Xfs;
 use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
+use crate::format::checksum;
+use crate::format::features::Incompat;
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format};
-use crate::format::symlink::{HEADER_SIZE, TARGET_LEN_MAX, blocks_for, header_size, verify};
+use crate::format::symlink::{
+    CRC_OFFSET, HEADER_SIZE, TARGET_LEN_MAX, blocks_for, header, header_size, verify,
+};
 use crate::inode::Handle;
 use crate::kind::Kind;
+use crate::op::Op;
+
+/// Bytes of the data fork where an attribute fork is made along with the inode, as kernels make it: what
+/// a root of a tree with 12 entries needs, in units of 8.
+const DATA_FORK_DEFAULT: usize = 192;
 
 /// The target of a symbolic link.
 pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
@@ -81,4 +92,69 @@ fn read_run(
     }
     target.extend_from_slice(&bytes[HEADER_SIZE..HEADER_SIZE + range.len()]);
     Ok(())
+}
+
+/// Bytes that the data fork of a new link can have, beside the attribute fork that it has or, in an
+/// image with parent pointers, is about to get.
+fn inline_max(geometry: &Geometry, link: &Handle) -> usize {
+    let is_alone = !link.inode.has_attr_fork();
+    if is_alone && geometry.features.incompat(Incompat::PARENT) {
+        return DATA_FORK_DEFAULT.min(link.inode.literal_size());
+    }
+    link.inode.fork(Fork::Data).len()
+}
+
+impl Op<'_> {
+    /// Writes the target of a new symbolic link, 1 to 1024 bytes: into the inode or blocks.
+    pub(crate) fn init_symlink(&mut self, link: &mut Handle, target: &[u8]) -> Result<()> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("not a target that a link can have"));
+        }
+        if target.len() > TARGET_LEN_MAX {
+            return Err(Error::NameTooLong);
+        }
+        link.inode.set_size(target.len() as u64);
+        if target.len() > inline_max(&self.fs.volume.geometry, link) {
+            return self.write_remote(link, target);
+        }
+        link.inode.set_format(Fork::Data, Format::Local);
+        let fork = link.inode.fork_mut(Fork::Data);
+        fork.fill(0);
+        fork[..target.len()].copy_from_slice(target);
+        Ok(())
+    }
+
+    /// Moves a target that lies in the inode to blocks, to make room for attributes.
+    pub(crate) fn move_target_out(&mut self, link: &mut Handle) -> Result<()> {
+        let len = usize::try_from(link.inode.size()).unwrap_or(usize::MAX);
+        let target: Option<SmallVec<[u8; 512]>> =
+            link.inode.fork(Fork::Data).get(..len).map(SmallVec::from_slice);
+        match target {
+            Some(target) if !target.is_empty() => self.write_remote(link, &target),
+            _ => Err(link.corrupt("symbolic link", "impossible length")),
+        }
+    }
+
+    /// Puts a target into new blocks.
+    fn write_remote(&mut self, link: &mut Handle, target: &[u8]) -> Result<()> {
+        let geometry = self.fs.volume.geometry;
+        link.inode.set_format(Fork::Data, Format::Extents);
+        link.inode.fork_mut(Fork::Data).fill(0);
+        let blocks = blocks_for(&geometry, target.len());
+        let start = self.map_new(link, Fork::Data, FileBlock(0), blocks)?;
+        let block = geometry.device_block(start);
+        let header = header(&geometry, link.ino(), block, 0, target.len() as u32);
+        let mut run: SmallVec<[u8; 4096]> = SmallVec::from_slice(header.as_bytes());
+        run.extend_from_slice(target);
+        run.resize(blocks as usize * geometry.block_size(), 0);
+        // A run of several blocks has one checksum, and is never changed.
+        checksum::seal(&mut run, CRC_OFFSET);
+        let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
+        let parts = run.chunks_exact(geometry.block_size());
+        for (block, part) in (block.0..).zip(parts) {
+            let id = self.txn.create(block, kind.of_inode(link.ino(), 0))?;
+            self.txn.edit(id, 0..part.len()).copy_from_slice(part);
+        }
+        Ok(())
+    }
 }

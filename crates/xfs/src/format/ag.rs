@@ -146,7 +146,8 @@ pub(crate) fn verify(
     Ok(())
 }
 
-fn verify_header(
+/// Checks magic number, checksum and group number of the header in `sector`, which `bytes` are.
+pub(crate) fn verify_header(
     geometry: &Geometry,
     ag: AgNumber,
     sector: usize,

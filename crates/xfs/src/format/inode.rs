@@ -148,6 +148,40 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
     Ok(())
 }
 
+/// Makes a zero-filled slot of a version 5 file system a free inode. Its checksum is not set.
+pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
+    put16(slot, 0, MAGIC);
+    slot[4] = 3;
+    put32(slot, NEXT_UNLINKED_OFFSET, u32::MAX);
+    put64(slot, 152, ino.0);
+    slot[160..176].copy_from_slice(&geometry.meta_uuid);
+    // Any number will do that another file system's inode does not have, too: the same image comes
+    // out of the same source each time.
+    let generation = crc32c::crc32c(&slot[152..176]);
+    put32(slot, 92, generation);
+}
+
+/// Checks that a slot is that of the free inode `ino`, but not its checksum, which is set only when
+/// the block is written.
+pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
+    let at = |c: Corruption| c.of_inode(ino.0);
+    let magic = be16(slot, 0);
+    if magic != MAGIC || slot[4] != 3 {
+        let found = format_args!("{magic:#06x}, version {}", slot[4]);
+        let damage = Corruption::new("inode", "a free inode that was never initialised");
+        return Err(at(damage.mismatch(format_args!("{MAGIC:#06x}, version 3"), found)));
+    }
+    if be64(slot, 152) != ino.0 {
+        let damage = Corruption::new("inode", "it bears another number");
+        return Err(at(damage.mismatch(ino, be64(slot, 152))));
+    }
+    if be16(slot, 2) != 0 {
+        let damage = Corruption::new("inode", "in use, but its chunk says it is free");
+        return Err(at(damage.mismatch("mode 0", format_args!("{:#o}", be16(slot, 2)))));
+    }
+    Ok(())
+}
+
 /// Brings the checksum of a slot up to date.
 pub fn seal_slot(slot: &mut [u8]) {
     if slot[4] == 3 {

@@ -16,9 +16,10 @@ pub const RECORD_MAGIC: u32 = 0xfeed_babe;
 pub const RECORD_VERSION: u32 = 2;
 /// `h_fmt`: items are little-endian.
 pub const FORMAT_LITTLE_ENDIAN: u32 = 1;
-/// `h_size` that mkfs.xfs writes: size of the buffers that records are gathered in, in bytes.
-pub const BUFFER_SIZE: u32 = 32 << 10;
-/// Words that a header keeps for its blocks; more are in header blocks of their own.
+/// `h_size` that mkfs.xfs writes at least: size of the buffers that records are gathered in, in bytes.
+pub const BUFFER_SIZE: usize = 32 << 10;
+/// Words that a header block keeps, one for each block of the record behind the headers. There is one
+/// header block for every [`BUFFER_SIZE`] of the buffer; the first word of the others is the cycle.
 pub const CYCLE_WORDS: usize = 64;
 /// `oh_clientid` of operations that belong to the log itself.
 pub const CLIENT_LOG: u8 = 0xaa;
@@ -108,7 +109,14 @@ pub struct Unmount {
 /// checksum, as mkfs.xfs writes it.
 pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
     let bytes = (unmount.unit as usize).next_multiple_of(BLOCK_SIZE).max(2 * BLOCK_SIZE);
+    let buffer = bytes.max(BUFFER_SIZE);
+    let cycle = unmount.lsn.cycle.to_be_bytes();
     let mut record = vec![0; bytes];
+    // All kept words but the operation's are zero, so that the other headers have nothing but the cycle.
+    for block in record.chunks_exact_mut(BLOCK_SIZE) {
+        block[..4].copy_from_slice(&cycle);
+    }
+    let headers = buffer.div_ceil(BUFFER_SIZE) * BLOCK_SIZE;
     let op = RawOpHeader {
         tid: UNMOUNT_TID.into(),
         len: 8.into(),
@@ -116,26 +124,22 @@ pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
         flags: OP_UNMOUNT,
         res2: [0; 2],
     };
-    record[BLOCK_SIZE..BLOCK_SIZE + 12].copy_from_slice(op.as_bytes());
-    record[BLOCK_SIZE + 12..BLOCK_SIZE + 14].copy_from_slice(&UNMOUNT_MAGIC.to_le_bytes());
+    record[headers + 4..headers + 12].copy_from_slice(&op.as_bytes()[4..]);
+    record[headers + 12..headers + 14].copy_from_slice(&UNMOUNT_MAGIC.to_le_bytes());
 
     let mut header = RawRecordHeader::new_zeroed();
     header.magicno = RECORD_MAGIC.into();
     header.cycle = unmount.lsn.cycle.into();
     header.version = RECORD_VERSION.into();
-    header.len = ((bytes - BLOCK_SIZE) as u32).into();
+    header.len = ((bytes - headers) as u32).into();
     header.lsn = unmount.lsn.to_raw().into();
     header.tail_lsn = header.lsn;
     header.prev_block = unmount.previous.unwrap_or(u32::MAX).into();
     header.num_logops = 1.into();
+    header.cycle_data[0] = UNMOUNT_TID.to_be_bytes();
     header.fmt = FORMAT_LITTLE_ENDIAN.into();
     header.fs_uuid = unmount.uuid;
-    header.size = BUFFER_SIZE.into();
-    let words = record[BLOCK_SIZE..].chunks_exact_mut(BLOCK_SIZE);
-    for (block, kept) in words.zip(&mut header.cycle_data) {
-        kept.copy_from_slice(&block[..4]);
-        block[..4].copy_from_slice(&unmount.lsn.cycle.to_be_bytes());
-    }
+    header.size = (buffer as u32).into();
     record[..BLOCK_SIZE].copy_from_slice(header.as_bytes());
     record
 }

@@ -6,12 +6,15 @@
 
 pub mod address;
 pub mod ag;
+pub mod attr;
 pub mod btree;
 pub mod bytes;
 pub mod checksum;
+pub mod dir;
 pub mod extent;
 pub mod features;
 pub mod geometry;
+pub mod hash;
 pub mod inode;
 pub mod log;
 pub mod superblock;

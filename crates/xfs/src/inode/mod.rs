@@ -2,6 +2,8 @@
 
 mod allocate;
 mod change;
+mod chunk;
+mod release;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 

@@ -26,6 +26,8 @@ const OWN_AG: i64 = -5;
 const OWN_INOBT: i64 = -6;
 const OWN_INODES: i64 = -7;
 const OWN_REFC: i64 = -8;
+/// Owners of the trees, by [`AgTree`].
+const TREE_OWNERS: [i64; AG_TREES] = [OWN_AG, OWN_AG, OWN_AG, OWN_REFC, OWN_INOBT, OWN_INOBT];
 
 impl Layout {
     /// The sector with the superblock of a group, complete but for `inprogress` in the first.
@@ -160,26 +162,20 @@ impl Layout {
         leaf.bytes
     }
 
-    /// Who owns what, in the order of blocks.
+    /// Who owns what, in the order of blocks. Neighbours of one owner are one record.
     fn reverse_map(&self, plan: &AgPlan, leaf: &mut Leaf) {
-        leaf.owned(Run { start: 0, len: self.header_blocks() }, OWN_FS);
-        let mut roots: Vec<_> = self.roots.iter().flatten().map(|root| root.0).collect();
-        roots.sort_unstable();
-        let owner_of = |root: u32| {
-            let is = |tree: AgTree| self.roots[tree as usize] == Some(AgBlock(root));
-            match () {
-                () if is(AgTree::Ino) || is(AgTree::Fino) => OWN_INOBT,
-                () if is(AgTree::Refcount) => OWN_REFC,
-                () => OWN_AG,
-            }
-        };
-        // Neighbours of one owner are one record.
-        for run in roots.chunk_by(|a, b| owner_of(*a) == owner_of(*b)) {
-            leaf.owned(Run { start: run[0], len: run.len() as u32 }, owner_of(run[0]));
+        let mut runs = vec![(Run { start: 0, len: self.header_blocks() }, OWN_FS)];
+        let mut roots: Vec<_> = TREE_OWNERS.iter().zip(self.roots).collect();
+        roots.sort_unstable_by_key(|(_, root)| *root);
+        let root_run = |root: AgBlock| Run { start: root.0, len: 1 };
+        runs.extend(roots.iter().filter_map(|(owner, root)| Some((root_run((*root)?), **owner))));
+        runs.extend([(plan.log, OWN_LOG), (plan.agfl, OWN_AG), (plan.inodes, OWN_INODES)]);
+        runs.retain(|(run, _)| run.len != 0);
+        let adjoin = |a: &(Run, i64), b: &(Run, i64)| a.1 == b.1 && a.0.end() == b.0.start;
+        for same in runs.chunk_by(adjoin) {
+            let len = same.iter().map(|(run, _)| run.len).sum();
+            leaf.owned(Run { start: same[0].0.start, len }, same[0].1);
         }
-        leaf.owned(plan.log, OWN_LOG);
-        leaf.owned(plan.agfl, OWN_AG);
-        leaf.owned(plan.inodes, OWN_INODES);
     }
 
     /// One record per 64 inodes of the first chunk, of which only the first few inodes are in use.
@@ -224,11 +220,9 @@ impl Leaf {
     }
 
     fn owned(&mut self, run: Run, owner: i64) {
-        if run.len != 0 {
-            let at = self.next(24);
-            put32(&mut self.bytes, at, run.start);
-            put32(&mut self.bytes, at + 4, run.len);
-            put64(&mut self.bytes, at + 8, owner as u64);
-        }
+        let at = self.next(24);
+        put32(&mut self.bytes, at, run.start);
+        put32(&mut self.bytes, at + 4, run.len);
+        put64(&mut self.bytes, at + 8, owner as u64);
     }
 }

@@ -3,7 +3,6 @@
 use vfs::{FileType, Ino};
 
 use super::layout::{INODES_USED, Layout};
-use crate::format::address::AgNumber;
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::features::Incompat;
 use crate::format::inode::{self, CORE_SIZE_V3, Fork, Format, Inode, Time, flags2};
@@ -32,16 +31,6 @@ impl Layout {
             }
             inode::seal_slot(slot);
         }
-        debug_assert_eq!(
-            self.geometry
-                .locate(
-                    self.geometry
-                        .block_of(AgNumber(0), self.geometry.inode_place(self.first_inode()).0)
-                )
-                .0
-                .0,
-            0
-        );
         chunk
     }
 

@@ -68,7 +68,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    const fn end(self) -> u32 {
+    pub(super) const fn end(self) -> u32 {
         self.start + self.len
     }
 }
@@ -187,11 +187,12 @@ fn fixed_superblock(
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
     set_features(&mut sb, features);
-    // A sector of another size than the oldest disks' is said again for the log.
+    // Sectors of another size than the oldest disks' are said again for the log, whose records are then
+    // whole blocks.
     sb.logsunit = 1.into();
     if features.version_bits.contains(Version::SECTOR) {
         (sb.logsectlog, sb.logsectsize) = (sb.sectlog, sb.sectsize);
-        sb.logsunit = options.sector_size.into();
+        sb.logsunit = options.block_size.into();
     }
     sb
 }
@@ -255,10 +256,10 @@ fn agfl_len(geometry: &Geometry) -> u32 {
 fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let min = log_size::blocks_min(geometry);
-    // Without the log, its group is used up to here; behind it, inodes may have to be aligned again.
+    // Without the log, its group is used up to here. Behind it, inodes may have to be aligned again.
     let others = layout.ag(layout.log_ag).inodes;
-    let used = others.end() + layout.superblock.inoalignmt.get() + 1;
-    let fit = geometry.ag_len(layout.log_ag).saturating_sub(used);
+    let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
+    let fit = geometry.ag_len(layout.log_ag).saturating_sub(others.end() + slack);
     layout.log_len = numbers::log_blocks(options, geometry.blocks, min, fit.into())?;
     let start = geometry.fs_block(layout.log_ag, AgBlock(layout.body));
     layout.superblock.logstart = start.0.into();

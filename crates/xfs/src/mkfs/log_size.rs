@@ -1,13 +1,100 @@
 //! The smallest log a file system works with.
+//!
+//! The log must hold the largest transaction several times over, and how large that is depends on the
+//! kernel's code rather than on the format. mkfs.xfs computes it; here are its results, observed over
+//! all block and directory block sizes. Where the features of an image allow less than is said here,
+//! that is not made use of.
 
+use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 
-/// Fewest blocks of a log with the default features, by block size from 1 to 64 KiB, as mkfs.xfs 7.2
-/// states them. Fewer features need less.
-const BLOCKS_MIN: [u64; 7] = [4862, 3172, 2001, 1766, 1429, 1157, 1127];
+/// Fewest blocks of a log by block size, from 1 to 64 KiB.
+struct Fewest {
+    /// In allocation groups up to [`SMALL_AG_BYTES`].
+    small: [u64; 7],
+    /// In groups of up to 1 TiB, whose trees have more levels.
+    large: [u64; 7],
+}
+
+/// Allocation groups of images below 300 MiB are no larger, in bytes.
+const SMALL_AG_BYTES: u64 = 75 << 20;
+
+/// With parent pointers and large extent counters, and directory blocks of 4 KiB or the block size.
+const USUAL: Fewest = Fewest {
+    small: [4862, 3172, 2001, 1766, 1429, 1157, 1127],
+    large: [4862, 3172, 2004, 1766, 1429, 1157, 1127],
+};
+/// As [`USUAL`], without large extent counters.
+const SMALL_COUNTS: Fewest = Fewest {
+    small: [4154, 2472, 1568, 1111, 998, 942, 700],
+    large: [4536, 3018, 2004, 1638, 1275, 1102, 852],
+};
+/// Without parent pointers.
+const NO_PARENTS: Fewest = Fewest {
+    small: [5363, 4266, 3075, 2810, 2671, 2213, 1984],
+    large: [7307, 5490, 4287, 3992, 3264, 3192, 2766],
+};
+/// Without parent pointers, and without reverse map or shared blocks.
+const NO_PARENTS_NO_SHARING: Fewest = Fewest {
+    small: [8681, 6115, 4049, 3739, 2270, 2200, 512],
+    large: [8681, 6115, 4049, 3739, 2270, 2200, 1105],
+};
+/// As before, and without large extent counters.
+const OLD: Fewest = Fewest {
+    small: [3527, 2484, 1368, 1128, 1002, 548, 512],
+    large: [5471, 3708, 2580, 2310, 1589, 1527, 1105],
+};
+/// As [`USUAL`], for directory blocks above 4 KiB: by block size, then by directory block size from
+/// 8 KiB or twice the block size on, up to 64 KiB.
+const LARGE_DIR_BLOCKS: [&[u64]; 6] = [
+    &[5867, 7757, 11597, 21464],
+    &[3618, 4511, 6326, 9956],
+    &[2218, 2666, 3548, 5310],
+    &[1979, 2413, 3282],
+    &[1645, 2075],
+    &[1369],
+];
+/// Bytes of log more for each byte that inodes are larger than 512.
+const PER_INODE_BYTE: u64 = 76;
+/// Blocks more where blocks are 64 KiB and sectors are not of 512 bytes.
+const LARGE_SECTORS: u64 = 13;
 
 /// Fewest blocks of the log.
 pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
-    let at = usize::from(geometry.block_log.saturating_sub(10));
-    BLOCKS_MIN.get(at).copied().unwrap_or(BLOCKS_MIN[6])
+    let size = usize::from(geometry.block_log - 10);
+    let features = &geometry.features;
+    let has_parents = features.incompat(Incompat::PARENT);
+    let has_large_counts = features.incompat(Incompat::NREXT64);
+    let shares = features.ro_compat.contains(RoCompat::RMAPBT | RoCompat::REFLINK);
+    let fewest = match (has_parents, has_large_counts) {
+        (true, true) => &USUAL,
+        (true, false) => &SMALL_COUNTS,
+        (false, _) if shares => &NO_PARENTS,
+        (false, true) => &NO_PARENTS_NO_SHARING,
+        (false, false) => &OLD,
+    };
+    let is_small = u64::from(geometry.ag_blocks) << geometry.block_log <= SMALL_AG_BYTES;
+    let table = if is_small { &fewest.small } else { &fewest.large };
+    let inodes = (geometry.inode_size() as u64 - 512) * PER_INODE_BYTE;
+    let inodes = inodes.div_ceil(geometry.block_size() as u64);
+    table[size].max(for_dir_blocks(geometry)) + inodes + for_sectors(geometry)
+}
+
+/// What large directory blocks need; 0 where they are of the default size.
+fn for_dir_blocks(geometry: &Geometry) -> u64 {
+    let default_log = geometry.block_log.max(12);
+    let Some(step) = geometry.dir_block_log.checked_sub(default_log + 1) else { return 0 };
+    let row = LARGE_DIR_BLOCKS.get(usize::from(geometry.block_log - 10));
+    row.and_then(|row| row.get(usize::from(step))).copied().unwrap_or(0)
+}
+
+/// What sectors of other sizes need, with or without parent pointers.
+fn for_sectors(geometry: &Geometry) -> u64 {
+    let is_large = geometry.features.version_bits.contains(Version::SECTOR);
+    match geometry.features.incompat(Incompat::PARENT) {
+        _ if !is_large => 0,
+        true if geometry.block_log < 16 => 0,
+        true => LARGE_SECTORS,
+        false => NO_PARENTS.large[usize::from(geometry.block_log - 10)] / 10,
+    }
 }

@@ -10,8 +10,8 @@ pub const LABEL_LEN_MAX: usize = 12;
 const SIZE_MIN: u64 = 300 << 20;
 /// Smallest image at all: one allocation group of the smallest size, in bytes.
 const SMALL_SIZE_MIN: u64 = super::numbers::AG_BYTES_MIN;
-/// Directory blocks are at least this large by default, in bytes.
-const DIR_BLOCK_SIZE_DEFAULT: u32 = 4096;
+/// Directory blocks are at least this large, in bytes.
+const DIR_BLOCK_SIZE_MIN: u32 = 4096;
 /// Sizes of directory blocks end here, in bytes.
 const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
 
@@ -120,8 +120,8 @@ pub struct Options {
     pub block_size: u32,
     /// Size of an inode in bytes: 512, 1024 or 2048, at most half a block.
     pub inode_size: u16,
-    /// Size of a directory block in bytes: a power of two from the block size to 64 KiB. By default
-    /// the block size, or 4 KiB if that is more.
+    /// Size of a directory block in bytes: a power of two from the block size, and from 4 KiB, to
+    /// 64 KiB. By default the smallest of these.
     pub dir_block_size: Option<u32>,
     /// Sector size in bytes: a power of two from 512 to 32 KiB, at most the block size.
     pub sector_size: u32,
@@ -179,7 +179,7 @@ impl Options {
 
     /// Size of a directory block in bytes, as asked for or by default.
     pub(super) fn dir_block_size(&self) -> u32 {
-        self.dir_block_size.unwrap_or(self.block_size.max(DIR_BLOCK_SIZE_DEFAULT))
+        self.dir_block_size.unwrap_or(self.block_size.max(DIR_BLOCK_SIZE_MIN))
     }
 
     /// Refuses sizes that cannot be.
@@ -200,9 +200,11 @@ impl Options {
         if u32::from(self.inode_size) > self.block_size / 2 {
             return Err(Error::Invalid("the inode size must be at most half the block size"));
         }
-        if !power(self.dir_block_size(), self.block_size, DIR_BLOCK_SIZE_MAX) {
+        let smallest = self.block_size.max(DIR_BLOCK_SIZE_MIN);
+        if !power(self.dir_block_size(), smallest, DIR_BLOCK_SIZE_MAX) {
             return Err(Error::Invalid(
-                "the directory block size must be a power of two, from the block size to 64 KiB",
+                "the directory block size must be a power of two, from the block size and from 4 KiB to \
+                 64 KiB",
             ));
         }
         self.check_numbers()

@@ -55,7 +55,7 @@ impl Op<'_> {
     fn end_inode(&mut self, mut handle: Handle) -> Result<()> {
         self.drop_data(&mut handle)?;
         self.drop_attrs(&mut handle)?;
-        self.remove_unlinked(&handle);
+        self.forget_unlinked(&handle);
         self.free_inode(handle);
         Ok(())
     }

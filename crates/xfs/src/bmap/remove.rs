@@ -1,0 +1,76 @@
+//! Taking blocks out of a fork.
+
+use std::ops::Range;
+
+use vfs::{FileType, Result};
+
+use super::change::without;
+use super::convert::subtract_blocks;
+use super::{Extent, check, lookup};
+use crate::alloc::Owner;
+use crate::bmap::check_unshared;
+use crate::format::address::{Block, FileBlock};
+use crate::format::inode::Fork;
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Op<'_> {
+    /// Unmaps blocks of a fork and gives them back when the operation commits. Holes in the range are
+    /// passed over. Blocks of metadata are forgotten.
+    pub(crate) fn unmap(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        range: Range<FileBlock>,
+    ) -> Result<()> {
+        let mut budget = u32::MAX;
+        self.unmap_some(handle, fork, range, &mut budget).map(|_| ())
+    }
+
+    /// As [`Op::unmap`], from the end of the range backwards, with at most `budget` extents, which is
+    /// lowered by what was done. Whether that was all.
+    pub(crate) fn unmap_some(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        range: Range<FileBlock>,
+        budget: &mut u32,
+    ) -> Result<bool> {
+        let mut end = range.end.min(FileBlock::END);
+        while range.start < end {
+            let (extent, _) = lookup(self, handle, fork, FileBlock(end.0 - 1))?;
+            let Some(extent) = extent else { break };
+            let Some(part) = extent.part(range.start, end) else { break };
+            if *budget == 0 {
+                return Ok(false);
+            }
+            *budget -= 1;
+            check(self, handle, fork, &extent)?;
+            self.unmap_part(handle, fork, &extent, &part)?;
+            end = part.offset;
+        }
+        Ok(true)
+    }
+
+    fn unmap_part(
+        &mut self,
+        handle: &mut Handle,
+        fork: Fork,
+        extent: &Extent,
+        part: &Extent,
+    ) -> Result<()> {
+        if fork == Fork::Data {
+            check_unshared(handle)?;
+        }
+        self.replace(handle, fork, &[*extent], &without(extent, part))?;
+        subtract_blocks(handle, part.len)?;
+        if fork == Fork::Attr || handle.inode.file_type() != Some(FileType::Regular) {
+            let Block(first) = self.fs.volume.geometry.device_block(part.start);
+            (first..first + part.len).for_each(|block| self.txn.forget(block));
+        }
+        let (offset, unwritten) = (part.offset.0, part.unwritten);
+        let owner = Owner::Fork { ino: handle.ino(), fork, offset, unwritten };
+        self.free_extent(part.start, part.len as u32, owner);
+        Ok(())
+    }
+}

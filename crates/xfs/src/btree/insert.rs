@@ -1,0 +1,180 @@
+//! Changing records and adding them: where a leaf is full, entries go to a neighbour below the same
+//! parent that has room, or else to a new block.
+
+use transaction::Corruption;
+use vfs::Result;
+
+use super::{Cursor, Frame, Home, Node, State, Tree};
+use crate::alloc::ags::Root;
+use crate::format::address::AgBlock;
+use crate::format::btree::{LEVELS_MAX, RECORD_SIZE_MAX, Side};
+
+/// Changes of its structure that a tree can need until a leaf has room, and to spare.
+const ROUNDS_MAX: usize = 4 * LEVELS_MAX;
+
+/// A neighbour takes entries only if it has room for this part of what it can hold: moving few of
+/// them costs as much as moving many.
+const ROOM_PART: usize = 8;
+
+impl<T: Tree> Cursor<'_, '_, T> {
+    /// Replaces the record that the cursor is at by one that belongs to the same place.
+    pub(crate) fn update(&mut self, record: T::Record) -> Result<()> {
+        let Frame { node, position } = self.path[0];
+        if self.state != State::At {
+            return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to change")).into());
+        }
+        let mut new = [0; RECORD_SIZE_MAX];
+        T::put_record(&record, &mut new);
+        let old = self.entry(node, position);
+        let Some((first, last)) = difference(old, &new) else { return Ok(()) };
+        self.check_fits(node, position, &record)?;
+        let gone = T::OVERLAPS.then(|| T::high_key_of(&T::record(self.entry(node, position))));
+        let start = self.leaf.entry_range(position, position).start;
+        let place = start + first..start + last + 1;
+        self.edit(node, place).copy_from_slice(&new[first..=last]);
+        self.record_changed(position, gone, gone.map(|_| T::high_key_of(&record)));
+        Ok(())
+    }
+
+    /// Checks that a record belongs between the neighbours of one in a leaf.
+    fn check_fits(&self, node: Node, position: usize, record: &T::Record) -> Result<()> {
+        let key = T::key_of(record);
+        let key_at = |at| T::key_in_record(self.entry(node, at));
+        let fits = (position == 0 || key_at(position - 1) < key)
+            && (position + 1 >= self.count(node) || key < key_at(position + 1));
+        if fits { Ok(()) } else { Err(self.damage(node, "records that overlap")) }
+    }
+
+    /// Puts a record in its place, where none with its key may be. The cursor is at it then.
+    pub(crate) fn insert(&mut self, record: T::Record) -> Result<()> {
+        let key = T::key_of(&record);
+        for _ in 0..ROUNDS_MAX {
+            if self.state != State::For(key) {
+                self.descend(key)?;
+            }
+            let Frame { node, position } = self.path[0];
+            let count = self.count(node);
+            if position < count && T::key_in_record(self.entry(node, position)) == key {
+                return Err(self.damage(node, "a record where none should be"));
+            }
+            if count < self.leaf.max {
+                let mut bytes = [0; RECORD_SIZE_MAX];
+                T::put_record(&record, &mut bytes);
+                self.put_in(node, position, &bytes[..T::SHAPE.record_size], &[]);
+                let high = T::OVERLAPS.then(|| T::high_key_of(&record));
+                self.record_changed(position, None, high);
+                self.state = State::At;
+                return Ok(());
+            }
+            self.state = State::Nowhere;
+            self.make_room()?;
+        }
+        Err(self.in_tree(Corruption::new(T::SHAPE.name, "splits make no room")).into())
+    }
+
+    /// One change of the structure towards room in the leaf on the path.
+    fn make_room(&mut self) -> Result<()> {
+        for level in 0..self.levels {
+            let Some(above) = self.frame_above(level) else { return self.grow() };
+            if self.relieve(level, above)? {
+                return Ok(());
+            }
+            if self.count(above.node) < self.area(above.node).max {
+                return self.split(level, above);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves entries of a full node to a neighbour below the same parent; whether that has room.
+    ///
+    /// Where entries come at the end of the node, as they do when keys ascend, all that the left
+    /// neighbour can take goes there: the blocks of a tree that grows at its end are full. Otherwise
+    /// the room is shared.
+    fn relieve(&mut self, level: usize, above: Frame) -> Result<bool> {
+        let Frame { node, position } = self.path[level];
+        let count = self.count(node);
+        let children = self.count(above.node);
+        let has = [above.position > 0, above.position + 1 < children];
+        for (side, _) in [Side::Left, Side::Right].into_iter().zip(has).filter(|(_, has)| *has) {
+            let (beside, at_edge) = match side {
+                Side::Left => (above.position - 1, position + usize::from(level > 0) >= count),
+                Side::Right => (above.position + 1, position == 0),
+            };
+            let neighbour = self.child(above.node, beside)?;
+            let taken = self.count(neighbour);
+            let room = self.area(neighbour).max - taken;
+            if room < 2 || room * ROOM_PART < self.area(neighbour).max {
+                continue;
+            }
+            let moved = if at_edge { room } else { room / 2 };
+            let moved = moved.min(count - self.area(node).min());
+            match side {
+                Side::Left => {
+                    self.check_siblings(neighbour, node)?;
+                    self.carry(node, 0..moved, neighbour, taken);
+                }
+                Side::Right => {
+                    self.check_siblings(node, neighbour)?;
+                    self.carry(node, count - moved..count, neighbour, 0);
+                }
+            }
+            self.refresh_in(above.node, above.position, node);
+            self.refresh_in(above.node, beside, neighbour);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Moves half the entries of a full node to a new one. Its parent has room.
+    fn split(&mut self, level: usize, above: Frame) -> Result<()> {
+        let left = self.path[level].node;
+        let outer = self.sibling(left, Side::Right);
+        let right = self.new_node(level, left.block)?;
+        let count = self.count(left);
+        self.carry(left, count - count / 2..count, right, 0);
+        self.join(left, right, outer)?;
+        self.refresh_in(above.node, above.position, left);
+        self.put_child(above.node, above.position + 1, right);
+        Ok(())
+    }
+
+    /// Gives the tree one level more, whose only entry leads to what was the root.
+    fn grow(&mut self) -> Result<()> {
+        if self.levels >= LEVELS_MAX {
+            return Err(self.in_tree(Corruption::new(T::SHAPE.name, "too many levels")).into());
+        }
+        let top = self.path[self.levels - 1].node;
+        let Home::Group { lease, tree, .. } = self.home else { return self.grow_in_fork(top) };
+        let root = self.new_node(self.levels, top.block)?;
+        self.put_child(root, 0, top);
+        let levels = self.levels as u8 + 1;
+        self.op.leases[lease].roots[tree as usize] =
+            Root { block: AgBlock(root.block as u32), levels };
+        Ok(())
+    }
+
+    /// Moves what the root in a fork has to a block of its own.
+    fn grow_in_fork(&mut self, top: Node) -> Result<()> {
+        let near = self.pointer(top, 0);
+        let child = self.new_node(top.level, near)?;
+        let count = self.count(top);
+        self.carry(top, 0..count, child, 0);
+        self.put_child(top, 0, child);
+        self.set_root_level(top, top.level + 1);
+        Ok(())
+    }
+
+    pub(super) fn set_root_level(&mut self, root: Node, level: usize) {
+        let range = self.root.level_range();
+        self.edit(root, range).copy_from_slice(&(level as u16).to_be_bytes());
+    }
+}
+
+/// The first and last byte of `old` that differ from those of `new`, which may be longer.
+fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
+    let differs = |at: &usize| old[*at] != new[*at];
+    let first = (0..old.len()).find(differs)?;
+    let last = (first..old.len()).rfind(differs)?;
+    Some((first, last))
+}

@@ -1,0 +1,127 @@
+//! Keeping the keys that nodes have for their children what the children say.
+
+use super::{Cursor, Node, Tree};
+use crate::format::btree::{KEY_SIZE_MAX, pointer_bytes};
+
+/// The keys of a node, as its parent has them.
+type KeyBytes = [u8; KEY_SIZE_MAX];
+
+impl<T: Tree> Cursor<'_, '_, T> {
+    /// Size of the lower key.
+    const LOW_SIZE: usize = if T::OVERLAPS { T::SHAPE.key_size / 2 } else { T::SHAPE.key_size };
+
+    /// A record of the leaf on the path was added, changed or removed: its place, and the highest
+    /// keys that records which are gone and which are new cover.
+    pub(super) fn record_changed(
+        &mut self,
+        position: usize,
+        gone: Option<T::Key>,
+        new: Option<T::Key>,
+    ) {
+        let (mut at_start, mut gone, mut new) = (position == 0, gone, new);
+        for level in 0..self.levels.saturating_sub(1) {
+            if !at_start && !T::OVERLAPS {
+                return;
+            }
+            let (child, above) = (self.path[level].node, self.path[level + 1]);
+            let old = self.keys_in(above.node, above.position);
+            let mut keys = old;
+            if at_start {
+                self.put_low(child, &mut keys);
+            }
+            if T::OVERLAPS {
+                let was = T::key(&old[Self::LOW_SIZE..]);
+                let highest = match new {
+                    _ if gone == Some(was) => self.highest(child),
+                    Some(new) => Some(new.max(was)),
+                    None => Some(was),
+                };
+                let now = highest.unwrap_or(was);
+                T::put_key(&now, &mut keys[Self::LOW_SIZE..T::SHAPE.key_size]);
+                (gone, new) = (Some(was), Some(now));
+            }
+            if !self.set_keys(above.node, above.position, &keys) {
+                return;
+            }
+            at_start &= above.position == 0;
+        }
+    }
+
+    /// Brings the keys that lead to the nodes of the path from `level` on up to date, as far up as
+    /// they change.
+    pub(super) fn refresh(&mut self, level: usize) {
+        for level in level..self.levels.saturating_sub(1) {
+            let above = self.path[level + 1];
+            if !self.refresh_in(above.node, above.position, self.path[level].node) {
+                return;
+            }
+        }
+    }
+
+    /// Brings the keys that lead to one child up to date; whether they changed.
+    pub(super) fn refresh_in(&mut self, parent: Node, at: usize, child: Node) -> bool {
+        let keys = self.keys_of(child);
+        self.set_keys(parent, at, &keys)
+    }
+
+    /// The keys and the pointer that lead to a child.
+    pub(super) fn put_child(&mut self, parent: Node, at: usize, child: Node) {
+        let keys = self.keys_of(child);
+        let pointer = pointer_bytes(child.block);
+        let skip = pointer.len() - T::SHAPE.pointer_size();
+        self.put_in(parent, at, &keys[..T::SHAPE.key_size], &pointer[skip..]);
+    }
+
+    fn keys_of(&self, child: Node) -> KeyBytes {
+        let mut keys = [0; KEY_SIZE_MAX];
+        self.put_low(child, &mut keys);
+        if T::OVERLAPS
+            && let Some(high) = self.highest(child)
+        {
+            T::put_key(&high, &mut keys[Self::LOW_SIZE..T::SHAPE.key_size]);
+        }
+        keys
+    }
+
+    fn put_low(&self, child: Node, keys: &mut KeyBytes) {
+        if self.count(child) == 0 {
+            return;
+        }
+        let (first, low) = (self.entry(child, 0), &mut keys[..Self::LOW_SIZE]);
+        if child.level == 0 {
+            T::put_low_key(first, low);
+        } else {
+            low.copy_from_slice(&first[..Self::LOW_SIZE]);
+        }
+    }
+
+    /// The highest key that what is below a node covers.
+    fn highest(&self, node: Node) -> Option<T::Key> {
+        let (area, bytes) = (self.area(node), self.bytes(node));
+        let high = |at| {
+            let entry = area.entry(bytes, at);
+            if node.level == 0 {
+                T::high_key_of(&T::record(entry))
+            } else {
+                T::key(&entry[Self::LOW_SIZE..])
+            }
+        };
+        (0..area.count(bytes)).map(high).max()
+    }
+
+    fn keys_in(&self, node: Node, at: usize) -> KeyBytes {
+        let mut keys = [0; KEY_SIZE_MAX];
+        keys[..T::SHAPE.key_size].copy_from_slice(self.entry(node, at));
+        keys
+    }
+
+    fn set_keys(&mut self, node: Node, at: usize, keys: &KeyBytes) -> bool {
+        let keys = &keys[..T::SHAPE.key_size];
+        if self.entry(node, at) == keys {
+            return false;
+        }
+        let range = self.area(node).entry_range(at, at + 1);
+        self.edit(node, range).copy_from_slice(keys);
+        true
+    }
+}

@@ -1,0 +1,142 @@
+//! Removing records: a block that is less than half full takes entries of a neighbour below the same
+//! parent, or becomes one with it; a root that leads to one block gives way to it.
+
+use transaction::Corruption;
+use vfs::Result;
+
+use super::{Cursor, Frame, Home, Node, State, Tree};
+use crate::alloc::ags::Root;
+use crate::format::address::AgBlock;
+use crate::format::btree::{NO_SIBLING, Side};
+
+impl<T: Tree> Cursor<'_, '_, T> {
+    /// Removes the record that the cursor is at. The cursor is nowhere then.
+    pub(crate) fn remove(&mut self) -> Result<()> {
+        if self.state != State::At {
+            return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to remove")).into());
+        }
+        self.state = State::Nowhere;
+        let Frame { node, position } = self.path[0];
+        let gone = T::OVERLAPS.then(|| T::high_key_of(&T::record(self.entry(node, position))));
+        self.cut(node, position..position + 1);
+        if self.count(node) > 0 {
+            self.record_changed(position, gone, None);
+        }
+        self.rebalance()
+    }
+
+    /// Brings the nodes on the path back to their least fill, from the leaf up.
+    fn rebalance(&mut self) -> Result<()> {
+        for level in 0..self.levels {
+            let node = self.path[level].node;
+            let Some(above) = self.frame_above(level) else { return self.shrink() };
+            if self.count(node) >= self.area(node).min() {
+                return Ok(());
+            }
+            if self.count(above.node) == 1 {
+                // Only a root can have one child.
+                return self.shrink();
+            }
+            if !self.merge(level, above)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a node and a neighbour one, if one block can hold both; otherwise shares their entries
+    /// out evenly. Whether they became one.
+    fn merge(&mut self, level: usize, above: Frame) -> Result<bool> {
+        let node = self.path[level].node;
+        let at = above.position.saturating_sub(1);
+        let (left, right) = if above.position > 0 {
+            (self.child(above.node, at)?, node)
+        } else {
+            (node, self.child(above.node, 1)?)
+        };
+        self.check_siblings(left, right)?;
+        let (lefts, rights) = (self.count(left), self.count(right));
+        let fits = lefts + rights <= self.area(left).max;
+        if fits {
+            let outer = self.sibling(right, Side::Right);
+            self.carry(right, 0..rights, left, lefts);
+            self.set_sibling(left, Side::Right, outer);
+            self.follow(right.block, left.block, outer, level)?;
+            self.cut(above.node, at + 1..at + 2);
+            self.give_block(right)?;
+        } else {
+            self.even_out((left, lefts), (right, rights));
+            self.refresh_in(above.node, at + 1, right);
+        }
+        self.path[level].node = left;
+        self.path[level + 1].position = at;
+        self.refresh_in(above.node, at, left);
+        self.refresh(level + 1);
+        Ok(fits)
+    }
+
+    fn even_out(&mut self, (left, lefts): (Node, usize), (right, rights): (Node, usize)) {
+        let wanted = usize::midpoint(lefts, rights);
+        if wanted < lefts {
+            self.carry(left, wanted..lefts, right, 0);
+        } else {
+            self.carry(right, 0..wanted - lefts, left, lefts);
+        }
+    }
+
+    /// Takes levels away while the root leads to one block only that can take its place.
+    fn shrink(&mut self) -> Result<()> {
+        while self.levels > 1 {
+            let top = self.path[self.levels - 1].node;
+            if self.count(top) != 1 {
+                return Ok(());
+            }
+            let gone = match self.home {
+                Home::Group { lease, tree, .. } => {
+                    let child = self.child(top, 0)?;
+                    self.check_alone(child)?;
+                    let levels = self.levels as u8 - 1;
+                    self.op.leases[lease].roots[tree as usize] =
+                        Root { block: AgBlock(child.block as u32), levels };
+                    self.path[self.levels - 2].node = child;
+                    top
+                }
+                Home::Fork { .. } => match self.take_in(top)? {
+                    Some(child) => child,
+                    None => return Ok(()),
+                },
+            };
+            self.levels -= 1;
+            self.give_block(gone)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the entries of the only child of a root in a fork into the root, if they have room
+    /// there; the child that is left over. Leaves stay: a root is never one.
+    fn take_in(&mut self, top: Node) -> Result<Option<Node>> {
+        if top.level == 1 {
+            return Ok(None);
+        }
+        let child = self.child(top, 0)?;
+        self.check_alone(child)?;
+        let count = self.count(child);
+        if count > self.root.max {
+            return Ok(None);
+        }
+        self.cut(top, 0..1);
+        self.carry(child, 0..count, top, 0);
+        self.set_root_level(top, top.level - 1);
+        self.path[self.levels - 2].node = Node { level: top.level - 1, ..top };
+        Ok(Some(child))
+    }
+
+    fn check_alone(&self, node: Node) -> Result<()> {
+        for side in [Side::Left, Side::Right] {
+            if self.sibling(node, side) != NO_SIBLING {
+                return Err(self.damage(node, "siblings of the only block of its level"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Finding records: down from the root, and from one to the next.
+
+use vfs::Result;
+
+use super::{Cursor, Frame, Node, Seek, State, Tree};
+use crate::format::btree::{NO_SIBLING, Side};
+
+/// The first of `0..count` that is not `before`, which must hold up to some place and not from there
+/// on.
+pub(super) fn first_not(count: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+impl<T: Tree> Cursor<'_, '_, T> {
+    /// Goes to a record. Where there is none, the cursor is nowhere.
+    pub(crate) fn seek(&mut self, key: T::Key, seek: Seek) -> Result<Option<T::Record>> {
+        self.descend(key)?;
+        let Frame { node, position } = self.path[0];
+        let is_here = position < self.count(node);
+        let is_exact = is_here && T::key_in_record(self.entry(node, position)) == key;
+        match seek {
+            _ if is_exact => self.arrive(),
+            Seek::Exactly => Ok(None),
+            Seek::AtMost if position > 0 => {
+                self.path[0].position -= 1;
+                self.arrive()
+            }
+            Seek::AtMost => self.cross(Side::Left),
+            Seek::AtLeast if is_here => self.arrive(),
+            Seek::AtLeast => self.cross(Side::Right),
+        }
+    }
+
+    /// Goes to the next record. At the end the cursor is nowhere.
+    pub(crate) fn next(&mut self) -> Result<Option<T::Record>> {
+        if self.state != State::At {
+            return Ok(None);
+        }
+        let Frame { node, position } = self.path[0];
+        if position + 1 < self.count(node) {
+            self.path[0].position += 1;
+            return self.arrive();
+        }
+        self.cross(Side::Right)
+    }
+
+    /// Goes to the record before. At the start the cursor is nowhere.
+    pub(crate) fn previous(&mut self) -> Result<Option<T::Record>> {
+        if self.state != State::At {
+            return Ok(None);
+        }
+        if self.path[0].position > 0 {
+            self.path[0].position -= 1;
+            return self.arrive();
+        }
+        self.cross(Side::Left)
+    }
+
+    /// Makes the path lead to where a record with a key is or would be.
+    pub(super) fn descend(&mut self, key: T::Key) -> Result<()> {
+        self.state = State::Nowhere;
+        let mut node = self.top()?;
+        while node.level > 0 {
+            let (area, bytes) = (self.area(node), self.bytes(node));
+            let is_before = |at| T::key(area.entry(bytes, at)) <= key;
+            let position = first_not(area.count(bytes), is_before).saturating_sub(1);
+            let pointer = area.pointer(bytes, position);
+            self.path[node.level] = Frame { node, position };
+            node = self.enter(pointer, node.level - 1)?;
+        }
+        let (area, bytes) = (self.area(node), self.bytes(node));
+        let is_before = |at| T::key_in_record(area.entry(bytes, at)) < key;
+        let position = first_not(area.count(bytes), is_before);
+        self.path[0] = Frame { node, position };
+        self.state = State::For(key);
+        Ok(())
+    }
+
+    /// The record that the path leads to, where the cursor then is.
+    fn arrive(&mut self) -> Result<Option<T::Record>> {
+        let Frame { node, position } = self.path[0];
+        self.state = State::At;
+        Ok(Some(T::record(self.entry(node, position))))
+    }
+
+    /// Goes to the nearest record of the next leaf on a side.
+    fn cross(&mut self, side: Side) -> Result<Option<T::Record>> {
+        let Some(turn) = (1..self.levels).find(|level| self.can_step(*level, side)) else {
+            // What was sought may still go where the path leads.
+            if self.state == State::At {
+                self.state = State::Nowhere;
+            }
+            let leaf = self.path[0].node;
+            if self.levels > 1 && self.sibling(leaf, side) != NO_SIBLING {
+                return Err(self.damage(leaf, "a sibling past the end of its level"));
+            }
+            return Ok(None);
+        };
+        self.state = State::Nowhere;
+        let old = self.path[0].node;
+        self.step(turn, side);
+        for level in (0..turn).rev() {
+            let above = self.path[level + 1];
+            let node = self.child(above.node, above.position)?;
+            let position = if side == Side::Left { self.count(node) - 1 } else { 0 };
+            self.path[level] = Frame { node, position };
+        }
+        let new = self.path[0].node;
+        let (left, right) = if side == Side::Left { (new, old) } else { (old, new) };
+        self.check_siblings(left, right)?;
+        self.check_order(left, right)?;
+        self.arrive()
+    }
+
+    fn can_step(&self, level: usize, side: Side) -> bool {
+        let Frame { node, position } = self.path[level];
+        match side {
+            Side::Left => position > 0,
+            Side::Right => position + 1 < self.count(node),
+        }
+    }
+
+    fn step(&mut self, level: usize, side: Side) {
+        match side {
+            Side::Left => self.path[level].position -= 1,
+            Side::Right => self.path[level].position += 1,
+        }
+    }
+
+    /// Checks that the keys of two neighbouring leaves ascend, so that whoever goes on comes to an
+    /// end.
+    fn check_order(&self, left: Node, right: Node) -> Result<()> {
+        let count = self.count(left);
+        if count == 0 || self.count(right) == 0 {
+            return Ok(());
+        }
+        let last = T::key_in_record(self.entry(left, count - 1));
+        if last < T::key_in_record(self.entry(right, 0)) {
+            return Ok(());
+        }
+        Err(self.damage(right, "its records are not above those of the block before"))
+    }
+}

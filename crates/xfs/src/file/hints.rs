@@ -1,0 +1,43 @@
+//! Where the data of new files goes: behind that of the file before, so that small files lie close
+//! together, and in another group once the inode's own is full.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::format::address::FsBlock;
+use crate::format::geometry::Geometry;
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// Where data was allocated last, by group of the inodes.
+pub(crate) struct Hints {
+    /// The block behind it; 0, which no file can have, for none yet.
+    behind: Box<[AtomicU64]>,
+}
+
+impl Hints {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        Self { behind: geometry.ags().map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn of(&self, op: &Op<'_>, file: &Handle) -> Option<&AtomicU64> {
+        let (ag, _) = op.fs.volume.geometry.split_ino(file.ino())?;
+        self.behind.get(ag.0 as usize)
+    }
+
+    /// Where the first block of a file is best.
+    pub(crate) fn data_goal(&self, op: &Op<'_>, file: &Handle) -> FsBlock {
+        let hint = self.of(op, file).map_or(0, |hint| hint.load(Ordering::Relaxed));
+        let goal = FsBlock(hint);
+        if hint != 0 && op.fs.volume.geometry.contains(goal, 1) {
+            return goal;
+        }
+        op.metadata_goal(file)
+    }
+
+    /// Notes that data of a file was allocated before `behind`.
+    pub(crate) fn note_data(&self, op: &Op<'_>, file: &Handle, behind: FsBlock) {
+        if let Some(hint) = self.of(op, file) {
+            hint.store(behind.0, Ordering::Relaxed);
+        }
+    }
+}

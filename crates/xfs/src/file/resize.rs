@@ -1,0 +1,69 @@
+//! Setting the size of a file.
+
+use vfs::{Ino, Result};
+
+use super::{CHANGES_PER_OP_MAX, blocks_of};
+use crate::Xfs;
+use crate::bmap::check_unshared;
+use crate::format::address::FileBlock;
+use crate::format::inode::{Fork, Format, flags};
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Xfs {
+    /// Sets the size. What lies past it is freed, in several operations if it is much: the first sets
+    /// the size, so that what a failure leaves is space past the end, which the format allows.
+    pub(crate) fn resize_file(&self, ino: Ino, size: u64) -> Result<()> {
+        self.check_writable()?;
+        let _lock = self.locks.exclusive(&[ino]);
+        blocks_of(&self.volume.geometry, 0, size)?;
+        let before = self.load_file(ino)?;
+        check_unshared(&before)?;
+        if size > before.inode.size() {
+            return self.atomically(|op| op.grow_to(&before, size));
+        }
+        let mut done = self.atomically(|op| op.cut_to(&before, size))?;
+        while !done {
+            let before = self.load_file(ino)?;
+            done = self.atomically(|op| op.cut_to(&before, size))?;
+        }
+        Ok(())
+    }
+}
+
+impl Op<'_> {
+    fn grow_to(&mut self, before: &Handle, size: u64) -> Result<()> {
+        let mut file = before.clone();
+        self.zero_written(&file, file.inode.size()..size)?;
+        file.inode.set_size(size);
+        self.stage(file);
+        Ok(())
+    }
+
+    /// Sets the size and frees what one operation can of what lies past it. Whether that was all.
+    fn cut_to(&mut self, before: &Handle, size: u64) -> Result<bool> {
+        let mut file = before.clone();
+        file.inode.set_size(size);
+        file.inode.set_flags(file.inode.flags() & !flags::PREALLOC);
+        let log = self.fs.volume.geometry.block_log;
+        let first = FileBlock(size.div_ceil(1 << log));
+        let mut budget = CHANGES_PER_OP_MAX;
+        let past = first..FileBlock::END;
+        let done = self.unmap_some(&mut file, Fork::Data, past, &mut budget)?;
+        if before.inode.size() > size {
+            self.zero_written(&file, size..first.0 << log)?;
+        }
+        self.stage_if_changed(file, before);
+        Ok(done)
+    }
+
+    /// Frees all of the data fork, of an inode that goes.
+    pub(crate) fn drop_data(&mut self, handle: &mut Handle) -> Result<()> {
+        match handle.inode.format() {
+            Format::Local | Format::Device => Ok(()),
+            Format::Extents | Format::Btree => {
+                self.unmap(handle, Fork::Data, FileBlock(0)..FileBlock::END)
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Writing.
+
+use vfs::{Ino, Result};
+
+use super::data::DataRuns;
+use super::{CHANGES_PER_OP_MAX, WRITTEN_PER_OP_MAX, blocks_of};
+use crate::Xfs;
+use crate::bmap::Want;
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Xfs {
+    pub(crate) fn write_file(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.locks.exclusive(&[ino]);
+        let geometry = &self.volume.geometry;
+        blocks_of(geometry, offset, data.len() as u64)?;
+        let mut done = 0;
+        while done < data.len() {
+            let before = self.load_file(ino)?;
+            let at = offset + done as u64;
+            let part = &data[done..];
+            // Pieces end with blocks.
+            let len_max = WRITTEN_PER_OP_MAX - at % geometry.block_size() as u64;
+            let part = &part[..part.len().min(len_max as usize)];
+            let (len, _) = self.atomically_then(
+                |op| op.prepare_part(&before, at, part.len() as u64),
+                |(len, runs)| {
+                    runs.iter().try_for_each(|run| self.write_run(run, at, &part[..*len]))
+                },
+            )?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+impl Op<'_> {
+    /// Provides blocks for as many of `len` bytes as one operation may write; how many that are, and
+    /// where they go.
+    fn prepare_part(
+        &mut self,
+        before: &Handle,
+        offset: u64,
+        len: u64,
+    ) -> Result<(usize, DataRuns)> {
+        let fs = self.fs;
+        let mut file = before.clone();
+        let blocks = blocks_of(&fs.volume.geometry, offset, len)?;
+        let mut runs = DataRuns::new();
+        let (mut at, mut changes) = (blocks.start, 0);
+        while at < blocks.end && changes < CHANGES_PER_OP_MAX {
+            let piece = self.provide(&mut file, at, blocks.end, Want::Written)?;
+            changes += u32::from(piece.is_change());
+            fs.push_run(&mut runs, at, &piece);
+            at = at.plus(piece.len);
+        }
+        let end = fs.byte_of(at).min(offset + len);
+        // Before the data, because a new first block is among what is zeroed.
+        self.zero_written(&file, file.inode.size()..offset)?;
+        file.inode.set_size(file.inode.size().max(end));
+        self.stage_if_changed(file, before);
+        Ok(((end - offset) as usize, runs))
+    }
+}

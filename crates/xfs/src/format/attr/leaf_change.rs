@@ -1,0 +1,285 @@
+//! Changing leaves.
+
+use super::super::bytes::{put16, put32};
+use super::leaf::{
+    ALIGNMENT, ENTRY_SIZE, Entry, Header, LOCAL_SIZE, MAPS, REMOTE_SIZE, Value, count, entries,
+    entry, local_size, remote_size,
+};
+use super::{Edit, Layout, flags};
+
+/// An entry to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewEntry<'a> {
+    /// Hash of the name, and for parent pointers of the parent.
+    pub hash: u32,
+    /// Its namespace.
+    pub namespace: u8,
+    /// The name.
+    pub name: &'a [u8],
+    /// The value, or where it is.
+    pub value: Value<'a>,
+}
+
+impl<'a> NewEntry<'a> {
+    /// Bytes of name and value.
+    fn size(&self) -> usize {
+        match self.value {
+            Value::Local(value) => local_size(self.name.len(), value.len()),
+            Value::Remote(_) => remote_size(self.name.len()),
+        }
+    }
+
+    /// Bytes it takes in a leaf.
+    pub fn content_size(&self) -> usize {
+        ENTRY_SIZE + self.size()
+    }
+
+    fn flags(&self) -> u8 {
+        let local = if matches!(self.value, Value::Local(_)) { flags::LOCAL } else { 0 };
+        self.namespace | local
+    }
+
+    fn write(&self, at: &mut [u8]) {
+        at.fill(0);
+        let start = match self.value {
+            Value::Local(value) => {
+                put16(at, 0, value.len() as u16);
+                let end = LOCAL_SIZE + self.name.len();
+                at[end..end + value.len()].copy_from_slice(value);
+                LOCAL_SIZE
+            }
+            Value::Remote(place) => {
+                put32(at, 0, place.block);
+                put32(at, 4, place.len);
+                REMOTE_SIZE
+            }
+        };
+        at[start - 1] = self.name.len() as u8;
+        at[start..start + self.name.len()].copy_from_slice(self.name);
+    }
+
+    /// The same entry as it is stored already, and whether it counts.
+    fn from_stored(stored: &Entry<'a>) -> Self {
+        let Entry { hash, flags, name, value, .. } = *stored;
+        Self { hash, namespace: flags & !flags::LOCAL, name, value }
+    }
+}
+
+/// Whether an entry has room, be it in pieces.
+pub fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
+    Header::read(layout, data).free(layout) >= new.content_size()
+}
+
+/// Adds an entry at `index`, which keeps the order of hashes. It must have room ([`has_room`]).
+pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
+    let mut header = Header::read(layout, block.data());
+    let size = new.size();
+    let place = match find_room(layout, block.data(), &header, size) {
+        Some(place) => place,
+        None => {
+            compact(block, layout);
+            header = Header::read(layout, block.data());
+            header.first_used - size
+        }
+    };
+    new.write(block.edit(place..place + size));
+    let at = layout.leaf_header() + index * ENTRY_SIZE;
+    let end = header.table_end(layout);
+    let table = block.edit(at..end + ENTRY_SIZE);
+    table.copy_within(..end - at, ENTRY_SIZE);
+    write_entry(table, new.hash, place, new.flags());
+    let old_first = header.first_used;
+    header.count += 1;
+    header.used += size;
+    header.first_used = old_first.min(place);
+    let holes = header.maps.map(|map| {
+        // Space is taken from the end of a hole.
+        let is_it = map.0 >= old_first && map.1 >= size && map.0 + map.1 == place + size;
+        if is_it { (map.0, map.1 - size) } else { map }
+    });
+    write_header(block, layout, &mut header, holes.iter().filter(|map| map.0 >= old_first));
+}
+
+fn write_entry(at: &mut [u8], hash: u32, place: usize, flags: u8) {
+    put32(at, 0, hash);
+    put16(at, 4, place as u16);
+    at[6] = flags;
+    at[7] = 0;
+}
+
+/// Where `size` bytes have room in one piece, beside another entry in the table.
+fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Option<usize> {
+    let gap = header.first_used - header.table_end(layout);
+    if gap >= size + ENTRY_SIZE {
+        return Some(header.first_used - size);
+    }
+    let fits = |map: &&(usize, usize)| map.0 >= header.first_used && map.1 >= size;
+    let hole = header.maps.iter().find(fits).filter(|_| gap >= ENTRY_SIZE)?;
+    let place = hole.0 + hole.1 - size;
+    // Kernels are known to have described space as free that was not.
+    let is_apart = |e: Entry<'_>| e.place + e.size() <= place || e.place >= place + size;
+    entries(layout, data).all(is_apart).then_some(place)
+}
+
+/// Removes entry `index`. The blocks of its value are the caller's to free.
+pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
+    let mut header = Header::read(layout, block.data());
+    let Some(removed) = entry(layout, block.data(), index) else { return };
+    let (place, size) = (removed.place, removed.size());
+    let at = layout.leaf_header() + index * ENTRY_SIZE;
+    let end = header.table_end(layout);
+    let table = block.edit(at..end);
+    table.copy_within(ENTRY_SIZE.., 0);
+    let last = table.len() - ENTRY_SIZE;
+    table[last..].fill(0);
+    block.edit(place..place + size).fill(0);
+    let old_first = header.first_used;
+    header.count -= 1;
+    header.used -= size;
+    if place == old_first {
+        let places = entries(layout, &block.data()[..]).map(|entry| entry.place);
+        header.first_used = places.take(header.count).min().unwrap_or(layout.block_size);
+    }
+    // The table at the front still counts one more: its zeros are no entry.
+    let first = header.first_used;
+    let holes = join(header.maps.iter().filter(|map| map.0 >= old_first), (place, size));
+    write_header(block, layout, &mut header, holes.iter().filter(|map| map.0 >= first));
+}
+
+/// Runs of free space with another one, which is joined with those it adjoins.
+fn join<'m>(
+    maps: impl Iterator<Item = &'m (usize, usize)>,
+    mut new: (usize, usize),
+) -> [(usize, usize); MAPS + 1] {
+    let mut holes = [(0, 0); MAPS + 1];
+    let mut kept = 0;
+    for &(first, size) in maps.filter(|map| map.1 != 0) {
+        if first + size == new.0 {
+            new = (first, size + new.1);
+        } else if new.0 + new.1 == first {
+            new.1 += size;
+        } else {
+            holes[kept] = (first, size);
+            kept += 1;
+        }
+    }
+    holes[kept] = new;
+    holes
+}
+
+/// Writes the header: the space between table and names first, then the largest of `holes`, which
+/// lie behind the start of the names.
+fn write_header<'m>(
+    block: &mut impl Edit,
+    layout: Layout,
+    header: &mut Header,
+    holes: impl Iterator<Item = &'m (usize, usize)>,
+) {
+    let table_end = header.table_end(layout);
+    let gap = header.first_used - table_end;
+    let mut maps = [(0, 0); MAPS];
+    if gap > 0 {
+        maps[0] = (table_end, gap);
+    }
+    for &hole in holes {
+        // The two largest of them: a larger one moves the smaller one out.
+        let smaller = if maps[1].1 <= maps[2].1 { 1 } else { 2 };
+        if hole.1 > maps[smaller].1 {
+            maps[smaller] = hole;
+        }
+    }
+    header.maps = maps;
+    let described: usize = maps.iter().map(|map| map.1).sum();
+    header.holes = described != header.free(layout);
+    let at = layout.info_size();
+    let bytes = block.edit(at..at + 8 + MAPS * 4);
+    put16(bytes, 0, header.count as u16);
+    put16(bytes, 2, header.used as u16);
+    // 65536 becomes 0, which stands for it.
+    put16(bytes, 4, header.first_used as u16);
+    bytes[6] = header.holes.into();
+    bytes[7] = 0;
+    for (i, map) in maps.iter().enumerate() {
+        put16(bytes, 8 + i * 4, map.0 as u16);
+        put16(bytes, 10 + i * 4, map.1 as u16);
+    }
+}
+
+/// Brings all names together at the end.
+fn compact(block: &mut impl Edit, layout: Layout) {
+    let old = block.data().to_vec();
+    let all = entries(layout, &old).map(|entry| NewEntry::from_stored(&entry));
+    fill(block, layout, all);
+}
+
+/// Makes a block a leaf of these entries, which are in order and have room. What starts every block
+/// stays.
+pub fn fill<'a>(
+    block: &mut impl Edit,
+    layout: Layout,
+    all: impl IntoIterator<Item = NewEntry<'a>>,
+) {
+    let bytes = block.edit(layout.info_size()..layout.block_size);
+    let base = layout.info_size();
+    bytes.fill(0);
+    let (mut count, mut first_used) = (0, layout.block_size);
+    for new in all {
+        first_used -= new.size();
+        new.write(&mut bytes[first_used - base..][..new.size()]);
+        let at = layout.leaf_header() + count * ENTRY_SIZE - base;
+        write_entry(&mut bytes[at..], new.hash, first_used, new.flags());
+        count += 1;
+    }
+    let used = layout.block_size - first_used;
+    debug_assert!(used.is_multiple_of(ALIGNMENT));
+    let mut header = Header { count, used, first_used, holes: false, maps: [(0, 0); MAPS] };
+    write_header(block, layout, &mut header, [].iter());
+}
+
+/// All entries of a leaf, to be stored in another.
+pub fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
+    entries(layout, data).map(|entry| NewEntry::from_stored(&entry))
+}
+
+/// Overwrites the value of entry `index`, which is in the leaf and of the same length.
+pub fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
+    let Some(entry) = entry(layout, block.data(), index) else { return };
+    let start = entry.place + LOCAL_SIZE + entry.name.len();
+    block.edit(start..start + value.len()).copy_from_slice(value);
+}
+
+/// Where to cut a leaf in two so that `new`, which belongs at `index`, has room: the number of
+/// entries, `new` among them, that stay. `None` if it has room nowhere, however the leaf is cut.
+pub fn cut_for(layout: Layout, data: &[u8], index: usize, new: &NewEntry<'_>) -> Option<usize> {
+    let room = super::leaf::capacity(layout);
+    let total = super::leaf::content_size(layout, data) + new.content_size();
+    let (mut left, mut best) = (0, None);
+    for at in 0..count(layout, data) {
+        left += match at.cmp(&index) {
+            std::cmp::Ordering::Less => stored_size(layout, data, at),
+            std::cmp::Ordering::Equal => new.content_size(),
+            std::cmp::Ordering::Greater => stored_size(layout, data, at - 1),
+        };
+        let larger = left.max(total.saturating_sub(left));
+        if larger <= room && best.is_none_or(|(_, size)| larger < size) {
+            best = Some((at + 1, larger));
+        }
+    }
+    best.map(|(cut, _)| cut)
+}
+
+/// Where to cut a leaf of at least two entries in two, for halves of about the same size.
+pub fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
+    let half = super::leaf::content_size(layout, data) / 2;
+    let count = count(layout, data);
+    let (mut left, mut at) = (0, 0);
+    while at < count && left < half {
+        left += stored_size(layout, data, at);
+        at += 1;
+    }
+    at.clamp(1, count.saturating_sub(1).max(1))
+}
+
+fn stored_size(layout: Layout, data: &[u8], index: usize) -> usize {
+    entry(layout, data, index).map_or(0, |entry| ENTRY_SIZE + entry.size())
+}

@@ -1,0 +1,103 @@
+//! Values in blocks of their own.
+//!
+//! In version 5 each file-system block has a header: "XARM", first byte of the value in it be32,
+//! bytes in it be32, checksum, uuid, owner be64, place be64, LSN be64 (always all ones). In version 4
+//! the blocks are nothing but the value.
+
+use transaction::Corruption;
+
+use super::super::address::Block;
+use super::super::bytes::{be32, be64, put32, put64};
+use super::super::checksum;
+use super::super::geometry::Geometry;
+use super::{CRC_OFFSET, Identity, Layout, Stated, verify_identity};
+
+const MAGIC: u32 = 0x5841_524d;
+/// Bytes of the header of version 5.
+const HEADER_SIZE: usize = 56;
+const STRUCTURE: &str = "attribute value";
+
+/// Where a value is: logical blocks of the attribute fork, in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first logical block.
+    pub block: u32,
+    /// Length of the value in bytes.
+    pub len: u32,
+}
+
+const fn header_size(layout: Layout) -> usize {
+    if layout.crc { HEADER_SIZE } else { 0 }
+}
+
+/// Bytes of a value in one block.
+pub const fn bytes_per_block(layout: Layout) -> usize {
+    layout.block_size - header_size(layout)
+}
+
+/// Blocks that a value takes.
+pub const fn blocks(layout: Layout, len: usize) -> u32 {
+    len.div_ceil(bytes_per_block(layout)) as u32
+}
+
+/// The part of a value in a block, which starts with byte `offset` of the value and has `len` bytes.
+///
+/// # Errors
+/// If the block's header says otherwise.
+pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[u8], Corruption> {
+    if layout.crc {
+        let stated = (be32(data, 4) as usize, be32(data, 8) as usize);
+        if stated != (offset, len) {
+            return Err(Corruption::new(STRUCTURE, "it is another part of a value").mismatch(
+                format_args!("{len} bytes from {offset}"),
+                format_args!("{} bytes from {}", stated.1, stated.0),
+            ));
+        }
+    }
+    let start = header_size(layout);
+    data.get(start..start + len).ok_or_else(|| Corruption::new(STRUCTURE, "longer than its block"))
+}
+
+/// Writes a block that starts with byte `offset` of a value.
+pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, part: &[u8]) {
+    let start = header_size(Layout::new(geometry));
+    data.fill(0);
+    data[start..start + part.len()].copy_from_slice(part);
+    if start != 0 {
+        put32(data, 0, MAGIC);
+        put32(data, 4, offset as u32);
+        put32(data, 8, part.len() as u32);
+        data[16..32].copy_from_slice(&geometry.meta_uuid);
+        put64(data, 32, who.owner);
+        put64(data, 40, geometry.daddr(who.block));
+        put64(data, 48, u64::MAX);
+    }
+}
+
+/// Checks a block of a value.
+pub fn verify(
+    geometry: &Geometry,
+    owner: u64,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    if !geometry.features.crc() {
+        return Ok(());
+    }
+    if be32(data, 0) != MAGIC {
+        return Err(Corruption::new(STRUCTURE, "wrong magic number")
+            .mismatch(format_args!("{MAGIC:#010x}"), format_args!("{:#010x}", be32(data, 0)))
+            .of_inode(owner));
+    }
+    checksum::check(STRUCTURE, data, CRC_OFFSET).map_err(|c| c.of_inode(owner))?;
+    let who = Identity { owner, block };
+    let stated = Stated { uuid: &data[16..32], owner: be64(data, 32), daddr: be64(data, 40) };
+    verify_identity(STRUCTURE, geometry, who, stated)
+}
+
+/// Brings the checksum of a block up to date.
+pub fn seal(geometry: &Geometry, data: &mut [u8]) {
+    if geometry.features.crc() {
+        checksum::seal(data, CRC_OFFSET);
+    }
+}

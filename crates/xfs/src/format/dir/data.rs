@@ -1,0 +1,459 @@
+//! Data blocks: entries and unused ranges, which fill the block from its header to its end (in block
+//! form: to the hash index). Each of both ends with a *tag*, its own offset, so that what is before a
+//! given place can be found. The three longest unused ranges are listed in the header, the longest
+//! first.
+
+use transaction::Corruption;
+use vfs::{FileType, Ino};
+
+use super::leaf::{self, Table};
+use super::{ALIGN, Edit, FILE_TYPE_CODES, Layout, file_type_of, header, is_block_form};
+use crate::format::bytes::{be16, be32, be64, put16, put64};
+use crate::format::geometry::Geometry;
+
+/// What an unused range starts with, where entries have their inode (`XFS_DIR2_DATA_FREE_TAG`).
+const UNUSED: u16 = 0xffff;
+const NAME: &str = "directory data";
+
+/// An unused range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Free {
+    /// Its first byte.
+    pub offset: usize,
+    /// Its bytes; 0 for none.
+    pub len: usize,
+}
+
+/// The longest unused ranges of a block, the longest first.
+pub type Bests = [Free; 3];
+
+/// An entry as it lies in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dirent<'a> {
+    /// Its first byte.
+    pub offset: usize,
+    /// Where it leads.
+    pub ino: Ino,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The type, where the directory says so.
+    pub file_type: Option<FileType>,
+    /// Bytes it takes.
+    pub size: usize,
+}
+
+/// What is to be entered.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEntry<'a> {
+    /// Its name, 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// Where it leads.
+    pub ino: Ino,
+    /// Its type.
+    pub file_type: FileType,
+}
+
+fn bests_at(layout: &Layout) -> usize {
+    if layout.crc { header::DIR_END } else { 4 }
+}
+
+/// The longest unused ranges, as the header says.
+pub fn bests(layout: &Layout, block: &[u8]) -> Bests {
+    let at = bests_at(layout);
+    [0, 4, 8]
+        .map(|i| Free { offset: be16(block, at + i).into(), len: be16(block, at + i + 2).into() })
+}
+
+/// The length of the longest unused range: what the index of free space says of the block.
+pub fn best_len(layout: &Layout, block: &[u8]) -> usize {
+    be16(block, bests_at(layout) + 2).into()
+}
+
+/// Whether a block has no entry.
+pub fn is_empty(layout: &Layout, block: &[u8]) -> bool {
+    best_len(layout, block) == layout.data_room()
+}
+
+/// Where entries and unused ranges end.
+pub fn end(layout: &Layout, block: &[u8]) -> usize {
+    if is_block_form(layout, block) {
+        leaf::block_table(layout, block).start
+    } else {
+        layout.size()
+    }
+}
+
+/// What lies at a place.
+enum Item<'a> {
+    Entry(Dirent<'a>),
+    Unused(Free),
+}
+
+/// What lies at `at`; `None` if it would reach past `end`.
+fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Option<Item<'a>> {
+    let rest = block.get(at..end)?;
+    if rest.len() < ALIGN {
+        return None;
+    }
+    if be16(rest, 0) == UNUSED {
+        let len = usize::from(be16(rest, 2));
+        let fits = len >= ALIGN && len.is_multiple_of(ALIGN) && len <= rest.len();
+        return fits.then_some(Item::Unused(Free { offset: at, len }));
+    }
+    let name_len = usize::from(*rest.get(8)?);
+    let size = layout.entry_size(name_len);
+    let code = if layout.ftype { *rest.get(9 + name_len)? } else { 0 };
+    (size <= rest.len()).then(|| {
+        Item::Entry(Dirent {
+            offset: at,
+            ino: Ino(be64(rest, 0)),
+            name: &rest[9..9 + name_len],
+            file_type: file_type_of(code),
+            size,
+        })
+    })
+}
+
+/// The entry that a leaf says is at `offset`. `None` if there is none.
+pub fn entry_at<'a>(layout: &Layout, block: &'a [u8], offset: usize) -> Option<Dirent<'a>> {
+    if offset < layout.header() || !offset.is_multiple_of(ALIGN) {
+        return None;
+    }
+    match item_at(layout, block, offset, block.len())? {
+        Item::Entry(entry) => {
+            let tag = usize::from(be16(block, offset + entry.size - 2));
+            (tag == offset && !entry.name.is_empty()).then_some(entry)
+        }
+        Item::Unused(_) => None,
+    }
+}
+
+/// The entries of a block, in order. The block was verified.
+pub fn entries<'a>(layout: &Layout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
+    let (layout, end) = (*layout, end(layout, block));
+    let mut at = layout.header();
+    std::iter::from_fn(move || {
+        loop {
+            match item_at(&layout, block, at, end)? {
+                Item::Entry(entry) => {
+                    at += entry.size;
+                    return Some(entry);
+                }
+                Item::Unused(free) => at += free.len,
+            }
+        }
+    })
+}
+
+fn put_entry(layout: &Layout, bytes: &mut [u8], offset: usize, entry: &NewEntry<'_>) -> usize {
+    let size = layout.entry_size(entry.name.len());
+    let name_end = 9 + entry.name.len();
+    put64(bytes, 0, entry.ino.0);
+    bytes[8] = entry.name.len() as u8;
+    bytes[9..name_end].copy_from_slice(entry.name);
+    bytes[name_end..size].fill(0);
+    if layout.ftype {
+        bytes[name_end] = super::file_type_code(entry.file_type);
+    }
+    put16(bytes, size - 2, offset as u16);
+    size
+}
+
+/// Writes entry after entry from the header on, at the offsets given, which ascend and leave room;
+/// what is between them and to `end` becomes unused.
+pub fn fill<'a>(
+    layout: &Layout,
+    block: &mut impl Edit,
+    end: usize,
+    entries: impl Iterator<Item = (usize, NewEntry<'a>)>,
+) {
+    let mut at = layout.header();
+    for (offset, entry) in entries {
+        put_unused(block, Free { offset: at, len: offset - at });
+        let size = layout.entry_size(entry.name.len());
+        put_entry(layout, block.edit(offset..offset + size), offset, &entry);
+        at = offset + size;
+    }
+    put_unused(block, Free { offset: at, len: end - at });
+    let bests = scan(layout, block.bytes(), end);
+    put_bests(layout, block, &bests);
+}
+
+/// Makes everything behind the header unused.
+pub fn clear(layout: &Layout, block: &mut impl Edit) {
+    fill(layout, block, layout.size(), std::iter::empty());
+}
+
+fn put_unused(block: &mut impl Edit, free: Free) {
+    if free.len > 0 {
+        block.set32(free.offset, u32::from(UNUSED) << 16 | free.len as u32);
+        block.set16(free.offset + free.len - 2, free.offset as u16);
+    }
+}
+
+fn put_bests(layout: &Layout, block: &mut impl Edit, bests: &Bests) {
+    let at = bests_at(layout);
+    let bytes = block.edit(at..at + 12);
+    for (i, free) in bests.iter().enumerate() {
+        put16(bytes, i * 4, free.offset as u16);
+        put16(bytes, i * 4 + 2, free.len as u16);
+    }
+}
+
+/// Puts an unused range into its place among the longest.
+fn enter(bests: &mut Bests, free: Free) {
+    let Some(place) = bests.iter().position(|other| free.len > other.len) else { return };
+    bests[place..].rotate_right(1);
+    bests[place] = free;
+}
+
+/// The longest unused ranges, by looking at all.
+fn scan(layout: &Layout, block: &[u8], end: usize) -> Bests {
+    let mut bests = Bests::default();
+    let mut at = layout.header();
+    while let Some(item) = item_at(layout, block, at, end) {
+        at += match item {
+            Item::Entry(entry) => entry.size,
+            Item::Unused(free) => {
+                enter(&mut bests, free);
+                free.len
+            }
+        };
+    }
+    bests
+}
+
+/// Brings the list of the longest unused ranges up to date: those of `gone` are no more, `new` (if it
+/// has bytes) came.
+fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free) {
+    let old = bests(layout, block.bytes());
+    let is_full = old[2].len > 0;
+    let mut bests = Bests::default();
+    let mut kept = 0;
+    for &free in old.iter().filter(|free| free.len > 0 && !gone.contains(free)) {
+        enter(&mut bests, free);
+        kept += 1;
+    }
+    enter(&mut bests, new);
+    // Ranges that are not listed are at most as long as the third that was.
+    let is_known = !is_full || kept == 3 || (kept == 2 && new.len >= old[2].len);
+    if !is_known {
+        let bytes = block.bytes();
+        bests = scan(layout, bytes, end(layout, bytes));
+    }
+    if bests != old {
+        put_bests(layout, block, &bests);
+    }
+}
+
+/// Enters an entry where it fits best among the longest unused ranges. Its offset, or `None` if there
+/// is no room.
+pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> Option<usize> {
+    let size = layout.entry_size(entry.name.len());
+    let bests = bests(layout, block.bytes());
+    let room = *bests.iter().rev().find(|free| free.len >= size)?;
+    let end = room.offset + room.len;
+    if room.offset < layout.header() || end > block.bytes().len() {
+        return None;
+    }
+    let rest = Free { offset: room.offset + size, len: room.len - size };
+    let head = if rest.len > 0 { 4 } else { 0 };
+    let bytes = block.edit(room.offset..room.offset + size + head);
+    put_entry(layout, bytes, room.offset, entry);
+    if rest.len > 0 {
+        put16(bytes, size, UNUSED);
+        put16(bytes, size + 2, rest.len as u16);
+        block.set16(end - 2, rest.offset as u16);
+    }
+    update_bests(layout, block, &[room], rest);
+    Some(room.offset)
+}
+
+/// Takes the last `len` bytes of an unused range for the hash index of block form. To be called when
+/// the index is in place, which has overwritten the end of the range.
+pub fn take_end(layout: &Layout, block: &mut impl Edit, free: Free, len: usize) {
+    let rest = Free { len: free.len.saturating_sub(len), ..free };
+    put_unused(block, rest);
+    update_bests(layout, block, &[free], rest);
+}
+
+/// The unused range that ends at `at`.
+pub fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
+    let offset = usize::from(be16(block, at.checked_sub(2)?));
+    if offset < layout.header() || offset >= at || !offset.is_multiple_of(ALIGN) {
+        return None;
+    }
+    let is_unused = be16(block, offset) == UNUSED;
+    (is_unused && usize::from(be16(block, offset + 2)) == at - offset)
+        .then_some(Free { offset, len: at - offset })
+}
+
+/// Makes a range unused, one with what is unused before and behind it. `end` is where entries end.
+pub fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) {
+    let bytes = block.bytes();
+    let behind = range.offset + range.len;
+    let before = if range.offset > layout.header() {
+        unused_before(layout, bytes, range.offset)
+    } else {
+        None
+    };
+    let after = match item_at(layout, bytes, behind, end) {
+        Some(Item::Unused(free)) => free,
+        _ => Free { offset: behind, len: 0 },
+    };
+    let before = before.unwrap_or(Free { offset: range.offset, len: 0 });
+    let whole = Free { offset: before.offset, len: before.len + range.len + after.len };
+    put_unused(block, whole);
+    update_bests(layout, block, &[before, after], whole);
+}
+
+/// Makes an entry lead elsewhere. It was found by [`entry_at`].
+pub fn replace(layout: &Layout, block: &mut impl Edit, offset: usize, entry: &NewEntry<'_>) {
+    put64(block.edit(offset..offset + 8), 0, entry.ino.0);
+    if layout.ftype {
+        let at = offset + 9 + entry.name.len();
+        block.edit(at..at + 1)[0] = super::file_type_code(entry.file_type);
+    }
+}
+
+/// Checks everything behind the header.
+pub(super) fn verify(layout: &Layout, geometry: &Geometry, block: &[u8]) -> Result<(), Corruption> {
+    let table = if is_block_form(layout, block) {
+        Some(leaf::verify_block_table(layout, block)?)
+    } else {
+        None
+    };
+    let end = table.map_or(layout.size(), |table| table.start);
+    let entries = verify_items(layout, geometry, block, end)?;
+    match table {
+        Some(table) => verify_index(layout, block, &table, entries),
+        None => Ok(()),
+    }
+}
+
+/// Checks entries and unused ranges; the number of entries.
+fn verify_items(
+    layout: &Layout,
+    geometry: &Geometry,
+    block: &[u8],
+    end: usize,
+) -> Result<usize, Corruption> {
+    let fault = |problem: &str, at: usize| Corruption::new(NAME, format!("{problem} at byte {at}"));
+    let (mut at, mut entries, mut after_unused) = (layout.header(), 0, false);
+    let mut longest = Bests::default();
+    while at < end {
+        let Some(item) = item_at(layout, block, at, end) else {
+            return Err(fault("an entry or unused range that does not fit", at));
+        };
+        let len = match item {
+            Item::Entry(entry) => {
+                verify_entry(layout, geometry, block, &entry)?;
+                entries += 1;
+                after_unused = false;
+                entry.size
+            }
+            Item::Unused(_) if after_unused => return Err(fault("two unused ranges in a row", at)),
+            Item::Unused(free) => {
+                enter(&mut longest, free);
+                after_unused = true;
+                free.len
+            }
+        };
+        let tag = usize::from(be16(block, at + len - 2));
+        if tag != at {
+            return Err(fault("wrong tag of what is", at).mismatch(at, tag));
+        }
+        at += len;
+    }
+    verify_bests(layout, block, end, &longest)?;
+    Ok(entries)
+}
+
+fn verify_entry(
+    layout: &Layout,
+    geometry: &Geometry,
+    block: &[u8],
+    entry: &Dirent<'_>,
+) -> Result<(), Corruption> {
+    let fault =
+        |problem: &str| Corruption::new(NAME, format!("{problem} at byte {}", entry.offset));
+    if entry.name.is_empty() {
+        return Err(fault("an entry without a name"));
+    }
+    if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
+        return Err(fault("a name with '/' or NUL"));
+    }
+    if geometry.split_ino(entry.ino).is_none() {
+        return Err(fault("an entry that leads to no inode").mismatch("an inode", entry.ino));
+    }
+    if layout.ftype {
+        let code = block[entry.offset + 9 + entry.name.len()];
+        if code >= FILE_TYPE_CODES {
+            return Err(fault("type of the entry").mismatch("0 to 8", code));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the list of the longest unused ranges: each is one, and their lengths are the longest.
+fn verify_bests(
+    layout: &Layout,
+    block: &[u8],
+    end: usize,
+    longest: &Bests,
+) -> Result<(), Corruption> {
+    let listed = bests(layout, block);
+    for (i, (free, expected)) in listed.iter().zip(longest).enumerate() {
+        let fault = |what: &str| Corruption::new(NAME, format!("{what} of bestfree[{i}]"));
+        if free.len != expected.len {
+            return Err(fault("length").mismatch(expected.len, free.len));
+        }
+        let is_there = match free.len {
+            0 => free.offset == 0,
+            len => {
+                free.offset >= layout.header()
+                    && free.offset + len <= end
+                    && unused_before(layout, block, free.offset + len) == Some(*free)
+            }
+        };
+        let is_twice = free.len > 0 && listed[..i].contains(free);
+        if !is_there || is_twice {
+            return Err(fault("offset").mismatch("an unused range", free.offset));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the hash index of block form has as many entries as the block.
+fn verify_index(
+    layout: &Layout,
+    block: &[u8],
+    table: &Table,
+    entries: usize,
+) -> Result<(), Corruption> {
+    let live = leaf::live(block, table);
+    let fault = |problem: &str| Corruption::new("directory block", problem);
+    if live.clone().count() != entries {
+        return Err(fault("entries of the hash index").mismatch(entries, live.count()));
+    }
+    for entry in live {
+        let (number, offset) = layout.split_address(entry.address);
+        if number != 0 || entry_at(layout, &block[..table.start], offset).is_none() {
+            return Err(fault("its hash index names a place without an entry")
+                .mismatch("an entry", entry.address));
+        }
+    }
+    Ok(())
+}
+
+/// Sets the magic number of block form or of plain data.
+pub fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
+    let pair = if is_block { super::magic::BLOCK } else { super::magic::DATA };
+    block.set32(0, pair[layout.version()]);
+}
+
+/// The number of entries that the tail of a block says its hash index has, and how many are stale.
+pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
+    let at = layout.size() - leaf::TAIL_SIZE;
+    (be32(block, at), be32(block, at + 4))
+}

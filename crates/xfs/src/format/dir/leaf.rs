@@ -1,0 +1,367 @@
+//! The hash index: entries in the order of hashes, in leaves, in the nodes above them, and at the end
+//! of a block in block form.
+//!
+//! An entry of a leaf says where the name with that hash is; address 0 makes it *stale*: it keeps its
+//! place in the order, and is used again or removed when room is needed. An entry of a node leads to
+//! the child whose highest hash it has. Both take 8 bytes, the hash first, and the counts lie in the
+//! same places, so that most of what is here serves both.
+
+use transaction::Corruption;
+
+use super::{Edit, Layout, data, header, magic};
+use crate::format::bytes::{be16, be32, put16, put32};
+
+/// Bytes of an entry.
+pub const ENTRY_SIZE: usize = 8;
+/// Bytes of the tail of block form: count and stale count (`xfs_dir2_block_tail`).
+pub const TAIL_SIZE: usize = 8;
+/// Most levels of nodes above the leaves (`XFS_DA_NODE_MAXDEPTH` counts the leaves too).
+pub const LEVELS_MAX: u16 = 4;
+const NAME: &str = "directory leaf";
+
+/// What a block of the hash index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafKind {
+    /// The only leaf, with the free space of all data blocks at its end.
+    Single,
+    /// One of several leaves, or the only one while the free space has its own index.
+    Many,
+    /// A node.
+    Node,
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeafEntry {
+    /// Hash of the name; in a node, the highest hash below.
+    pub hash: u32,
+    /// Address of the entry, 0 if it is stale; in a node, the child's logical block.
+    pub address: u32,
+}
+
+/// Where a row of entries is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its first byte.
+    pub start: usize,
+    /// Entries, stale ones too.
+    pub count: usize,
+}
+
+impl Table {
+    /// First byte of an entry.
+    pub const fn at(&self, index: usize) -> usize {
+        self.start + index * ENTRY_SIZE
+    }
+
+    /// One past the last byte.
+    pub const fn end(&self) -> usize {
+        self.at(self.count)
+    }
+
+    /// An entry.
+    pub fn entry(&self, block: &[u8], index: usize) -> LeafEntry {
+        let at = self.at(index);
+        LeafEntry { hash: be32(block, at), address: be32(block, at + 4) }
+    }
+
+    /// The last hash; 0 if there is none.
+    pub fn last_hash(&self, block: &[u8]) -> u32 {
+        if self.count == 0 { 0 } else { self.entry(block, self.count - 1).hash }
+    }
+
+    /// The first entry whose hash is not below the one given; the count if there is none.
+    pub fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
+        let rows = &block[self.start..self.end()];
+        let (rows, _) = rows.as_chunks::<ENTRY_SIZE>();
+        rows.partition_point(|row| u32::from_be_bytes([row[0], row[1], row[2], row[3]]) < hash)
+    }
+
+    /// The entries with a hash, stale ones left out, each with its index.
+    pub fn equal<'b>(
+        self,
+        block: &'b [u8],
+        hash: u32,
+    ) -> impl Iterator<Item = (usize, LeafEntry)> + 'b {
+        let first = self.lower_bound(block, hash);
+        (first..self.count)
+            .map(move |index| (index, self.entry(block, index)))
+            .take_while(move |(_, entry)| entry.hash == hash)
+            .filter(|(_, entry)| entry.address != 0)
+    }
+}
+
+/// The entries that are not stale.
+pub fn live<'b>(block: &'b [u8], table: &Table) -> impl Iterator<Item = LeafEntry> + Clone + 'b {
+    let table = *table;
+    (0..table.count).map(move |i| table.entry(block, i)).filter(|entry| entry.address != 0)
+}
+
+/// The hash index of block form. Its block was verified.
+pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
+    let end = layout.size() - TAIL_SIZE;
+    let most = (end - layout.header()) / ENTRY_SIZE;
+    let count = (data::tail(layout, block).0 as usize).min(most);
+    Table { start: end - count * ENTRY_SIZE, count }
+}
+
+/// How many entries of the hash index of block form are stale.
+pub fn block_stale(layout: &Layout, block: &[u8]) -> usize {
+    data::tail(layout, block).1 as usize
+}
+
+/// Writes the tail of block form.
+pub fn set_block_tail(layout: &Layout, block: &mut impl Edit, count: usize, stale: usize) {
+    let at = layout.size() - TAIL_SIZE;
+    let bytes = block.edit(at..at + TAIL_SIZE);
+    put32(bytes, 0, count as u32);
+    put32(bytes, 4, stale as u32);
+}
+
+fn count_at(layout: &Layout) -> usize {
+    if layout.crc { header::DA_END } else { header::DA_END_V4 }
+}
+
+/// What a block of the hash index is; `None` for another magic number.
+pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
+    let found = be16(block, header::DA_MAGIC);
+    let version = layout.version();
+    [
+        (magic::LEAF1, LeafKind::Single),
+        (magic::LEAFN, LeafKind::Many),
+        (magic::NODE, LeafKind::Node),
+    ]
+    .into_iter()
+    .find(|(pair, _)| pair[version] == found)
+    .map(|(_, kind)| kind)
+}
+
+/// Makes a leaf of another kind.
+pub fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
+    let pair = match kind {
+        LeafKind::Single => magic::LEAF1,
+        LeafKind::Many => magic::LEAFN,
+        LeafKind::Node => magic::NODE,
+    };
+    block.set16(header::DA_MAGIC, pair[layout.version()]);
+}
+
+/// The entries of a leaf or node. Its block was verified.
+pub fn table(layout: &Layout, block: &[u8]) -> Table {
+    let count = usize::from(be16(block, count_at(layout))).min(layout.leaf_capacity());
+    Table { start: layout.header(), count }
+}
+
+/// How many entries of a leaf are stale.
+pub fn stale(layout: &Layout, block: &[u8]) -> usize {
+    be16(block, count_at(layout) + 2).into()
+}
+
+/// How far above the leaves a node is.
+pub fn level(layout: &Layout, block: &[u8]) -> u16 {
+    be16(block, count_at(layout) + 2)
+}
+
+/// Writes the number of entries, and of stale ones (in a node: the level).
+pub fn set_counts(layout: &Layout, block: &mut impl Edit, count: usize, stale_or_level: usize) {
+    let at = count_at(layout);
+    let bytes = block.edit(at..at + 4);
+    put16(bytes, 0, count as u16);
+    put16(bytes, 2, stale_or_level as u16);
+}
+
+/// The logical blocks of the neighbours at the same level, before and behind; 0 for none.
+pub fn siblings(block: &[u8]) -> (u32, u32) {
+    (be32(block, header::DA_BACK), be32(block, header::DA_FORW))
+}
+
+/// Names the neighbour before.
+pub fn set_back(block: &mut impl Edit, at: u32) {
+    block.set32(header::DA_BACK, at);
+}
+
+/// Names the neighbour behind.
+pub fn set_forw(block: &mut impl Edit, at: u32) {
+    block.set32(header::DA_FORW, at);
+}
+
+fn put(bytes: &mut [u8], entry: LeafEntry) {
+    put32(bytes, 0, entry.hash);
+    put32(bytes, 4, entry.address);
+}
+
+/// Changes an entry in its place.
+pub fn set_entry(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+    let at = table.at(index);
+    put(block.edit(at..at + ENTRY_SIZE), entry);
+}
+
+/// Puts an entry at `index` where a row may grow at its end. The counts are the caller's to change.
+pub fn insert_at(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+    let bytes = block.edit(table.at(index)..table.end() + ENTRY_SIZE);
+    let len = bytes.len();
+    bytes.copy_within(..len - ENTRY_SIZE, ENTRY_SIZE);
+    put(bytes, entry);
+}
+
+/// Puts an entry before what is at `index` of a row that grows at its start (block form).
+pub fn insert_downward(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+    let bytes = block.edit(table.start - ENTRY_SIZE..table.at(index));
+    bytes.copy_within(ENTRY_SIZE.., 0);
+    let len = bytes.len();
+    put(&mut bytes[len - ENTRY_SIZE..], entry);
+}
+
+/// Puts an entry before what is at `index` by using up the nearest stale entry. False if none is
+/// stale.
+pub fn insert_over_stale(
+    block: &mut impl Edit,
+    table: &Table,
+    index: usize,
+    entry: LeafEntry,
+) -> bool {
+    let bytes = block.bytes();
+    let is_stale = |i: &usize| be32(bytes, table.at(*i) + 4) == 0;
+    let after = (index..table.count).find(is_stale);
+    let limit = after.map_or(0, |after| index.saturating_sub(after - index));
+    let before = (limit..index).rev().find(is_stale);
+    match (before, after) {
+        (Some(before), _) => {
+            let bytes = block.edit(table.at(before)..table.at(index));
+            bytes.copy_within(ENTRY_SIZE.., 0);
+            let len = bytes.len();
+            put(&mut bytes[len - ENTRY_SIZE..], entry);
+        }
+        (None, Some(after)) => {
+            let bytes = block.edit(table.at(index)..table.at(after) + ENTRY_SIZE);
+            let len = bytes.len();
+            bytes.copy_within(..len - ENTRY_SIZE, ENTRY_SIZE);
+            put(bytes, entry);
+        }
+        (None, None) => return false,
+    }
+    true
+}
+
+/// Takes an entry out of a row that shrinks at its end. The counts are the caller's to change.
+pub fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
+    if index + 1 < table.count {
+        let bytes = block.edit(table.at(index)..table.end());
+        bytes.copy_within(ENTRY_SIZE.., 0);
+    }
+}
+
+/// Makes an entry stale. The stale count is the caller's to change.
+pub fn set_stale(block: &mut impl Edit, table: &Table, index: usize) {
+    block.set32(table.at(index) + 4, 0);
+}
+
+/// Squeezes the stale entries out of a row; how many are left.
+pub fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
+    let bytes = block.edit(table.start..table.end());
+    let mut to = 0;
+    for from in (0..bytes.len()).step_by(ENTRY_SIZE) {
+        if be32(bytes, from + 4) != 0 {
+            bytes.copy_within(from..from + ENTRY_SIZE, to);
+            to += ENTRY_SIZE;
+        }
+    }
+    to / ENTRY_SIZE
+}
+
+/// Squeezes the stale entries out of a leaf.
+pub fn compact(layout: &Layout, block: &mut impl Edit) {
+    if stale(layout, block.bytes()) > 0 {
+        let count = squeeze(block, &table(layout, block.bytes()));
+        set_counts(layout, block, count, 0);
+    }
+}
+
+/// Data blocks that the end of a single leaf describes.
+pub fn bests_count(layout: &Layout, block: &[u8]) -> usize {
+    let most = (layout.size() - layout.header() - 4) / 2;
+    (be32(block, layout.size() - 4) as usize).min(most)
+}
+
+/// Writes how many data blocks the end of a single leaf describes. The row starts earlier the more
+/// they are.
+pub fn set_bests_count(layout: &Layout, block: &mut impl Edit, count: usize) {
+    block.set32(layout.size() - 4, count as u32);
+}
+
+/// First byte of the longest unused ranges at the end of a single leaf that describes `count` blocks.
+pub const fn bests_start(layout: &Layout, count: usize) -> usize {
+    layout.size() - 4 - count * 2
+}
+
+/// Bytes that a single leaf needs.
+pub const fn single_size(layout: &Layout, entries: usize, data_blocks: usize) -> usize {
+    layout.header() + entries * ENTRY_SIZE + data_blocks * 2 + 4
+}
+
+fn verify_order(structure: &'static str, block: &[u8], table: &Table) -> Result<usize, Corruption> {
+    let (mut last, mut stale) = (0, 0);
+    for index in 0..table.count {
+        let entry = table.entry(block, index);
+        if entry.hash < last {
+            let damage = Corruption::new(structure, format!("order of hashes at entry {index}"));
+            return Err(damage.mismatch(
+                format_args!("{last:#010x} or more"),
+                format_args!("{:#010x}", entry.hash),
+            ));
+        }
+        last = entry.hash;
+        stale += usize::from(entry.address == 0);
+    }
+    Ok(stale)
+}
+
+/// Checks the hash index of block form and finds it.
+pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table, Corruption> {
+    const NAME: &str = "directory block";
+    let (count, stale) = data::tail(layout, block);
+    let most = (layout.size() - TAIL_SIZE - layout.header()) / ENTRY_SIZE;
+    if count as usize > most {
+        return Err(Corruption::new(NAME, "entries of the hash index")
+            .mismatch(format_args!("at most {most}"), count));
+    }
+    let table = block_table(layout, block);
+    let found = verify_order(NAME, block, &table)?;
+    if found != stale as usize {
+        return Err(Corruption::new(NAME, "stale entries").mismatch(found, stale));
+    }
+    Ok(table)
+}
+
+/// Checks everything behind the header of a leaf or node.
+pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
+    let fault = |problem: &str| Corruption::new(NAME, problem);
+    let raw = usize::from(be16(block, count_at(layout)));
+    if raw > layout.leaf_capacity() {
+        let most = layout.leaf_capacity();
+        return Err(fault("count").mismatch(format_args!("at most {most}"), raw));
+    }
+    let kind = kind(layout, block);
+    let table = table(layout, block);
+    let zeros = verify_order(NAME, block, &table)?;
+    if kind == Some(LeafKind::Node) {
+        let level = level(layout, block);
+        if level == 0 || level > LEVELS_MAX || raw == 0 || zeros > 0 {
+            let problem = "a node with no entries, empty ones, or at a wrong level";
+            return Err(fault(problem).mismatch("level 1 to 4", level));
+        }
+        return Ok(());
+    }
+    let stale = stale(layout, block);
+    if stale != zeros {
+        return Err(fault("stale entries").mismatch(zeros, stale));
+    }
+    if kind == Some(LeafKind::Single) {
+        let bests = be32(block, layout.size() - 4) as usize;
+        let room = (layout.size() - 4 - table.end()) / 2;
+        if table.end() > layout.size() - 4 || bests > room {
+            return Err(fault("data blocks described").mismatch("what there is room for", bests));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Blocks of directories, in memory: how they are laid out, checked and changed.
+//!
+//! A directory is in its inode (*shortform*) or in directory blocks of one size, which may be several
+//! blocks of the file system each. They lie in three ranges of the directory's logical space: entries
+//! from 0 on, the hash index (*leaves* and *nodes*) from 32 GiB on, the index of free space from
+//! 64 GiB on. A directory of one data block has its hash index at that block's end (*block form*).
+
+pub mod data;
+pub mod free;
+mod header;
+pub mod leaf;
+pub mod short;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use transaction::Corruption;
+use vfs::{FileType, Ino};
+
+use super::address::{Block, FileBlock};
+use super::bytes::{put16, put32};
+use super::geometry::Geometry;
+use super::{checksum, hash};
+pub use header::{init_da, init_dir, is_block_form};
+
+/// First byte of the hash index in a directory's logical space (`XFS_DIR2_LEAF_OFFSET`).
+const LEAF_SPACE: u64 = 32 << 30;
+/// First byte of the index of free space (`XFS_DIR2_FREE_OFFSET`).
+const FREE_SPACE: u64 = 64 << 30;
+/// Unit of positions in data blocks, and the alignment of entries (`XFS_DIR2_DATA_ALIGN`).
+pub const ALIGN: usize = 8;
+
+/// Magic numbers; the first of each pair is that of version 5.
+pub mod magic {
+    /// Block form ("XDB3", "XD2B").
+    pub const BLOCK: [u32; 2] = [0x5844_4233, 0x5844_3242];
+    /// Data ("XDD3", "XD2D").
+    pub const DATA: [u32; 2] = [0x5844_4433, 0x5844_3244];
+    /// Index of free space ("XDF3", "XD2F").
+    pub const FREE: [u32; 2] = [0x5844_4633, 0x5844_3246];
+    /// The leaf of a directory that has one.
+    pub const LEAF1: [u16; 2] = [0x3df1, 0xd2f1];
+    /// A leaf of many.
+    pub const LEAFN: [u16; 2] = [0x3dff, 0xd2ff];
+    /// A node above leaves.
+    pub const NODE: [u16; 2] = [0x3ebe, 0xfebe];
+}
+
+/// What the layout of directory blocks depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Whether blocks have the headers of version 5.
+    pub crc: bool,
+    /// Whether entries have a type.
+    pub ftype: bool,
+    /// Whether names differ by more than case.
+    pub folds_case: bool,
+    /// Size of a directory block as a power of two.
+    pub size_log: u8,
+    /// Size of a block of the file system as a power of two.
+    pub block_log: u8,
+}
+
+impl Layout {
+    /// The layout that a file system's directories have.
+    pub fn new(geometry: &Geometry) -> Self {
+        Self {
+            crc: geometry.features.crc(),
+            ftype: geometry.features.ftype(),
+            folds_case: geometry.features.ascii_ci(),
+            size_log: geometry.dir_block_log,
+            block_log: geometry.block_log,
+        }
+    }
+
+    /// Size of a directory block in bytes.
+    pub const fn size(&self) -> usize {
+        1 << self.size_log
+    }
+
+    /// Blocks of the file system that a directory block has.
+    pub const fn blocks(&self) -> u32 {
+        1 << (self.size_log - self.block_log)
+    }
+
+    /// Which of a pair of magic numbers is used.
+    const fn version(&self) -> usize {
+        if self.crc { 0 } else { 1 }
+    }
+
+    /// First byte behind the header of a block of any kind. They happen to be alike.
+    pub const fn header(&self) -> usize {
+        if self.crc { 64 } else { 16 }
+    }
+
+    /// Bytes that an entry with a name of this length takes.
+    pub const fn entry_size(&self, name_len: usize) -> usize {
+        (8 + 1 + name_len + self.ftype as usize + 2).next_multiple_of(ALIGN)
+    }
+
+    /// Where `..` is in the first data block; `.` is right behind the header.
+    pub const fn dot_dot(&self) -> usize {
+        self.header() + self.entry_size(1)
+    }
+
+    /// Where the first other entry may be.
+    pub const fn first_entry(&self) -> usize {
+        self.dot_dot() + self.entry_size(2)
+    }
+
+    /// Most entries that a leaf of many or a node holds.
+    pub const fn leaf_capacity(&self) -> usize {
+        (self.size() - self.header()) / leaf::ENTRY_SIZE
+    }
+
+    /// Data blocks that a block of the index of free space describes.
+    pub const fn free_capacity(&self) -> usize {
+        (self.size() - self.header()) / 2
+    }
+
+    /// The room of an empty data block.
+    pub const fn data_room(&self) -> usize {
+        self.size() - self.header()
+    }
+
+    /// The logical block of the root of the hash index.
+    pub const fn leaf_first(&self) -> FileBlock {
+        FileBlock(LEAF_SPACE >> self.block_log)
+    }
+
+    /// The logical block of the first block of the index of free space.
+    pub const fn free_first(&self) -> FileBlock {
+        FileBlock(FREE_SPACE >> self.block_log)
+    }
+
+    /// The logical block of a data block.
+    pub const fn data_at(&self, number: u32) -> FileBlock {
+        FileBlock((number as u64) << (self.size_log - self.block_log))
+    }
+
+    /// The logical block of the block of the free index that describes a data block, and the data
+    /// block's place there.
+    pub const fn free_at(&self, number: u32) -> (FileBlock, usize) {
+        let (free, slot) =
+            (number as usize / self.free_capacity(), number as usize % self.free_capacity());
+        (self.free_first().plus((free as u64) << (self.size_log - self.block_log)), slot)
+    }
+
+    /// Data block and byte there of an entry, by what a leaf says.
+    pub const fn split_address(&self, address: u32) -> (u32, usize) {
+        let byte = (address as u64) << 3;
+        ((byte >> self.size_log) as u32, (byte & ((1 << self.size_log) - 1)) as usize)
+    }
+
+    /// What leaves say of an entry's place.
+    pub const fn address(&self, number: u32, offset: usize) -> u32 {
+        ((((number as u64) << self.size_log) + offset as u64) >> 3) as u32
+    }
+
+    /// The most data blocks: what the space below the leaves has room for.
+    pub const fn data_blocks_max(&self) -> u64 {
+        LEAF_SPACE >> self.size_log
+    }
+
+    /// The hash that a name is filed under.
+    pub fn hash(&self, name: &[u8]) -> u32 {
+        if self.folds_case { hash::folded_hash(name) } else { hash::name_hash(name) }
+    }
+}
+
+/// A block that is changed range by range, so that whoever holds it can keep the old bytes.
+pub trait Edit {
+    /// The block.
+    fn bytes(&self) -> &[u8];
+
+    /// Bytes of it, to change.
+    fn edit(&mut self, range: Range<usize>) -> &mut [u8];
+
+    /// Writes a big-endian number.
+    fn set16(&mut self, at: usize, value: u16) {
+        put16(self.edit(at..at + 2), 0, value);
+    }
+
+    /// Writes a big-endian number.
+    fn set32(&mut self, at: usize, value: u32) {
+        put32(self.edit(at..at + 4), 0, value);
+    }
+}
+
+/// A block in memory that nobody wants back.
+impl Edit for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self[range]
+    }
+}
+
+/// The code that an entry has for a type (`XFS_DIR3_FT_*`).
+pub const fn file_type_code(file_type: FileType) -> u8 {
+    match file_type {
+        FileType::Regular => 1,
+        FileType::Directory => 2,
+        FileType::CharDevice => 3,
+        FileType::BlockDevice => 4,
+        FileType::Fifo => 5,
+        FileType::Socket => 6,
+        FileType::Symlink => 7,
+    }
+}
+
+/// The type that a code stands for. 0 is "unknown", 8 a whiteout, which the inode knows better.
+pub const fn file_type_of(code: u8) -> Option<FileType> {
+    Some(match code {
+        1 => FileType::Regular,
+        2 => FileType::Directory,
+        3 => FileType::CharDevice,
+        4 => FileType::BlockDevice,
+        5 => FileType::Fifo,
+        6 => FileType::Socket,
+        7 => FileType::Symlink,
+        _ => return None,
+    })
+}
+
+/// Codes of types are below this (`XFS_DIR3_FT_MAX`).
+const FILE_TYPE_CODES: u8 = 9;
+
+/// The three kinds of directory blocks that are verified apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Entries, with a hash index at the end in block form.
+    Data,
+    /// Hash index.
+    Leaf,
+    /// Index of free space.
+    Free,
+}
+
+/// Checks a directory block that was just read. It belongs to `ino`, lies at logical block `at` (low
+/// 32 bits) and starts at `block` of the device.
+pub fn verify(
+    geometry: &Geometry,
+    part: Part,
+    (ino, at): (Ino, u32),
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let layout = Layout::new(geometry);
+    let place = header::Place { geometry, ino, block };
+    let outcome = match part {
+        Part::Data => {
+            header::verify_dir(&place, "directory data", data, &[magic::BLOCK, magic::DATA])
+                .and_then(|()| data::verify(&layout, geometry, data))
+        }
+        Part::Leaf => header::verify_da(&place, data).and_then(|()| leaf::verify(&layout, data)),
+        Part::Free => header::verify_dir(&place, "directory free index", data, &[magic::FREE])
+            .and_then(|()| free::verify(&layout, at, data)),
+    };
+    outcome.map_err(|c| c.of_inode(ino.0))
+}
+
+/// Brings the checksum of a directory block up to date.
+pub fn seal(geometry: &Geometry, part: Part, data: &mut [u8]) {
+    if geometry.features.crc() {
+        let at = if part == Part::Leaf { header::DA_CRC } else { header::DIR_CRC };
+        checksum::seal(data, at);
+    }
+}

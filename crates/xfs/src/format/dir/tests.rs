@@ -1,0 +1,1 @@
+//! Blocks in memory, against a plain model.

@@ -1,0 +1,315 @@
+//! Chunks of inodes: 64 that one record of the trees of inodes is about. A sparse chunk has blocks
+//! for some of them only.
+
+use transaction::Corruption;
+use vfs::{Error, Result};
+
+use super::allocate::Taken;
+use crate::alloc::Owner;
+use crate::alloc::ags::AgTree;
+use crate::alloc::space::Wish;
+use crate::btree::records::{FinoTree, InoTree, InodeChunk};
+use crate::btree::{Cursor, Seek, Tree};
+use crate::format::address::{AgBlock, AgIno, AgNumber};
+use crate::format::features::{Incompat, Version};
+use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::inode::init_free_slot;
+use crate::kind::Kind;
+use crate::op::Op;
+use crate::volume::Volume;
+
+/// Inodes that one bit of a hole mask stands for (`XFS_INODES_PER_HOLEMASK_BIT`).
+const INODES_PER_HOLE_BIT: u32 = 4;
+
+/// What chunks of a file system are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChunkShape {
+    /// Blocks that are taken for a whole chunk, or for several where a block has that many inodes.
+    blocks: u32,
+    /// What the first block of a chunk is a multiple of.
+    align: u32,
+    /// Blocks that a sparse chunk may start with, and what their first one is a multiple of; `None`
+    /// if there are no sparse chunks.
+    sparse_blocks: Option<u32>,
+    /// Whether records have a count of their inodes.
+    counts: bool,
+}
+
+impl ChunkShape {
+    pub(super) fn of(volume: &Volume) -> Self {
+        let geometry = &volume.geometry;
+        let raw = &volume.sb.raw;
+        let blocks = geometry.chunk_blocks();
+        let aligns = geometry.features.version_bits.contains(Version::ALIGN);
+        let align = if aligns { raw.inoalignmt.get().max(1) } else { 1 };
+        let sparse = raw.spino_align.get();
+        let inodes = u64::from(sparse) << geometry.inodes_per_block_log();
+        let counts = geometry.features.incompat(Incompat::SPINODES);
+        let is_sound = sparse > 0
+            && sparse < blocks
+            && blocks.is_multiple_of(sparse)
+            && inodes.is_multiple_of(INODES_PER_HOLE_BIT.into());
+        Self { blocks, align, sparse_blocks: (counts && is_sound).then_some(sparse), counts }
+    }
+
+    /// Fewest blocks that make a chunk.
+    pub(super) fn fewest_blocks(&self) -> u32 {
+        self.sparse_blocks.unwrap_or(self.blocks)
+    }
+}
+
+/// Which inodes of a chunk a hole mask says have no blocks, as a mask of inodes.
+const fn holes(holemask: u16) -> u64 {
+    let mut holes = 0;
+    let mut bit = 0;
+    while bit < 16 {
+        if holemask >> bit & 1 != 0 {
+            holes |= 0xf << (4 * bit);
+        }
+        bit += 1;
+    }
+    holes
+}
+
+impl InodeChunk {
+    /// Which inodes can be taken.
+    pub(super) fn available(&self) -> u64 {
+        self.free & !holes(self.holemask)
+    }
+
+    /// The mask of an inode in its chunk, if it belongs to it and has blocks.
+    pub(super) fn bit(&self, ino: AgIno) -> Option<u64> {
+        let at = ino.0.checked_sub(self.start.0).filter(|at| *at < INODES_PER_CHUNK)?;
+        let bit = 1 << at;
+        (holes(self.holemask) & bit == 0).then_some(bit)
+    }
+
+    /// Runs of inodes that have blocks: the first one's place in the chunk, and how many.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let mut left = !holes(self.holemask);
+        std::iter::from_fn(move || {
+            let first = left.trailing_zeros();
+            if first == u64::BITS {
+                return None;
+            }
+            let len = (left >> first).trailing_ones();
+            left &= !(u64::MAX >> (u64::BITS - len) << first);
+            Some((first, len))
+        })
+    }
+}
+
+/// Damage in a record of a chunk.
+pub(super) fn damage(ag: AgNumber, chunk: InodeChunk, problem: &str) -> Error {
+    let what = format!("{problem}: the chunk of inode {}", chunk.start);
+    Corruption::new("tree of inodes", what).in_group(ag.0.into()).into()
+}
+
+/// Takes the first inode that is free out of a chunk.
+pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<Taken> {
+    let available = old.available();
+    if available == 0 || available.count_ones() != u32::from(old.freecount) {
+        return Err(damage(ag, old, "its free inodes are not as many as it counts"));
+    }
+    let at = available.trailing_zeros();
+    let Some(ino) = old.start.0.checked_add(at) else {
+        return Err(damage(ag, old, "it lies outside of the group"));
+    };
+    let new = InodeChunk { freecount: old.freecount - 1, free: old.free & !(1 << at), ..old };
+    Ok((old, new, AgIno(ino)))
+}
+
+impl Op<'_> {
+    /// Makes a new chunk in a group. False if there is no room, or there may be no more inodes.
+    pub(super) fn add_chunk(&mut self, lease: usize, shape: &ChunkShape) -> Result<bool> {
+        let volume = &self.fs.volume;
+        let added = u64::from(shape.blocks) << volume.geometry.inodes_per_block_log();
+        if volume.totals().icount + added > volume.icount_max() {
+            return Ok(false);
+        }
+        self.adjust_agfl(lease)?;
+        let state = *self.leases[lease];
+        // Best behind the chunk that was made last.
+        let near = match AgIno(state.newino) {
+            AgIno::NULL => state.root(AgTree::Ino).block,
+            newest => {
+                let place = volume.geometry.inode_place(newest).0;
+                AgBlock(place.0.saturating_add(shape.blocks))
+            }
+        };
+        let wish = Wish { align: shape.align, ..Wish::near(near, shape.blocks) };
+        if let Some(start) = self.take_chunk_blocks(lease, &wish)? {
+            self.enter_whole(lease, start, shape)?;
+            return Ok(true);
+        }
+        let Some(blocks) = shape.sparse_blocks else { return Ok(false) };
+        // What the record says there could be must lie in the group, too, and behind its headers.
+        let last = (state.length / shape.align * shape.align).saturating_sub(shape.blocks);
+        let within = (shape.align, last.saturating_add(blocks));
+        let wish = Wish { near, len: blocks, align: blocks, within };
+        let Some(start) = self.take_chunk_blocks(lease, &wish)? else { return Ok(false) };
+        self.enter_piece(lease, start, blocks, shape)?;
+        Ok(true)
+    }
+
+    /// Takes blocks for inodes and makes them free inodes.
+    fn take_chunk_blocks(&mut self, lease: usize, wish: &Wish) -> Result<Option<AgBlock>> {
+        let least = self.held_back(lease).saturating_add(wish.len);
+        if self.leases[lease].freeblks < least {
+            return Ok(None);
+        }
+        let Some(start) = self.take_wish(lease, wish)? else { return Ok(None) };
+        self.rmap_add(lease, start, wish.len, Owner::Inodes)?;
+        self.init_inodes(lease, start, wish.len)?;
+        Ok(Some(start))
+    }
+
+    /// Fills blocks with free inodes.
+    fn init_inodes(&mut self, lease: usize, start: AgBlock, blocks: u32) -> Result<()> {
+        let geometry = self.fs.volume.geometry;
+        let ag = self.leases[lease].number();
+        for at in 0..blocks {
+            let block = AgBlock(start.0 + at);
+            let first = geometry.first_ino(block);
+            let id = self.txn.create(geometry.block_of(ag, block).0, Kind::Inodes.plain())?;
+            let bytes = self.txn.edit(id, 0..geometry.block_size());
+            for (index, slot) in bytes.chunks_exact_mut(geometry.inode_size()).enumerate() {
+                let ino = geometry.ino(ag, AgIno(first.0 + index as u32));
+                init_free_slot(&geometry, ino, slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters whole chunks: one, or as many as a block has.
+    fn enter_whole(&mut self, lease: usize, start: AgBlock, shape: &ChunkShape) -> Result<()> {
+        let first = self.fs.volume.geometry.first_ino(start);
+        let inodes = shape.blocks << self.fs.volume.geometry.inodes_per_block_log();
+        for at in (0..inodes).step_by(INODES_PER_CHUNK as usize) {
+            let chunk = InodeChunk {
+                start: AgIno(first.0 + at),
+                holemask: 0,
+                count: if shape.counts { INODES_PER_CHUNK as u8 } else { 0 },
+                freecount: INODES_PER_CHUNK as u8,
+                free: u64::MAX,
+            };
+            self.put_chunk::<InoTree>(lease, None, chunk)?;
+            self.put_free_chunk(lease, None, chunk)?;
+        }
+        self.count_new(lease, first, inodes);
+        Ok(())
+    }
+
+    /// Enters a piece of a sparse chunk, of which other pieces may be there already.
+    fn enter_piece(
+        &mut self,
+        lease: usize,
+        start: AgBlock,
+        blocks: u32,
+        shape: &ChunkShape,
+    ) -> Result<()> {
+        let geometry = self.fs.volume.geometry;
+        let ag = self.leases[lease].number();
+        let chunk_start = geometry.first_ino(AgBlock(start.0 / shape.align * shape.align));
+        let first = geometry.first_ino(start).0 - chunk_start.0;
+        let inodes = blocks << geometry.inodes_per_block_log();
+        let bits = u16::MAX >> (16 - inodes / INODES_PER_HOLE_BIT);
+        let holemask = !(bits << (first / INODES_PER_HOLE_BIT));
+        let count = inodes as u8;
+        let piece =
+            InodeChunk { start: chunk_start, holemask, count, freecount: count, free: u64::MAX };
+        let old = Cursor::<InoTree>::of_group(self, lease).seek(chunk_start, Seek::Exactly)?;
+        let Some(old) = old else {
+            self.put_chunk::<InoTree>(lease, None, piece)?;
+            self.put_free_chunk(lease, None, piece)?;
+            self.count_new(lease, chunk_start, inodes);
+            return Ok(());
+        };
+        if !old.holemask & !holemask != 0 {
+            return Err(damage(ag, old, "it has blocks that were free"));
+        }
+        let merged = InodeChunk {
+            holemask: old.holemask & holemask,
+            count: old.count.saturating_add(count),
+            freecount: old.freecount.saturating_add(count),
+            ..old
+        };
+        self.put_chunk::<InoTree>(lease, Some(old), merged)?;
+        self.put_free_chunk(lease, Some(old).filter(|old| old.freecount > 0), merged)?;
+        self.count_new(lease, chunk_start, inodes);
+        Ok(())
+    }
+
+    fn count_new(&mut self, lease: usize, chunk: AgIno, inodes: u32) {
+        let state = &mut self.leases[lease];
+        state.icount += inodes;
+        state.ifree += inodes;
+        state.newino = chunk.0;
+    }
+
+    /// Puts a chunk into the tree of free inodes, in the place of the record `old` that is there;
+    /// does nothing in a file system without that tree.
+    pub(super) fn put_free_chunk(
+        &mut self,
+        lease: usize,
+        old: Option<InodeChunk>,
+        chunk: InodeChunk,
+    ) -> Result<()> {
+        if self.leases[lease].root(AgTree::Fino).levels == 0 {
+            return Ok(());
+        }
+        self.put_chunk::<FinoTree>(lease, old, chunk)
+    }
+
+    /// Puts a chunk into a tree, in the place of the record `old` that is there.
+    pub(super) fn put_chunk<T: Tree<Record = InodeChunk, Key = AgIno>>(
+        &mut self,
+        lease: usize,
+        old: Option<InodeChunk>,
+        chunk: InodeChunk,
+    ) -> Result<()> {
+        let ag = self.leases[lease].number();
+        let mut cursor = Cursor::<T>::of_group(self, lease);
+        if old.is_none() {
+            return cursor.insert(chunk);
+        }
+        if cursor.seek(chunk.start, Seek::Exactly)? != old {
+            return Err(damage(ag, chunk, "the trees of inodes disagree"));
+        }
+        cursor.update(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(holemask: u16) -> InodeChunk {
+        InodeChunk { start: AgIno(128), holemask, count: 64, freecount: 64, free: u64::MAX }
+    }
+
+    #[test]
+    fn a_hole_bit_stands_for_four_inodes() {
+        assert_eq!(holes(0), 0);
+        assert_eq!(holes(0x8001), 0xf000_0000_0000_000f);
+        assert_eq!(chunk(0x8001).available(), 0x0fff_ffff_ffff_fff0);
+    }
+
+    #[test]
+    fn pieces_are_what_lies_between_holes() {
+        assert_eq!(chunk(0).pieces().collect::<Vec<_>>(), [(0, 64)]);
+        assert_eq!(chunk(0x00ff).pieces().collect::<Vec<_>>(), [(32, 32)]);
+        assert_eq!(chunk(0x0ff0).pieces().collect::<Vec<_>>(), [(0, 16), (48, 16)]);
+        assert_eq!(chunk(0xffff).pieces().count(), 0);
+    }
+
+    #[test]
+    fn inodes_outside_of_the_chunk_or_in_holes_have_no_bit() {
+        assert_eq!(chunk(0).bit(AgIno(127)), None);
+        assert_eq!(chunk(0).bit(AgIno(128)), Some(1));
+        assert_eq!(chunk(0).bit(AgIno(191)), Some(1 << 63));
+        assert_eq!(chunk(0).bit(AgIno(192)), None);
+        assert_eq!(chunk(1).bit(AgIno(131)), None);
+        assert_eq!(chunk(1).bit(AgIno(132)), Some(16));
+    }
+}
