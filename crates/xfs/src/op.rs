@@ -54,6 +54,10 @@ pub(crate) struct Op<'a> {
     contended: Option<AgNumber>,
 }
 
+/// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
+/// of in blocks of 4 KiB.
+const DIFF_BYTES: usize = 64;
+
 impl Xfs {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
     /// wanted that could not be waited for.
@@ -200,11 +204,16 @@ impl<'a> Op<'a> {
         // Slots are checked each time they are loaded, not only when their block is read.
         inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
-        let differs = |at: &usize| old[*at] != new[*at];
-        let Some(first) = (0..new.len()).find(differs) else { return Ok(()) };
-        let end = (first..new.len()).rfind(differs).unwrap_or(first) + 1;
-        let place = handle.offset + first..handle.offset + end;
-        self.txn.edit(id, place).copy_from_slice(&new[first..end]);
+        let mut start = 0;
+        while start < new.len() {
+            let end = new.len().min(start + DIFF_BYTES);
+            let held = &self.txn.data(id)[handle.offset..][start..end];
+            if held != &new[start..end] {
+                let place = handle.offset + start..handle.offset + end;
+                self.txn.edit(id, place).copy_from_slice(&new[start..end]);
+            }
+            start = end;
+        }
         Ok(())
     }
 }

@@ -6,6 +6,8 @@ pub(crate) mod headers;
 mod release;
 pub(crate) mod rmap;
 pub(crate) mod space;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod trees;
 
 use vfs::{Error, Result};
@@ -56,6 +58,9 @@ impl Op<'_> {
         let (home, near) = geometry.split(request.near);
         let home = if home.0 < geometry.ag_count { home } else { AgNumber(0) };
         let max_len = request.max_len.min(geometry.ag_blocks);
+        if request.min_len > max_len {
+            return Err(Error::NoSpace);
+        }
         if self.longest_known(home) >= max_len
             && let Some(found) = self.allocate_in(home, near, request, max_len)?
         {

@@ -1,8 +1,21 @@
 //! Parent pointers: one attribute per link, which names the directory and the entry that lead to the
 //! inode. They are kept in the operation that changes the link.
+//!
+//! An attribute is found by the name of the entry and by its value, which has the directory: a file
+//! may have one name in many directories. Most inodes have one link and few attributes, so what
+//! happens to attributes in the inode goes over them once and changes nothing else.
 
 use vfs::{Error, Ino, Result};
 
+use super::change::append_short;
+use super::forkoff;
+use super::read::{self, Form, Key, form};
+use crate::format::attr::flags;
+use crate::format::attr::leaf::{PARENT_SIZE, parent_of, parent_value};
+use crate::format::attr::shortform;
+use crate::format::geometry::Geometry;
+use crate::format::hash::{folded_hash, name_hash};
+use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::source::Source;
@@ -16,34 +29,127 @@ pub(crate) struct Link<'n> {
     pub(crate) name: &'n [u8],
 }
 
+impl<'n> Link<'n> {
+    fn value(&self) -> [u8; PARENT_SIZE] {
+        parent_value(self.dir.0, self.generation)
+    }
+
+    fn key<'a>(&self, geometry: &Geometry, value: &'a [u8]) -> Key<'a>
+    where
+        'n: 'a,
+    {
+        let hash = hash(geometry, self.name, self.dir.0);
+        Key { namespace: flags::PARENT, name: self.name, hash, value: Some(value) }
+    }
+
+    /// As [`Link::key`], for attributes in the inode, which need no hash.
+    fn short_key<'a>(&self, value: &'a [u8]) -> Key<'a>
+    where
+        'n: 'a,
+    {
+        Key { namespace: flags::PARENT, name: self.name, hash: 0, value: Some(value) }
+    }
+}
+
+/// The hash of a parent pointer: of the name as directories hash it, and the directory's number.
+pub(super) fn hash(geometry: &Geometry, name: &[u8], dir: u64) -> u32 {
+    let name = if geometry.features.ascii_ci() { folded_hash(name) } else { name_hash(name) };
+    name ^ (dir >> 32) as u32 ^ dir as u32
+}
+
 /// Reports the links of an inode, as its parent pointers say.
 pub(crate) fn for_each(
-    _source: &mut impl Source,
-    _handle: &Handle,
-    _each: &mut dyn FnMut(Link<'_>),
+    source: &mut impl Source,
+    handle: &Handle,
+    each: &mut dyn FnMut(Link<'_>),
 ) -> Result<()> {
-    Err(Error::unsupported("attributes", ""))
+    read::for_each(source, handle, |(flags, name, value)| {
+        if flags & flags::NAMESPACE != flags::PARENT {
+            return Ok(());
+        }
+        let Some((dir, generation)) = value.and_then(parent_of) else {
+            return Err(handle.corrupt("parent pointer", "its value is none"));
+        };
+        each(Link { dir: Ino(dir), generation, name });
+        Ok(())
+    })
 }
 
 impl Op<'_> {
     /// Enters a link into the inode it leads to. Does nothing in an image without parent pointers, as
     /// the other two.
-    pub(crate) fn add_parent(&mut self, _child: &mut Handle, _link: Link<'_>) -> Result<()> {
-        Err(Error::unsupported("attributes", ""))
+    pub(crate) fn add_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Result<()> {
+        if !self.has_parents() {
+            return Ok(());
+        }
+        let value = link.value();
+        if form(child) == Form::Blocks {
+            return self.set_stored(child, &link.key(&self.fs.volume.geometry, &value), &value);
+        }
+        // A directory has no two entries of one name, so the link is not there yet.
+        if !child.inode.has_attr_fork() {
+            let size = shortform::entry_size(link.name.len(), value.len());
+            forkoff::create(child, shortform::HEADER_SIZE + size)?;
+        } else if form(child) == Form::Empty {
+            forkoff::init_short(child);
+        }
+        if append_short(child, &link.short_key(&value), &value)? {
+            return Ok(());
+        }
+        self.short_to_leaf(child)?;
+        self.set_stored(child, &link.key(&self.fs.volume.geometry, &value), &value)
     }
 
     /// Takes a link out of the inode it led to.
-    pub(crate) fn remove_parent(&mut self, _child: &mut Handle, _link: Link<'_>) -> Result<()> {
-        Err(Error::unsupported("attributes", ""))
+    pub(crate) fn remove_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Result<()> {
+        if !self.has_parents() {
+            return Ok(());
+        }
+        let value = link.value();
+        let outcome = if form(child) == Form::Short {
+            self.remove_stored(child, &link.short_key(&value))
+        } else {
+            self.remove_stored(child, &link.key(&self.fs.volume.geometry, &value))
+        };
+        outcome.map_err(|error| lost(child, error))
     }
 
     /// Replaces a link by another (a rename).
     pub(crate) fn replace_parent(
         &mut self,
-        _child: &mut Handle,
-        _old: Link<'_>,
-        _new: Link<'_>,
+        child: &mut Handle,
+        old: Link<'_>,
+        new: Link<'_>,
     ) -> Result<()> {
-        Err(Error::unsupported("attributes", ""))
+        if !self.has_parents() {
+            return Ok(());
+        }
+        if form(child) == Form::Short && old.name.len() == new.name.len() {
+            return replace_short(child, &old, &new);
+        }
+        self.remove_parent(child, old)?;
+        self.add_parent(child, new)
+    }
+}
+
+/// Writes a link over another one of the same size.
+fn replace_short(child: &mut Handle, old: &Link<'_>, new: &Link<'_>) -> Result<()> {
+    let value = old.value();
+    let key = old.short_key(&value);
+    let ino = child.ino().0;
+    let found = shortform::find(child.inode.fork(Fork::Attr), |e| key.is_short(e));
+    let found = found.map_err(|c| c.of_inode(ino))?;
+    let value_at = found.map(|e| e.value_at()).ok_or_else(|| lost(child, Error::NoAttribute))?;
+    let fork = child.inode.fork_mut(Fork::Attr);
+    fork[value_at - new.name.len()..value_at].copy_from_slice(new.name);
+    fork[value_at..value_at + PARENT_SIZE].copy_from_slice(&new.value());
+    Ok(())
+}
+
+/// That a link is not in the inode is damage.
+fn lost(child: &Handle, error: Error) -> Error {
+    match error {
+        Error::NoAttribute => child.corrupt("parent pointers", "a link that there is is missing"),
+        other => other,
     }
 }

@@ -52,7 +52,7 @@ impl Op<'_> {
                 new[0] = joined;
             }
         }
-        self.replace(handle, fork, &old, &new)
+        self.replace_extents(handle, fork, &old, &new)
     }
 
     /// The extent that has a logical block.
@@ -63,7 +63,7 @@ impl Op<'_> {
 
     /// Puts `new` in the place of `old`, which are neighbours in a fork; where that is empty, where
     /// `new` belongs.
-    pub(super) fn replace(
+    pub(super) fn replace_extents(
         &mut self,
         handle: &mut Handle,
         fork: Fork,

@@ -62,7 +62,7 @@ impl Op<'_> {
         if fork == Fork::Data {
             check_unshared(handle)?;
         }
-        self.replace(handle, fork, &[*extent], &without(extent, part))?;
+        self.replace_extents(handle, fork, &[*extent], &without(extent, part))?;
         subtract_blocks(handle, part.len)?;
         if fork == Fork::Attr || handle.inode.file_type() != Some(FileType::Regular) {
             let Block(first) = self.fs.volume.geometry.device_block(part.start);

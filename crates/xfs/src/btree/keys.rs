@@ -125,3 +125,13 @@ impl<T: Tree> Cursor<'_, '_, T> {
         true
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{Cursor, Node, Tree};
+
+    /// The keys that a parent must have for a child.
+    pub(in crate::btree) fn keys_of<T: Tree>(cursor: &Cursor<'_, '_, T>, child: Node) -> Vec<u8> {
+        cursor.keys_of(child)[..T::SHAPE.key_size].to_vec()
+    }
+}

@@ -10,6 +10,8 @@ mod nodes;
 pub(crate) mod records;
 mod remove;
 mod seek;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 

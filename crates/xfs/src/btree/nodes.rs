@@ -147,7 +147,14 @@ impl<T: Tree> Cursor<'_, '_, T> {
 
     /// Holds the block that a pointer names, which must be of `level`.
     pub(super) fn enter(&mut self, pointer: u64, level: usize) -> Result<Node> {
-        self.hold(pointer, level, 1)
+        self.hold(pointer, level, usize::from(!self.may_be_empty(level)))
+    }
+
+    /// Whether a block of `level` is the only leaf of a fork: it has no records while all of them are
+    /// being replaced.
+    fn may_be_empty(&self, level: usize) -> bool {
+        let Home::Fork { handle, fork } = &self.home else { return false };
+        level == 0 && self.levels == 2 && self.root.count(handle.inode.fork(*fork)) == 1
     }
 
     fn hold(&mut self, pointer: u64, level: usize, count_min: usize) -> Result<Node> {

@@ -1,0 +1,343 @@
+//! Random allocation against a model, judged by what the trees say and by `xfs_repair`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockdev::FileDevice;
+use fastrand::Rng;
+use oracle::{MkfsXfs, xfs_repair};
+use vfs::{Error, Ino, Result};
+
+use super::{Owner, Request, agfl};
+use crate::Xfs;
+use crate::alloc::ags::AgTree;
+use crate::btree::records::{BnoTree, CntTree, FreeRun};
+use crate::btree::{Cursor, Seek, Tree};
+use crate::format::address::{AgBlock, AgNumber, FsBlock};
+use crate::format::inode::Fork;
+use crate::op::Op;
+
+const CACHE_BYTES: usize = 16 << 20;
+
+/// An image that mkfs.xfs made, opened to be filled.
+pub(crate) struct Fresh {
+    pub(crate) fs: Xfs,
+    pub(crate) path: PathBuf,
+    _home: tempfile::TempDir,
+}
+
+impl Fresh {
+    pub(crate) fn new(options: &str, size: u64) -> Self {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options(options).create(&path, size);
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let device = Arc::new(FileDevice::new(file).unwrap());
+        let fs = Xfs::open_fresh(device, CACHE_BYTES).unwrap();
+        Self { fs, path, _home: home }
+    }
+
+    /// Finishes the image and has it judged.
+    pub(crate) fn judge(&self) {
+        self.fs.finish().unwrap();
+        xfs_repair(&self.path);
+    }
+}
+
+/// All records of a tree.
+pub(crate) fn records<T: Tree>(op: &mut Op<'_>, lease: usize, first: T::Key) -> Vec<T::Record> {
+    let mut cursor = Cursor::<T>::of_group(op, lease);
+    let mut found = Vec::new();
+    let mut next = cursor.seek(first, Seek::AtLeast).unwrap();
+    while let Some(record) = next {
+        found.push(record);
+        next = cursor.next().unwrap();
+    }
+    found
+}
+
+/// Checks that both trees of free space of a group and its counts agree; the free runs.
+fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
+    fs.atomically(|op| {
+        let lease = op.lease(ag)?;
+        let by_block = records::<BnoTree>(op, lease, AgBlock(0));
+        let by_length = records::<CntTree>(op, lease, (0, AgBlock(0)));
+        assert!(by_length.is_sorted_by_key(|run| (run.len, run.start)));
+        let mut sorted = by_length.clone();
+        sorted.sort_by_key(|run| run.start);
+        assert_eq!(by_block, sorted);
+        for pair in by_block.windows(2) {
+            assert!(pair[0].start.0 + pair[0].len < pair[1].start.0, "{pair:?}");
+        }
+        let state = *op.leases[lease];
+        assert_eq!(by_block.iter().map(|run| run.len).sum::<u32>(), state.freeblks);
+        assert_eq!(by_length.last().map_or(0, |run| run.len), state.longest);
+        assert!(state.flcount <= agfl::capacity(&fs.volume.geometry));
+        Ok(by_block)
+    })
+    .unwrap()
+}
+
+/// Extents that the model has, by first block.
+#[derive(Default)]
+struct Model {
+    extents: BTreeMap<u64, u32>,
+    offset: u64,
+}
+
+impl Model {
+    fn owner(start: u64) -> Owner {
+        Owner::Fork { ino: Ino(1000), fork: Fork::Data, offset: start, unwritten: false }
+    }
+
+    /// Checks that nothing of the model is free.
+    fn check(&self, fs: &Xfs) {
+        let geometry = fs.volume.geometry;
+        let mut free = BTreeSet::new();
+        for ag in geometry.ags() {
+            for run in check_space(fs, ag) {
+                free.extend(
+                    (0..run.len).map(|at| geometry.fs_block(ag, run.start).0 + u64::from(at)),
+                );
+            }
+        }
+        for (&start, &len) in &self.extents {
+            assert!((start..start + u64::from(len)).all(|block| !free.contains(&block)));
+        }
+    }
+
+    fn insert(&mut self, start: FsBlock, len: u32) {
+        let end = start.0 + u64::from(len);
+        let before = self.extents.range(..end).next_back();
+        assert!(before.is_none_or(|(&at, &len)| at + u64::from(len) <= start.0), "{start}, {len}");
+        self.extents.insert(start.0, len);
+    }
+
+    /// One random change, in one operation; false where there is no space.
+    fn step(&mut self, fs: &Xfs, rng: &mut Rng, len_max: u32) -> bool {
+        if self.extents.is_empty() || rng.u32(..100) < 60 {
+            self.grow(fs, rng, len_max)
+        } else {
+            self.shrink(fs, rng);
+            true
+        }
+    }
+
+    fn grow(&mut self, fs: &Xfs, rng: &mut Rng, len_max: u32) -> bool {
+        let geometry = fs.volume.geometry;
+        let near = geometry.fs_block(
+            AgNumber(rng.u32(..geometry.ag_count)),
+            AgBlock(rng.u32(..geometry.ag_blocks)),
+        );
+        let max_len = rng.u32(1..=len_max);
+        let min_len = if rng.bool() { max_len } else { 1 };
+        let got = fs.atomically(|op| {
+            let owner = Owner::RefcountTree;
+            op.allocate_extent(&Request { near, min_len, max_len, owner })
+        });
+        match got {
+            Ok((start, len)) => {
+                assert!((min_len..=max_len).contains(&len));
+                self.insert(start, len);
+                true
+            }
+            Err(Error::NoSpace) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Frees some extents, or ends or middles of them.
+    fn shrink(&mut self, fs: &Xfs, rng: &mut Rng) {
+        let mut freed = Vec::new();
+        for _ in 0..rng.usize(1..4) {
+            let Some((&start, &len)) =
+                self.extents.iter().nth(rng.usize(..self.extents.len().max(1)))
+            else {
+                break;
+            };
+            let from = if rng.bool() { 0 } else { rng.u32(..len) };
+            let count = if rng.bool() { len - from } else { rng.u32(1..=len - from) };
+            self.extents.remove(&start);
+            if from > 0 {
+                self.extents.insert(start, from);
+            }
+            let end = from + count;
+            if end < len {
+                self.extents.insert(start + u64::from(end), len - end);
+            }
+            freed.push((start + u64::from(from), count));
+        }
+        self.free(fs, &freed);
+    }
+
+    fn free(&self, fs: &Xfs, freed: &[(u64, u32)]) {
+        fs.atomically(|op| {
+            for &(start, len) in freed {
+                op.free_extent(FsBlock(start), len, Owner::RefcountTree);
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    fn free_all(&mut self, fs: &Xfs) {
+        for extent in std::mem::take(&mut self.extents) {
+            self.free(fs, &[extent]);
+        }
+    }
+}
+
+/// Kinds of images: what mkfs.xfs makes of them differs in trees, block and sector size.
+const KINDS: [&str; 7] = [
+    "-m rmapbt=0,finobt=0",
+    "-b size=1024 -m rmapbt=0",
+    "-m rmapbt=0",
+    "-m rmapbt=0,reflink=0,finobt=0",
+    "-s size=4096 -m rmapbt=0",
+    "-b size=1024 -m rmapbt=0",
+    "-b size=65536 -m rmapbt=0",
+];
+
+#[test]
+fn random_changes_leave_sound_trees() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let image = Fresh::new(kind, 320 << 20);
+        let mut rng = Rng::with_seed(seed as u64);
+        let mut model = Model::default();
+        for step in 0..3000 {
+            let len_max = if step % 10 == 0 { 2000 } else { 8 };
+            model.step(&image.fs, &mut rng, len_max);
+            if step % 1000 == 0 {
+                model.check(&image.fs);
+            }
+        }
+        model.check(&image.fs);
+        model.free_all(&image.fs);
+        model.check(&image.fs);
+        image.judge();
+    }
+}
+
+#[test]
+fn a_full_image_can_be_emptied() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let size = if kind.contains("65536") { 320 << 20 } else { 64 << 20 };
+        let image = Fresh::new(kind, size);
+        let mut rng = Rng::with_seed(seed as u64);
+        let mut model = Model::default();
+        let mut full = 0;
+        while full < 3 {
+            full += u32::from(!model.grow(&image.fs, &mut rng, 1));
+        }
+        model.check(&image.fs);
+        // Every second block first: as many runs, and so as many records, as can be.
+        let blocks: Vec<u64> = model.extents.keys().copied().collect();
+        for &block in blocks.iter().step_by(2) {
+            model.extents.remove(&block);
+            model.free(&image.fs, &[(block, 1)]);
+        }
+        model.check(&image.fs);
+        model.free_all(&image.fs);
+        image.judge();
+    }
+}
+
+#[test]
+fn a_failed_operation_leaves_no_trace() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let before: Vec<_> =
+        image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
+    for at in 0..20 {
+        let outcome: Result<()> = image.fs.atomically(|op| {
+            for max_len in 1..20 {
+                let owner = Owner::RefcountTree;
+                let near = FsBlock(at * 100);
+                op.allocate_extent(&Request { near, min_len: 1, max_len, owner })?;
+            }
+            Err(Error::NoSpace)
+        });
+        assert!(matches!(outcome, Err(Error::NoSpace)));
+    }
+    let after: Vec<_> =
+        image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
+    assert_eq!(before, after);
+    image.judge();
+}
+
+#[test]
+fn threads_in_groups_of_their_own_do_not_meet() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let fs = &image.fs;
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed);
+                let mut model = Model::default();
+                for _ in 0..2000 {
+                    model.step(fs, &mut rng, 16);
+                }
+                model.check(fs);
+                model.free_all(fs);
+            });
+        }
+    });
+    Model::default().check(&image.fs);
+    image.judge();
+}
+
+#[test]
+fn freeing_twice_is_damage() {
+    oracle::require!(Tool("mkfs.xfs"));
+    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let free = |start| {
+        image.fs.atomically(|op| {
+            op.free_extent(start, 4, Owner::RefcountTree);
+            Ok(())
+        })
+    };
+    let request =
+        Request { near: FsBlock(100), min_len: 4, max_len: 4, owner: Owner::RefcountTree };
+    let (start, _) = image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
+    free(start).unwrap();
+    assert!(matches!(free(start), Err(Error::Corrupt(_))));
+    assert!(matches!(free(FsBlock(u64::MAX)), Err(Error::Corrupt(_))));
+    image.judge();
+}
+
+#[test]
+fn the_place_asked_for_is_taken_where_it_is_free() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let near = image.fs.volume.geometry.fs_block(AgNumber(1), AgBlock(5000));
+    let request = Request { near, min_len: 1, max_len: 10, owner: Owner::RefcountTree };
+    let allocate = || image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
+    assert_eq!(allocate(), (near, 10));
+    // What is next to it is as near as can be.
+    let (second, len) = allocate();
+    assert_eq!(len, 10);
+    assert!(second.0.abs_diff(near.0) == 10, "{second}");
+    image
+        .fs
+        .atomically(|op| {
+            op.free_extent(near, 10, request.owner);
+            op.free_extent(second, 10, request.owner);
+            Ok(())
+        })
+        .unwrap();
+    image.judge();
+}
+
+#[test]
+fn trees_that_the_image_lacks_have_no_levels() {
+    oracle::require!(Tool("mkfs.xfs"));
+    let image = Fresh::new("-m rmapbt=0,reflink=0,finobt=0", 320 << 20);
+    let lease = image.fs.volume.ags.lease(AgNumber(0));
+    let levels = [AgTree::Rmap, AgTree::Refcount, AgTree::Fino].map(|tree| lease.root(tree).levels);
+    assert_eq!(levels, [0; 3]);
+}

@@ -1,0 +1,213 @@
+//! Finding attributes, and going through all of them, in whatever form they are.
+
+use vfs::{Error, Result};
+
+use super::path::{Path, Walk, descend, locate, tag};
+use crate::format::attr::leaf::{self, Value};
+use crate::format::attr::{Layout, flags, remote, shortform};
+use crate::format::inode::{Fork, Format};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::source::Source;
+
+/// What an attribute is found by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    pub(super) namespace: u8,
+    pub(super) name: &'a [u8],
+    pub(super) hash: u32,
+    /// The value it must have: parent pointers of one name differ by that alone.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+impl Key<'_> {
+    /// Whether an entry in the inode is it.
+    pub(super) fn is_short(&self, entry: &shortform::Entry<'_>) -> bool {
+        entry.flags & flags::NAMESPACE == self.namespace
+            && entry.name == self.name
+            && self.value.is_none_or(|value| entry.value == value)
+    }
+
+    fn is(&self, entry: &leaf::Entry<'_>) -> bool {
+        entry.is_complete()
+            && entry.flags & flags::NAMESPACE == self.namespace
+            && entry.name == self.name
+            && self.value.is_none_or(|value| entry.value == Value::Local(value))
+    }
+}
+
+/// How an inode has its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// It has none.
+    Empty,
+    /// In the inode.
+    Short,
+    /// In blocks.
+    Blocks,
+}
+
+pub(super) fn form(handle: &Handle) -> Form {
+    match handle.inode.attr_format() {
+        Some(Format::Local) => Form::Short,
+        Some(Format::Btree) => Form::Blocks,
+        Some(Format::Extents) if handle.inode.extents(Fork::Attr) > 0 => Form::Blocks,
+        _ => Form::Empty,
+    }
+}
+
+/// The entries in the inode.
+pub(super) fn short_entries(handle: &Handle) -> Result<shortform::Entries<'_>> {
+    let entries = shortform::entries(handle.inode.fork(Fork::Attr));
+    entries.map_err(|c| c.of_inode(handle.ino().0).into())
+}
+
+/// Where an entry in a leaf is.
+#[derive(Debug)]
+pub(super) struct Position {
+    /// The way to its leaf.
+    pub(super) path: Path,
+    pub(super) index: usize,
+}
+
+/// Looks for an attribute in blocks.
+pub(super) fn find(
+    source: &mut impl Source,
+    handle: &Handle,
+    key: &Key<'_>,
+) -> Result<Option<Position>> {
+    let layout = Layout::new(&source.geometry());
+    let mut walk = Walk::new(descend(source, handle, key.hash)?);
+    loop {
+        let step = walk.leaf();
+        let outcome =
+            source.with(step.place, tag(handle, step.at), |data| search(layout, data, key))?;
+        match outcome {
+            Outcome::Found(index) => return Ok(Some(Position { path: walk.path, index })),
+            Outcome::Absent => return Ok(None),
+            Outcome::GoOn if walk.advance(source, handle)? => {}
+            Outcome::GoOn => return Ok(None),
+        }
+    }
+}
+
+enum Outcome {
+    Found(usize),
+    Absent,
+    /// Entries of this hash may go on in the next leaf.
+    GoOn,
+}
+
+fn search(layout: Layout, data: &[u8], key: &Key<'_>) -> Outcome {
+    let first = leaf::lower_bound(layout, data, key.hash);
+    for index in first..leaf::count(layout, data) {
+        let Some(entry) = leaf::entry(layout, data, index) else { return Outcome::Absent };
+        if entry.hash != key.hash {
+            return Outcome::Absent;
+        }
+        if key.is(&entry) {
+            return Outcome::Found(index);
+        }
+    }
+    Outcome::GoOn
+}
+
+/// An attribute met by [`for_each`]: its flags, its name, and its value unless that is elsewhere.
+pub(super) type Met<'e> = (u8, &'e [u8], Option<&'e [u8]>);
+
+/// Goes through all attributes, until `each` fails.
+pub(super) fn for_each(
+    source: &mut impl Source,
+    handle: &Handle,
+    mut each: impl FnMut(Met<'_>) -> Result<()>,
+) -> Result<()> {
+    match form(handle) {
+        Form::Empty => Ok(()),
+        Form::Short => {
+            for entry in short_entries(handle)? {
+                let entry = entry.map_err(|c| c.of_inode(handle.ino().0))?;
+                each((entry.flags, entry.name, Some(entry.value)))?;
+            }
+            Ok(())
+        }
+        Form::Blocks => for_each_in_blocks(source, handle, &mut each),
+    }
+}
+
+fn for_each_in_blocks(
+    source: &mut impl Source,
+    handle: &Handle,
+    each: &mut impl FnMut(Met<'_>) -> Result<()>,
+) -> Result<()> {
+    let layout = Layout::new(&source.geometry());
+    let mut walk = Walk::new(descend(source, handle, 0)?);
+    loop {
+        let step = walk.leaf();
+        source.with(step.place, tag(handle, step.at), |data| {
+            leaf::entries(layout, data).filter(leaf::Entry::is_complete).try_for_each(|entry| {
+                let value = match entry.value {
+                    Value::Local(value) => Some(value),
+                    Value::Remote(_) => None,
+                };
+                each((entry.flags, entry.name, value))
+            })
+        })??;
+        if !walk.advance(source, handle)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The value of an attribute as it is stored.
+pub(super) fn value_of(
+    source: &mut impl Source,
+    handle: &Handle,
+    key: &Key<'_>,
+) -> Result<Option<Vec<u8>>> {
+    match form(handle) {
+        Form::Empty => return Ok(None),
+        Form::Short => {
+            let found = shortform::find(handle.inode.fork(Fork::Attr), |e| key.is_short(e));
+            let found = found.map_err(|c| c.of_inode(handle.ino().0))?;
+            return Ok(found.map(|entry| entry.value.to_vec()));
+        }
+        Form::Blocks => {}
+    }
+    let Some(position) = find(source, handle, key)? else { return Ok(None) };
+    let layout = Layout::new(&source.geometry());
+    let step = position.path[position.path.len() - 1];
+    let found = source.with(step.place, tag(handle, step.at), |data| {
+        leaf::entry(layout, data, position.index).map(|entry| match entry.value {
+            Value::Local(value) => Ok(value.to_vec()),
+            Value::Remote(place) => Err(place),
+        })
+    })?;
+    match found {
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(place)) => read_remote(source, handle, place).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn read_remote(source: &mut impl Source, handle: &Handle, place: remote::Place) -> Result<Vec<u8>> {
+    let layout = Layout::new(&source.geometry());
+    // Leaves with longer values were refused when they were read.
+    let len = (place.len as usize).min(crate::format::attr::VALUE_LEN_MAX);
+    let mut value = Vec::with_capacity(len);
+    for at in place.block.. {
+        let left = len - value.len();
+        if left == 0 {
+            break;
+        }
+        let block = locate(source, handle, at)?;
+        let tag = Kind::AttrRemote.of_inode(handle.ino(), at);
+        source.with(block, tag, |data| {
+            let size = left.min(remote::bytes_per_block(layout));
+            let part = remote::part(layout, data, value.len(), size)
+                .map_err(|c| Error::from(c.of_inode(handle.ino().0).at_block(block.0)))?;
+            value.extend_from_slice(part);
+            Ok::<_, Error>(())
+        })??;
+    }
+    Ok(value)
+}

@@ -1,0 +1,141 @@
+//! Damage is found and named, and nobody follows it.
+
+use vfs::{Error, Result};
+
+use super::harness::{plant, supply, volume};
+use crate::Xfs;
+use crate::btree::records::{BnoTree, FreeRun};
+use crate::btree::{Cursor, Node, Seek};
+use crate::format::address::{AgBlock, AgNumber};
+use crate::format::btree::Side;
+
+const RECORDS: u32 = 400;
+
+/// A tree of several leaves below one node.
+fn tree() -> Xfs {
+    let fs = volume(10);
+    plant::<BnoTree>(&fs);
+    on(&fs, |cursor| {
+        (0..RECORDS).try_for_each(|n| cursor.insert(FreeRun { start: AgBlock(n * 8), len: 1 }))
+    })
+    .unwrap();
+    fs
+}
+
+fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut Cursor<'_, '_, BnoTree>) -> Result<R>) -> Result<R> {
+    fs.atomically(|op| {
+        let lease = op.lease(AgNumber(0))?;
+        body(&mut Cursor::<BnoTree>::of_group(op, lease))
+    })
+}
+
+/// Goes through the whole tree.
+fn walk(fs: &Xfs) -> Result<u32> {
+    on(fs, |cursor| {
+        let mut seen = 0;
+        let mut at = cursor.seek(AgBlock(0), Seek::AtLeast)?;
+        while at.is_some() {
+            seen += 1;
+            assert!(seen <= RECORDS, "a walk that does not end");
+            at = cursor.next()?;
+        }
+        Ok(seen)
+    })
+}
+
+/// The message that a walk through a tree gives, of which `harm` changed something in the node that
+/// `which` names: level and place among the root's children.
+fn message(which: Option<usize>, harm: impl Fn(&mut Cursor<'_, '_, BnoTree>, Node)) -> String {
+    let fs = tree();
+    assert_eq!(walk(&fs).unwrap(), RECORDS);
+    on(&fs, |cursor| {
+        let top = cursor.top()?;
+        let node = match which {
+            Some(at) => cursor.child(top, at)?,
+            None => top,
+        };
+        harm(cursor, node);
+        Ok(())
+    })
+    .unwrap();
+    match walk(&fs) {
+        Err(Error::Corrupt(damage)) => damage.to_string(),
+        other => panic!("damage was not seen: {other:?}"),
+    }
+}
+
+#[test]
+fn a_wrong_level_is_found() {
+    let text = message(Some(1), |cursor, node| {
+        cursor.edit(node, 4..6).copy_from_slice(&[0, 1]);
+    });
+    assert!(text.contains("bnobt") && text.contains("level"), "{text}");
+}
+
+#[test]
+fn more_entries_than_fit_are_found() {
+    let text = message(Some(0), |cursor, node| cursor.set_count(node, 122));
+    assert!(text.contains("numrecs") && text.contains("1 to 121"), "{text}");
+    let text = message(None, |cursor, node| cursor.set_count(node, 0));
+    assert!(text.contains("numrecs"), "{text}");
+}
+
+#[test]
+fn pointers_out_of_the_group_are_found() {
+    let text = message(None, |cursor, node| {
+        let range = cursor.area(node).pointer_range(1, 2);
+        cursor.edit(node, range).copy_from_slice(&0x7000_0000_u32.to_be_bytes());
+    });
+    assert!(text.contains("a pointer to no block"), "{text}");
+}
+
+#[test]
+fn a_child_that_is_named_twice_is_found() {
+    let text = message(None, |cursor, node| {
+        let first = cursor.pointer(node, 0) as u32;
+        let range = cursor.area(node).pointer_range(1, 2);
+        cursor.edit(node, range).copy_from_slice(&first.to_be_bytes());
+    });
+    assert!(text.contains("sibling"), "{text}");
+}
+
+#[test]
+fn a_node_that_leads_to_itself_is_found() {
+    let text = message(None, |cursor, node| {
+        let range = cursor.area(node).pointer_range(1, 2);
+        cursor.edit(node, range).copy_from_slice(&(node.block as u32).to_be_bytes());
+    });
+    assert!(text.contains("level"), "{text}");
+}
+
+#[test]
+fn siblings_in_a_circle_are_found() {
+    let text = message(Some(2), |cursor, node| {
+        let first = cursor.sibling(node, Side::Left);
+        cursor.set_sibling(node, Side::Right, first);
+    });
+    assert!(text.contains("right sibling"), "{text}");
+}
+
+#[test]
+fn records_out_of_order_are_found() {
+    let text = message(Some(1), |cursor, node| {
+        let range = cursor.area(node).entry_range(0, 1);
+        cursor.edit(node, range).fill(0);
+    });
+    assert!(text.contains("not above"), "{text}");
+}
+
+#[test]
+fn a_record_that_is_there_already_is_damage() {
+    let fs = tree();
+    let twice = on(&fs, |cursor| cursor.insert(FreeRun { start: AgBlock(80), len: 2 }));
+    assert!(matches!(twice, Err(Error::Corrupt(_))), "{twice:?}");
+    let astray = on(&fs, |cursor| {
+        cursor.seek(AgBlock(80), Seek::Exactly)?;
+        cursor.update(FreeRun { start: AgBlock(96), len: 2 })
+    });
+    assert!(matches!(astray, Err(Error::Corrupt(_))), "{astray:?}");
+    assert_eq!(walk(&fs).unwrap(), RECORDS);
+    assert!(!supply::taken().is_empty());
+}

@@ -1,0 +1,9 @@
+//! Trees against a model: after each run of random changes the records are those of the model and the
+//! structure is as checkers want it.
+
+mod damage;
+mod harness;
+mod model;
+mod structure;
+
+pub(super) use harness::supply;
