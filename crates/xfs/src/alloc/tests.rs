@@ -191,13 +191,13 @@ impl Model {
 
 /// Kinds of images: what mkfs.xfs makes of them differs in trees, block and sector size.
 const KINDS: [&str; 7] = [
-    "-m rmapbt=0,finobt=0",
-    "-b size=1024 -m rmapbt=0",
+    "",
+    "-b size=1024",
     "-m rmapbt=0",
     "-m rmapbt=0,reflink=0,finobt=0",
-    "-s size=4096 -m rmapbt=0",
+    "-s size=4096",
     "-b size=1024 -m rmapbt=0",
-    "-b size=65536 -m rmapbt=0",
+    "-b size=65536",
 ];
 
 #[test]
@@ -249,7 +249,7 @@ fn a_full_image_can_be_emptied() {
 #[test]
 fn a_failed_operation_leaves_no_trace() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     let before: Vec<_> =
         image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
     for at in 0..20 {
@@ -272,7 +272,7 @@ fn a_failed_operation_leaves_no_trace() {
 #[test]
 fn threads_in_groups_of_their_own_do_not_meet() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let fs = &image.fs;

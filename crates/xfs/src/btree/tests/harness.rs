@@ -4,15 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use transaction::{Engine, Options};
-use vfs::locks::InodeLocks;
 use vfs::{FileType, Ino};
 use zerocopy::FromZeros;
 
 use crate::Xfs;
 use crate::alloc::ags::{AgState, Ags, Root};
 use crate::btree::Tree;
-use crate::file::Hints;
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::features::{Incompat, RoCompat};
@@ -22,7 +19,6 @@ use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::fs::Mode;
 use crate::inode::Handle;
 use crate::op::Op;
-use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Blocks of the group.
@@ -90,11 +86,7 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
-    let options = Options { block_size: 1 << block_log, cache_bytes: 256 << 20 };
-    let engine = Engine::new(device, volume.clone(), None, options);
-    let unlinked = Unlinked::new(1);
-    let hints = Hints::new(&geometry);
-    Xfs { engine, volume, locks: InodeLocks::new(), unlinked, mode: Mode::Fresh, hints }
+    Xfs::of_volume(device, volume, 256 << 20, Mode::Fresh)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.
