@@ -10,7 +10,7 @@ use vfs::{Error, Ino, Result};
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
-use crate::inode::{self, Handle};
+use crate::inode::{self, GoneChunks, Handle};
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -38,6 +38,7 @@ pub struct Xfs {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     pub(crate) unlinked: Unlinked,
+    pub(crate) gone: GoneChunks,
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,

@@ -20,7 +20,7 @@ use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
-use crate::inode::Handle;
+use crate::inode::{Handle, InodeBlock};
 use crate::kind::Kind;
 use crate::unlinked::Pending;
 
@@ -48,6 +48,8 @@ pub(crate) struct Op<'a> {
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// Blocks of inodes that were made or given back.
+    pub(crate) inode_blocks: SmallVec<[InodeBlock; 8]>,
     /// What the file shows of these would not come back if the operation failed, so it goes last.
     pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
@@ -109,6 +111,7 @@ impl<'a> Op<'a> {
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            inode_blocks: SmallVec::new(),
             zeroed_runs: SmallVec::new(),
             contended: None,
         })
@@ -184,6 +187,7 @@ impl<'a> Op<'a> {
     fn keep(mut self) {
         self.fs.volume.ags.keep(self.leases.drain(..));
         self.unlinked.keep();
+        self.fs.gone.note(&self.inode_blocks);
         self.txn.commit();
     }
 

@@ -10,6 +10,7 @@ use vfs::{Error, Result};
 use crate::Xfs;
 use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
+use crate::inode::GoneChunks;
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -52,7 +53,15 @@ impl Xfs {
         let engine = Engine::new(device, volume.clone(), None, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
         let hints = Hints::new(&volume.geometry);
-        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
+        Self {
+            engine,
+            volume,
+            locks: InodeLocks::new(),
+            unlinked,
+            gone: GoneChunks::default(),
+            mode,
+            hints,
+        }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
