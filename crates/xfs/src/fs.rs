@@ -7,6 +7,7 @@ use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, Result};
 
+use crate::dir::States;
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
@@ -37,6 +38,7 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
+    pub(crate) dirs: States,
     pub(crate) unlinked: Unlinked,
     pub(crate) gone: GoneChunks,
     pub(crate) mode: Mode,

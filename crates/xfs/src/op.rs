@@ -18,6 +18,7 @@ use vfs::{Error, Ino, Result};
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
+use crate::dir::{Taken, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
 use crate::inode::{Handle, InodeBlock};
@@ -44,6 +45,10 @@ pub(crate) struct Op<'a> {
     // So are lists of unlinked inodes.
     pub(crate) unlinked: Pending<'a>,
     pub(crate) txn: Txn<'a>,
+    /// Directory blocks of several blocks.
+    pub(crate) wholes: Wholes,
+    /// What is known of directories that are changed.
+    pub(crate) dirs: Taken<'a>,
     /// Inodes to write, those of new ones included.
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
@@ -108,6 +113,8 @@ impl<'a> Op<'a> {
             leases: SmallVec::new(),
             unlinked: Pending::new(&fs.unlinked),
             txn,
+            wholes: Wholes::default(),
+            dirs: Taken::new(&fs.dirs),
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
@@ -168,6 +175,8 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.write_wholes()?;
+        self.staged.sort_unstable_by_key(|h| (h.block, h.offset));
         self.finish_frees()?;
         self.record_unlinked()?;
         // An inode that was staged more than once is as it was staged last.
@@ -185,6 +194,7 @@ impl<'a> Op<'a> {
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
+        self.dirs.keep();
         self.fs.volume.ags.keep(self.leases.drain(..));
         self.unlinked.keep();
         self.fs.gone.note(&self.inode_blocks);

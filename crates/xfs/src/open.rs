@@ -8,6 +8,8 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::GoneChunks;
@@ -39,6 +41,8 @@ impl Xfs {
 
     fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
+        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
+        let engine = Engine::new(device, volume.clone(), None, options);
         Ok(Self::of_volume(device, volume, cache_bytes, mode))
     }
 
@@ -53,15 +57,9 @@ impl Xfs {
         let engine = Engine::new(device, volume.clone(), None, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
         let hints = Hints::new(&volume.geometry);
-        Self {
-            engine,
-            volume,
-            locks: InodeLocks::new(),
-            unlinked,
-            gone: GoneChunks::default(),
-            mode,
-            hints,
-        }
+        let dirs = States::new(FreeIndexStrategy::default());
+        let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
+        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
