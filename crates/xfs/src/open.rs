@@ -41,8 +41,6 @@ impl Xfs {
 
     fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
-        let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
-        let engine = Engine::new(device, volume.clone(), None, options);
         Ok(Self::of_volume(device, volume, cache_bytes, mode))
     }
 
