@@ -11,7 +11,7 @@ use crate::dir::States;
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
-use crate::inode::{self, Handle};
+use crate::inode::{self, GoneChunks, Handle};
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -40,6 +40,7 @@ pub struct Xfs {
     pub(crate) locks: InodeLocks,
     pub(crate) dirs: States,
     pub(crate) unlinked: Unlinked,
+    pub(crate) gone: GoneChunks,
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,
