@@ -136,10 +136,10 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
             ag::seal(geometry, ag, at.0, data);
         }
         Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
-        Kind::Inodes => data.chunks_exact_mut(geometry.inode_size()).for_each(inode::seal_slot),
+        // Each slot is sealed when it is changed, because it is checked whenever it is loaded.
+        Kind::Inodes => {}
         Kind::AttrLeaf => attr::seal(geometry, data),
         Kind::AttrRemote => attr::remote::seal(geometry, data),
-        _ => {}
         kind => {
             if let Some(shape) = kind.btree() {
                 shape.seal(geometry, data);

@@ -38,11 +38,21 @@ impl Xfs {
 
     fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
+        Ok(Self::of_volume(device, volume, cache_bytes, mode))
+    }
+
+    /// A file system whose superblock and groups are known.
+    pub(crate) fn of_volume(
+        device: Arc<dyn BlockDevice>,
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        mode: Mode,
+    ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
         let hints = Hints::new(&volume.geometry);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints })
+        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

@@ -10,22 +10,28 @@ impl Op<'_> {
     /// Enters that `len` blocks from `start` on, of the group held as `lease`, belong to `owner`.
     pub(crate) fn rmap_add(
         &mut self,
-        _lease: usize,
+        lease: usize,
         _start: AgBlock,
         _len: u32,
         _owner: Owner,
     ) -> Result<()> {
+        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
+            return Ok(());
+        }
         Err(Error::unsupported("reverse maps", ""))
     }
 
     /// Takes out that `len` blocks from `start` on belong to `owner`, which must be entered.
     pub(crate) fn rmap_remove(
         &mut self,
-        _lease: usize,
+        lease: usize,
         _start: AgBlock,
         _len: u32,
         _owner: Owner,
     ) -> Result<()> {
+        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
+            return Ok(());
+        }
         Err(Error::unsupported("reverse maps", ""))
     }
 
@@ -33,11 +39,14 @@ impl Op<'_> {
     /// `owner` says what they are now.
     pub(crate) fn rmap_convert(
         &mut self,
-        _lease: usize,
+        lease: usize,
         _start: AgBlock,
         _len: u32,
         _owner: Owner,
     ) -> Result<()> {
+        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
+            return Ok(());
+        }
         Err(Error::unsupported("reverse maps", ""))
     }
 }

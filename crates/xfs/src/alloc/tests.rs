@@ -98,7 +98,9 @@ impl Model {
         let mut free = BTreeSet::new();
         for ag in geometry.ags() {
             for run in check_space(fs, ag) {
-                free.extend((0..run.len).map(|at| geometry.fs_block(ag, run.start).0 + u64::from(at)));
+                free.extend(
+                    (0..run.len).map(|at| geometry.fs_block(ag, run.start).0 + u64::from(at)),
+                );
             }
         }
         for (&start, &len) in &self.extents {
@@ -150,7 +152,8 @@ impl Model {
     fn shrink(&mut self, fs: &Xfs, rng: &mut Rng) {
         let mut freed = Vec::new();
         for _ in 0..rng.usize(1..4) {
-            let Some((&start, &len)) = self.extents.iter().nth(rng.usize(..self.extents.len().max(1)))
+            let Some((&start, &len)) =
+                self.extents.iter().nth(rng.usize(..self.extents.len().max(1)))
             else {
                 break;
             };
@@ -188,13 +191,13 @@ impl Model {
 
 /// Kinds of images: what mkfs.xfs makes of them differs in trees, block and sector size.
 const KINDS: [&str; 7] = [
-    "-m rmapbt=0,finobt=0",
-    "-b size=1024 -m rmapbt=0",
+    "",
+    "-b size=1024",
     "-m rmapbt=0",
     "-m rmapbt=0,reflink=0,finobt=0",
-    "-s size=4096 -m rmapbt=0",
+    "-s size=4096",
     "-b size=1024 -m rmapbt=0",
-    "-b size=65536 -m rmapbt=0",
+    "-b size=65536",
 ];
 
 #[test]
@@ -246,8 +249,9 @@ fn a_full_image_can_be_emptied() {
 #[test]
 fn a_failed_operation_leaves_no_trace() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
-    let before: Vec<_> = image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
+    let image = Fresh::new("", 320 << 20);
+    let before: Vec<_> =
+        image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
     for at in 0..20 {
         let outcome: Result<()> = image.fs.atomically(|op| {
             for max_len in 1..20 {
@@ -259,7 +263,8 @@ fn a_failed_operation_leaves_no_trace() {
         });
         assert!(matches!(outcome, Err(Error::NoSpace)));
     }
-    let after: Vec<_> = image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
+    let after: Vec<_> =
+        image.fs.volume.geometry.ags().map(|ag| check_space(&image.fs, ag)).collect();
     assert_eq!(before, after);
     image.judge();
 }
@@ -267,7 +272,7 @@ fn a_failed_operation_leaves_no_trace() {
 #[test]
 fn threads_in_groups_of_their_own_do_not_meet() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let fs = &image.fs;
@@ -296,7 +301,8 @@ fn freeing_twice_is_damage() {
             Ok(())
         })
     };
-    let request = Request { near: FsBlock(100), min_len: 4, max_len: 4, owner: Owner::RefcountTree };
+    let request =
+        Request { near: FsBlock(100), min_len: 4, max_len: 4, owner: Owner::RefcountTree };
     let (start, _) = image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
     free(start).unwrap();
     assert!(matches!(free(start), Err(Error::Corrupt(_))));
@@ -316,12 +322,14 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
     let (second, len) = allocate();
     assert_eq!(len, 10);
     assert!(second.0.abs_diff(near.0) == 10, "{second}");
-    image.fs.atomically(|op| {
-        op.free_extent(near, 10, request.owner);
-        op.free_extent(second, 10, request.owner);
-        Ok(())
-    })
-    .unwrap();
+    image
+        .fs
+        .atomically(|op| {
+            op.free_extent(near, 10, request.owner);
+            op.free_extent(second, 10, request.owner);
+            Ok(())
+        })
+        .unwrap();
     image.judge();
 }
 

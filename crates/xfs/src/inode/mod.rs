@@ -4,6 +4,8 @@ mod allocate;
 mod change;
 mod chunk;
 mod release;
+#[cfg(test)]
+mod tests;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 

@@ -21,6 +21,13 @@ impl Image {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Lets `judge` see the image as the kernel mounts it.
+    pub fn assert_read_by_kernel(&self, judge: impl FnOnce(&Path)) {
+        let mount = KernelMount::new(&self.path, &MountOptions::read_only("xfs"));
+        judge(mount.path());
+        mount.unmount();
+    }
 }
 
 /// The tools that the variable says, or those installed.

@@ -1,0 +1,248 @@
+//! Random changes of files against a model in memory, judged by xfs_repair and the kernel's reading.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::FileDevice;
+use fastrand::Rng;
+use support::files::{Contents, mapped, note_tree};
+use support::image::{assert_sound, kernel_image};
+use vfs::{AllocateMode, ExtentPlace, FileSystem, Ino};
+use xfs::Xfs;
+
+const FILES: usize = 4;
+
+struct File {
+    ino: Ino,
+    bytes: Vec<u8>,
+}
+
+/// What the random changes may reach, in bytes.
+struct Reach {
+    block: u64,
+    blocks: u64,
+}
+
+impl Reach {
+    fn place(&self, rng: &mut Rng) -> u64 {
+        let block = rng.u64(..self.blocks) * self.block;
+        block + if rng.bool() { 0 } else { rng.u64(..self.block) }
+    }
+
+    fn len(&self, rng: &mut Rng) -> u64 {
+        match rng.u8(..8) {
+            0 => rng.u64(1..100),
+            1..=4 => self.block,
+            5..=6 => rng.u64(1..self.block * 3),
+            _ => rng.u64(1..self.block * 30),
+        }
+    }
+}
+
+fn change(fs: &Xfs, file: &mut File, reach: &Reach, rng: &mut Rng) {
+    let (at, len) = (reach.place(rng), reach.len(rng));
+    let end = (at + len) as usize;
+    match rng.u8(..16) {
+        0..=6 => {
+            let data: Vec<u8> = (0..len).map(|_| rng.u8(1..)).collect();
+            fs.write(file.ino, at, &data).unwrap();
+            file.bytes.resize(file.bytes.len().max(end), 0);
+            file.bytes[at as usize..end].copy_from_slice(&data);
+        }
+        7..=10 => {
+            fs.allocate(file.ino, at, len, AllocateMode::PunchHole).unwrap();
+            zero(file, at as usize, end);
+        }
+        11 => {
+            fs.allocate(file.ino, at, len, AllocateMode::Unwritten).unwrap();
+            file.bytes.resize(file.bytes.len().max(end), 0);
+        }
+        12 => fs.allocate(file.ino, at, len, AllocateMode::UnwrittenKeepSize).unwrap(),
+        13 => {
+            fs.allocate(file.ino, at, len, AllocateMode::Zero).unwrap();
+            file.bytes.resize(file.bytes.len().max(end), 0);
+            zero(file, at as usize, end);
+        }
+        14 => {
+            fs.allocate(file.ino, at, len, AllocateMode::ZeroKeepSize).unwrap();
+            zero(file, at as usize, end);
+        }
+        _ => {
+            let size = if rng.u8(..4) == 0 { at } else { file.bytes.len() as u64 + len };
+            let size = size.min(reach.blocks * reach.block);
+            fs.truncate(file.ino, size).unwrap();
+            file.bytes.resize(size as usize, 0);
+        }
+    }
+    assert_eq!(fs.attributes(file.ino).unwrap().size, file.bytes.len() as u64);
+}
+
+fn zero(file: &mut File, from: usize, to: usize) {
+    let to = to.min(file.bytes.len());
+    if from < to {
+        file.bytes[from..to].fill(0);
+    }
+}
+
+fn assert_reads(fs: &Xfs, file: &File) {
+    let mut found = vec![0xee; file.bytes.len() + 10];
+    assert_eq!(fs.read(file.ino, 0, &mut found).unwrap(), file.bytes.len());
+    found.truncate(file.bytes.len());
+    assert_same(&found, &file.bytes);
+}
+
+fn assert_same(found: &[u8], expected: &[u8]) {
+    let differs = found.iter().zip(expected).position(|(a, b)| a != b);
+    assert!(found.len() == expected.len() && differs.is_none(), "differs at {differs:?}");
+}
+
+fn make_empty(root: &Path) {
+    for index in 0..FILES {
+        std::fs::File::create(root.join(format!("file-{index}"))).unwrap();
+    }
+}
+
+fn open_fresh(path: &Path) -> Xfs {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
+}
+
+/// Runs `steps` random changes, `blocks` blocks wide, after which a file must have more than
+/// `extents_min` extents.
+fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) {
+    let noted = kernel_image(options, |root, _| make_empty(root), note_tree);
+    let Some((image, expected)) = noted else { return };
+    let fs = open_fresh(image.path());
+    let mut files: Vec<File> =
+        expected.iter().map(|e| File { ino: Ino(e.ino), bytes: Vec::new() }).collect();
+    assert_eq!(files.len(), FILES);
+    let block = fs.superblock().raw.blocksize.get().into();
+    let reach = Reach { block, blocks };
+    let mut rng = Rng::with_seed(seed);
+    for step in 0..steps {
+        let file = &mut files[rng.usize(..FILES)];
+        change(&fs, file, &reach, &mut rng);
+        if step % 64 == 0 {
+            assert_reads(&fs, file);
+        }
+    }
+    let maps: Vec<_> = files.iter().map(|file| mapped(&fs, file.ino)).collect();
+    for file in &files {
+        assert_reads(&fs, file);
+    }
+    let longest = maps.iter().map(Vec::len).max().unwrap();
+    assert!(longest > extents_min, "only {longest} extents");
+    fs.finish().unwrap();
+    drop(fs);
+    assert_sound(image.path());
+    image.assert_read_by_kernel(|root| {
+        for (one, (file, map)) in note_tree(root).iter().zip(files.iter().zip(&maps)) {
+            assert_eq!(one.size, file.bytes.len() as u64);
+            let Contents::File(parts) = &one.contents else { panic!("{} is a file", one.name) };
+            let runs: Vec<_> = parts.iter().map(|(run, _)| *run).collect();
+            assert_eq!(runs, *map, "map of {}", one.name);
+            let bytes = std::fs::read(root.join(&one.name)).unwrap();
+            assert_same(&bytes, &file.bytes);
+        }
+    });
+    // All of it goes again.
+    let fs = open_fresh(image.path());
+    for file in &files {
+        fs.truncate(file.ino, 0).unwrap();
+        fs.allocate(file.ino, 0, u64::MAX / 4, AllocateMode::PunchHole).unwrap();
+        assert_eq!(fs.attributes(file.ino).unwrap().blocks_512, 0);
+    }
+    fs.finish().unwrap();
+    assert_sound(image.path());
+}
+
+#[test]
+fn changes_in_small_blocks() {
+    run("-b size=1024 -m rmapbt=0,reflink=0", 1, 4000, 6000, 150);
+}
+
+#[test]
+fn changes_in_usual_blocks() {
+    run("-m rmapbt=0", 2, 3000, 900, 100);
+}
+
+#[test]
+fn changes_in_large_blocks() {
+    run("-b size=65536 -m rmapbt=0", 3, 800, 90, 22);
+}
+
+#[test]
+fn changes_without_recent_features() {
+    run("-m rmapbt=0,reflink=0,bigtime=0 -i nrext64=0 -n parent=0 -b size=2048", 4, 3000, 900, 100);
+}
+
+#[test]
+fn changes_with_the_reverse_map() {
+    run("", 5, 3000, 900, 100);
+    run("-b size=1024", 6, 4000, 6000, 150);
+}
+
+/// A map of three levels grows and goes in random order.
+fn grow_and_shrink(options: &str) {
+    let Some((image, expected)) = kernel_image(options, |root, _| make_empty(root), note_tree)
+    else {
+        return;
+    };
+    let fs = open_fresh(image.path());
+    let ino = Ino(expected[0].ino);
+    let count = 4000;
+    let mut order: Vec<u64> = (0..count).collect();
+    let mut rng = Rng::with_seed(7);
+    rng.shuffle(&mut order);
+    let block_of = |index: u64| index.to_be_bytes().repeat(128);
+    for &index in &order {
+        fs.write(ino, index * 2048, &block_of(index)).unwrap();
+    }
+    assert!(mapped(&fs, ino).len() as u64 == count);
+    fs.finish().unwrap();
+    drop(fs);
+    assert_sound(image.path());
+    let (fs, mut found) = (open_fresh(image.path()), vec![0; 1024]);
+    rng.shuffle(&mut order);
+    for (step, &index) in order.iter().enumerate() {
+        fs.read(ino, index * 2048, &mut found).unwrap();
+        assert_same(&found, &block_of(index));
+        fs.allocate(ino, index * 2048, 1024, AllocateMode::PunchHole).unwrap();
+        fs.read(ino, index * 2048, &mut found).unwrap();
+        assert_same(&found, &[0; 1024]);
+        if step as u64 == count - 25 || step as u64 == count - 18 {
+            fs.sync().unwrap();
+            assert_sound(image.path());
+        }
+    }
+    assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
+    fs.finish().unwrap();
+    assert_sound(image.path());
+}
+
+#[test]
+fn maps_of_several_levels_grow_and_shrink() {
+    grow_and_shrink("-b size=1024 -m rmapbt=0");
+}
+
+#[test]
+fn space_of_a_builder_lies_in_one_piece() {
+    let Some((image, expected)) =
+        kernel_image("-m rmapbt=0", |root, _| make_empty(root), note_tree)
+    else {
+        return;
+    };
+    let fs = open_fresh(image.path());
+    let len = 20 << 20;
+    let mut end = None;
+    for one in &expected {
+        fs.allocate(Ino(one.ino), 0, len, AllocateMode::Exposed).unwrap();
+        let runs = mapped(&fs, Ino(one.ino));
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        let ExtentPlace::Device(at) = runs[0].place else { panic!("{runs:?}") };
+        assert!(end.is_none_or(|end| end == at), "files lie apart: {end:?}, {at}");
+        end = Some(at + runs[0].len);
+    }
+}
