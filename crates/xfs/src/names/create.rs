@@ -85,6 +85,7 @@ impl Xfs {
             }
             let mut child = op.allocate_inode(&parent, is_dir)?;
             op.set_new(&mut child.inode, file_type, new);
+            self.reserve_attr_fork(&mut child.inode, file_type);
             self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
