@@ -12,6 +12,7 @@ use zerocopy::FromZeros;
 use crate::Xfs;
 use crate::alloc::ags::{AgState, Ags, Root};
 use crate::btree::Tree;
+use crate::file::Hints;
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::features::{Incompat, RoCompat};
@@ -21,6 +22,7 @@ use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::fs::Mode;
 use crate::inode::Handle;
 use crate::op::Op;
+use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Blocks of the group.
@@ -90,7 +92,9 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
     let options = Options { block_size: 1 << block_log, cache_bytes: 256 << 20 };
     let engine = Engine::new(device, volume.clone(), None, options);
-    Xfs { engine, volume, locks: InodeLocks::new(), mode: Mode::Fresh }
+    let unlinked = Unlinked::new(geometry.ag_count);
+    let hints = Hints::new(&geometry);
+    Xfs { engine, volume, locks: InodeLocks::new(), unlinked, mode: Mode::Fresh, hints }
 }
 
 /// Gives a tree of the group a root that is an empty leaf.
