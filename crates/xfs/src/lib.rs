@@ -10,6 +10,7 @@ mod file;
 pub mod format;
 mod fs;
 mod inode;
+pub mod inspect;
 mod interface;
 mod kind;
 mod log;
