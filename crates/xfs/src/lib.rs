@@ -13,13 +13,17 @@ mod inode;
 pub mod inspect;
 mod interface;
 mod kind;
+mod log;
 pub mod mkfs;
 mod names;
 mod op;
 mod open;
 mod project;
 mod source;
+mod superblocks;
 mod unlinked;
 mod volume;
 
+pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
+pub use log::{LogEnd, log_end, log_is_clean};
