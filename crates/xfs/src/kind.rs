@@ -6,7 +6,7 @@ use vfs::Ino;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, attr, checksum, dir, inode, symlink};
+use crate::format::{ag, attr, checksum, dir, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

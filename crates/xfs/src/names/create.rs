@@ -5,7 +5,6 @@ use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use super::link::touch;
 use crate::Xfs;
-use crate::attr::forkoff;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
 use crate::format::inode::{Inode, Time};
@@ -110,8 +109,6 @@ impl Op<'_> {
         for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
             inode.set_time(which, new.time);
         }
-        if self.has_parents() {
-            forkoff::reserve(inode, file_type);
-        }
+        self.fs.reserve_attr_fork(inode, file_type);
     }
 }
