@@ -199,7 +199,7 @@ fn changing_an_image_is_refused_and_leaves_it_as_it_was() {
         "mkdir IMAGE /new",
         "rm IMAGE /top",
         "mv IMAGE /top /new",
-        "chmod 600 IMAGE /top",
+        "chmod IMAGE 600 /top",
         "recover IMAGE",
     ] {
         let output = run(&image, line);
