@@ -21,4 +21,5 @@ mod source;
 mod unlinked;
 mod volume;
 
+pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};

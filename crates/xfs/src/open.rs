@@ -8,8 +8,11 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::fs::{Mode, OpenOptions};
+use crate::inode::GoneChunks;
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -50,9 +53,11 @@ impl Xfs {
     ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        let hints = Hints::new(&volume.geometry);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
+        let hints = Hints::new(&volume.geometry);
+        let dirs = States::new(FreeIndexStrategy::default());
+        let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
+        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
