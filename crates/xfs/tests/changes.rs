@@ -134,7 +134,7 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
     }
     let longest = maps.iter().map(Vec::len).max().unwrap();
     assert!(longest > extents_min, "only {longest} extents");
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
     image.assert_read_by_kernel(|root| {
@@ -154,7 +154,7 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
         fs.allocate(file.ino, 0, u64::MAX / 4, AllocateMode::PunchHole).unwrap();
         assert_eq!(fs.attributes(file.ino).unwrap().blocks_512, 0);
     }
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     xfs_repair(image.path());
 }
 
@@ -203,7 +203,7 @@ fn grow_and_shrink(options: &str) {
         fs.write(ino, index * 2048, &block_of(index)).unwrap();
     }
     assert!(mapped(&fs, ino).len() as u64 == count);
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
     let (fs, mut found) = (open_fresh(image.path()), vec![0; 1024]);
@@ -220,7 +220,7 @@ fn grow_and_shrink(options: &str) {
         }
     }
     assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     xfs_repair(image.path());
 }
 

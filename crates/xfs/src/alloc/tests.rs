@@ -41,7 +41,7 @@ impl Fresh {
 
     /// Finishes the image and has it judged.
     pub(crate) fn judge(&self) {
-        self.fs.finish().unwrap();
+        self.fs.finish(None).unwrap();
         xfs_repair(&self.path);
     }
 }

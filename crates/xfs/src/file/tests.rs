@@ -69,7 +69,7 @@ fn retarget(options: &str, is_moved: bool) {
         }
     };
     is_written(&fs);
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     let device = Arc::new(FileDevice::new(File::open(&path).unwrap()).unwrap());
     is_written(&Xfs::open(device, &crate::OpenOptions::default()).unwrap());

@@ -5,7 +5,6 @@ use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use super::link::touch;
 use crate::Xfs;
-use crate::attr::forkoff;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
 use crate::format::inode::{Inode, Time};
@@ -85,7 +84,6 @@ impl Xfs {
             }
             let mut child = op.allocate_inode(&parent, is_dir)?;
             op.set_new(&mut child.inode, file_type, new);
-            self.reserve_attr_fork(&mut child.inode, file_type);
             self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
@@ -111,8 +109,6 @@ impl Op<'_> {
         for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
             inode.set_time(which, new.time);
         }
-        if self.has_parents() {
-            forkoff::reserve(inode, file_type);
-        }
+        self.fs.reserve_attr_fork(inode, file_type);
     }
 }

@@ -114,7 +114,6 @@ impl Xfs {
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
             op.set_new(&mut file.inode, FileType::Regular, new);
-            self.reserve_attr_fork(&mut file.inode, FileType::Regular);
             self.inherit_project(&parent, &mut file.inode);
             file.inode.set_nlink(0);
             op.add_unlinked(&file);
