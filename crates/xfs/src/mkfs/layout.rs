@@ -182,7 +182,7 @@ fn fixed_superblock(
     sb.inopblog = block_log - inode_log;
     sb.inopblock = (1_u16 << sb.inopblog).into();
     sb.fname[..options.label.len()].copy_from_slice(&options.label);
-    let percent = numbers::inodes_percent_max(options.size_bytes);
+    let percent = numbers::inodes_percent_max(groups.blocks << block_log);
     sb.imax_pct = options.inodes_percent_max.unwrap_or(percent);
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
