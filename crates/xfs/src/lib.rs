@@ -10,6 +10,7 @@ mod file;
 pub mod format;
 mod fs;
 mod inode;
+pub mod inspect;
 mod interface;
 mod kind;
 mod log;
@@ -23,5 +24,6 @@ mod superblocks;
 mod unlinked;
 mod volume;
 
+pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 pub use log::{LogEnd, log_end, log_is_clean};

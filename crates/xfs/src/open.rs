@@ -8,9 +8,12 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::format::address::AgNumber;
 use crate::fs::{Mode, OpenOptions};
+use crate::inode::GoneChunks;
 use crate::log::log_is_clean;
 use crate::superblocks;
 use crate::unlinked::Unlinked;
@@ -52,11 +55,23 @@ impl Xfs {
 
     fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
+        Ok(Self::of_volume(device, volume, cache_bytes, mode))
+    }
+
+    /// A file system whose superblock and groups are known.
+    pub(crate) fn of_volume(
+        device: Arc<dyn BlockDevice>,
+        volume: Arc<Volume>,
+        cache_bytes: usize,
+        mode: Mode,
+    ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        let hints = Hints::new(&volume.geometry);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Ok(Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints })
+        let hints = Hints::new(&volume.geometry);
+        let dirs = States::new(FreeIndexStrategy::default());
+        let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
+        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use blockdev::FileDevice;
 use fastrand::Rng;
+use oracle::xfs_repair;
 use support::files::{Contents, mapped, note_tree};
-use support::image::{assert_sound, kernel_image};
+use support::image::kernel_image;
 use vfs::{AllocateMode, ExtentPlace, FileSystem, Ino};
 use xfs::Xfs;
 
@@ -112,8 +113,7 @@ fn open_fresh(path: &Path) -> Xfs {
 /// Runs `steps` random changes, `blocks` blocks wide, after which a file must have more than
 /// `extents_min` extents.
 fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) {
-    let noted = kernel_image(options, |root, _| make_empty(root), note_tree);
-    let Some((image, expected)) = noted else { return };
+    let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
     let fs = open_fresh(image.path());
     let mut files: Vec<File> =
         expected.iter().map(|e| File { ino: Ino(e.ino), bytes: Vec::new() }).collect();
@@ -136,7 +136,7 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
     assert!(longest > extents_min, "only {longest} extents");
     fs.finish(None).unwrap();
     drop(fs);
-    assert_sound(image.path());
+    xfs_repair(image.path());
     image.assert_read_by_kernel(|root| {
         for (one, (file, map)) in note_tree(root).iter().zip(files.iter().zip(&maps)) {
             assert_eq!(one.size, file.bytes.len() as u64);
@@ -155,41 +155,43 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
         assert_eq!(fs.attributes(file.ino).unwrap().blocks_512, 0);
     }
     fs.finish(None).unwrap();
-    assert_sound(image.path());
+    xfs_repair(image.path());
 }
 
 #[test]
 fn changes_in_small_blocks() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("-b size=1024 -m rmapbt=0,reflink=0", 1, 4000, 6000, 150);
 }
 
 #[test]
 fn changes_in_usual_blocks() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("-m rmapbt=0", 2, 3000, 900, 100);
 }
 
 #[test]
 fn changes_in_large_blocks() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("-b size=65536 -m rmapbt=0", 3, 800, 90, 22);
 }
 
 #[test]
 fn changes_without_recent_features() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("-m rmapbt=0,reflink=0,bigtime=0 -i nrext64=0 -n parent=0 -b size=2048", 4, 3000, 900, 100);
 }
 
 #[test]
 fn changes_with_the_reverse_map() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("", 5, 3000, 900, 100);
     run("-b size=1024", 6, 4000, 6000, 150);
 }
 
 /// A map of three levels grows and goes in random order.
 fn grow_and_shrink(options: &str) {
-    let Some((image, expected)) = kernel_image(options, |root, _| make_empty(root), note_tree)
-    else {
-        return;
-    };
+    let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
     let fs = open_fresh(image.path());
     let ino = Ino(expected[0].ino);
     let count = 4000;
@@ -203,7 +205,7 @@ fn grow_and_shrink(options: &str) {
     assert!(mapped(&fs, ino).len() as u64 == count);
     fs.finish(None).unwrap();
     drop(fs);
-    assert_sound(image.path());
+    xfs_repair(image.path());
     let (fs, mut found) = (open_fresh(image.path()), vec![0; 1024]);
     rng.shuffle(&mut order);
     for (step, &index) in order.iter().enumerate() {
@@ -214,26 +216,24 @@ fn grow_and_shrink(options: &str) {
         assert_same(&found, &[0; 1024]);
         if step as u64 == count - 25 || step as u64 == count - 18 {
             fs.sync().unwrap();
-            assert_sound(image.path());
+            xfs_repair(image.path());
         }
     }
     assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
     fs.finish(None).unwrap();
-    assert_sound(image.path());
+    xfs_repair(image.path());
 }
 
 #[test]
 fn maps_of_several_levels_grow_and_shrink() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     grow_and_shrink("-b size=1024 -m rmapbt=0");
 }
 
 #[test]
 fn space_of_a_builder_lies_in_one_piece() {
-    let Some((image, expected)) =
-        kernel_image("-m rmapbt=0", |root, _| make_empty(root), note_tree)
-    else {
-        return;
-    };
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
+    let (image, expected) = kernel_image("", |root, _| make_empty(root), note_tree);
     let fs = open_fresh(image.path());
     let len = 20 << 20;
     let mut end = None;

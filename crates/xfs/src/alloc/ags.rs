@@ -155,9 +155,7 @@ impl Ags {
 
     /// Lets groups go and keeps what was changed in them.
     pub(crate) fn keep<'a>(&self, leases: impl Iterator<Item = Lease<'a>>) {
-        for mut lease in leases {
-            lease.kept = true;
-        }
+        leases.for_each(|mut lease| lease.kept = true);
     }
 
     /// The groups whose headers must be written, which then count as written, and their states.

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use transaction::{Engine, Options};
-use vfs::locks::InodeLocks;
 use vfs::{FileType, Ino};
 use zerocopy::FromZeros;
 
@@ -90,11 +88,7 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
-    let options = Options { block_size: 1 << block_log, cache_bytes: 256 << 20 };
-    let engine = Engine::new(device, volume.clone(), None, options);
-    let unlinked = Unlinked::new(geometry.ag_count);
-    let hints = Hints::new(&geometry);
-    Xfs { engine, volume, locks: InodeLocks::new(), unlinked, mode: Mode::Fresh, hints }
+    Xfs::of_volume(device, volume, 256 << 20, Mode::Fresh)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.

@@ -4,6 +4,7 @@
 mod damage;
 mod harness;
 mod model;
+mod reverse_map;
 mod structure;
 
 pub(super) use harness::supply;
