@@ -6,7 +6,11 @@
 //!   the tree;
 //! - inodes start with generation 0 where mkfs.xfs draws random numbers, so that images are
 //!   reproducible;
-//! - the superblock always says that attributes may be in use.
+//! - the superblock always says that attributes may be in use;
+//! - without parent pointers or large extent counters, the smallest log is rounded up over all sizes
+//!   of groups, and a log that fills its group leaves room for the group's AGFL.
+//!
+//! `docs/xfs.md` has the rules that sizes follow.
 
 mod headers;
 mod inodes;
