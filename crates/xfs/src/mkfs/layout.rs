@@ -199,7 +199,7 @@ fn fixed_superblock(
 
 /// How chunks of inodes, whole and sparse ones, are aligned: in blocks.
 fn set_alignment(sb: &mut RawSuperblock, features: &Features) {
-    let cluster = INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256) >> sb.blocklog;
+    let cluster = (INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256)) >> sb.blocklog;
     if features.incompat(Incompat::SPINODES) {
         sb.spino_align = cluster.into();
         sb.inoalignmt = (INODES_PER_CHUNK << sb.inodelog >> sb.blocklog).into();

@@ -21,7 +21,7 @@ mod options;
 mod write;
 
 pub use layout::Layout;
-pub use options::{Feature, FeatureChange, Options};
+pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options};
 pub use write::{Contents, format};
 
 /// Decides where everything of a new file system goes.
