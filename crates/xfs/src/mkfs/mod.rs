@@ -18,6 +18,7 @@ mod layout;
 mod log_size;
 mod numbers;
 mod options;
+mod roots;
 mod write;
 
 pub use layout::Layout;
