@@ -61,12 +61,7 @@ impl Layout {
             dir_block_size: self.dir_block_size,
             ag_count: self.ag_count,
             uuid: [0x5a; 16],
-            features: FeatureChange::parse_list(&format!(
-                "{},{}",
-                self.features,
-                std::env::var("XX").unwrap_or_default()
-            ))
-            .expect("known features"),
+            features: FeatureChange::parse_list(self.features).expect("known features"),
             allow_small: true,
             time: Timestamp { sec: 1_600_000_000, nsec: 0 },
             ..Options::new(self.size)
