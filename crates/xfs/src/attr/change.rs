@@ -103,7 +103,7 @@ impl<'a> Op<'a> {
     fn set_short_attr(&mut self, handle: &mut Handle, key: &Key<'_>, value: &[u8]) -> Result<bool> {
         let size = shortform::entry_size(key.name.len(), value.len());
         if !handle.inode.has_attr_fork() {
-            forkoff::create(handle, shortform::HEADER_SIZE + size)?;
+            self.create_attr_fork(handle, shortform::HEADER_SIZE + size)?;
         } else if form(handle) == Form::Empty {
             forkoff::init_short(handle);
         }
@@ -240,7 +240,7 @@ impl<'a> Op<'a> {
     }
 
     /// Whether links are kept as attributes of the inodes they lead to.
-    pub(super) fn has_parents(&self) -> bool {
+    pub(crate) fn has_parents(&self) -> bool {
         self.fs.volume.geometry.features.incompat(Incompat::PARENT)
     }
 

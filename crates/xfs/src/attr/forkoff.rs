@@ -7,10 +7,13 @@
 
 use vfs::{Error, FileType, Result};
 
+use crate::Xfs;
 use crate::format::attr::shortform;
 use crate::format::bytes::be16;
+use crate::format::features::Incompat;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::inode::Handle;
+use crate::op::Op;
 
 /// Bytes of a device number's fork.
 const DEVICE_BYTES: usize = 8;
@@ -30,14 +33,22 @@ fn highest(inode: &Inode) -> usize {
     inode.literal_size().saturating_sub(ATTR_MIN) / 8 * 8
 }
 
-/// Gives a new inode, whose forks are empty, an attribute fork, before anything goes into its data
-/// fork: with parent pointers it will have an attribute at once, and what is in the data fork then
-/// can be in the way.
-pub(crate) fn reserve(inode: &mut Inode, file_type: FileType) {
-    let is_device =
-        !matches!(file_type, FileType::Regular | FileType::Directory | FileType::Symlink);
-    inode.set_forkoff_bytes(if is_device { DEVICE_BYTES } else { DEFAULT.min(highest(inode)) });
-    inode.set_format(Fork::Attr, Format::Extents);
+/// The boundary that a new inode gets when it will have attributes (`default_forkoff`), in bytes.
+pub(crate) fn default_forkoff(inode: &Inode, file_type: FileType) -> usize {
+    match file_type {
+        FileType::Regular | FileType::Directory | FileType::Symlink => DEFAULT.min(highest(inode)),
+        _ => DEVICE_BYTES,
+    }
+}
+
+impl Xfs {
+    /// Gives a new inode, whose forks are empty, an attribute fork if it will have parent pointers:
+    /// before anything goes into its data fork, which could then be in the way.
+    pub(crate) fn reserve_attr_fork(&self, inode: &mut Inode, file_type: FileType) {
+        if self.volume.geometry.features.incompat(Incompat::PARENT) {
+            inode.set_forkoff_bytes(default_forkoff(inode, file_type));
+        }
+    }
 }
 
 /// Bytes at the front of the data fork that are in use.
@@ -87,24 +98,30 @@ pub(super) fn grow_short(handle: &mut Handle, bytes: usize) -> bool {
     true
 }
 
-/// Gives an inode without an attribute fork one, empty and in the inode, with room for `bytes` if
-/// that can be.
-pub(super) fn create(handle: &mut Handle, bytes: usize) -> Result<()> {
-    let inode = &handle.inode;
-    let boundary = match inode.format() {
-        Format::Btree => return create_beside_tree(handle, bytes),
-        Format::Device => DEVICE_BYTES,
-        Format::Local | Format::Extents => {
-            let used = data_bytes(handle);
-            let wanted = boundary_for(handle, bytes).unwrap_or(DEFAULT).max(used);
-            wanted.next_multiple_of(8)
+impl Op<'_> {
+    /// Gives an inode without an attribute fork one, empty and in the inode, with room for `bytes` if
+    /// that can be. A data fork that leaves no room for the smallest one changes its form.
+    pub(super) fn create_attr_fork(&mut self, handle: &mut Handle, bytes: usize) -> Result<()> {
+        let is_full = data_bytes(handle).next_multiple_of(8) > highest(&handle.inode);
+        match handle.inode.format() {
+            Format::Device => {
+                start(handle, DEVICE_BYTES);
+                return Ok(());
+            }
+            Format::Btree => return create_beside_tree(handle, bytes),
+            Format::Extents if is_full => {
+                self.list_to_tree(handle, Fork::Data)?;
+                return create_beside_tree(handle, bytes);
+            }
+            Format::Local if is_full && handle.inode.is_dir() => return Err(no_room()),
+            Format::Local if is_full => self.move_target_out(handle)?,
+            Format::Local | Format::Extents => {}
         }
-    };
-    if boundary > highest(inode) && inode.format() != Format::Device {
-        return Err(no_room());
+        let used = data_bytes(handle);
+        let wanted = boundary_for(handle, bytes).unwrap_or(DEFAULT).max(used);
+        start(handle, wanted.next_multiple_of(8).min(highest(&handle.inode)));
+        Ok(())
     }
-    start(handle, boundary);
-    Ok(())
 }
 
 /// The error for a data fork that leaves no room for the smallest attribute fork.

@@ -89,7 +89,7 @@ impl Op<'_> {
         // A directory has no two entries of one name, so the link is not there yet.
         if !child.inode.has_attr_fork() {
             let size = shortform::entry_size(link.name.len(), value.len());
-            forkoff::create(child, shortform::HEADER_SIZE + size)?;
+            self.create_attr_fork(child, shortform::HEADER_SIZE + size)?;
         } else if form(child) == Form::Empty {
             forkoff::init_short(child);
         }

@@ -1,11 +1,10 @@
 //! Images that mkfs.xfs makes and the kernel fills.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
-use oracle::{KernelMount, MountOptions};
+use oracle::{KernelMount, MkfsXfs, MountOptions};
 use xfs::{OpenOptions, Xfs};
 
 /// Size of the images, of which little is in use.
@@ -30,31 +29,15 @@ impl Image {
     }
 }
 
-/// The tools that the variable says, or those installed.
-fn tool(name: &str) -> Option<Command> {
-    let mkfs = std::env::var_os("DISKWRIGHT_MKFS_XFS")?;
-    let mut command = Command::new(PathBuf::from(mkfs).with_file_name(name));
-    for name in ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"] {
-        command.env(name, "1");
-    }
-    Some(command)
-}
-
-/// Makes an image, lets the kernel mount it and `fill` it, and `note` what is to be found. `None`
-/// where that cannot be done.
+/// Makes an image, lets the kernel mount it and `fill` it, and `note` what is to be found.
 pub fn kernel_image<T>(
     options: &str,
     fill: impl FnOnce(&Path, u64),
     note: impl FnOnce(&Path) -> T,
-) -> Option<(Image, T)> {
+) -> (Image, T) {
     let home = oracle::scratch();
     let path = home.path().join("image");
-    let file = std::fs::File::create(&path).unwrap();
-    file.set_len(SIZE).unwrap();
-    let mut mkfs = tool("mkfs.xfs")?;
-    let output =
-        mkfs.args(["-q", "-f"]).args(options.split_whitespace()).arg(&path).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    MkfsXfs::default().options(options).create(&path, SIZE);
     let block = block_size(&path);
     let mount = KernelMount::new(&path, &MountOptions::read_write("xfs"));
     fill(mount.path(), block);
@@ -62,7 +45,7 @@ pub fn kernel_image<T>(
     let mount = KernelMount::new(&path, &MountOptions::read_only("xfs"));
     let noted = note(mount.path());
     mount.unmount();
-    Some((Image { path, _home: home }, noted))
+    (Image { path, _home: home }, noted)
 }
 
 fn block_size(path: &Path) -> u64 {
@@ -72,14 +55,7 @@ fn block_size(path: &Path) -> u64 {
     u32::from_be_bytes(bytes).into()
 }
 
-/// Asserts that `xfs_repair -n` has nothing to object to.
-pub fn assert_sound(path: &Path) {
-    let output = tool("xfs_repair").unwrap().args(["-n", "-f"]).arg(path).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-}
-
+/// Opens an image to read it.
 pub fn open(path: &Path) -> Xfs {
     let device = Arc::new(FileDevice::new(std::fs::File::open(path).unwrap()).unwrap());
     Xfs::open(device, &OpenOptions::default()).unwrap()
