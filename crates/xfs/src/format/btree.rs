@@ -353,6 +353,7 @@ pub const fn ag_block(pointer: u64) -> AgBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
 
     #[test]
     fn a_root_moves_to_forks_that_have_room() {
@@ -380,6 +381,75 @@ mod tests {
         assert!(!shape.move_root(&old, &mut vec![0; shape.root_size(3) - 1]));
         old[area.count_range()].copy_from_slice(&[0, 11]);
         assert!(!shape.move_root(&old, &mut [0; 512]));
+    }
+
+    /// Two groups of 1000 blocks of 1 KiB.
+    fn geometry(version: u8) -> Geometry {
+        let features = Features {
+            version,
+            version_bits: Version::empty(),
+            features2: Features2::empty(),
+            compat: 0,
+            ro_compat: RoCompat::empty(),
+            incompat: Incompat::empty(),
+            log_incompat: LogIncompat::empty(),
+        };
+        Geometry {
+            features,
+            meta_uuid: [3; 16],
+            block_log: 10,
+            sector_log: 9,
+            inode_log: 9,
+            dir_block_log: 12,
+            ag_block_log: 10,
+            ag_blocks: 1000,
+            ag_count: 2,
+            blocks: 2000,
+        }
+    }
+
+    /// What is said of a new block of group 1 after `harm`.
+    fn verdict(shape: Shape, version: u8, owner: u64, harm: impl Fn(&mut [u8])) -> String {
+        let (geometry, place) = (geometry(version), Block(1010));
+        let mut data = vec![0; 1024];
+        shape.init(&geometry, place, owner, 0, &mut data);
+        harm(&mut data);
+        shape.seal(&geometry, &mut data);
+        let verdict = shape.verify(&geometry, place, owner, &data);
+        verdict.map_or_else(|damage| damage.to_string(), |()| "sound".to_owned())
+    }
+
+    #[test]
+    fn headers_are_checked_field_by_field() {
+        let group = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BNO, 5, 1, harm);
+        assert_eq!(group(&|_| {}), "sound");
+        assert!(group(&|b| b[0] = 0).contains("magic"));
+        assert!(group(&|b| b[5] = 12).contains("level (expected below 12, found 12)"));
+        assert!(group(&|b| b[7] = 122).contains("numrecs (expected at most 121, found 122)"));
+        assert!(group(&|b| put32(b, 8, 1000)).contains("sibling"));
+        assert_eq!(group(&|b| put32(b, 12, 999)), "sound");
+        assert!(group(&|b| put64(b, 16, 7)).contains("blkno (expected 2020, found 7)"));
+        assert!(group(&|b| b[40] = 0).contains("another file system"));
+        assert!(group(&|b| put32(b, 48, 0)).contains("owner (expected 1, found 0)"));
+        let fork = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BMBT, 5, 133, harm);
+        assert_eq!(fork(&|_| {}), "sound");
+        assert_eq!(fork(&|b| put64(b, 8, 1 << 10 | 999)), "sound");
+        assert!(fork(&|b| put64(b, 16, 1 << 10 | 1000)).contains("sibling"));
+        assert!(fork(&|b| put64(b, 56, 134)).contains("owner"));
+        let old = |harm: &dyn Fn(&mut [u8])| verdict(Shape::CNT, 4, 1, harm);
+        assert_eq!(old(&|_| {}), "sound");
+        assert!(old(&|b| b[7] = 127).contains("at most 126"));
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_found() {
+        let (geometry, place) = (geometry(5), Block(1010));
+        let mut data = vec![0; 1024];
+        Shape::RMAP.init(&geometry, place, 1, 0, &mut data);
+        Shape::RMAP.seal(&geometry, &mut data);
+        data[1023] = 1;
+        let damage = Shape::RMAP.verify(&geometry, place, 1, &data).unwrap_err();
+        assert!(damage.to_string().contains("checksum"), "{damage}");
     }
 
     #[test]
