@@ -325,3 +325,29 @@ fn access_control_lists_are_the_kernels() {
         assert_eq!(plain, expected);
     });
 }
+
+/// Attributes of version 4 images, as xfs_db sets them: kernels do not mount those any more.
+#[test]
+fn old_images_are_read() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_db"));
+    for (count, len) in [(2, 10), (30, 100), (700, 40), (3, 9000)] {
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        oracle::MkfsXfs::default().options("-m crc=0").create(&path, 400 << 20);
+        let sets = (0..count).map(|number| {
+            let flag = ["", "-r ", "-s "][number % 3];
+            format!("attr_set {flag}-v {len} attribute-{number}")
+        });
+        let commands: Vec<String> = ["inode 128".into()].into_iter().chain(sets).collect();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        oracle::xfs_db_write(&path, &commands);
+        let fs = open(&path);
+        let expected: Attributes = (0..count)
+            .map(|number| {
+                let prefix = ["user", "trusted", "security"][number % 3];
+                (format!("{prefix}.attribute-{number}").into_bytes(), vec![b'v'; len])
+            })
+            .collect();
+        assert_eq!(attributes(&fs, fs.root()), expected, "{count} of {len} bytes");
+    }
+}
