@@ -6,13 +6,14 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, recover, rm, rmdir,
-    setfattr, truncate,
+    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, paths, recover, rm,
+    rmdir, setfattr, truncate,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   diskwright build rootfs/ root.img --size 2G --label root
+  diskwright build rootfs/ root.img --fs xfs
   docker export web | diskwright build - web.img --free 512M
   diskwright ls -l root.img /etc
   diskwright cat --partition 2 disk.img /etc/fstab
@@ -30,7 +31,7 @@ Exit status:
   3  the image or archive is damaged or unsupported
   4  reading or writing failed, or there is no space";
 
-/// Build, read and change ext4 images without root and without a kernel driver
+/// Build and read ext4 and XFS images, and change ext4 ones, without root and without a kernel driver
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -111,6 +112,7 @@ pub(crate) enum Command {
     Find(find::FindArgs),
     Extract(extract::ExtractArgs),
     Cp(cp::CpArgs),
+    Paths(paths::PathsArgs),
     Mkdir(mkdir::MkdirArgs),
     Rm(rm::RmArgs),
     Rmdir(rmdir::RmdirArgs),

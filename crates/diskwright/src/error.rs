@@ -143,7 +143,7 @@ pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
 fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {
-        E::Corrupt(_) => "e2fsck -fn tells what else is damaged",
+        E::Corrupt(_) => "e2fsck -fn or, for XFS, xfs_repair -n tells what else is damaged",
         E::NotFound => "diskwright ls tells what is there",
         E::IsADirectory => "cp and rm take directories with -r",
         E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",

@@ -1,13 +1,15 @@
 //! Opening an image, whatever format it has.
 
+mod ext4;
+mod xfs;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::ext4::Ext4;
+use ::xfs::Xfs;
 use blockdev::{BlockDevice, FileDevice, WindowDevice};
-use ext4::Ext4;
-use ext4::format::features::{Compat, Features, Incompat, RoCompat};
-use ext4::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
 use serde::Serialize;
 use vfs::{Error as FsError, FileSystem, Paths};
 
@@ -68,7 +70,8 @@ pub struct ImageInfo {
 /// Features of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FeatureGroup {
-    /// `compatible`, `incompatible` or `read-only compatible`.
+    /// `compatible`, `incompatible` or `read-only compatible`; for XFS also `version` and
+    /// `log incompatible`.
     pub kind: String,
     /// Names, in the format's own terms.
     pub names: Vec<String>,
@@ -130,6 +133,12 @@ pub(crate) enum Kind {
     /// ext2, ext3 or ext4.
     Ext,
     Xfs,
+}
+
+/// The format of an image, if its magic number tells.
+pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
+    let probe = probe(device).map_err(|e| Error::host("read", path, e))?;
+    Ok(kind_of(&probe))
 }
 
 /// The format of an image. An error says what it seems to be instead.
@@ -227,86 +236,18 @@ fn open_format(
 ) -> vfs::Result<Image> {
     match kind {
         Kind::Ext => {
-            let open = ext4::OpenOptions { stale: options.stale, ..ext4::OpenOptions::default() };
-            let fs = Ext4::open(device, &open)?;
-            let info = ext4_info(&fs)?;
+            let defaults = ::ext4::OpenOptions::default();
+            let fs = Ext4::open(device, &::ext4::OpenOptions { stale: options.stale, ..defaults })?;
+            let info = ext4::info(&fs)?;
             Ok(Image::new(Box::new(fs), info))
         }
-        Kind::Xfs => Err(no_xfs()),
+        Kind::Xfs => {
+            let defaults = ::xfs::OpenOptions::default();
+            let fs = Xfs::open(device, &::xfs::OpenOptions { stale: options.stale, ..defaults })?;
+            let info = xfs::info(&fs)?;
+            Ok(Image::new(Box::new(fs), info))
+        }
     }
-}
-
-pub(crate) fn no_xfs() -> FsError {
-    FsError::unsupported("XFS images", "they come with a later version")
-}
-
-fn ext4_info(fs: &Ext4) -> vfs::Result<ImageInfo> {
-    let sb = fs.superblock();
-    let raw = &sb.raw;
-    let totals = fs.statfs()?;
-    Ok(ImageInfo {
-        format: ext_version(sb).into(),
-        label: crate::text::escaped(sb.label()).to_string(),
-        uuid: uuid_text(&raw.uuid),
-        block_size: sb.block_size(),
-        blocks: sb.blocks_count,
-        blocks_free: totals.blocks_free,
-        inodes: sb.inodes_count.into(),
-        inodes_free: totals.inodes_free,
-        inode_size: sb.inode_size.into(),
-        state: ext_state(raw.state.get()).into(),
-        needs_recovery: fs.needs_recovery(),
-        features: ext_features(&sb.features),
-        sections: ext_sections(sb),
-    })
-}
-
-/// Which of the family it is: the oldest one that has all of its features.
-fn ext_version(sb: &Superblock) -> &'static str {
-    let newer = Incompat::FILETYPE | Incompat::META_BG | Incompat::RECOVER;
-    let older = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE;
-    if !newer.contains(sb.features.incompat) || !older.contains(sb.features.ro_compat) {
-        return "ext4";
-    }
-    if sb.features.compat(Compat::HAS_JOURNAL) { "ext3" } else { "ext2" }
-}
-
-fn ext_state(state: u16) -> &'static str {
-    match (state & STATE_VALID != 0, state & STATE_ERROR != 0) {
-        (_, true) => "has errors",
-        (true, false) => "clean",
-        (false, false) => "not cleanly unmounted",
-    }
-}
-
-fn ext_features(features: &Features) -> Vec<FeatureGroup> {
-    let empty = Features::default();
-    let of_kind = |kind: &str, features: Features| FeatureGroup {
-        kind: kind.into(),
-        names: features.names(),
-    };
-    vec![
-        of_kind("compatible", Features { compat: features.compat, ..empty }),
-        of_kind("incompatible", Features { incompat: features.incompat, ..empty }),
-        of_kind("read-only compatible", Features { ro_compat: features.ro_compat, ..empty }),
-    ]
-}
-
-fn ext_sections(sb: &Superblock) -> Vec<Section> {
-    let raw = &sb.raw;
-    let value = |name: &str, value: u64| (name.to_owned(), value.to_string());
-    vec![Section {
-        title: "layout".into(),
-        values: vec![
-            value("groups", sb.groups_count.into()),
-            value("blocks per group", sb.blocks_per_group.into()),
-            value("inodes per group", sb.inodes_per_group.into()),
-            value("descriptor size", sb.desc_size.into()),
-            value("reserved blocks", raw.reserved_blocks()),
-            value("journal inode", raw.journal_inum.get().into()),
-            value("orphan file inode", raw.orphan_file_inum.get().into()),
-        ],
-    }]
 }
 
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {

@@ -77,6 +77,22 @@ impl MkfsXfs {
     }
 }
 
+impl MkfsXfs {
+    /// What it would make of a file of `size` bytes, as it prints it, making nothing.
+    ///
+    /// # Errors
+    /// What it says to refuse.
+    pub fn plan(&self, size: u64) -> Result<String, String> {
+        let home = tool::scratch();
+        let mut command = tool::command(self.program);
+        let file = format!("file,size={size},name={}", home.path().join("image").display());
+        command.args(["-N", "-d", &file]).args(&self.arguments);
+        Self::allow_small(&mut command);
+        let finished = tool::finish(&mut command);
+        if finished.code == Some(0) { Ok(finished.text) } else { Err(finished.text) }
+    }
+}
+
 /// Runs `xfs_db` commands on an image it opens read-only, and returns what they printed.
 ///
 /// # Panics

@@ -7,10 +7,11 @@ use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, Result};
 
+use crate::dir::States;
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
-use crate::inode::{self, Handle};
+use crate::inode::{self, GoneChunks, Handle};
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -37,7 +38,9 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
+    pub(crate) dirs: States,
     pub(crate) unlinked: Unlinked,
+    pub(crate) gone: GoneChunks,
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,

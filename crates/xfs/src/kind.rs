@@ -6,7 +6,7 @@ use vfs::Ino;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, attr, checksum, inode, symlink};
+use crate::format::{ag, attr, checksum, dir, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,16 @@ impl Kind {
         })
     }
 
+    /// Which part of a directory's space it is in.
+    const fn dir_part(self) -> Option<dir::Part> {
+        Some(match self {
+            Self::DirData => dir::Part::Data,
+            Self::DirLeaf => dir::Part::Leaf,
+            Self::DirFree => dir::Part::Free,
+            _ => return None,
+        })
+    }
+
     /// The kind that a tag names.
     pub(crate) fn from_tag(tag: Tag) -> Self {
         Self::ALL.get(usize::from(tag.kind)).copied().unwrap_or(Self::Part)
@@ -110,6 +120,9 @@ pub(crate) fn verify(
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
+    if let Some(part) = Kind::from_tag(tag).dir_part() {
+        return dir::verify(geometry, part, (Ino(tag.owner), tag.seed), block, data);
+    }
     match Kind::from_tag(tag) {
         Kind::AgHeader => {
             let (ag, at) = geometry.locate(block);
@@ -143,6 +156,9 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
         kind => {
             if let Some(shape) = kind.btree() {
                 shape.seal(geometry, data);
+            }
+            if let Some(part) = kind.dir_part() {
+                dir::seal(geometry, part, data);
             }
         }
     }

@@ -18,13 +18,12 @@ use vfs::{Error, Ino, Result};
 use crate::Xfs;
 use crate::alloc::Freed;
 use crate::alloc::ags::Lease;
+use crate::dir::{Taken, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
-use crate::inode::Handle;
+use crate::inode::{Handle, InodeBlock};
 use crate::kind::Kind;
 use crate::unlinked::Pending;
-
-/// Bytes of an inode that lead to the next one that is unlinked.
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
@@ -46,10 +45,16 @@ pub(crate) struct Op<'a> {
     // So are lists of unlinked inodes.
     pub(crate) unlinked: Pending<'a>,
     pub(crate) txn: Txn<'a>,
+    /// Directory blocks of several blocks.
+    pub(crate) wholes: Wholes,
+    /// What is known of directories that are changed.
+    pub(crate) dirs: Taken<'a>,
     /// Inodes to write, those of new ones included.
     staged: SmallVec<[Handle; 2]>,
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    /// Blocks of inodes that were made or given back.
+    pub(crate) inode_blocks: SmallVec<[InodeBlock; 8]>,
     /// What the file shows of these would not come back if the operation failed, so it goes last.
     pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
@@ -108,9 +113,12 @@ impl<'a> Op<'a> {
             leases: SmallVec::new(),
             unlinked: Pending::new(&fs.unlinked),
             txn,
+            wholes: Wholes::default(),
+            dirs: Taken::new(&fs.dirs),
             staged: SmallVec::new(),
             freed: SmallVec::new(),
             freed_inodes: SmallVec::new(),
+            inode_blocks: SmallVec::new(),
             zeroed_runs: SmallVec::new(),
             contended: None,
         })
@@ -167,6 +175,7 @@ impl<'a> Op<'a> {
 
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
+        self.write_wholes()?;
         self.finish_frees()?;
         self.record_unlinked()?;
         // An inode that was staged more than once is as it was staged last.
@@ -184,25 +193,23 @@ impl<'a> Op<'a> {
 
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
+        self.dirs.keep();
         self.fs.volume.ags.keep(self.leases.drain(..));
         self.unlinked.keep();
+        self.fs.gone.note(&self.inode_blocks);
         self.txn.commit();
-    }
-
-    /// Whether an inode is free once the operation has committed.
-    pub(crate) fn makes_free(&self, ino: Ino) -> bool {
-        let is_cleared = |h: &Handle| h.ino() == ino && h.inode.mode() == 0;
-        self.freed_inodes.iter().any(|h| h.ino() == ino) || self.staged.iter().any(is_cleared)
     }
 
     /// Brings the bytes of a handle that differ into its slot, and counts the change.
     fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
-        let old = &self.txn.data(id)[handle.offset..][..handle.inode.as_bytes().len()];
-        // The list of unlinked inodes is others' to change, unless the inode becomes free.
-        let from = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
-        handle.inode.as_mut_bytes()[from..CRC_OFFSET + 4]
-            .copy_from_slice(&old[from..CRC_OFFSET + 4]);
+        let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
+        let old = &self.txn.data(id)[slot];
+        // The list of unlinked inodes is others' to change, unless the inode becomes free: it does not
+        // come from the handle. Nor does the checksum.
+        let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        let others = own_end..CRC_OFFSET + 4;
+        handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
         if handle.inode.as_bytes() == old {
             return Ok(());
         }

@@ -8,30 +8,47 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
+use crate::format::address::AgNumber;
 use crate::fs::{Mode, OpenOptions};
+use crate::inode::GoneChunks;
+use crate::log::log_is_clean;
+use crate::superblocks;
 use crate::unlinked::Unlinked;
-use crate::volume::Volume;
+use crate::volume::{Volume, read_superblock};
 
 impl Xfs {
     /// Opens an image to read it.
     ///
     /// # Errors
-    /// `Unsupported` for features this build cannot read; `Corrupt` for a superblock or group headers
-    /// that cannot be right.
+    /// `Unsupported` for features this build cannot read, and for a log that has something to replay
+    /// or is on another device, unless the options say to read the image as it lies; `Corrupt` for a
+    /// superblock or group headers that cannot be right.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        if !options.stale && !log_is_clean(&*device, &read_superblock(&*device)?)? {
+            return Err(Error::unsupported(
+                "an image whose log was not replayed",
+                "mount and unmount it once, or read it without what its log holds: --stale",
+            ));
+        }
         Self::with_device(device, options.cache_bytes, Mode::ReadOnly)
     }
 
-    /// Opens an image that mkfs has just made, to fill it. It is sound only after [`Xfs::finish`].
+    /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock says
+    /// that it is being made, so that nobody takes it for sound.
     ///
     /// # Errors
     /// As [`Xfs::open`], and `Unsupported` for features this build cannot write.
     pub fn open_fresh(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
-        if let Some(reason) = fs.volume.sb.read_only_because() {
+        let sb = read_superblock(&*device)?;
+        if let Some(reason) = sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
+        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
+        fs.engine.checkpoint()?;
         fs.load_unlinked_lists()?;
         Ok(fs)
     }
@@ -50,20 +67,29 @@ impl Xfs {
     ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let engine = Engine::new(device, volume.clone(), None, options);
-        let hints = Hints::new(&volume.geometry);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
-        Self { engine, volume, locks: InodeLocks::new(), unlinked, mode, hints }
+        let hints = Hints::new(&volume.geometry);
+        let dirs = States::new(FreeIndexStrategy::default());
+        let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
+        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
-    /// then the superblock.
+    /// then the superblock, with a new uuid if one is given.
     ///
     /// # Errors
     /// If the device fails. The image is then not sound.
-    pub fn finish(&self) -> Result<()> {
+    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         self.check_writable()?;
         self.reap_all()?;
+        if let Some(uuid) = uuid {
+            self.change_uuid_of_copies(uuid)?;
+        }
         self.engine.checkpoint()?;
-        Ok(())
+        self.edit_superblock(AgNumber(0), |raw| {
+            raw.inprogress = 0;
+            uuid.into_iter().for_each(|uuid| superblocks::set_uuid(raw, uuid));
+        })?;
+        Ok(self.engine.checkpoint()?)
     }
 }

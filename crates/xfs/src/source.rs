@@ -5,10 +5,10 @@
 //! ask its transaction for them: a block that a transaction holds cannot be read past it.
 
 use transaction::Tag;
-use vfs::Result;
+use vfs::{Ino, Result};
 
 use crate::Xfs;
-use crate::format::address::Block;
+use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
 use crate::op::Op;
 
@@ -19,6 +19,11 @@ pub(crate) trait Source {
 
     /// Lets `look` see a metadata block, verified as `tag` says.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
+
+    /// A directory block of several blocks, if an operation has a copy of it in one piece.
+    fn whole(&self, _ino: Ino, _at: FileBlock) -> Option<&[u8]> {
+        None
+    }
 
     /// The shape of the file system.
     fn geometry(&self) -> Geometry {
@@ -46,5 +51,9 @@ impl Source for Op<'_> {
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let id = self.buffer(place, tag)?;
         Ok(look(self.txn.data(id)))
+    }
+
+    fn whole(&self, ino: Ino, at: FileBlock) -> Option<&[u8]> {
+        self.wholes.find(ino, at)
     }
 }

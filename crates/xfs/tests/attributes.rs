@@ -149,7 +149,7 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
         }
         assert_eq!(attributes(&fs, ino), *model);
     }
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
     image.assert_read_by_kernel(|root| {
@@ -166,7 +166,7 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
         }
         assert_eq!(attributes(&fs, ino), Attributes::new());
     }
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
 }
@@ -282,7 +282,7 @@ fn what_the_kernel_made_is_read() {
                 }
             }
         }
-        fs.finish().unwrap();
+        fs.finish(None).unwrap();
         drop(fs);
         xfs_repair(image.path());
     }
@@ -312,7 +312,7 @@ fn access_control_lists_are_the_kernels() {
     assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
     let refused = fs.set_xattr(ino, format!("user.{}", "n".repeat(256)).as_bytes(), b"");
     assert!(matches!(refused, Err(Error::NameTooLong)), "{refused:?}");
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
     image.assert_read_by_kernel(|root| {

@@ -60,6 +60,14 @@ pub enum BuildError {
     /// Something is there already.
     #[error("{} exists and is not an empty file; use --force to overwrite it", .0.display())]
     TargetExists(PathBuf),
+    /// An option of another format.
+    #[error("{option} is not for this format: {why}")]
+    ForeignOption {
+        /// As it is written on the command line.
+        option: &'static str,
+        /// Why there is no such option.
+        why: &'static str,
+    },
     /// An archive on standard input cannot be kept to be read twice.
     #[error("cannot keep a copy of the archive: {0}; give --size and --inodes to do without one")]
     Spool(io::Error),
@@ -98,7 +106,7 @@ impl BuildError {
                 ref reason => reason.outcome(),
             },
             Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
-            Self::TargetExists(_) => Outcome::Usage,
+            Self::TargetExists(_) | Self::ForeignOption { .. } => Outcome::Usage,
             Self::Source(_)
             | Self::DoesNotFit { .. }
             | Self::Write(_)

@@ -3,7 +3,7 @@
 use source::{Entry, EntryKind};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::BuildOptions;
+use super::{BuildOptions, Format};
 
 /// Sets the hashes of this version apart from those of any other use.
 const DOMAIN: u64 = 0x6469_736b_7772_6774;
@@ -23,6 +23,9 @@ impl Identity {
         for feature in &options.features {
             hash.update(feature.name.as_bytes());
             hash.update(&[u8::from(feature.is_on)]);
+        }
+        if options.format == Format::Xfs {
+            hash.update(b"xfs");
         }
         Self { hash }
     }

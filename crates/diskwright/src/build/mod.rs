@@ -6,6 +6,7 @@
 
 mod copy;
 mod error;
+mod format;
 mod identity;
 mod input;
 mod options;
@@ -18,21 +19,17 @@ use std::thread;
 
 use ::source::Source;
 use blockdev::{BlockDevice, FileDevice};
-use ext4::Ext4;
-use ext4::mkfs::{self, Contents, InodeCount, Layout};
-use vfs::Timestamp;
+use vfs::{FileSystem, Timestamp};
 
 pub use error::BuildError;
 pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
 
 use copy::Copier;
+use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
 use input::Input;
 use target::Target;
 use writer::{Made, Policy, Writer};
-
-/// Block size where the size of the image is computed, in bytes.
-const BLOCK_SIZE_AUTO: u32 = 4096;
 
 /// Tells how far a build has come.
 pub trait Progress: Sync {
@@ -46,14 +43,11 @@ pub trait Progress: Sync {
 /// Whatever the source, the file system or the host refuses; nothing is left under the image's
 /// name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
-    if options.format == Format::Xfs {
-        let advice = "use --fs ext4";
-        return Err(vfs::Error::unsupported("building XFS images", advice).into());
-    }
+    let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
-    let may_read_twice = options.size.is_none() || options.inodes.is_none();
+    let may_read_twice = options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
     let input = Input::prepare(&options.source, &options.image, may_read_twice)?;
-    let build = Build { options, target: &target, input: &input, progress };
+    let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
     let report = build.run()?;
     target.keep()?;
     Ok(report)
@@ -62,6 +56,7 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
 /// One build: what it reads, where it writes, how.
 struct Build<'a> {
     options: &'a BuildOptions,
+    maker: &'a dyn Maker,
     target: &'a Target,
     input: &'a Input,
     progress: &'a dyn Progress,
@@ -110,20 +105,20 @@ impl Build<'_> {
     /// Fills an image of a given size. If the usual number of inodes does not do, the entries are
     /// counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
-        let chosen = self.options.inodes.is_some() || self.options.bytes_per_inode.is_some();
+        let rule = self.maker.inodes();
         let mut source = self.open_source()?;
-        let usual = self.inode_count();
-        let mut inodes = usual;
-        if !chosen {
+        let mut inodes = rule.first();
+        if let InodeRule::Fitted(usual) = rule {
             let at_least = size::usual_or_at_least(usual, size, source.entries_min());
             // So many may be more than such an image can have.
             if self.plan(size, at_least).is_ok() {
                 inodes = at_least;
             }
         }
+        let is_fitted = matches!(rule, InodeRule::Fitted(_));
         let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
-            Err(e) if e.is_no_inodes() && !chosen && self.input.can_be_read_again() => {
+            Err(e) if e.is_no_inodes() && is_fitted && self.input.can_be_read_again() => {
                 let entries = size::count_entries(&mut *self.open_source()?)?;
                 let inodes = size::inodes_for(entries);
                 if self.plan(size, inodes).is_err() {
@@ -138,15 +133,15 @@ impl Build<'_> {
     /// Fills the smallest image that holds the source and what is to be left free.
     fn fill_smallest(&self) -> Result<Filled, BuildError> {
         let needed = self.try_out()?;
-        let inodes = match self.inode_count() {
-            chosen @ InodeCount::Count(_) => chosen,
-            InodeCount::PerBytes(_) if self.options.bytes_per_inode.is_some() => self.inode_count(),
-            InodeCount::PerBytes(_) => size::inodes_for(needed.inodes),
+        let inodes = match self.maker.inodes() {
+            InodeRule::Fitted(_) => size::inodes_for(needed.inodes),
+            rule => rule.first(),
         };
+        let size_min = self.maker.size_min();
         let mut blocks = needed.blocks;
         for _ in 0..size::ATTEMPTS {
             let plan = |size| self.plan(size, inodes);
-            let size = size::smallest(plan, blocks, self.options.free)?;
+            let size = size::smallest(plan, size_min, blocks, self.options.free)?;
             match self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?) {
                 // Less space in one piece can take more blocks to map the same files.
                 Err(e) if e.is_no_space() => blocks += size::grow_by(blocks),
@@ -160,7 +155,7 @@ impl Build<'_> {
     fn try_out(&self) -> Result<Filled, BuildError> {
         let mut last = None;
         for size in size::TRIAL_BYTES {
-            let inodes = InodeCount::PerBytes(size::TRIAL_INODE_RATIO);
+            let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
             match self.fill(size, inodes, Fill::Trial, &mut *self.open_source()?) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
                 // A larger file system cannot be: what did not fit before never will.
@@ -171,38 +166,8 @@ impl Build<'_> {
         Err(last.unwrap_or_else(|| vfs::Error::NoSpace.into()))
     }
 
-    fn inode_count(&self) -> InodeCount {
-        let defaults = mkfs::Options::new(0).inodes;
-        match (self.options.inodes, self.options.bytes_per_inode) {
-            (Some(count), _) => InodeCount::Count(u32::try_from(count).unwrap_or(u32::MAX)),
-            (None, Some(bytes)) => InodeCount::PerBytes(bytes),
-            (None, None) => defaults,
-        }
-    }
-
-    fn plan(&self, size: u64, inodes: InodeCount) -> Result<Layout, BuildError> {
-        Ok(mkfs::plan(&self.mkfs_options(size, inodes)?)?)
-    }
-
-    fn mkfs_options(&self, size: u64, inodes: InodeCount) -> Result<mkfs::Options, BuildError> {
-        let options = self.options;
-        let defaults = mkfs::Options::new(size);
-        let (uuid, hash_seed) = identity::from_options(options);
-        Ok(mkfs::Options {
-            // Blocks are counted in a trial before the size is known, so its size must not follow from
-            // that of the image.
-            block_size: options.block_size.or(options.size.is_none().then_some(BLOCK_SIZE_AUTO)),
-            inode_size: options.inode_size.unwrap_or(defaults.inode_size),
-            inodes,
-            label: options.label.clone().unwrap_or_default(),
-            uuid: options.uuid.unwrap_or(uuid),
-            hash_seed: options.hash_seed.unwrap_or(hash_seed),
-            features: options.mkfs_features()?,
-            time: options.image_time(),
-            root_uid: options.owner.map_or(0, |o| o.uid),
-            root_gid: options.owner.map_or(0, |o| o.gid),
-            ..defaults
-        })
+    fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
+        self.maker.plan(size, inodes)
     }
 
     fn device(&self) -> Result<Arc<dyn BlockDevice>, BuildError> {
@@ -227,38 +192,38 @@ impl Build<'_> {
     fn fill(
         &self,
         size: u64,
-        inodes: InodeCount,
+        inodes: Inodes,
         fill: Fill,
         source: &mut dyn Source,
     ) -> Result<Filled, BuildError> {
-        let layout = self.plan(size, inodes)?;
+        let plan = self.plan(size, inodes)?;
         self.target.reset(size)?;
         let device = self.device()?;
         if self.target.is_device() {
             // Blocks that are never written, of holes and at the ends of files, read as zeros.
             device.zero_range(0, size).map_err(BuildError::Write)?;
         }
-        mkfs::format(&*device, &layout, Contents::Zeros)?;
-        let fs = Ext4::open_fresh(Arc::clone(&device), ext4::CACHE_BYTES_DEFAULT)?;
-        let before = vfs::FileSystem::statfs(&fs)?;
-        let (made, identity) = self.pour(&fs, &device, fill, source)?;
-        let after = vfs::FileSystem::statfs(&fs)?;
+        let fresh = plan.make(&device)?;
+        let fs = fresh.file_system();
+        let before = fs.statfs()?;
+        let (made, identity) = self.pour(fs, &device, fill, source)?;
+        let after = fs.statfs()?;
         if fill == Fill::Whole {
-            let derive = self.options.uuid.is_none() && !fs.uuid_is_fixed();
-            fs.finish(derive.then(|| identity.uuid()))?;
+            let derive = self.options.uuid.is_none() && !fresh.uuid_is_fixed();
+            fresh.finish(derive.then(|| identity.uuid()))?;
         }
         Ok(Filled {
             image_bytes: size,
             made,
-            blocks: before.blocks_free - after.blocks_free,
-            inodes: before.inodes_free - after.inodes_free,
+            blocks: before.blocks_free.saturating_sub(after.blocks_free),
+            inodes: before.inodes_free.saturating_sub(after.inodes_free),
         })
     }
 
     /// Makes every entry of the source in `fs`.
     fn pour(
         &self,
-        fs: &Ext4,
+        fs: &dyn FileSystem,
         device: &Arc<dyn BlockDevice>,
         fill: Fill,
         source: &mut dyn Source,

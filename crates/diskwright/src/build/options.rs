@@ -6,8 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use vfs::Timestamp;
 
-use super::BuildError;
-
 /// The format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,18 +51,30 @@ pub struct BuildOptions {
     pub label: Option<Vec<u8>>,
     /// UUID; `None` derives one from the contents.
     pub uuid: Option<[u8; 16]>,
-    /// Seed of directory hashes; `None` derives one from the options.
+    /// Seed of directory hashes (ext4); `None` derives one from the options.
     pub hash_seed: Option<[u8; 16]>,
     /// Features, in order.
     pub features: Vec<FeatureChange>,
     /// Block size in bytes.
     pub block_size: Option<u32>,
     /// Inode size in bytes.
-    pub inode_size: Option<u16>,
-    /// Bytes of image per inode.
+    pub inode_size: Option<u32>,
+    /// Bytes of image per inode (ext4).
     pub bytes_per_inode: Option<u64>,
-    /// Number of inodes.
+    /// Number of inodes (ext4).
     pub inodes: Option<u64>,
+    /// Whether to leave the journal out (ext4).
+    pub no_journal: bool,
+    /// Size of a directory block in bytes (XFS).
+    pub dir_block_size: Option<u32>,
+    /// Number of allocation groups (XFS).
+    pub ag_count: Option<u32>,
+    /// Size of an allocation group in bytes (XFS).
+    pub ag_bytes: Option<u64>,
+    /// Size of the log in bytes (XFS).
+    pub log_bytes: Option<u64>,
+    /// Whether an image may be smaller than mkfs.xfs makes them, which is 300 MiB (XFS).
+    pub small: bool,
     /// Owner of everything, instead of the source's.
     pub owner: Option<Owner>,
     /// Threads; `None` takes as many as there are processors.
@@ -81,17 +91,6 @@ impl BuildOptions {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let sec = self.source_date_epoch.unwrap_or_else(|| now().cast_signed());
         Timestamp { sec, nsec: 0 }
-    }
-
-    /// The features in the form that mkfs takes.
-    pub(super) fn mkfs_features(&self) -> Result<Vec<ext4::mkfs::FeatureChange>, BuildError> {
-        let mut changes = Vec::new();
-        for feature in &self.features {
-            let sign = if feature.is_on { '+' } else { '-' };
-            changes
-                .extend(ext4::mkfs::FeatureChange::parse_list(&format!("{sign}{}", feature.name))?);
-        }
-        Ok(changes)
     }
 }
 

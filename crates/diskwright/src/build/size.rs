@@ -1,9 +1,9 @@
 //! How large an image has to be.
 
-use ext4::mkfs::{InodeCount, Layout};
 use source::{EntryKind, Source};
 
 use super::BuildError;
+use super::format::{Inodes, Plan};
 
 /// Sizes of the image that a source is tried on, in bytes: sparse files, of which only metadata is
 /// written.
@@ -22,14 +22,14 @@ const INODES_RESERVED: u64 = 16;
 const SMALLEST_BYTES: u64 = 256 << 10;
 
 /// Inodes to ask for when `needed` will be used.
-pub(super) fn inodes_for(needed: u64) -> InodeCount {
-    InodeCount::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
+pub(super) fn inodes_for(needed: u64) -> Inodes {
+    Inodes::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
 }
 
 /// The usual number of inodes for an image of `size` bytes, or as many as `known` entries call for.
-pub(super) fn usual_or_at_least(usual: InodeCount, size: u64, known: u64) -> InodeCount {
+pub(super) fn usual_or_at_least(usual: Inodes, size: u64, known: u64) -> Inodes {
     match usual {
-        InodeCount::PerBytes(bytes) if size / bytes >= known + INODES_RESERVED => usual,
+        Inodes::PerBytes(bytes) if size / bytes >= known + INODES_RESERVED => usual,
         // What is in subdirectories is not known yet.
         _ => inodes_for(known + known / 8),
     }
@@ -50,33 +50,30 @@ pub(super) fn grow_by(blocks: u64) -> u64 {
     (blocks / 200).max(8)
 }
 
-/// Free blocks that ordinary users may not take: those kept for the privileged, and those that the
-/// kernel keeps, while the file system is mounted, for changes to extent trees that must not fail
-/// (2 %, at most 4096; `ext4(5)` of sysfs calls it `reserved_clusters`).
-fn unavailable(layout: &Layout) -> u64 {
-    let superblock = layout.superblock();
-    superblock.raw.reserved_blocks() + (superblock.blocks_count / 50).min(4096)
-}
-
 /// The smallest size, in bytes, whose file system has `blocks` free blocks and `free` bytes more
 /// that ordinary users may take.
+///
+/// It is at least `size_min` bytes.
 pub(super) fn smallest(
-    plan: impl Fn(u64) -> Result<Layout, BuildError>,
+    plan: impl Fn(u64) -> Result<Box<dyn Plan>, BuildError>,
+    size_min: u64,
     blocks: u64,
     free: u64,
 ) -> Result<u64, BuildError> {
     let holds = |size: u64| -> Result<bool, BuildError> {
-        let layout = match plan(size) {
-            Ok(layout) => layout,
+        if size < size_min {
+            return Ok(false);
+        }
+        let plan = match plan(size) {
+            Ok(plan) => plan,
             // Too small for a file system at all.
             Err(BuildError::FileSystem(vfs::Error::NoSpace | vfs::Error::Invalid(_))) => {
                 return Ok(false);
             }
             Err(e) => return Err(e),
         };
-        let block_size = u64::from(layout.superblock().block_size());
-        let reserved = if free > 0 { unavailable(&layout) } else { 0 };
-        Ok(layout.free_blocks() >= blocks + reserved + free.div_ceil(block_size))
+        let reserved = if free > 0 { plan.unavailable() } else { 0 };
+        Ok(plan.free_blocks() >= blocks + reserved + free.div_ceil(plan.block_size()))
     };
     let mut high = SMALLEST_BYTES;
     while !holds(high)? {
@@ -100,6 +97,6 @@ pub(super) fn smallest(
     }
     // What does not fill a block is of no use.
     let size = high << 10;
-    let block_size = u64::from(plan(size)?.superblock().block_size());
+    let block_size = plan(size)?.block_size();
     Ok(size / block_size * block_size)
 }

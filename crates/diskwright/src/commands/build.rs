@@ -17,6 +17,7 @@ Examples:
   diskwright build rootfs.tar.zst root.img --size 4G --label root --owner 0:0
   docker export web | diskwright build - web.img --free 512M
   diskwright build data/ data.img --features ^has_journal,+inline_data --block-size 1K
+  diskwright build rootfs/ root.img --fs xfs --size 4G --features ^reflink
 
 The same source and options give the same bytes, whatever the number of threads. The environment
 variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. Nothing is left
@@ -52,8 +53,8 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
 
-    /// Features to turn on (+name or name) and off (-name or ^name), with commas; "none" first
-    /// starts from nothing
+    /// Features to turn on (+name or name) and off (-name or ^name), with commas, named as in ext4(5)
+    /// or mkfs.xfs(8); for ext4, "none" first starts from nothing
     #[arg(
         short = 'O',
         long,
@@ -63,25 +64,13 @@ pub(crate) struct BuildArgs {
     )]
     features: Vec<FeatureChange>,
 
-    /// Leave the journal out: the same as --features ^has_journal
-    #[arg(long)]
-    no_journal: bool,
-
-    /// Block size: 1K, 2K or 4K
+    /// Block size: 1K, 2K or 4K for ext4, 1K to 64K for XFS
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
     block_size: Option<u32>,
 
-    /// Inode size in bytes: a power of two from 128 to the block size
+    /// Inode size in bytes: a power of two, from 128 to the block size for ext4, 512 to 2048 for XFS
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
     inode_size: Option<u32>,
-
-    /// One inode for this many bytes of the image
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "inodes")]
-    bytes_per_inode: Option<u64>,
-
-    /// Number of inodes, instead of what the source needs and some more
-    #[arg(long, value_name = "COUNT")]
-    inodes: Option<u64>,
 
     /// Owner of everything, as numbers, instead of the source's owners
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
@@ -91,10 +80,6 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Seed of the directory hashes, written like a UUID, instead of one derived from the contents
-    #[arg(long, value_name = "UUID", value_parser = uuid)]
-    hash_seed: Option<[u8; 16]>,
-
     /// Overwrite an existing image
     #[arg(long)]
     force: bool,
@@ -102,7 +87,53 @@ pub(crate) struct BuildArgs {
     /// Report what was built as one JSON object on standard output
     #[arg(long)]
     json: bool,
+
+    /// Leave the journal out: the same as --features ^has_journal
+    #[arg(long, help_heading = EXT4)]
+    no_journal: bool,
+
+    /// One inode for this many bytes of the image
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        conflicts_with = "inodes",
+        help_heading = EXT4
+    )]
+    bytes_per_inode: Option<u64>,
+
+    /// Number of inodes, instead of what the source needs and some more
+    #[arg(long, value_name = "COUNT", help_heading = EXT4)]
+    inodes: Option<u64>,
+
+    /// Seed of the directory hashes, written like a UUID, instead of one derived from the contents
+    #[arg(long, value_name = "UUID", value_parser = uuid, help_heading = EXT4)]
+    hash_seed: Option<[u8; 16]>,
+
+    /// Size of directory blocks: a power of two from the block size to 64K [default: at least 4K]
+    #[arg(long, value_name = "SIZE", value_parser = small_size, help_heading = XFS)]
+    dir_block_size: Option<u32>,
+
+    /// Number of allocation groups, instead of what mkfs.xfs chooses for the size
+    #[arg(long, value_name = "COUNT", conflicts_with = "ag_size", help_heading = XFS)]
+    ag_count: Option<u32>,
+
+    /// Size of an allocation group
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
+    ag_size: Option<u64>,
+
+    /// Size of the log, instead of what mkfs.xfs chooses for the size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
+    log_size: Option<u64>,
+
+    /// Allow less than 300 MiB, the least that mkfs.xfs makes: such images are slower in use
+    #[arg(long, help_heading = XFS)]
+    small: bool,
 }
+
+/// Headings of options that only one format has.
+const EXT4: &str = "Options of ext4";
+const XFS: &str = "Options of XFS";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatArg {
@@ -141,7 +172,7 @@ fn feature(text: &str) -> Result<FeatureChange, String> {
         Some(name) => (name, false),
         None => (text.strip_prefix('+').unwrap_or(text), true),
     };
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(is_word) {
         return Err("write names of features, such as +large_dir or ^has_journal".into());
     }
@@ -169,11 +200,6 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     if args.threads == Some(0) {
         return Err(Error::Usage("--threads must be at least 1".into()));
     }
-    let mut features = args.features.clone();
-    if args.no_journal {
-        features.push(FeatureChange { name: "has_journal".into(), is_on: false });
-    }
-    let inode_size = args.inode_size.map(u16::try_from).transpose();
     Ok(BuildOptions {
         source: args.source.clone(),
         image: args.image.clone(),
@@ -186,11 +212,17 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         label: args.label.clone().map(String::into_bytes),
         uuid: args.uuid,
         hash_seed: args.hash_seed,
-        features,
+        features: args.features.clone(),
         block_size: args.block_size,
-        inode_size: inode_size.map_err(|_| Error::Usage("--inode-size is too large".into()))?,
+        inode_size: args.inode_size,
         bytes_per_inode: args.bytes_per_inode,
         inodes: args.inodes,
+        no_journal: args.no_journal,
+        dir_block_size: args.dir_block_size,
+        ag_count: args.ag_count,
+        ag_bytes: args.ag_size,
+        log_bytes: args.log_size,
+        small: args.small,
         owner: args.owner,
         threads: args.threads,
         force: args.force,

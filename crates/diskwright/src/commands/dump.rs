@@ -14,13 +14,14 @@ const NOTES: &str = "\
 Examples:
   diskwright dump root.img superblock
   diskwright dump root.img group 3
+  diskwright dump xfs.img ag 0
   diskwright dump root.img inode /etc/passwd
   diskwright dump root.img directory 2 --json
   diskwright dump root.img block 1027
   diskwright dump root.img journal
 
-Fields have the names of the format's documents. The journal is not replayed: everything is shown
-as it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status
+Fields have the names of the format's documents. Journal and log are not replayed: everything
+is shown as it lies. What is damaged is shown as far as it goes, the damage is named, and the exit status
 is 3.";
 
 /// Show structures of an image as they lie on disk
@@ -45,6 +46,8 @@ pub(crate) struct DumpArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Superblock,
+    /// Group of ext4, allocation group of XFS
+    #[value(alias = "ag")]
     Group,
     Inode,
     Directory,

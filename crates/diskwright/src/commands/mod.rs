@@ -13,6 +13,7 @@ pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
+pub(crate) mod paths;
 pub(crate) mod recover;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Find(args) => find::run(args),
         Command::Extract(args) => extract::run(args),
         Command::Cp(args) => cp::run(args),
+        Command::Paths(args) => paths::run(args),
         Command::Mkdir(args) => mkdir::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Rmdir(args) => rmdir::run(args),

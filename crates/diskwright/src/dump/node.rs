@@ -27,7 +27,7 @@ pub struct Fields(pub Vec<(&'static str, Node)>);
 
 impl Fields {
     /// Appends a value.
-    pub(super) fn add(&mut self, name: &'static str, value: impl Into<Node>) {
+    pub(in crate::dump) fn add(&mut self, name: &'static str, value: impl Into<Node>) {
         self.0.push((name, value.into()));
     }
 
@@ -42,7 +42,7 @@ impl Fields {
     }
 
     /// Appends a number in hexadecimal.
-    pub(super) fn hex(&mut self, name: &'static str, value: impl fmt::LowerHex) {
+    pub(in crate::dump) fn hex(&mut self, name: &'static str, value: impl fmt::LowerHex) {
         self.add(name, format!("{value:#x}"));
     }
 }
@@ -76,9 +76,21 @@ impl From<zerocopy::little_endian::U64> for Node {
     }
 }
 
+impl From<zerocopy::big_endian::U16> for Node {
+    fn from(number: zerocopy::big_endian::U16) -> Self {
+        Self::Number(number.get().into())
+    }
+}
+
 impl From<zerocopy::big_endian::U32> for Node {
     fn from(number: zerocopy::big_endian::U32) -> Self {
         Self::Number(number.get().into())
+    }
+}
+
+impl From<zerocopy::big_endian::U64> for Node {
+    fn from(number: zerocopy::big_endian::U64) -> Self {
+        Self::Number(number.get())
     }
 }
 

@@ -117,7 +117,10 @@ impl Image {
                 let fs = Ext4::open_writable(device, &ext4::OpenOptions::default()).map_err(at)?;
                 Ok(OpenToEdit { fs: Box::new(fs), image: path.to_owned() })
             }
-            Kind::Xfs => Err(at(crate::image::no_xfs())),
+            Kind::Xfs => Err(at(vfs::Error::unsupported(
+                "changing XFS images in place",
+                "it is not there yet: build a new image",
+            ))),
         }
     }
 

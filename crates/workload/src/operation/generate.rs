@@ -193,7 +193,8 @@ impl Draw<'_> {
     }
 
     fn special(&mut self) -> SpecialFile {
-        let device = DeviceNumber { major: self.rng.u32(..4096), minor: self.rng.u32(..1 << 20) };
+        // What every format can hold: XFS has 18 bits of the minor number.
+        let device = DeviceNumber { major: self.rng.u32(..4096), minor: self.rng.u32(..1 << 18) };
         match self.rng.u32(..4) {
             0 => SpecialFile::CharDevice(device),
             1 => SpecialFile::BlockDevice(device),

@@ -5,6 +5,7 @@ pub(crate) mod ags;
 pub(crate) mod headers;
 mod release;
 pub(crate) mod rmap;
+mod shared;
 pub(crate) mod space;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -57,26 +58,32 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let (home, near) = geometry.split(request.near);
         let home = if home.0 < geometry.ag_count { home } else { AgNumber(0) };
+        let count = u64::from(geometry.ag_count);
         let max_len = request.max_len.min(geometry.ag_blocks);
         if request.min_len > max_len {
             return Err(Error::NoSpace);
         }
-        if self.longest_known(home) >= max_len
-            && let Some(found) = self.allocate_in(home, near, request, max_len)?
-        {
-            return Ok(found);
-        }
-        // Elsewhere one as long as wanted is better than a shorter one at home; and if there is none,
-        // one that is not much shorter than the longest.
-        let longest = geometry.ags().map(|ag| self.longest_known(ag)).max().unwrap_or(0);
-        for enough in [max_len, (longest / 2).clamp(request.min_len, max_len), request.min_len] {
+        // At home first. Elsewhere, one as long as wanted is better than a shorter one at home, and
+        // best where nobody else is at work; if there is none, one not much shorter than the longest.
+        for round in 0..4 {
+            let enough = match round {
+                0 | 1 => max_len,
+                2 => {
+                    let longest = geometry.ags().map(|ag| self.longest_known(ag)).max();
+                    (longest.unwrap_or(0) / 2).clamp(request.min_len, max_len)
+                }
+                _ => request.min_len,
+            };
             for at in 0..geometry.ag_count {
-                let ag = AgNumber((home.0 + at) % geometry.ag_count);
+                let ag = AgNumber(((u64::from(home.0) + u64::from(at)) % count) as u32);
                 if self.longest_known(ag) < enough {
                     continue;
                 }
-                let near = if ag == home { near } else { AgBlock(0) };
-                if let Some(found) = self.allocate_in(ag, near, request, enough)? {
+                let near = if at == 0 { near } else { AgBlock(0) };
+                let lease =
+                    if round > 0 || at == 0 { Some(self.lease(ag)?) } else { self.try_lease(ag) };
+                let Some(lease) = lease else { continue };
+                if let Some(found) = self.allocate_in(lease, near, request, enough)? {
                     return Ok(found);
                 }
             }
@@ -93,12 +100,12 @@ impl Op<'_> {
     /// Takes at least `enough` blocks in a group.
     fn allocate_in(
         &mut self,
-        ag: AgNumber,
+        lease: usize,
         near: AgBlock,
         request: &Request,
         enough: u32,
     ) -> Result<Option<(FsBlock, u32)>> {
-        let lease = self.lease(ag)?;
+        let ag = self.leases[lease].number();
         self.adjust_agfl(lease)?;
         let free = self.leases[lease].freeblks.saturating_sub(self.held_back(lease));
         let len = request.max_len.min(free);

@@ -1,7 +1,7 @@
 //! Giving back: what an operation freed is done when it commits, in the order of the groups.
 
 use smallvec::SmallVec;
-use vfs::{Corruption, Error, Result};
+use vfs::{Corruption, Result};
 
 use super::Freed;
 use crate::alloc::ags::AgTree;
@@ -54,8 +54,9 @@ impl Op<'_> {
         }
         let (ag, start) = self.fs.volume.geometry.split(freed.start);
         let lease = self.lease(ag)?;
-        self.require_unshared(lease, start, freed.len)?;
-        self.free_in(lease, start, freed.len, freed.owner)
+        self.adjust_agfl(lease)?;
+        self.rmap_remove(lease, start, freed.len, freed.owner)?;
+        self.drop_references(lease, start, freed.len)
     }
 
     /// Makes blocks of a group free that belong to `owner` alone.
@@ -69,24 +70,5 @@ impl Op<'_> {
         self.adjust_agfl(lease)?;
         self.rmap_remove(lease, start, len, owner)?;
         self.give_space(lease, start, len)
-    }
-
-    /// Refuses to free blocks that other files have, too.
-    fn require_unshared(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
-            return Ok(());
-        }
-        let end = u64::from(start.0) + u64::from(len);
-        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
-        // Runs that are kept for copying on write come after all shared ones.
-        let last = cursor.seek((false, AgBlock((end - 1) as u32)), Seek::AtMost)?;
-        let shared = last.is_some_and(|run| {
-            !run.cow && u64::from(run.start.0) + u64::from(run.len) > start.0.into()
-        });
-        if shared {
-            let what = "freeing blocks that files share (reflink)";
-            return Err(Error::unsupported(what, "remove such files with a kernel"));
-        }
-        Ok(())
     }
 }

@@ -1,38 +1,156 @@
 //! The reverse map: whom each block in use belongs to. Without that tree nothing here does anything.
+//!
+//! Runs of one owner that continue each other, in blocks, logical blocks and flags, are one record.
+//! Records overlap only where files share blocks, and then what is looked for may lie behind records
+//! of other owners that start later.
 
+use transaction::Corruption;
 use vfs::{Error, Result};
 
 use crate::alloc::Owner;
+use crate::alloc::ags::AgTree;
+use crate::btree::records::{RefcountTree, RmapKey, RmapRecord, RmapTree, rmap_offset, rmap_owner};
+use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
+use crate::format::btree::Shape;
+use crate::format::inode::Fork;
 use crate::op::Op;
+
+impl Owner {
+    /// Owner and offset as a record has them.
+    const fn in_record(self) -> (u64, u64) {
+        const fn flag_of(fork: Fork) -> u64 {
+            match fork {
+                Fork::Data => 0,
+                Fork::Attr => rmap_offset::ATTR_FORK,
+            }
+        }
+        match self {
+            Self::Fork { ino, fork, offset, unwritten } => {
+                let state = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
+                (ino.0, offset & rmap_offset::MASK | flag_of(fork) | state)
+            }
+            Self::Bmbt { ino, fork } => (ino.0, rmap_offset::BMBT_BLOCK | flag_of(fork)),
+            Self::InodeTrees => (rmap_owner::INOBT, 0),
+            Self::Inodes => (rmap_owner::INODES, 0),
+            Self::RefcountTree => (rmap_owner::REFC, 0),
+            Self::Ag => (rmap_owner::AG, 0),
+        }
+    }
+
+    const fn can_share(self) -> bool {
+        matches!(self, Self::Fork { fork: Fork::Data, .. })
+    }
+}
+
+impl RmapRecord {
+    fn new(start: AgBlock, len: u32, owner: Owner) -> Self {
+        let (owner, offset) = owner.in_record();
+        Self { start, len, owner, offset }
+    }
+
+    /// The offset that its block `skip` has.
+    fn offset_at(&self, skip: u32) -> u64 {
+        // What a damaged record makes of this fits nothing.
+        if self.has_offsets() { self.offset.wrapping_add(skip.into()) } else { self.offset }
+    }
+
+    /// What is left of it without its first `skip` blocks, of which it has more.
+    fn tail(self, skip: u32) -> Self {
+        let start = AgBlock(self.start.0 + skip);
+        Self { start, len: self.len - skip, offset: self.offset_at(skip), ..self }
+    }
+
+    /// Both as one, if `next` continues this one.
+    fn joined(self, next: Self) -> Option<Self> {
+        let continues = self.owner == next.owner
+            && self.end() == u64::from(next.start.0)
+            && self.offset_at(self.len) == next.offset;
+        let len = self.len.checked_add(next.len)?;
+        continues.then_some(Self { len, ..self })
+    }
+
+    /// Whether it has all of `part`, as the same owner's.
+    fn has(&self, part: &Self) -> bool {
+        let Some(skip) = part.start.0.checked_sub(self.start.0) else { return false };
+        self.owner == part.owner && part.end() <= self.end() && part.offset == self.offset_at(skip)
+    }
+}
 
 impl Op<'_> {
     /// Enters that `len` blocks from `start` on, of the group held as `lease`, belong to `owner`.
     pub(crate) fn rmap_add(
         &mut self,
         lease: usize,
-        _start: AgBlock,
-        _len: u32,
-        _owner: Owner,
+        start: AgBlock,
+        len: u32,
+        owner: Owner,
     ) -> Result<()> {
-        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
+        if !self.has_reverse_map(lease) || len == 0 {
             return Ok(());
         }
-        Err(Error::unsupported("reverse maps", ""))
+        let new = RmapRecord::new(start, len, owner);
+        let may_hide = owner.can_share() && self.shares_blocks(lease)?;
+        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let before = cursor.seek(new.key(), Seek::AtMost)?;
+        if !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
+            return Err(conflict(&cursor, new, before));
+        }
+        let mut left = before.and_then(|before| before.joined(new));
+        if left.is_none() && may_hide {
+            left = seek_left_of(&mut cursor, new)?;
+            if left.is_none() {
+                cursor.seek(new.key(), Seek::AtMost)?;
+            }
+        }
+        if let Some(joined) = left {
+            return join_left(&mut cursor, joined, new, may_hide);
+        }
+        let after = if before.is_some() {
+            cursor.next()?
+        } else {
+            cursor.seek(new.key(), Seek::AtLeast)?
+        };
+        if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
+            return Err(conflict(&cursor, new, after));
+        }
+        let right = if may_hide { seek_right_of(&mut cursor, new)? } else { after };
+        match right.and_then(|right| new.joined(right)) {
+            Some(joined) => cursor.replace(joined),
+            None => cursor.insert(new),
+        }
     }
 
     /// Takes out that `len` blocks from `start` on belong to `owner`, which must be entered.
     pub(crate) fn rmap_remove(
         &mut self,
         lease: usize,
-        _start: AgBlock,
-        _len: u32,
-        _owner: Owner,
+        start: AgBlock,
+        len: u32,
+        owner: Owner,
     ) -> Result<()> {
-        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
+        if !self.has_reverse_map(lease) || len == 0 {
             return Ok(());
         }
-        Err(Error::unsupported("reverse maps", ""))
+        let part = RmapRecord::new(start, len, owner);
+        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let before = cursor.seek(part.key(), Seek::AtMost)?;
+        let mut found = before.filter(|before| before.has(&part));
+        if found.is_none() && owner.can_share() {
+            found = cursor.find(first_key(start), last_key(start), |r| r.has(&part))?;
+        }
+        let Some(whole) = found else { return Err(conflict(&cursor, part, before)) };
+        let skip = start.0 - whole.start.0;
+        let rest = whole.len - skip - len;
+        match (skip, rest) {
+            (0, 0) => cursor.remove(),
+            (0, _) => cursor.replace(whole.tail(len)),
+            (_, 0) => cursor.update(RmapRecord { len: skip, ..whole }),
+            (_, _) => {
+                cursor.update(RmapRecord { len: skip, ..whole })?;
+                cursor.insert(whole.tail(skip + len))
+            }
+        }
     }
 
     /// Makes blocks of a fork that are entered as in `owner` unwritten ones, or the other way round:
@@ -40,13 +158,96 @@ impl Op<'_> {
     pub(crate) fn rmap_convert(
         &mut self,
         lease: usize,
-        _start: AgBlock,
-        _len: u32,
-        _owner: Owner,
+        start: AgBlock,
+        len: u32,
+        owner: Owner,
     ) -> Result<()> {
-        if self.leases[lease].root(super::ags::AgTree::Rmap).levels == 0 {
-            return Ok(());
-        }
-        Err(Error::unsupported("reverse maps", ""))
+        let Owner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
+        self.rmap_remove(lease, start, len, owner)?;
+        let now = Owner::Fork { ino, fork, offset, unwritten: !unwritten };
+        self.rmap_add(lease, start, len, now)
     }
+
+    fn has_reverse_map(&self, lease: usize) -> bool {
+        self.leases[lease].root(AgTree::Rmap).levels > 0
+    }
+
+    /// Whether files may share blocks of a group.
+    fn shares_blocks(&mut self, lease: usize) -> Result<bool> {
+        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
+            return Ok(false);
+        }
+        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let first = cursor.seek((false, AgBlock(0)), Seek::AtLeast)?;
+        Ok(first.is_some_and(|first| !first.cow))
+    }
+}
+
+/// The lowest and the highest key that a record can have that starts at a block.
+const fn first_key(start: AgBlock) -> RmapKey {
+    RmapKey { start, owner: 0, offset: 0 }
+}
+
+const fn last_key(start: AgBlock) -> RmapKey {
+    RmapKey { start, owner: u64::MAX, offset: u64::MAX }
+}
+
+/// Goes to the record that `new` continues, wherever it starts; both as one.
+fn seek_left_of(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    new: RmapRecord,
+) -> Result<Option<RmapRecord>> {
+    let Some(last) = new.start.0.checked_sub(1).map(AgBlock) else { return Ok(None) };
+    let found = cursor.find(first_key(last), last_key(last), |r| r.joined(new).is_some())?;
+    Ok(found.and_then(|left| left.joined(new)))
+}
+
+/// Goes to the record that continues `new`.
+fn seek_right_of(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    new: RmapRecord,
+) -> Result<Option<RmapRecord>> {
+    let Ok(start) = u32::try_from(new.end()) else { return Ok(None) };
+    let mut key = new.key();
+    key.start = AgBlock(start);
+    key.offset = RmapRecord { offset: key.offset, ..new }.offset_at(new.len);
+    cursor.seek(key, Seek::Exactly)
+}
+
+/// Puts `joined`, which is what the cursor is at and `new`, in its place, and with it what continues
+/// it.
+fn join_left(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    joined: RmapRecord,
+    new: RmapRecord,
+    may_hide: bool,
+) -> Result<()> {
+    cursor.update(joined)?;
+    let after = if may_hide { seek_right_of(cursor, new)? } else { cursor.peek_next()? };
+    if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
+        return Err(conflict(cursor, new, after));
+    }
+    let Some(whole) = after.and_then(|after| joined.joined(after)) else { return Ok(()) };
+    if !may_hide {
+        cursor.next()?;
+    }
+    cursor.remove()?;
+    match cursor.seek(joined.key(), Seek::Exactly)? {
+        Some(_) => cursor.update(whole),
+        None => Err(conflict(cursor, joined, None)),
+    }
+}
+
+/// The reverse map says something else than what is known otherwise.
+fn conflict(
+    cursor: &Cursor<'_, '_, RmapTree>,
+    expected: RmapRecord,
+    found: Option<RmapRecord>,
+) -> Error {
+    let text = |r: &RmapRecord| {
+        format!("{} blocks from {} on of {:#x} at {:#x}", r.len, r.start, r.owner, r.offset)
+    };
+    let found = found.as_ref().map_or_else(|| "nothing".to_owned(), text);
+    let damage = Corruption::new(Shape::RMAP.name, "it does not fit what is mapped");
+    cursor.in_tree(damage.mismatch(text(&expected), found)).into()
 }

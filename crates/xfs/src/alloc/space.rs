@@ -7,6 +7,8 @@ use crate::alloc::ags::AgTree;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
+use crate::format::btree::Shape;
+use crate::format::geometry::INODES_PER_CHUNK;
 use crate::op::Op;
 
 /// Free runs that are looked at on each side of a place before any that is long enough will do.
@@ -336,10 +338,10 @@ impl Op<'_> {
 
     /// How many blocks the tree of free inodes needs if every chunk has some, beside those it has.
     fn fino_growth(&self, icount: u32, blocks: u32) -> u32 {
-        let chunks = icount.div_ceil(crate::format::geometry::INODES_PER_CHUNK);
-        // Half full blocks, with room for their headers.
-        let per_leaf = (self.fs.volume.block_size() / size_of::<[u64; 2]>() / 2 - 4) as u32;
-        let leaves = chunks.div_ceil(per_leaf.max(1));
-        (leaves + leaves.div_ceil(per_leaf.max(1))).saturating_sub(blocks)
+        let geometry = &self.fs.volume.geometry;
+        let chunks = icount.div_ceil(INODES_PER_CHUNK);
+        let leaves = chunks.div_ceil(Shape::FINO.leaf_area(geometry).min().max(1) as u32);
+        let nodes = leaves.div_ceil(Shape::FINO.node_area(geometry).min().max(1) as u32);
+        (leaves + 2 * nodes).saturating_sub(blocks)
     }
 }

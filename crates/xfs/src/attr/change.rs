@@ -240,7 +240,7 @@ impl<'a> Op<'a> {
     }
 
     /// Whether links are kept as attributes of the inodes they lead to.
-    pub(super) fn has_parents(&self) -> bool {
+    pub(crate) fn has_parents(&self) -> bool {
         self.fs.volume.geometry.features.incompat(Incompat::PARENT)
     }
 

@@ -107,7 +107,7 @@ fn run(options: &str, seed: u64, most: usize) {
     assert_eq!(form(&fs.load(ino).unwrap()), Form::Short);
     let absent = some_link(&mut rng);
     change(&fs, ino, |op, file| assert!(op.remove_parent(file, link_of(&absent)).is_err()));
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(&path);
 }

@@ -7,7 +7,7 @@ use vfs::Result;
 use super::{Cursor, Frame, Home, Node, State, Tree};
 use crate::alloc::ags::Root;
 use crate::format::address::AgBlock;
-use crate::format::btree::{LEVELS_MAX, RECORD_SIZE_MAX, Side};
+use crate::format::btree::{LEVELS_MAX, NO_SIBLING, RECORD_SIZE_MAX, Side};
 
 /// Changes of its structure that a tree can need until a leaf has room, and to spare.
 const ROUNDS_MAX: usize = 4 * LEVELS_MAX;
@@ -19,39 +19,84 @@ const ROOM_PART: usize = 8;
 impl<T: Tree> Cursor<'_, '_, T> {
     /// Replaces the record that the cursor is at by one that belongs to the same place.
     pub(crate) fn update(&mut self, record: T::Record) -> Result<()> {
+        if self.replace_here(&record)? {
+            return Ok(());
+        }
+        Err(self.damage(self.path[0].node, "records that overlap"))
+    }
+
+    /// Replaces the record that the cursor is at by one that may belong to another place.
+    pub(crate) fn replace(&mut self, record: T::Record) -> Result<()> {
+        if self.replace_here(&record)? {
+            return Ok(());
+        }
+        self.remove()?;
+        self.insert(record)
+    }
+
+    /// Replaces the record that the cursor is at, if the new one belongs to the same place.
+    fn replace_here(&mut self, record: &T::Record) -> Result<bool> {
         let Frame { node, position } = self.path[0];
         if self.state != State::At {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to change")).into());
         }
         let mut new = [0; RECORD_SIZE_MAX];
-        T::put_record(&record, &mut new);
+        T::put_record(record, &mut new);
         let old = self.entry(node, position);
-        let Some((first, last)) = difference(old, &new) else { return Ok(()) };
-        self.check_fits(node, position, &record)?;
+        let Some((first, last)) = difference(old, &new) else { return Ok(true) };
+        if !self.fits(record)? {
+            return Ok(false);
+        }
         let gone = T::OVERLAPS.then(|| T::high_key_of(&T::record(self.entry(node, position))));
         let start = self.leaf.entry_range(position, position).start;
         let place = start + first..start + last + 1;
         self.edit(node, place).copy_from_slice(&new[first..=last]);
-        self.record_changed(position, gone, gone.map(|_| T::high_key_of(&record)));
-        Ok(())
+        self.record_changed(position, gone, gone.map(|_| T::high_key_of(record)));
+        Ok(true)
     }
 
-    /// Checks that a record belongs between the neighbours of one in a leaf.
-    fn check_fits(&self, node: Node, position: usize, record: &T::Record) -> Result<()> {
+    /// Whether a record belongs between the neighbours of the one that the cursor is at.
+    fn fits(&mut self, record: &T::Record) -> Result<bool> {
+        let Frame { node, position } = self.path[0];
         let key = T::key_of(record);
-        let key_at = |at| T::key_in_record(self.entry(node, at));
-        let fits = (position == 0 || key_at(position - 1) < key)
-            && (position + 1 >= self.count(node) || key < key_at(position + 1));
-        if fits { Ok(()) } else { Err(self.damage(node, "records that overlap")) }
+        let old = T::key_in_record(self.entry(node, position));
+        if key < old {
+            return Ok(self.key_before()?.is_none_or(|before| before < key));
+        }
+        Ok(key == old || self.key_after().is_none_or(|after| key < after))
+    }
+
+    /// The key of the record before the one that the cursor is at.
+    fn key_before(&mut self) -> Result<Option<T::Key>> {
+        let Frame { node, position } = self.path[0];
+        if position > 0 {
+            return Ok(Some(T::key_in_record(self.entry(node, position - 1))));
+        }
+        let before = self.sibling(node, Side::Left);
+        if self.levels == 1 || before == NO_SIBLING {
+            return Ok(None);
+        }
+        let before = self.enter(before, 0)?;
+        self.check_siblings(before, node)?;
+        Ok(Some(T::key_in_record(self.entry(before, self.count(before) - 1))))
+    }
+
+    /// The key of the record after the one that the cursor is at: parents have those of their
+    /// children's first records.
+    fn key_after(&self) -> Option<T::Key> {
+        let after = |level| {
+            let Frame { node, position } = self.path[level];
+            (position + 1 < self.count(node)).then(|| (node, self.entry(node, position + 1)))
+        };
+        let (node, entry) = (0..self.levels).find_map(after)?;
+        Some(if node.level == 0 { T::key_in_record(entry) } else { T::key(entry) })
     }
 
     /// Puts a record in its place, where none with its key may be. The cursor is at it then.
     pub(crate) fn insert(&mut self, record: T::Record) -> Result<()> {
         let key = T::key_of(&record);
         for _ in 0..ROUNDS_MAX {
-            if self.state != State::For(key) {
-                self.descend(key)?;
-            }
+            self.aim(key)?;
             let Frame { node, position } = self.path[0];
             let count = self.count(node);
             if position < count && T::key_in_record(self.entry(node, position)) == key {
@@ -70,6 +115,27 @@ impl<T: Tree> Cursor<'_, '_, T> {
             self.make_room()?;
         }
         Err(self.in_tree(Corruption::new(T::SHAPE.name, "splits make no room")).into())
+    }
+
+    /// Makes the path lead to where a record with `key` belongs. Mostly that is beside the record
+    /// that the cursor is at.
+    fn aim(&mut self, key: T::Key) -> Result<()> {
+        if self.state == State::For(key) {
+            return Ok(());
+        }
+        if self.state == State::At {
+            let Frame { node, position } = self.path[0];
+            let key_at = |at| T::key_in_record(self.entry(node, at));
+            let is_behind =
+                key_at(position) < key && self.key_after().is_none_or(|after| key < after);
+            let is_before = position > 0 && key_at(position - 1) < key && key < key_at(position);
+            if is_behind || is_before {
+                self.path[0].position += usize::from(is_behind);
+                self.state = State::For(key);
+                return Ok(());
+            }
+        }
+        self.descend(key)
     }
 
     /// One change of the structure towards room in the leaf on the path.

@@ -8,7 +8,8 @@ type KeyBytes = [u8; KEY_SIZE_MAX];
 
 impl<T: Tree> Cursor<'_, '_, T> {
     /// Size of the lower key.
-    const LOW_SIZE: usize = if T::OVERLAPS { T::SHAPE.key_size / 2 } else { T::SHAPE.key_size };
+    pub(super) const LOW_SIZE: usize =
+        if T::OVERLAPS { T::SHAPE.key_size / 2 } else { T::SHAPE.key_size };
 
     /// A record of the leaf on the path was added, changed or removed: its place, and the highest
     /// keys that records which are gone and which are new cover.

@@ -7,6 +7,7 @@ mod blocks;
 mod insert;
 mod keys;
 mod nodes;
+mod overlap;
 pub(crate) mod records;
 mod remove;
 mod seek;

@@ -36,7 +36,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Damage to the tree.
-    pub(super) fn in_tree(&self, damage: Corruption) -> Corruption {
+    pub(crate) fn in_tree(&self, damage: Corruption) -> Corruption {
         match &self.home {
             Home::Group { ag, .. } => damage.in_group(ag.0.into()),
             Home::Fork { handle, .. } => damage.of_inode(handle.ino().0),

@@ -65,6 +65,18 @@ impl<T: Tree> Cursor<'_, '_, T> {
         self.cross(Side::Left)
     }
 
+    /// The next record. The cursor stays where it is.
+    pub(crate) fn peek_next(&mut self) -> Result<Option<T::Record>> {
+        let Frame { node, position } = self.path[0];
+        if self.state == State::At && position + 1 < self.count(node) {
+            return Ok(Some(T::record(self.entry(node, position + 1))));
+        }
+        let (path, state) = (self.path, self.state);
+        let next = self.next();
+        (self.path, self.state) = (path, state);
+        next
+    }
+
     /// Makes the path lead to where a record with a key is or would be.
     pub(super) fn descend(&mut self, key: T::Key) -> Result<()> {
         self.state = State::Nowhere;

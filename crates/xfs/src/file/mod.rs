@@ -16,6 +16,8 @@ mod hints;
 mod read;
 mod resize;
 mod symlink;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::ops::Range;

@@ -20,7 +20,7 @@ use crate::op::Op;
 
 /// Bytes of the data fork where an attribute fork is made along with the inode, as kernels make it: what
 /// a root of a tree with 12 entries needs, in units of 8.
-const DATA_FORK_DEFAULT: usize = 192;
+pub(super) const DATA_FORK_DEFAULT: usize = 192;
 
 /// The target of a symbolic link.
 pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {

@@ -145,3 +145,75 @@ impl Features {
         self.crc() && self.incompat.contains(feature)
     }
 }
+
+/// Names of bits, as options of mkfs.xfs have them where there is one.
+type Names = &'static [(u32, &'static str)];
+
+const VERSION_NAMES: Names = &[
+    (Version::ATTR.bits() as u32, "attr"),
+    (Version::NLINK.bits() as u32, "nlink"),
+    (Version::QUOTA.bits() as u32, "quota"),
+    (Version::ALIGN.bits() as u32, "align"),
+    (Version::DALIGN.bits() as u32, "dalign"),
+    (Version::LOGV2.bits() as u32, "logv2"),
+    (Version::SECTOR.bits() as u32, "sector"),
+    (Version::EXTFLG.bits() as u32, "extflg"),
+    (Version::DIRV2.bits() as u32, "dirv2"),
+    (Version::BORG.bits() as u32, "ascii-ci"),
+];
+const FEATURES2_NAMES: Names = &[
+    (Features2::LAZYSBCOUNT.bits(), "lazy-count"),
+    (Features2::ATTR2.bits(), "attr2"),
+    (Features2::PROJID32.bits(), "projid32bit"),
+    (Features2::CRC.bits(), "crc"),
+    (Features2::FTYPE.bits(), "ftype"),
+];
+const RO_COMPAT_NAMES: Names = &[
+    (RoCompat::FINOBT.bits(), "finobt"),
+    (RoCompat::RMAPBT.bits(), "rmapbt"),
+    (RoCompat::REFLINK.bits(), "reflink"),
+    (RoCompat::INOBTCOUNT.bits(), "inobtcount"),
+];
+const INCOMPAT_NAMES: Names = &[
+    (Incompat::FTYPE.bits(), "ftype"),
+    (Incompat::SPINODES.bits(), "sparse"),
+    (Incompat::META_UUID.bits(), "meta-uuid"),
+    (Incompat::BIGTIME.bits(), "bigtime"),
+    (Incompat::NEEDSREPAIR.bits(), "needsrepair"),
+    (Incompat::NREXT64.bits(), "nrext64"),
+    (Incompat::EXCHRANGE.bits(), "exchange"),
+    (Incompat::PARENT.bits(), "parent"),
+    (Incompat::METADIR.bits(), "metadir"),
+    (Incompat::ZONED.bits(), "zoned"),
+    (Incompat::ZONE_GAPS.bits(), "zone-gaps"),
+];
+const LOG_INCOMPAT_NAMES: Names = &[(LogIncompat::XATTRS.bits(), "xattrs")];
+
+/// The names of the bits that are set; bits without one in hexadecimal.
+fn names_of(bits: u32, names: Names) -> Vec<String> {
+    let known = names.iter().filter(|(bit, _)| bits & bit != 0);
+    let mut list: Vec<String> = known.map(|(_, name)| (*name).to_owned()).collect();
+    let unknown = names.iter().fold(bits, |bits, (bit, _)| bits & !bit);
+    if unknown != 0 {
+        list.push(format!("{unknown:#x}"));
+    }
+    list
+}
+
+impl Features {
+    /// The names of all features by kind, as options of mkfs.xfs have them: those of the version, and
+    /// for version 5 the read-only compatible, incompatible and log incompatible ones.
+    pub fn names(&self) -> Vec<(&'static str, Vec<String>)> {
+        let version_bits = self.version_bits.difference(Version::MOREBITS);
+        let mut version = names_of(version_bits.bits().into(), VERSION_NAMES);
+        version.extend(names_of(self.features2.bits(), FEATURES2_NAMES));
+        let mut all = vec![("version", version)];
+        if self.crc() {
+            all.push(("incompatible", names_of(self.incompat.bits(), INCOMPAT_NAMES)));
+            all.push(("read-only compatible", names_of(self.ro_compat.bits(), RO_COMPAT_NAMES)));
+            all.push(("log incompatible", names_of(self.log_incompat.bits(), LOG_INCOMPAT_NAMES)));
+            all.push(("compatible", names_of(self.compat, &[])));
+        }
+        all
+    }
+}

@@ -148,7 +148,7 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
     Ok(())
 }
 
-/// Makes a zero-filled slot of a version 5 file system a free inode. Its checksum is not set.
+/// Makes a zero-filled slot of a version 5 file system a free inode.
 pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
     slot[4] = 3;
@@ -159,10 +159,11 @@ pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     // out of the same source each time.
     let generation = crc32c::crc32c(&slot[152..176]);
     put32(slot, 92, generation);
+    seal_slot(slot);
 }
 
-/// Checks that a slot is that of the free inode `ino`, but not its checksum, which is set only when
-/// the block is written.
+/// Checks that a slot is that of the free inode `ino`, but not its checksum: next to nothing of what
+/// it says is used.
 pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
     let magic = be16(slot, 0);

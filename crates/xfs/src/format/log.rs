@@ -8,6 +8,8 @@
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::bytes::be32;
+
 /// Bytes of a block of the log, whatever the sector size.
 pub const BLOCK_SIZE: usize = 512;
 /// `h_magicno`.
@@ -142,4 +144,94 @@ pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
     header.size = (buffer as u32).into();
     record[..BLOCK_SIZE].copy_from_slice(header.as_bytes());
     record
+}
+
+/// A record as its header describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it is.
+    pub lsn: Lsn,
+    /// Where the log's oldest part that is still needed starts.
+    pub tail: Lsn,
+    /// Blocks of its headers.
+    pub header_blocks: u32,
+    /// Blocks behind them.
+    pub body_blocks: u32,
+    /// Operations in it.
+    pub operations: u32,
+}
+
+impl Record {
+    /// What a block says if it is the first of a record of a log with `log_blocks` blocks.
+    pub fn parse(block: &[u8], log_blocks: u32) -> Option<Self> {
+        let raw = RawRecordHeader::ref_from_prefix(block).ok()?.0;
+        let version = raw.version.get();
+        if raw.magicno.get() != RECORD_MAGIC || !(1..=RECORD_VERSION).contains(&version) {
+            return None;
+        }
+        // Version 1 has one header block, and does not say how large its buffers are.
+        let size = if version == 1 { 0 } else { raw.size.get() as usize };
+        let header_blocks = size.div_ceil(BUFFER_SIZE).max(1) as u32;
+        let body_blocks = raw.len.get().div_ceil(BLOCK_SIZE as u32);
+        let fits = header_blocks.checked_add(body_blocks).is_some_and(|sum| sum <= log_blocks);
+        fits.then(|| Self {
+            lsn: Lsn::from_raw(raw.lsn.get()),
+            tail: Lsn::from_raw(raw.tail_lsn.get()),
+            header_blocks,
+            body_blocks,
+            operations: raw.num_logops.get(),
+        })
+    }
+
+    /// All of its blocks.
+    pub const fn blocks(&self) -> u32 {
+        self.header_blocks + self.body_blocks
+    }
+
+    /// Whether the first block behind the headers starts with the operation that marks a clean log.
+    pub fn is_unmount(&self, first_body_block: &[u8]) -> bool {
+        let op = RawOpHeader::ref_from_prefix(first_body_block).ok();
+        self.operations == 1 && op.is_some_and(|(op, _)| op.flags & OP_UNMOUNT != 0)
+    }
+}
+
+/// The cycle that a block of the log was written in: its first word, or the second where the first is
+/// a header's magic number.
+pub fn cycle_of(block: &[u8]) -> u32 {
+    match be32(block, 0) {
+        RECORD_MAGIC => be32(block, 4),
+        cycle => cycle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(unit: u32) -> Vec<u8> {
+        let lsn = Lsn { cycle: 3, block: 40 };
+        unmount_record(&Unmount { lsn, previous: Some(7), uuid: [9; 16], unit })
+    }
+
+    #[test]
+    fn a_clean_record_is_known_again() {
+        for unit in [1, 512, 4096, 32 << 10, 64 << 10] {
+            let bytes = record(unit);
+            let parsed = Record::parse(&bytes, 1 << 20).unwrap();
+            assert_eq!(parsed.lsn, Lsn { cycle: 3, block: 40 });
+            assert_eq!(parsed.blocks() as usize * BLOCK_SIZE, bytes.len(), "unit {unit}");
+            let body = parsed.header_blocks as usize * BLOCK_SIZE;
+            assert!(parsed.is_unmount(&bytes[body..]));
+            assert!(bytes.chunks_exact(BLOCK_SIZE).all(|block| cycle_of(block) == 3));
+        }
+    }
+
+    #[test]
+    fn a_record_longer_than_its_log_is_none() {
+        let mut bytes = record(1);
+        assert_eq!(Record::parse(&bytes, 1), None);
+        bytes[12..16].fill(0xff);
+        assert_eq!(Record::parse(&bytes, 1 << 20), None);
+        assert_eq!(Record::parse(&bytes[..100], 1 << 20), None);
+    }
 }

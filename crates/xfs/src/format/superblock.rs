@@ -162,6 +162,12 @@ impl Superblock {
         if !self.features.crc() {
             return Some("version 4, without checksums".to_owned());
         }
+        if self.features.incompat.contains(Incompat::METADIR) {
+            return Some("a directory tree of metadata".to_owned());
+        }
+        if self.raw.rblocks.get() != 0 {
+            return Some("a realtime device".to_owned());
+        }
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         (!unknown.is_empty()).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
     }

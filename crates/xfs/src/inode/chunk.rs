@@ -4,6 +4,7 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
+use super::InodeBlock;
 use super::allocate::Taken;
 use crate::alloc::Owner;
 use crate::alloc::ags::AgTree;
@@ -171,7 +172,9 @@ impl Op<'_> {
         for at in 0..blocks {
             let block = AgBlock(start.0 + at);
             let first = geometry.first_ino(block);
-            let id = self.txn.create(geometry.block_of(ag, block).0, Kind::Inodes.plain())?;
+            let place = geometry.block_of(ag, block);
+            self.inode_blocks.push(InodeBlock::Made(place));
+            let id = self.txn.create(place.0, Kind::Inodes.plain())?;
             let bytes = self.txn.edit(id, 0..geometry.block_size());
             for (index, slot) in bytes.chunks_exact_mut(geometry.inode_size()).enumerate() {
                 let ino = geometry.ino(ag, AgIno(first.0 + index as u32));

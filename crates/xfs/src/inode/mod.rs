@@ -3,9 +3,12 @@
 mod allocate;
 mod change;
 mod chunk;
+mod gone;
 mod release;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use gone::{GoneChunks, InodeBlock};
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
 
@@ -57,7 +60,7 @@ pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     let block = geometry.block_of(ag, block);
     let table = fs.block(block, Kind::Inodes.plain())?;
     let slot = &table[offset..offset + geometry.inode_size()];
-    if slot[2..4] == [0, 0] {
+    if slot[2..4] == [0, 0] || fs.gone.contains(block) {
         return Err(Error::NotFound);
     }
     let inode = Inode::parse(geometry, ino, slot).map_err(|c| c.at_block(block.0))?;

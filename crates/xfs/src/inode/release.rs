@@ -3,6 +3,7 @@
 use transaction::Corruption;
 use vfs::{Ino, Result};
 
+use super::InodeBlock;
 use super::chunk::damage;
 use crate::Xfs;
 use crate::alloc::Owner;
@@ -89,7 +90,9 @@ impl Op<'_> {
                 return Err(damage(ag, old, "it lies outside of the group"));
             }
             for at in 0..blocks {
-                self.txn.forget(geometry.block_of(ag, AgBlock(start.0 + at)).0);
+                let place = geometry.block_of(ag, AgBlock(start.0 + at));
+                self.inode_blocks.push(InodeBlock::Gone(place));
+                self.txn.forget(place.0);
             }
             self.free_in(lease, start, blocks, Owner::Inodes)?;
         }

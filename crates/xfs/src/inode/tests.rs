@@ -15,14 +15,14 @@ use crate::format::geometry::INODES_PER_CHUNK;
 
 /// Kinds of images: what mkfs.xfs makes of them differs in chunks and trees.
 const KINDS: [&str; 8] = [
-    "-m rmapbt=0,inobtcount=0",
-    "-b size=1024 -m rmapbt=0",
+    "",
+    "-b size=1024",
     "-m rmapbt=0",
     "-m finobt=0,inobtcount=0,rmapbt=0,reflink=0",
-    "-i sparse=0 -m rmapbt=0",
-    "-i size=2048 -m rmapbt=0",
-    "-s size=4096 -i nrext64=0 -m bigtime=0,rmapbt=0",
-    "-b size=65536 -m rmapbt=0",
+    "-i sparse=0",
+    "-i size=2048",
+    "-s size=4096 -i nrext64=0 -m bigtime=0",
+    "-b size=65536",
 ];
 
 /// Takes an inode, makes it a file and writes it.
@@ -119,7 +119,7 @@ fn random_taking_and_freeing_leaves_sound_trees() {
 #[test]
 fn inodes_are_near_their_directory_and_directories_go_round() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     let fs = &image.fs;
     let root = fs.root_ino();
     let group = |ino| fs.volume.geometry.split_ino(ino).unwrap().0.0;
@@ -162,12 +162,7 @@ fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
 #[test]
 fn sparse_chunks_are_made_where_no_whole_one_fits() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    for kind in [
-        "-m inobtcount=0,rmapbt=0",
-        "-m rmapbt=0",
-        "-b size=1024 -m rmapbt=0",
-        "-m finobt=0,rmapbt=0 -i maxpct=0",
-    ] {
+    for kind in ["", "-m rmapbt=0", "-m rmapbt=0", "-b size=1024", "-m finobt=0 -i maxpct=0"] {
         let image = Fresh::new(kind, 64 << 20);
         let fs = &image.fs;
         let sparse = fs.volume.sb.raw.spino_align.get();
@@ -203,7 +198,7 @@ fn sparse_chunks_are_made_where_no_whole_one_fits() {
 #[test]
 fn threads_take_inodes_in_all_groups() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     let fs = &image.fs;
     let work = |seed| {
         let mut rng = Rng::with_seed(seed);
@@ -232,7 +227,7 @@ fn threads_take_inodes_in_all_groups() {
 #[test]
 fn numbers_that_no_inode_has_are_not_in_use() {
     oracle::require!(Tool("mkfs.xfs"));
-    let image = Fresh::new("-m rmapbt=0", 320 << 20);
+    let image = Fresh::new("", 320 << 20);
     let fs = &image.fs;
     for ino in [0, 1, 8, 64, 127, 131, 191, 192, 1 << 20, 1 << 40, u64::MAX] {
         assert!(!fs.inode_in_use(Ino(ino)).unwrap(), "{ino}");

@@ -83,8 +83,7 @@ impl Xfs {
                 parent.add_subdirectory()?;
             }
             let mut child = op.allocate_inode(&parent, is_dir)?;
-            set_new(&mut child.inode, file_type, new);
-            self.reserve_attr_fork(&mut child.inode, file_type);
+            op.set_new(&mut child.inode, file_type, new);
             self.inherit_project(&parent, &mut child.inode);
             fill(op, &mut child)?;
             op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
@@ -100,13 +99,16 @@ impl Xfs {
     }
 }
 
-/// Sets what the maker of a new inode asks for.
-pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
-    inode.set_mode(file_type, new.permissions);
-    inode.set_uid(new.uid);
-    inode.set_gid(new.gid);
-    inode.set_nlink(if file_type == FileType::Directory { 2 } else { 1 });
-    for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
-        inode.set_time(which, new.time);
+impl Op<'_> {
+    /// Sets what the maker of a new inode asks for, and makes room for its links.
+    pub(crate) fn set_new(&self, inode: &mut Inode, file_type: FileType, new: &NewInode) {
+        inode.set_mode(file_type, new.permissions);
+        inode.set_uid(new.uid);
+        inode.set_gid(new.gid);
+        inode.set_nlink(if file_type == FileType::Directory { 2 } else { 1 });
+        for which in [Time::Access, Time::Change, Time::Modify, Time::Create] {
+            inode.set_time(which, new.time);
+        }
+        self.fs.reserve_attr_fork(inode, file_type);
     }
 }

@@ -8,5 +8,3 @@ mod entry;
 mod link;
 mod rename;
 mod unlink;
-
-pub(crate) use create::set_new;

@@ -58,8 +58,8 @@ impl Xfs {
         let from = Link::new(&plan.dirs[0], plan.from.1);
         let before = Moved { source, target, from, to: Link::new(plan.to_dir(), plan.to.1) };
         let fate = self.atomically(|op| match plan.mode {
-            RenameMode::Exchange => op.exchange(plan, &before, time).map(|()| Fate::Kept),
-            RenameMode::Replace | RenameMode::NoReplace => op.replace_target(plan, &before, time),
+            RenameMode::Exchange => op.exchange_names(plan, &before, time).map(|()| Fate::Kept),
+            RenameMode::Replace | RenameMode::NoReplace => op.replace_name(plan, &before, time),
         })?;
         self.reap(fate);
         Ok(())
@@ -77,7 +77,7 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    fn replace_target(
+    fn replace_name(
         &mut self,
         plan: &Plan<'_>,
         before: &Moved<'_>,
@@ -111,7 +111,7 @@ impl Op<'_> {
         }
     }
 
-    fn exchange(
+    fn exchange_names(
         &mut self,
         plan: &Plan<'_>,
         before: &Moved<'_>,

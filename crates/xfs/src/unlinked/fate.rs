@@ -6,7 +6,6 @@ use crate::Xfs;
 use crate::attr::parent::Link;
 use crate::format::inode::Time;
 use crate::inode::Handle;
-use crate::names::set_new;
 use crate::op::Op;
 
 /// What an operation leaves of an inode that it took a name from.
@@ -55,7 +54,7 @@ impl Op<'_> {
     fn end_inode(&mut self, mut handle: Handle) -> Result<()> {
         self.drop_data(&mut handle)?;
         self.drop_attrs(&mut handle)?;
-        self.remove_unlinked(&handle);
+        self.forget_unlinked(&handle);
         self.free_inode(handle);
         Ok(())
     }
@@ -114,8 +113,7 @@ impl Xfs {
         };
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
-            set_new(&mut file.inode, FileType::Regular, new);
-            self.reserve_attr_fork(&mut file.inode, FileType::Regular);
+            op.set_new(&mut file.inode, FileType::Regular, new);
             self.inherit_project(&parent, &mut file.inode);
             file.inode.set_nlink(0);
             op.add_unlinked(&file);

@@ -11,7 +11,7 @@ use super::{Listed, Lists, Unlinked, bucket_of};
 use crate::format::address::{AgBlock, AgIno, AgNumber, Block};
 use crate::format::ag;
 use crate::format::bytes::{be32, put32};
-use crate::format::inode::{self, CRC_OFFSET, Inode, NEXT_UNLINKED_OFFSET};
+use crate::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
 use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
@@ -21,6 +21,8 @@ use crate::op::Op;
 enum Turn {
     Begins,
     Ends,
+    /// It becomes free, and has no link any more.
+    Freed,
 }
 
 /// `di_next_unlinked` of an inode, to be written.
@@ -104,8 +106,10 @@ impl Held<'_> {
                 pointers.extend(changed);
                 Some(undo)
             }
-            Turn::Ends => list.remove(ino.0).map(|(changed, undo)| {
-                pointers.extend([Pointer { at: ino.0, to: 0 }, changed]);
+            Turn::Ends | Turn::Freed => list.remove(ino.0).map(|(changed, undo)| {
+                let own = Pointer { at: ino.0, to: 0 };
+                pointers.extend((turn == Turn::Ends).then_some(own));
+                pointers.push(changed);
                 undo
             }),
         };
@@ -125,11 +129,20 @@ impl Op<'_> {
         self.unlinked.notes.push((handle.ino(), Turn::Begins));
     }
 
-    /// Takes an inode, whose lock is held, off its list when the operation commits; nothing if it is
-    /// on none.
+    /// Takes an inode, whose lock is held and that stays in use, off its list when the operation
+    /// commits; nothing if it is on none.
     pub(crate) fn remove_unlinked(&mut self, handle: &Handle) {
+        self.end_unlinked(handle, Turn::Ends);
+    }
+
+    /// As [`Op::remove_unlinked`], for an inode that is freed.
+    pub(crate) fn forget_unlinked(&mut self, handle: &Handle) {
+        self.end_unlinked(handle, Turn::Freed);
+    }
+
+    fn end_unlinked(&mut self, handle: &Handle, turn: Turn) {
         if self.fs.is_unlinked(handle.ino()) {
-            self.unlinked.notes.push((handle.ino(), Turn::Ends));
+            self.unlinked.notes.push((handle.ino(), turn));
         }
     }
 
@@ -166,13 +179,10 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Works out where a link lies. An inode that this operation makes free has none.
+    /// Works out where a link lies.
     fn note_link(&mut self, group: AgNumber, ag_ino: AgIno, next: u32) {
         let geometry = &self.fs.volume.geometry;
         let ino = geometry.ino(group, ag_ino);
-        if self.makes_free(ino) {
-            return;
-        }
         let (block, offset) = geometry.inode_place(ag_ino);
         let block = geometry.block_of(group, block);
         self.unlinked.links.push(Link { ino, block, offset, next });
@@ -192,20 +202,16 @@ impl Op<'_> {
 
     fn write_link(&mut self, link: Link) -> Result<()> {
         let id = self.buffer(link.block, Kind::Inodes.plain())?;
-        let at = link.offset + NEXT_UNLINKED_OFFSET;
-        if self.txn.data(id)[link.offset + 2..link.offset + 4] == [0, 0] {
+        let slot = link.offset..link.offset + self.fs.volume.geometry.inode_size();
+        let old = &self.txn.data(id)[slot.clone()];
+        if old[2..4] == [0, 0] {
             let damage = Corruption::new("list of unlinked inodes", "an inode that is not in use");
             return Err(self.txn.corrupt(id, damage.of_inode(link.ino.0)).into());
         }
-        if be32(self.txn.data(id), at) != link.next {
-            let size = self.fs.volume.geometry.inode_size();
-            put32(self.txn.edit(id, at..at + 4), 0, link.next);
-            // The checksum is what may differ beside it.
-            let mut slot = Inode::from_slot(&self.txn.data(id)[link.offset..link.offset + size]);
-            inode::seal_slot(slot.as_mut_bytes());
-            let crc = CRC_OFFSET..CRC_OFFSET + 4;
-            let place = link.offset + crc.start..link.offset + crc.end;
-            self.txn.edit(id, place).copy_from_slice(&slot.as_bytes()[crc]);
+        if be32(old, NEXT_UNLINKED_OFFSET) != link.next {
+            let slot = self.txn.edit(id, slot);
+            put32(slot, NEXT_UNLINKED_OFFSET, link.next);
+            seal_slot(slot);
         }
         Ok(())
     }

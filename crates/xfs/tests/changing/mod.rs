@@ -110,7 +110,7 @@ impl Mounted for Open {
     }
 
     fn close(self: Box<Self>) -> vfs::Result<()> {
-        self.0.finish()
+        self.0.finish(None)
     }
 }
 

@@ -3,7 +3,9 @@
 
 mod damage;
 mod harness;
+mod kernel;
 mod model;
+mod reverse_map;
 mod structure;
 
 pub(super) use harness::supply;

@@ -10,7 +10,7 @@ use crate::image::uuid_text;
 const LISTED_MAX: usize = 100_000;
 
 impl Volume {
-    pub(super) fn journal(&self) -> vfs::Result<Dump> {
+    pub(super) fn journal_blocks(&self) -> vfs::Result<Dump> {
         let number = self.sb().raw.journal_inum.get();
         if number == 0 {
             return Err(FsError::unsupported(

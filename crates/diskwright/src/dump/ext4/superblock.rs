@@ -12,7 +12,7 @@ use crate::image::uuid_text;
 use crate::text::{hex, rfc3339};
 
 /// Shows the superblock, whatever is wrong with it.
-pub(super) fn dump(device: &dyn BlockDevice) -> vfs::Result<Dump> {
+pub(in crate::dump) fn dump(device: &dyn BlockDevice) -> vfs::Result<Dump> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     if device.len() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
         return Err(Corruption::new("superblock", "the image is too short for one").into());

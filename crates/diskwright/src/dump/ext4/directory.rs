@@ -7,8 +7,8 @@ use ext4::format::inode::{Inode, flags};
 use ext4::format::{dirent, htree};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::inode::bytes_text;
 use super::{Dump, Fields, Node, Volume};
+use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
 /// Most blocks of a directory that are shown.
@@ -23,7 +23,7 @@ enum Role {
 }
 
 impl Volume {
-    pub(super) fn directory(&self, ino: Ino) -> vfs::Result<Dump> {
+    pub(super) fn directory_blocks(&self, ino: Ino) -> vfs::Result<Dump> {
         let (_, _, slot) = self.slot(ino)?;
         let inode = Inode::from_slot(&slot);
         if !inode.is_dir() {

@@ -4,7 +4,8 @@ use ext4::format::address::FileBlock;
 use ext4::format::inode::{self, Inode, Time, flags};
 use vfs::{Error as FsError, FileSystem, FileType, Ino};
 
-use super::{Dump, Fields, Node, Volume};
+use super::{Dump, Fields, Volume};
+use crate::dump::bytes::bytes_text;
 use crate::text::{hex, rfc3339, type_word};
 
 /// Most runs of a mapping that are shown.
@@ -52,7 +53,7 @@ impl Volume {
         Ok((block.0, offset, slot.unwrap_or_default().to_vec()))
     }
 
-    pub(super) fn inode(&self, ino: Ino) -> vfs::Result<Dump> {
+    pub(super) fn inode_fields(&self, ino: Ino) -> vfs::Result<Dump> {
         let (block, offset, slot) = self.slot(ino)?;
         let inode = Inode::from_slot(&slot);
         let mut dump = Dump::default();
@@ -175,10 +176,4 @@ impl Volume {
         }
         Ok(())
     }
-}
-
-/// Bytes as text; in hexadecimal, after `0x`, if they are not UTF-8.
-pub(super) fn bytes_text(bytes: &[u8]) -> Node {
-    let text = std::str::from_utf8(bytes).map(str::to_owned);
-    text.unwrap_or_else(|_| format!("0x{}", hex(bytes))).into()
 }

@@ -4,13 +4,10 @@ use ext4::format::address::{Block, Group};
 use ext4::format::group::{GroupDescriptor, GroupFlags};
 
 use super::{Dump, Volume};
-use crate::text::hex;
-
-/// Bytes on a line.
-const LINE_BYTES: usize = 16;
+use crate::dump::bytes::hex_lines;
 
 impl Volume {
-    pub(super) fn block(&self, block: Block) -> vfs::Result<Dump> {
+    pub(super) fn block_contents(&self, block: Block) -> vfs::Result<Dump> {
         let bytes = self.bytes(block)?;
         let mut dump = Dump::default();
         dump.fields.add("block", block.0);
@@ -69,24 +66,4 @@ fn role_in(d: &GroupDescriptor, block: Block, itable_blocks: u32) -> Option<&'st
         () if table.contains(&block.0) => Some("inode table"),
         () => None,
     }
-}
-
-/// Bytes as lines of offset, hexadecimal and text; lines like the one before are left out.
-fn hex_lines(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    let mut before: &[u8] = &[];
-    let mut is_skipping = false;
-    for (number, line) in bytes.chunks(LINE_BYTES).enumerate() {
-        if line == before {
-            text.push_str(if is_skipping { "" } else { "*\n" });
-            is_skipping = true;
-            continue;
-        }
-        (before, is_skipping) = (line, false);
-        let shown = |&byte: &u8| if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '.' };
-        let letters: String = line.iter().map(shown).collect();
-        let digits: Vec<String> = line.chunks(4).map(hex).collect();
-        text.push_str(&format!("{:06x}  {:<36}{letters}\n", number * LINE_BYTES, digits.join(" ")));
-    }
-    text
 }

@@ -1,0 +1,75 @@
+//! What XFS images say about themselves.
+
+use vfs::FileSystem;
+use xfs::Xfs;
+use xfs::format::superblock::Superblock;
+
+use super::{FeatureGroup, ImageInfo, Section, uuid_text};
+use crate::text;
+
+/// What an XFS image says about itself.
+pub(super) fn info(fs: &Xfs) -> vfs::Result<ImageInfo> {
+    let sb = fs.superblock();
+    let raw = &sb.raw;
+    let totals = fs.statfs()?;
+    let label_len = raw.fname.iter().position(|&byte| byte == 0).unwrap_or(raw.fname.len());
+    // What needs recovery is refused when it is opened, unless it is to be read as it lies.
+    let is_dirty = false;
+    Ok(ImageInfo {
+        format: "xfs".into(),
+        label: text::escaped(&raw.fname[..label_len]).to_string(),
+        uuid: uuid_text(&raw.uuid),
+        block_size: raw.blocksize.get(),
+        blocks: raw.dblocks.get(),
+        blocks_free: totals.blocks_free,
+        inodes: totals.inodes,
+        inodes_free: totals.inodes_free,
+        inode_size: raw.inodesize.get().into(),
+        state: if is_dirty { "the log holds changes" } else { "clean" }.into(),
+        needs_recovery: is_dirty,
+        features: features(sb),
+        sections: sections(sb),
+    })
+}
+
+fn features(sb: &Superblock) -> Vec<FeatureGroup> {
+    let groups = sb.features.names().into_iter().filter(|(_, names)| !names.is_empty());
+    groups.map(|(kind, names)| FeatureGroup { kind: kind.into(), names }).collect()
+}
+
+fn sections(sb: &Superblock) -> Vec<Section> {
+    let raw = &sb.raw;
+    let value = |name: &str, value: u64| (name.to_owned(), value.to_string());
+    let mut layout = vec![
+        value("version", sb.features.version.into()),
+        value("allocation groups", raw.agcount.get().into()),
+        value("blocks per group", raw.agblocks.get().into()),
+        value("sector size", raw.sectsize.get().into()),
+        value("directory block size", u64::from(raw.blocksize.get()) << raw.dirblklog.min(16)),
+        value("inode alignment", raw.inoalignmt.get().into()),
+        value("inode space limit, percent", raw.imax_pct.into()),
+        value("stripe unit", raw.unit.get().into()),
+        value("stripe width", raw.width.get().into()),
+    ];
+    if raw.uuid != raw.meta_uuid && raw.meta_uuid != [0; 16] {
+        layout.push(("metadata uuid".into(), uuid_text(&raw.meta_uuid)));
+    }
+    let place = if raw.logstart.get() == 0 { "external" } else { "internal" };
+    let log = vec![
+        ("place".to_owned(), place.to_owned()),
+        value("blocks", raw.logblocks.get().into()),
+        value("stripe unit", raw.logsunit.get().into()),
+    ];
+    let mut sections = vec![
+        Section { title: "layout".into(), values: layout },
+        Section { title: "log".into(), values: log },
+    ];
+    if raw.rblocks.get() != 0 {
+        let values = vec![
+            value("blocks", raw.rblocks.get()),
+            value("blocks per extent", raw.rextsize.get().into()),
+        ];
+        sections.push(Section { title: "realtime".into(), values });
+    }
+    sections
+}

@@ -1,0 +1,199 @@
+//! Blocks that several files have: the tree of references counts those that more than one has. Who
+//! gives such blocks back takes one reference away; they become free with the last one.
+
+use transaction::Corruption;
+use vfs::Result;
+
+use crate::alloc::ags::AgTree;
+use crate::btree::records::{RefcountRecord, RefcountTree};
+use crate::btree::{Cursor, Seek};
+use crate::format::address::AgBlock;
+use crate::op::Op;
+
+/// A count that is never changed any more, because it may have been higher (`XFS_REFC_REFCOUNT_MAX`).
+const COUNT_PINNED: u32 = u32::MAX;
+
+impl RefcountRecord {
+    /// One past its last block.
+    fn end(&self) -> u64 {
+        u64::from(self.start.0) + u64::from(self.len)
+    }
+
+    /// The part of it from `start` to `end`.
+    fn part(&self, start: u64, end: u64) -> Self {
+        Self { start: AgBlock(start as u32), len: (end - start) as u32, ..*self }
+    }
+}
+
+impl Op<'_> {
+    /// Takes one reference to blocks of a group away, and makes those free that have none left.
+    pub(super) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+        let mut at = u64::from(start.0);
+        let end = at + u64::from(len);
+        while at < end {
+            let shared = self.shared_from(lease, at, end)?;
+            let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
+            if at < shared_from {
+                self.adjust_agfl(lease)?;
+                self.give_space(lease, AgBlock(at as u32), (shared_from - at) as u32)?;
+            }
+            at = shared_from;
+            if let Some(run) = shared {
+                let until = run.end().min(end);
+                self.drop_one_reference(lease, run, at, until)?;
+                at = until;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first run of shared blocks that reaches into `at..end`.
+    fn shared_from(&mut self, lease: usize, at: u64, end: u64) -> Result<Option<RefcountRecord>> {
+        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
+            return Ok(None);
+        }
+        let limit = u64::from(self.leases[lease].length);
+        let ag = self.leases[lease].number();
+        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let mut found = cursor.seek((false, AgBlock(at as u32)), Seek::AtMost)?;
+        if found.is_none_or(|run| run.end() <= at) {
+            found = cursor.seek((false, AgBlock(at as u32)), Seek::AtLeast)?;
+        }
+        // Runs that are kept for copying on write come after all shared ones.
+        let Some(run) = found.filter(|run| !run.cow && u64::from(run.start.0) < end) else {
+            return Ok(None);
+        };
+        if run.len == 0 || run.end() > limit || run.count < 2 {
+            let what =
+                format!("{} references to {} blocks from {} on", run.count, run.len, run.start);
+            return Err(Corruption::new("tree of references", what).in_group(ag.0.into()).into());
+        }
+        Ok(Some(run))
+    }
+
+    /// Takes one reference to `from..until` away, which lie in `run`.
+    fn drop_one_reference(
+        &mut self,
+        lease: usize,
+        run: RefcountRecord,
+        from: u64,
+        until: u64,
+    ) -> Result<()> {
+        if run.count == COUNT_PINNED {
+            return Ok(());
+        }
+        self.adjust_agfl(lease)?;
+        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        cursor.seek((false, run.start), Seek::Exactly)?;
+        cursor.remove()?;
+        let before = run.part(run.start.0.into(), from);
+        let changed = RefcountRecord { count: run.count - 1, ..run.part(from, until) };
+        let after = run.part(until, run.end());
+        // Blocks that one file has are not listed.
+        for part in [before, changed, after] {
+            if part.len > 0 && part.count > 1 {
+                cursor.insert(part)?;
+            }
+        }
+        self.join_references(lease, until)?;
+        self.join_references(lease, from)
+    }
+
+    /// Makes one record of two that meet at a block and count alike.
+    fn join_references(&mut self, lease: usize, at: u64) -> Result<()> {
+        let Some(last_before) = at.checked_sub(1) else { return Ok(()) };
+        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let right = cursor.seek((false, AgBlock(at as u32)), Seek::Exactly)?;
+        let Some(right) = right else { return Ok(()) };
+        let left = cursor.seek((false, AgBlock(last_before as u32)), Seek::AtMost)?;
+        let Some(left) = left.filter(|left| left.end() == at && left.count == right.count) else {
+            return Ok(());
+        };
+        cursor.update(left.part(left.start.0.into(), right.end()))?;
+        cursor.seek((false, right.start), Seek::Exactly)?;
+        cursor.remove()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::path::Path;
+
+    use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+    use vfs::Ino;
+
+    use crate::Xfs;
+    use crate::alloc::Owner;
+    use crate::alloc::tests::Fresh;
+    use crate::bmap::{Place, run_at};
+    use crate::format::address::FileBlock;
+    use crate::format::inode::{Fork, flags2};
+
+    const BLOCK: u64 = 4096;
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+    /// Four files, parts of whose blocks one, two, three or four of them have.
+    fn share(root: &Path) {
+        let a = File::create(root.join("a")).unwrap();
+        a.write_all_at(&vec![7; 200 * BLOCK as usize], 0).unwrap();
+        a.sync_all().unwrap();
+        let clone = |name, of: &str| {
+            let file = File::create(root.join(name)).unwrap();
+            ioctl_ficlone(&file, File::open(root.join(of)).unwrap()).unwrap();
+            file
+        };
+        let b = clone("b", "a");
+        b.write_all_at(&[8; 10 * BLOCK as usize], 10 * BLOCK).unwrap();
+        let c = clone("c", "a");
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&c, flags, 30 * BLOCK, 15 * BLOCK).unwrap();
+        fallocate(&c, flags, 190 * BLOCK, 10 * BLOCK).unwrap();
+        let d = clone("d", "b");
+        d.write_all_at(&[9; 3 * BLOCK as usize], 38 * BLOCK).unwrap();
+    }
+
+    /// Takes all blocks from a file with few extents.
+    fn empty(fs: &Xfs, ino: Ino) {
+        let before = fs.load(ino).unwrap();
+        fs.atomically(|op| {
+            let mut file = before.clone();
+            let mut at = FileBlock(0);
+            while at < FileBlock::END {
+                let run = run_at(op, &file, Fork::Data, at)?;
+                if let Place::Written(start) | Place::Unwritten(start) = run.place {
+                    let unwritten = matches!(run.place, Place::Unwritten(_));
+                    let owner = Owner::Fork { ino, fork: Fork::Data, offset: at.0, unwritten };
+                    op.free_extent(start, run.len as u32, owner);
+                }
+                at = at.plus(run.len);
+            }
+            assert!(file.inode.set_extents(Fork::Data, 0));
+            file.inode.set_nblocks(0);
+            file.inode.set_size(0);
+            file.inode.set_flags2(file.inode.flags2() & !flags2::REFLINK);
+            op.stage(file);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
+        oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+        for (options, order) in
+            [("", [0, 1, 2, 3]), ("", [3, 1, 0, 2]), ("-m rmapbt=0", [2, 0, 3, 1])]
+        {
+            let mut inos = Vec::new();
+            let image = Fresh::filled(options, 320 << 20, |root| {
+                share(root);
+                inos = NAMES.map(|n| Ino(fs::metadata(root.join(n)).unwrap().ino())).to_vec();
+            });
+            for which in order {
+                empty(&image.fs, inos[which]);
+                image.judge();
+            }
+        }
+    }
+}

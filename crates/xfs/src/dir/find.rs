@@ -1,0 +1,295 @@
+//! Finding names.
+
+use smallvec::SmallVec;
+use vfs::{Ino, Result};
+
+use super::Found;
+use super::view::View;
+use crate::format::address::FileBlock;
+use crate::format::dir::data::{self, Dirent};
+use crate::format::dir::leaf::{self, LEVELS_MAX, LeafKind, Table};
+use crate::format::dir::short::{Short, ShortEntry};
+use crate::format::dir::{Layout, Part};
+use crate::format::hash;
+use crate::format::inode::{Fork, Format};
+use crate::inode::Handle;
+use crate::source::Source;
+
+/// How a directory is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Short,
+    Block,
+    Leaf,
+    Node,
+}
+
+/// How well a name is what is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Match {
+    Folded,
+    Exact,
+}
+
+fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
+    if name == wanted {
+        return Some(Match::Exact);
+    }
+    (layout.folds_case && hash::folded_eq(name, wanted)).then_some(Match::Folded)
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) found: Found,
+    /// Data block.
+    pub(super) number: u32,
+    /// Byte there.
+    pub(super) offset: usize,
+    /// The leaf that names it; 0 in block form.
+    pub(super) leaf: FileBlock,
+    /// Its place in the leaf or in the index of the block.
+    pub(super) index: usize,
+}
+
+/// The way down to a leaf: nodes from the root on, each with the entry that was followed.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) nodes: SmallVec<[(FileBlock, usize); LEVELS_MAX as usize]>,
+    pub(super) leaf: FileBlock,
+}
+
+/// What a search for a name found.
+pub(super) struct Search {
+    /// Where an entry with its hash would be put.
+    pub(super) path: Path,
+    pub(super) spot: Option<Spot>,
+}
+
+impl<S: Source> View<'_, S> {
+    /// How the directory is kept.
+    pub(super) fn form(&mut self) -> Result<Form> {
+        if self.dir.inode.fork_format(Fork::Data) == Format::Local {
+            return Ok(Form::Short);
+        }
+        let layout = self.layout;
+        if self.data_blocks()? == 1
+            && self
+                .with(FileBlock(0), Part::Data, |b| crate::format::dir::is_block_form(&layout, b))?
+        {
+            return Ok(Form::Block);
+        }
+        let kind = self.with(layout.leaf_first(), Part::Leaf, |b| leaf::kind(&layout, b))?;
+        Ok(if kind == Some(LeafKind::Single) { Form::Leaf } else { Form::Node })
+    }
+
+    /// The shortform directory.
+    pub(super) fn short(&self) -> Result<Short<'_>> {
+        short(self.source, self.dir)
+    }
+
+    /// Finds a name, `..` too.
+    pub(super) fn lookup(&mut self, name: &[u8]) -> Result<Option<Found>> {
+        let form = self.form()?;
+        Ok(match form {
+            Form::Short => self.find_short(name)?.map(|(found, _)| found),
+            Form::Block => self.find_in_block(name)?.map(|spot| spot.found),
+            Form::Leaf | Form::Node => self.search(name)?.spot.map(|spot| spot.found),
+        })
+    }
+
+    /// Finds a name in shortform, and its offset there.
+    pub(super) fn find_short(&self, name: &[u8]) -> Result<Option<(Found, usize)>> {
+        let short = self.short()?;
+        if name == b".." {
+            let file_type = Some(vfs::FileType::Directory);
+            return Ok(Some((Found { ino: short.parent(), file_type }, self.layout.dot_dot())));
+        }
+        let found = |entry: ShortEntry<'_>| {
+            let found = Found { ino: entry.ino, file_type: entry.file_type() };
+            (found, entry.offset)
+        };
+        let matches = |entry: &ShortEntry<'_>| compare(&self.layout, entry.name, name);
+        let mut entries = short.entries().filter(|entry| matches(entry).is_some());
+        let Some(first) = entries.next() else { return Ok(None) };
+        let exact = entries.find(|entry| entry.name == name);
+        Ok(Some(found(if first.name == name { first } else { exact.unwrap_or(first) })))
+    }
+
+    /// Finds a name in block form.
+    pub(super) fn find_in_block(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+        let layout = self.layout;
+        self.with(FileBlock(0), Part::Data, |block| {
+            let table = leaf::block_table(&layout, block);
+            let mut best: Option<(Match, Spot)> = None;
+            for (index, entry) in table.equal(block, layout.hash(name)) {
+                let (_, offset) = layout.split_address(entry.address);
+                let Some(dirent) = data::entry_at(&layout, block, offset) else { continue };
+                let Some(matched) = compare(&layout, dirent.name, name) else { continue };
+                if best.is_none_or(|(other, _)| matched > other) {
+                    let spot = Spot {
+                        found: found(&dirent),
+                        number: 0,
+                        offset,
+                        leaf: FileBlock(0),
+                        index,
+                    };
+                    best = Some((matched, spot));
+                }
+            }
+            best.map(|(_, spot)| spot)
+        })
+    }
+
+    /// Goes down to the first leaf that may have a hash, and lets `look` see it.
+    pub(super) fn descend<T>(
+        &mut self,
+        hash: u32,
+        mut look: impl FnMut(&[u8], &Table) -> T,
+    ) -> Result<(Path, T)> {
+        let layout = self.layout;
+        let mut path = Path { nodes: SmallVec::new(), leaf: layout.leaf_first() };
+        let mut level = None;
+        loop {
+            let at = path.leaf;
+            let step = self.with(at, Part::Leaf, |block| {
+                let table = leaf::table(&layout, block);
+                if leaf::kind(&layout, block) != Some(LeafKind::Node) {
+                    return Step::Leaf(look(block, &table));
+                }
+                let index = table.lower_bound(block, hash).min(table.count.saturating_sub(1));
+                let child = table.entry(block, index).address;
+                Step::Node { level: leaf::level(&layout, block), index, child }
+            })?;
+            match step {
+                Step::Leaf(seen) if level.is_none_or(|level| level == 1) => {
+                    return Ok((path, seen));
+                }
+                Step::Node { level: found, index, child }
+                    if found > 0 && level.is_none_or(|level| level == found + 1) =>
+                {
+                    path.nodes.push((at, index));
+                    path.leaf = check_index_block(self.dir, &layout, child)?;
+                    level = Some(found);
+                }
+                _ => {
+                    return Err(self.dir.corrupt("directory node", format!("level of block {at}")));
+                }
+            }
+        }
+    }
+
+    /// Finds a name through leaf or nodes.
+    pub(super) fn search(&mut self, name: &[u8]) -> Result<Search> {
+        let layout = self.layout;
+        let hash = layout.hash(name);
+        let (path, mut row) = self.descend(hash, |block, table| Row::of(block, table, hash))?;
+        let (mut at, mut best) = (path.leaf, None);
+        // Leaves hold different blocks of the inode: more of them in a row are a circle.
+        for _ in 0..=self.dir.inode.nblocks() {
+            for &(index, address) in &row.candidates {
+                let Some((matched, spot)) = self.candidate((at, index), address, name)? else {
+                    continue;
+                };
+                if best.is_none_or(|(other, _)| matched > other) {
+                    best = Some((matched, spot));
+                }
+            }
+            let is_exact = best.is_some_and(|(matched, _)| matched == Match::Exact);
+            if is_exact || !row.goes_on || row.forw == 0 {
+                return Ok(Search { path, spot: best.map(|(_, spot)| spot) });
+            }
+            let next = check_index_block(self.dir, &layout, row.forw)?;
+            row = self.next_row(next, at, hash)?;
+            at = next;
+        }
+        Err(self.dir.corrupt("directory leaf", "its siblings form a circle"))
+    }
+
+    /// What the leaf behind `before` has of a hash.
+    fn next_row(&mut self, at: FileBlock, before: FileBlock, hash: u32) -> Result<Row> {
+        let layout = self.layout;
+        let row = self.with(at, Part::Leaf, |block| {
+            let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
+            let (back, _) = leaf::siblings(block);
+            let fits = is_leaf && u64::from(back) == before.0;
+            fits.then(|| Row::of(block, &leaf::table(&layout, block), hash))
+        })?;
+        let problem = || format!("block {at} is not the one behind block {before}");
+        row.ok_or_else(|| self.dir.corrupt("directory leaf", problem()))
+    }
+
+    /// Whether the entry that a leaf names has the name looked for.
+    fn candidate(
+        &mut self,
+        (leaf, index): (FileBlock, usize),
+        address: u32,
+        name: &[u8],
+    ) -> Result<Option<(Match, Spot)>> {
+        let layout = self.layout;
+        let (number, offset) = layout.split_address(address);
+        let outcome = self.with_if(layout.data_at(number), Part::Data, |block| {
+            let dirent = data::entry_at(&layout, block, offset)?;
+            let matched = compare(&layout, dirent.name, name);
+            Some(matched.map(|matched| {
+                (matched, Spot { found: found(&dirent), number, offset, leaf, index })
+            }))
+        })?;
+        outcome.flatten().ok_or_else(|| {
+            let problem = format!("entry {index} of block {leaf} names a place without an entry");
+            self.dir.corrupt("directory leaf", problem)
+        })
+    }
+}
+
+/// What is met on the way down.
+enum Step<T> {
+    Leaf(T),
+    Node { level: u16, index: usize, child: u32 },
+}
+
+/// What a leaf has of a hash.
+struct Row {
+    candidates: SmallVec<[(usize, u32); 4]>,
+    /// Whether the next leaf may have more.
+    goes_on: bool,
+    forw: u32,
+}
+
+impl Row {
+    fn of(block: &[u8], table: &Table, hash: u32) -> Self {
+        Self {
+            candidates: table.equal(block, hash).map(|(i, entry)| (i, entry.address)).collect(),
+            goes_on: table.count > 0 && table.last_hash(block) == hash,
+            forw: leaf::siblings(block).1,
+        }
+    }
+}
+
+fn found(dirent: &Dirent<'_>) -> Found {
+    Found { ino: Ino(dirent.ino.0), file_type: dirent.file_type }
+}
+
+/// The shortform directory of an inode.
+pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'d>> {
+    let geometry = &source.fs().volume.geometry;
+    let fork = dir.inode.fork(Fork::Data);
+    let size = usize::try_from(dir.inode.size()).unwrap_or(usize::MAX);
+    let Some(bytes) = fork.get(..size) else {
+        return Err(dir.corrupt("shortform directory", "its size is beyond its fork"));
+    };
+    let short = Short::parse(&Layout::new(geometry), geometry, bytes);
+    short.map_err(|c| c.of_inode(dir.ino().0).into())
+}
+
+/// The logical block that a node or a sibling names, if it can be one of the index.
+pub(super) fn check_index_block(dir: &Handle, layout: &Layout, at: u32) -> Result<FileBlock> {
+    let (first, end) = (layout.leaf_first(), layout.free_first());
+    let at = FileBlock(at.into());
+    let is_good = at > first && at < end && (at.0 - first.0).is_multiple_of(layout.blocks().into());
+    if is_good {
+        return Ok(at);
+    }
+    Err(dir
+        .corrupt("directory node", format!("it leads to block {at}, which is none of the index")))
+}

@@ -1,0 +1,238 @@
+//! Directories of leaf form: several data blocks, and one leaf that has the hash index and, at its
+//! end, the longest unused range of each data block.
+
+use vfs::{Error, Result};
+
+use super::find::Spot;
+use super::view::{NewBlock, View, data_blocks};
+use super::{Entry, Found};
+use crate::format::bytes::be16;
+use crate::format::dir::data::{self, Free};
+use crate::format::dir::free::{self, NO_BLOCK};
+use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
+use crate::format::dir::{Edit, Layout, Part, magic};
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// Puts a value into the row at the end of a leaf, which grows if it is for the block behind the last.
+fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
+    let count = leaf::bests_count(layout, held.bytes());
+    if number >= count {
+        let old = leaf::bests_start(layout, count);
+        let bytes = held.edit(old - 2..layout.size() - 4);
+        bytes.copy_within(2.., 0);
+        leaf::set_bests_count(layout, held, count + 1);
+    }
+    let count = count.max(number + 1);
+    held.set16(leaf::bests_start(layout, count) + number * 2, best);
+}
+
+/// Cuts the row at the end of a leaf.
+fn cut_bests(layout: &Layout, held: &mut impl Edit, count: usize) {
+    let old = leaf::bests_count(layout, held.bytes());
+    let from = leaf::bests_start(layout, old);
+    let kept = held.bytes()[from..from + count * 2].to_vec();
+    let to = leaf::bests_start(layout, count);
+    held.edit(to..to + kept.len()).copy_from_slice(&kept);
+    leaf::set_bests_count(layout, held, count);
+}
+
+fn best(layout: &Layout, block: &[u8], number: usize) -> u16 {
+    let count = leaf::bests_count(layout, block);
+    if number < count {
+        be16(block, leaf::bests_start(layout, count) + number * 2)
+    } else {
+        NO_BLOCK
+    }
+}
+
+/// The data block an entry goes to, and whether it is a new one.
+fn choose(layout: &Layout, block: &[u8], size: usize) -> (usize, bool) {
+    let count = leaf::bests_count(layout, block);
+    let has_room = |number: &usize| {
+        let best = best(layout, block, *number);
+        best != NO_BLOCK && usize::from(best) >= size
+    };
+    let is_hole = |number: &usize| best(layout, block, *number) == NO_BLOCK;
+    match (0..count).find(has_room) {
+        Some(number) => (number, false),
+        None => ((0..count).find(is_hole).unwrap_or(count), true),
+    }
+}
+
+impl Op<'_> {
+    /// Adds an entry. False if the leaf has no room for its hash.
+    pub(super) fn add_leaf(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
+        let layout = self.dir_layout();
+        if View::new(self, dir).search(entry.name)?.spot.is_some() {
+            return Err(Error::Exists);
+        }
+        self.check_bests_count(dir)?;
+        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let block = self.dir_bytes(root);
+        let (number, is_new) = choose(&layout, block, layout.entry_size(entry.name.len()));
+        let bests = leaf::bests_count(&layout, block).max(number + 1);
+        let (count, stale) = (leaf::table(&layout, block).count, leaf::stale(&layout, block));
+        let with_one = count + usize::from(stale == 0);
+        if leaf::single_size(&layout, with_one, bests) > layout.size() {
+            if leaf::single_size(&layout, count - stale.min(count) + 1, bests) > layout.size() {
+                return Ok(false);
+            }
+            leaf::compact(&layout, &mut self.held(root));
+        }
+        let number = number as u32;
+        let offset = self.add_to_data(dir, entry, number, is_new)?;
+        let buf = self.dir_buffer(dir, None, layout.data_at(number), Part::Data)?;
+        let best_len = data::best_len(&layout, self.dir_bytes(buf));
+
+        let mut held = self.held(root);
+        set_best(&layout, &mut held, number as usize, best_len as u16);
+        let new =
+            LeafEntry { hash: layout.hash(entry.name), address: layout.address(number, offset) };
+        insert_hash(&layout, &mut held, new);
+        Ok(true)
+    }
+
+    /// Enters an entry into a data block, which is a new one or has room for it.
+    fn add_to_data(
+        &mut self,
+        dir: &mut Handle,
+        entry: Entry<'_>,
+        number: u32,
+        is_new: bool,
+    ) -> Result<usize> {
+        let layout = self.dir_layout();
+        let buf = if is_new {
+            self.new_data_block(dir, None, number)?
+        } else {
+            self.dir_buffer(dir, None, layout.data_at(number), Part::Data)?
+        };
+        data::insert(&layout, &mut self.held(buf), &entry.into()).ok_or_else(|| {
+            dir.corrupt("directory leaf", format!("free space of data block {number}"))
+        })
+    }
+
+    /// The row at the end of the leaf must describe as many data blocks as the size has.
+    fn check_bests_count(&mut self, dir: &Handle) -> Result<()> {
+        let layout = self.dir_layout();
+        let blocks = data_blocks(dir, &layout)? as usize;
+        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let count = leaf::bests_count(&layout, self.dir_bytes(root));
+        if count == blocks {
+            return Ok(());
+        }
+        Err(dir.corrupt("directory leaf", format!("it describes {count} of {blocks} data blocks")))
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove_leaf(&mut self, dir: &mut Handle, name: &[u8]) -> Result<Found> {
+        let layout = self.dir_layout();
+        let spot = View::new(self, dir).search(name)?.spot.ok_or(Error::NotFound)?;
+        self.check_bests_count(dir)?;
+        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let mut held = self.held(root);
+        let table = leaf::table(&layout, held.bytes());
+        let stale = leaf::stale(&layout, held.bytes());
+        leaf::set_stale(&mut held, &table, spot.index);
+        leaf::set_counts(&layout, &mut held, table.count, stale + 1);
+        let best_len = self.release_entry(dir, None, &spot, name)?;
+        let number = spot.number as usize;
+        let mut held = self.held(root);
+        if best_len < layout.data_room() || number == 0 {
+            set_best(&layout, &mut held, number, best_len as u16);
+        } else {
+            set_best(&layout, &mut held, number, NO_BLOCK);
+            let count = leaf::bests_count(&layout, held.bytes());
+            let last = (0..count).rfind(|i| best(&layout, held.bytes(), *i) != NO_BLOCK);
+            let left = last.map_or(0, |last| last + 1);
+            if left < count {
+                cut_bests(&layout, &mut held, left);
+            }
+            dir.inode.set_size((left as u64) << layout.size_log);
+            self.dir_drop(dir, None, layout.data_at(spot.number))?;
+        }
+        if dir.inode.size() == layout.size() as u64 {
+            self.try_leaf_to_block(dir)?;
+        }
+        Ok(spot.found)
+    }
+
+    /// Makes the place of an entry unused; the longest unused range of its block then.
+    pub(super) fn release_entry(
+        &mut self,
+        dir: &Handle,
+        maps: Option<&mut super::state::Maps>,
+        spot: &Spot,
+        name: &[u8],
+    ) -> Result<usize> {
+        let layout = self.dir_layout();
+        let buf = self.dir_buffer(dir, maps, layout.data_at(spot.number), Part::Data)?;
+        let range = Free { offset: spot.offset, len: layout.entry_size(name.len()) };
+        let mut held = self.held(buf);
+        data::release(&layout, &mut held, range, layout.size());
+        Ok(data::best_len(&layout, held.bytes()))
+    }
+
+    /// Gives what the end of a leaf describes an index of its own.
+    pub(super) fn leaf_to_node(&mut self, dir: &mut Handle) -> Result<()> {
+        let layout = self.dir_layout();
+        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let block = self.dir_bytes(root);
+        let count = leaf::bests_count(&layout, block);
+        let bests: Vec<u16> = (0..count).map(|i| best(&layout, block, i)).collect();
+        let new = self.dir_new(dir, None, layout.free_first(), NewBlock::Free(magic::FREE))?;
+        let mut held = self.held(new);
+        for (slot, best) in bests.into_iter().enumerate().filter(|(_, best)| *best != NO_BLOCK) {
+            free::enter(&layout, &mut held, slot, best);
+        }
+        leaf::set_kind(&layout, &mut self.held(root), LeafKind::Many);
+        Ok(())
+    }
+
+    /// Takes the index of free space into the only leaf, if there is room.
+    pub(super) fn try_node_to_leaf(&mut self, dir: &mut Handle) -> Result<bool> {
+        let layout = self.dir_layout();
+        let blocks = data_blocks(dir, &layout)? as usize;
+        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let block = self.dir_bytes(root);
+        let count = leaf::table(&layout, block).count;
+        let live = count.saturating_sub(leaf::stale(&layout, block));
+        let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
+        if !is_leaf
+            || blocks > layout.free_capacity()
+            || leaf::single_size(&layout, live, blocks) > layout.size()
+        {
+            return Ok(false);
+        }
+        let index = self.dir_buffer(dir, None, layout.free_first(), Part::Free)?;
+        let slots = free::slots(&layout, self.dir_bytes(index)).to_vec();
+        if slots.len() != blocks {
+            let problem = format!("it describes {} of {blocks} data blocks", slots.len());
+            return Err(dir.corrupt("directory free index", problem));
+        }
+        let mut held = self.held(root);
+        leaf::compact(&layout, &mut held);
+        leaf::set_kind(&layout, &mut held, LeafKind::Single);
+        let start = leaf::bests_start(&layout, blocks);
+        held.edit(start..start + blocks * 2).copy_from_slice(slots.as_flattened());
+        leaf::set_bests_count(&layout, &mut held, blocks);
+        self.dir_drop(dir, None, layout.free_first())?;
+        if blocks == 1 {
+            self.try_leaf_to_block(dir)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Puts a hash into a leaf that has room for it.
+pub(super) fn insert_hash(layout: &Layout, held: &mut impl Edit, new: LeafEntry) {
+    let table = leaf::table(layout, held.bytes());
+    let stale = leaf::stale(layout, held.bytes());
+    let index = table.lower_bound(held.bytes(), new.hash);
+    if stale > 0 && leaf::insert_over_stale(held, &table, index, new) {
+        leaf::set_counts(layout, held, table.count, stale - 1);
+    } else {
+        leaf::insert_at(held, &table, index, new);
+        leaf::set_counts(layout, held, table.count + 1, stale);
+    }
+}

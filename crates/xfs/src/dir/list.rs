@@ -1,0 +1,100 @@
+//! Listing directories.
+//!
+//! A cookie is an entry's position in data blocks in units of 8 bytes, as the kernel's is. Entries
+//! never move in a data block, and keep their offsets from shortform on, so that an entry keeps its
+//! cookie through everything but its own removal. A listing goes on with the first entry at or behind
+//! its cookie.
+
+use std::ops::ControlFlow;
+
+use vfs::{Cookie, DirEntry, FileType, Result};
+
+use super::view::View;
+use crate::bmap::{self, Place};
+use crate::format::address::FileBlock;
+use crate::format::dir::{Part, data};
+use crate::format::inode::{Fork, Format};
+use crate::source::Source;
+
+/// Gets each entry of a listing.
+pub(super) type Each<'e> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'e;
+
+impl<S: Source> View<'_, S> {
+    /// Lists the directory from a cookie on, `.` and `..` first.
+    pub(super) fn list(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+        if self.dir.inode.fork_format(Fork::Data) == Format::Local {
+            self.list_short(from, each)
+        } else {
+            self.list_blocks(from, each)
+        }
+    }
+
+    fn list_short(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+        let (layout, short) = (self.layout, self.short()?);
+        let directory = Some(FileType::Directory);
+        let dots = [
+            (layout.header(), b".".as_slice(), self.dir.ino(), directory),
+            (layout.dot_dot(), b"..".as_slice(), short.parent(), directory),
+        ];
+        let entries = short.entries().map(|e| (e.offset, e.name, e.ino, e.file_type()));
+        for (offset, name, ino, file_type) in dots.into_iter().chain(entries) {
+            if (offset as u64) >> 3 < from.0 {
+                continue;
+            }
+            let end = offset + layout.entry_size(name.len());
+            let next = Cookie(end as u64 >> 3);
+            if each(DirEntry { name, ino, file_type, next }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_blocks(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+        let layout = self.layout;
+        let count = self.data_blocks()?;
+        let first = from.0 >> (layout.size_log - 3);
+        let mut number = u32::try_from(first).unwrap_or(u32::MAX);
+        while number < count {
+            let base = u64::from(number) << layout.size_log;
+            let flow = self.with_if(layout.data_at(number), Part::Data, |block| {
+                list_block(&layout, block, base, from, each)
+            })?;
+            match flow {
+                Some(ControlFlow::Break(())) => return Ok(()),
+                Some(ControlFlow::Continue(())) => number += 1,
+                None => number = self.behind_hole(number)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first data block at or behind the end of the hole that a data block would be in.
+    fn behind_hole(&mut self, number: u32) -> Result<u32> {
+        let at = self.layout.data_at(number);
+        let run = bmap::run_at(self.source, self.dir, Fork::Data, at)?;
+        let len = if run.place == Place::Hole { run.len } else { 1 };
+        let FileBlock(end) = at.plus(len);
+        let next = end.div_ceil(self.layout.blocks().into()).max(u64::from(number) + 1);
+        Ok(u32::try_from(next).unwrap_or(u32::MAX))
+    }
+}
+
+fn list_block(
+    layout: &crate::format::dir::Layout,
+    block: &[u8],
+    base: u64,
+    from: Cookie,
+    each: &mut Each<'_>,
+) -> ControlFlow<()> {
+    for entry in data::entries(layout, block) {
+        let position = base + entry.offset as u64;
+        if position >> 3 < from.0 {
+            continue;
+        }
+        let next = Cookie((position + entry.size as u64) >> 3);
+        let (ino, file_type) = (entry.ino, entry.file_type);
+        each(DirEntry { name: entry.name, ino, file_type, next })?;
+    }
+    ControlFlow::Continue(())
+}

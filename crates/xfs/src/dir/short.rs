@@ -1,0 +1,189 @@
+//! Changing shortform directories, and turning them into blocks and back.
+
+use vfs::{FileType, Ino, Result};
+
+use super::find::short;
+use super::view::NewBlock;
+use super::{Entry, Found};
+use crate::format::address::FileBlock;
+use crate::format::dir::data::NewEntry;
+use crate::format::dir::leaf::{self, LeafEntry, Table};
+use crate::format::dir::short::{self as format, COUNT_MAX, Short, ShortEntry};
+use crate::format::dir::{Edit, Layout, Part, data, file_type_code, file_type_of, magic};
+use crate::format::inode::{Fork, Format};
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// Puts a directory's bytes into its inode.
+fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
+    let fork = dir.inode.fork_mut(Fork::Data);
+    fork.fill(0);
+    fork[..bytes.len()].copy_from_slice(bytes);
+    dir.inode.set_size(bytes.len() as u64);
+}
+
+/// Makes an inode without blocks a shortform directory.
+pub(super) fn init(layout: &Layout, dir: &mut Handle, parent: Ino) {
+    dir.inode.set_format(Fork::Data, Format::Local);
+    set_bytes(dir, &format::build(layout, parent, std::iter::empty()));
+}
+
+/// An offset for a new entry: behind the others if all could lie in a block then, else in a gap.
+fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize> {
+    let (mut end, mut gap) = (layout.first_entry(), None);
+    for entry in short.entries() {
+        if gap.is_none() && entry.offset >= end + size {
+            gap = Some(end);
+        }
+        end = entry.offset + layout.entry_size(entry.name.len());
+    }
+    // The new one, `.` and `..` are hashed, too.
+    let index = (short.count() + 3) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
+    let fits = |end: usize| end + index <= layout.size();
+    if fits(end + size) { Some(end) } else { gap.filter(|_| fits(end)) }
+}
+
+impl Op<'_> {
+    /// Adds an entry, whose name was not found. False if there is no room in the inode.
+    pub(super) fn add_short(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
+        let layout = self.dir_layout();
+        let short = short(&&*self.fs, dir)?;
+        let size = layout.entry_size(entry.name.len());
+        let Some(offset) = pick_offset(&layout, &short, size) else { return Ok(false) };
+        let new = ShortEntry {
+            offset,
+            name: entry.name,
+            ino: entry.ino,
+            code: file_type_code(entry.file_type),
+        };
+        let is_before = |e: &ShortEntry<'_>| e.offset < offset;
+        let before = short.entries().take_while(is_before);
+        let behind = short.entries().skip_while(is_before);
+        let all = before.chain(std::iter::once(new)).chain(behind);
+        let bytes = format::build(&layout, short.parent(), all);
+        if short.count() == COUNT_MAX || bytes.len() > dir.inode.fork(Fork::Data).len() {
+            return Ok(false);
+        }
+        set_bytes(dir, &bytes);
+        Ok(true)
+    }
+
+    /// Removes the entry with this offset.
+    pub(super) fn remove_short(&mut self, dir: &mut Handle, offset: usize) -> Result<()> {
+        let short = short(&&*self.fs, dir)?;
+        let rest = short.entries().filter(|e| e.offset != offset);
+        let bytes = format::build(&self.dir_layout(), short.parent(), rest);
+        set_bytes(dir, &bytes);
+        Ok(())
+    }
+
+    /// Makes the entry with this offset (`..` too) lead elsewhere. False if there is no room.
+    pub(super) fn replace_short(
+        &mut self,
+        dir: &mut Handle,
+        offset: usize,
+        entry: Entry<'_>,
+    ) -> Result<bool> {
+        let layout = self.dir_layout();
+        let short = short(&&*self.fs, dir)?;
+        let parent = if offset == layout.dot_dot() { entry.ino } else { short.parent() };
+        let code = file_type_code(entry.file_type);
+        let entries = short
+            .entries()
+            .map(|e| if e.offset == offset { ShortEntry { ino: entry.ino, code, ..e } } else { e });
+        let bytes = format::build(&layout, parent, entries);
+        if bytes.len() > dir.inode.fork(Fork::Data).len() {
+            return Ok(false);
+        }
+        set_bytes(dir, &bytes);
+        Ok(true)
+    }
+
+    /// Turns a shortform directory into one of block form. Entries keep their offsets.
+    pub(super) fn short_to_block(&mut self, dir: &mut Handle) -> Result<()> {
+        let layout = self.dir_layout();
+        let before = dir.clone();
+        let short = short(&&*self.fs, &before)?;
+        dir.inode.fork_mut(Fork::Data).fill(0);
+        dir.inode.set_size(0);
+        dir.inode.set_format(Fork::Data, Format::Extents);
+        let buf = self.dir_new(dir, None, FileBlock(0), NewBlock::Data(magic::BLOCK))?;
+        dir.inode.set_size(layout.size() as u64);
+        let dot = |name, ino| NewEntry { name, ino, file_type: FileType::Directory };
+        let dots = [
+            (layout.header(), dot(b".".as_slice(), dir.ino())),
+            (layout.dot_dot(), dot(b"..".as_slice(), short.parent())),
+        ];
+        // A type that is not known is written as none below.
+        let rest = short.entries().map(|e| {
+            let file_type = e.file_type().unwrap_or(FileType::Regular);
+            (e.offset, NewEntry { name: e.name, ino: e.ino, file_type })
+        });
+        let all = dots.into_iter().chain(rest);
+        let mut index: Vec<LeafEntry> = all
+            .clone()
+            .map(|(offset, e)| LeafEntry {
+                hash: layout.hash(e.name),
+                address: layout.address(0, offset),
+            })
+            .collect();
+        index.sort_unstable_by_key(|e| (e.hash, e.address));
+        let end = layout.size() - leaf::TAIL_SIZE - index.len() * leaf::ENTRY_SIZE;
+        let mut held = self.held(buf);
+        data::fill(&layout, &mut held, end, all);
+        for e in short.entries().filter(|e| layout.ftype && file_type_of(e.code).is_none()) {
+            held.edit(e.offset + 9 + e.name.len()..e.offset + 10 + e.name.len())[0] = e.code;
+        }
+        let table = Table { start: end, count: index.len() };
+        for (i, entry) in index.iter().enumerate() {
+            leaf::set_entry(&mut held, &table, i, *entry);
+        }
+        leaf::set_block_tail(&layout, &mut held, index.len(), 0);
+        Ok(())
+    }
+
+    /// Turns a directory of block form into shortform if it fits into the inode.
+    pub(super) fn try_block_to_short(&mut self, dir: &mut Handle) -> Result<()> {
+        let layout = self.dir_layout();
+        let buf = self.dir_buffer(dir, None, FileBlock(0), Part::Data)?;
+        let room = dir.inode.fork(Fork::Data).len();
+        let block = self.dir_bytes(buf);
+        let mut parent = None;
+        let is_named = |e: &data::Dirent<'_>| e.name != b"." && e.name != b"..";
+        for entry in data::entries(&layout, block).take(2).filter(|e| e.name == b"..") {
+            parent = Some(entry.ino);
+        }
+        let Some(parent) = parent else {
+            return Err(dir.corrupt("directory block", "'..' is not its second entry"));
+        };
+        // Summing up stops as soon as it is too much.
+        let mut left = room;
+        for entry in data::entries(&layout, block).filter(is_named) {
+            let Some(rest) = left.checked_sub(3 + entry.name.len() + 4) else { return Ok(()) };
+            left = rest;
+        }
+        let named: Vec<ShortEntry<'_>> = data::entries(&layout, block)
+            .filter(is_named)
+            .map(|e| ShortEntry {
+                offset: e.offset,
+                name: e.name,
+                ino: e.ino,
+                code: if layout.ftype { block[e.offset + 9 + e.name.len()] } else { 0 },
+            })
+            .collect();
+        let size = format::size(&layout, parent, named.iter().map(|e| (e.name, e.ino)));
+        if size > room || named.len() > COUNT_MAX {
+            return Ok(());
+        }
+        let bytes = format::build(&layout, parent, named.iter().copied());
+        self.dir_drop(dir, None, FileBlock(0))?;
+        dir.inode.set_format(Fork::Data, Format::Local);
+        set_bytes(dir, &bytes);
+        Ok(())
+    }
+
+    /// Finds a name in a shortform directory.
+    pub(super) fn find_short(&self, dir: &Handle, name: &[u8]) -> Result<Option<(Found, usize)>> {
+        super::view::View::new(&mut &*self.fs, dir).find_short(name)
+    }
+}

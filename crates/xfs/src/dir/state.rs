@@ -1,0 +1,332 @@
+//! What is kept in memory of node directories that were changed: where their blocks are, which logical
+//! blocks are holes, and what finds room for an entry. All of it can be read from the directory, so
+//! that it may be dropped at any time.
+//!
+//! An operation takes the state of a directory out of the common store and puts it back when it ends;
+//! nobody else wants it meanwhile, because the operation has locked the directory. A failed operation
+//! takes its changes back, or drops a state in which more has changed than room.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use vfs::{Ino, Result};
+
+use super::free::{Bests, FreeIndexStrategy};
+use crate::Xfs;
+use crate::bmap::{self, Place};
+use crate::format::address::{Block, FileBlock};
+use crate::format::dir::Layout;
+use crate::format::inode::Fork;
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// Locks of the store.
+const SHARDS: usize = 64;
+/// Most directories that a shard keeps.
+const SHARD_STATES: usize = 16;
+/// Most bytes that the states of a shard take, unless it keeps but one.
+const SHARD_BYTES: usize = 2 << 20;
+
+/// Where a directory's blocks are on the device, as far as is known: data, leaves, free index.
+#[derive(Default)]
+pub(super) struct Maps([Vec<u64>; 3]);
+
+impl Maps {
+    fn row(layout: &Layout, at: FileBlock) -> (usize, usize) {
+        let (row, first) = if at < layout.leaf_first() {
+            (0, FileBlock(0))
+        } else if at < layout.free_first() {
+            (1, layout.leaf_first())
+        } else {
+            (2, layout.free_first())
+        };
+        (row, ((at.0 - first.0) / u64::from(layout.blocks())) as usize)
+    }
+
+    pub(super) fn get(&self, layout: &Layout, at: FileBlock) -> Option<Block> {
+        let (row, index) = Self::row(layout, at);
+        self.0[row].get(index).copied().filter(|block| *block != 0).map(Block)
+    }
+
+    /// Notes where a block is. One that is further out than the directory has blocks is not worth
+    /// the memory.
+    pub(super) fn set(&mut self, layout: &Layout, at: FileBlock, block: Block, blocks: u64) {
+        let (row, index) = Self::row(layout, at);
+        if layout.blocks() > 1 || index as u64 > blocks {
+            return;
+        }
+        let row = &mut self.0[row];
+        if index >= row.len() {
+            row.resize(index + 1, 0);
+        }
+        row[index] = block.0;
+    }
+
+    pub(super) fn clear(&mut self, layout: &Layout, at: FileBlock) {
+        let (row, index) = Self::row(layout, at);
+        if let Some(place) = self.0[row].get_mut(index) {
+            *place = 0;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|row| row.capacity() * 8).sum()
+    }
+}
+
+/// Directory blocks of one range of a directory's space: which numbers are taken.
+#[derive(Default)]
+pub(super) struct Numbers {
+    /// All from here on are holes.
+    end: u32,
+    /// Runs of holes before it: first number and length.
+    holes: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Numbers {
+    /// Takes the lowest number that is a hole.
+    pub(super) fn take(&mut self) -> u32 {
+        let Some(Reverse((number, len))) = self.holes.pop() else {
+            self.end += 1;
+            return self.end - 1;
+        };
+        if len > 1 {
+            self.holes.push(Reverse((number + 1, len - 1)));
+        }
+        number
+    }
+
+    /// The number is a hole again.
+    pub(super) fn give_back(&mut self, number: u32) {
+        if number + 1 == self.end {
+            self.end = number;
+        } else {
+            self.holes.push(Reverse((number, 1)));
+        }
+    }
+
+    /// Reads what is taken of the range that starts at `first`.
+    fn read(
+        fs: &mut Op<'_>,
+        dir: &Handle,
+        layout: &Layout,
+        (first, limit): (FileBlock, FileBlock),
+    ) -> Result<Self> {
+        let blocks = u64::from(layout.blocks());
+        let mut numbers = Self::default();
+        let mut at = first;
+        while at < limit {
+            let run = bmap::run_at(fs, dir, Fork::Data, at)?;
+            let next = FileBlock(at.plus(run.len).0.min(limit.0));
+            if run.place == Place::Hole {
+                let from = (at.0 - first.0).div_ceil(blocks) as u32;
+                let to = ((next.0 - first.0) / blocks) as u32;
+                if next == limit {
+                    numbers.end = from;
+                } else if from < to {
+                    numbers.holes.push(Reverse((from, to - from)));
+                }
+            } else if next == limit {
+                numbers.end = (limit.0 - first.0).div_ceil(blocks) as u32;
+            }
+            at = next;
+        }
+        Ok(numbers)
+    }
+}
+
+/// What is kept of a node directory.
+pub(crate) struct DirState {
+    ino: Ino,
+    generation: u32,
+    pub(super) maps: Maps,
+    pub(super) data: Numbers,
+    pub(super) leaves: Numbers,
+    pub(super) bests: Bests,
+    /// Old values of `bests`.
+    undo: Vec<(u32, u16)>,
+    /// Whether more has changed than `undo` knows of.
+    is_changed: bool,
+    /// Whether the directory is of another form now.
+    is_over: bool,
+}
+
+impl DirState {
+    fn bytes(&self) -> usize {
+        self.maps.bytes() + self.bests.bytes() + self.data.holes.capacity() * 8
+    }
+
+    /// Notes a change that cannot be taken back.
+    pub(super) fn set_changed(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Notes that the directory has no nodes any more.
+    pub(super) fn set_over(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Notes the longest unused range of a data block.
+    pub(super) fn set_best(&mut self, number: u32, best: u16) {
+        if let Some(old) = self.bests.set(number, best) {
+            self.undo.push((number, old));
+        }
+    }
+
+    fn roll_back(&mut self) {
+        for (number, old) in std::mem::take(&mut self.undo).into_iter().rev() {
+            self.bests.set(number, old);
+        }
+    }
+}
+
+/// The states of all directories.
+pub(crate) struct States {
+    shards: Box<[Mutex<Vec<Box<DirState>>>]>,
+    pub(super) strategy: FreeIndexStrategy,
+}
+
+impl States {
+    pub(crate) fn new(strategy: FreeIndexStrategy) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), strategy }
+    }
+
+    fn shard(&self, ino: Ino) -> &Mutex<Vec<Box<DirState>>> {
+        let mixed = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.shards[mixed as usize % SHARDS]
+    }
+
+    fn take(&self, ino: Ino) -> Option<Box<DirState>> {
+        let mut shard = self.shard(ino).lock();
+        let at = shard.iter().position(|state| state.ino == ino)?;
+        Some(shard.remove(at))
+    }
+
+    /// Keeps a state, and lets those go that were not used for longest.
+    fn put(&self, state: Box<DirState>) {
+        let mut shard = self.shard(state.ino).lock();
+        shard.push(state);
+        let total: usize = shard.iter().map(|state| state.bytes()).sum();
+        let mut excess = total.saturating_sub(SHARD_BYTES);
+        while shard.len() > 1 && (excess > 0 || shard.len() > SHARD_STATES) {
+            excess = excess.saturating_sub(shard.remove(0).bytes());
+        }
+    }
+}
+
+/// The states that an operation has taken.
+pub(crate) struct Taken<'a> {
+    states: &'a States,
+    taken: SmallVec<[Box<DirState>; 2]>,
+    is_kept: bool,
+}
+
+impl<'a> Taken<'a> {
+    pub(crate) fn new(states: &'a States) -> Self {
+        Self { states, taken: SmallVec::new(), is_kept: false }
+    }
+
+    /// The operation commits.
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    fn take(&mut self, dir: &Handle) -> Option<Box<DirState>> {
+        let ino = dir.ino();
+        let state = match self.taken.iter().position(|state| state.ino == ino) {
+            Some(at) => self.taken.swap_remove(at),
+            None => self.states.take(ino)?,
+        };
+        (state.generation == dir.inode.generation() && !state.is_over).then_some(state)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for mut state in self.taken.drain(..) {
+            if self.is_kept {
+                state.undo.clear();
+                state.is_changed = false;
+            } else {
+                state.roll_back();
+            }
+            if !state.is_over && !state.is_changed {
+                self.states.put(state);
+            }
+        }
+    }
+}
+
+impl Op<'_> {
+    /// Runs `body` with what is kept of a node directory, which is read if nothing is.
+    pub(super) fn with_state<T>(
+        &mut self,
+        dir: &mut Handle,
+        body: impl FnOnce(&mut Self, &mut Handle, &mut DirState) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = match self.dirs.take(dir) {
+            Some(state) => state,
+            None => Box::new(self.read_state(dir)?),
+        };
+        let outcome = body(self, dir, &mut state);
+        self.dirs.taken.push(state);
+        outcome
+    }
+
+    /// Whether something is kept of a directory, which then is one with nodes.
+    pub(super) fn has_state(&mut self, dir: &Handle) -> bool {
+        let Some(state) = self.dirs.take(dir) else { return false };
+        self.dirs.taken.push(state);
+        true
+    }
+
+    fn read_state(&mut self, dir: &Handle) -> Result<DirState> {
+        let layout = self.dir_layout();
+        let data = (FileBlock(0), layout.leaf_first());
+        let leaves = (layout.leaf_first(), layout.free_first());
+        let mut maps = Maps::default();
+        let strategy = self.fs.dirs.strategy;
+        Ok(DirState {
+            ino: dir.ino(),
+            generation: dir.inode.generation(),
+            data: Numbers::read(self, dir, &layout, data)?,
+            leaves: Numbers::read(self, dir, &layout, leaves)?,
+            bests: Bests::read(strategy, self, dir, &mut maps)?,
+            maps,
+            undo: Vec::new(),
+            is_changed: false,
+            is_over: false,
+        })
+    }
+}
+
+impl Xfs {
+    /// Forgets what is kept of a directory: its inode becomes another one.
+    pub(super) fn forget_dir(&self, ino: Ino) {
+        drop(self.dirs.take(ino));
+    }
+
+    /// Chooses how room for new entries is found in large directories. What is written differs only
+    /// in where entries lie.
+    pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
+        self.dirs = States::new(strategy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_taken_from_the_lowest_hole() {
+        let mut numbers = Numbers { end: 7, ..Numbers::default() };
+        numbers.holes.push(Reverse((2, 3)));
+        numbers.give_back(0);
+        assert_eq!([(); 6].map(|()| numbers.take()), [0, 2, 3, 4, 7, 8]);
+        numbers.give_back(8);
+        numbers.give_back(5);
+        assert_eq!([(); 3].map(|()| numbers.take()), [5, 8, 9]);
+    }
+}

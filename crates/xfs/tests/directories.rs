@@ -1,0 +1,221 @@
+//! Directories in all their forms against a model in memory, judged by xfs_repair and the kernel.
+//!
+//! All entries are links to one file, so that directories of any size are made of names alone.
+
+mod changing;
+mod support;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use blockdev::MemoryDevice;
+use changing::{Layout, SMALL_CACHE_BYTES, write_image};
+use fastrand::Rng;
+use oracle::require;
+use vfs::{Cookie, Error, FileSystem, Ino, NewInode};
+use xfs::{FreeIndexStrategy, Xfs};
+
+/// A directory that is changed, and what must be in it.
+struct Trial {
+    fs: Xfs,
+    device: Arc<MemoryDevice>,
+    dir: Ino,
+    files: [Ino; 2],
+    names: BTreeMap<Vec<u8>, Ino>,
+    rng: Rng,
+    longest: usize,
+}
+
+/// Parent pointers are left out: a file with as many parents would be about attributes.
+const NO_PARENTS: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::DEFAULT };
+
+impl Trial {
+    fn new(layout: Layout, strategy: FreeIndexStrategy, seed: u64, longest: usize) -> Self {
+        let device = Arc::new(layout.make());
+        let mut fs = Xfs::open_fresh(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
+        fs.set_free_index(strategy);
+        let new = NewInode { permissions: 0o755, ..NewInode::default() };
+        let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
+        let files = [&b"one"[..], b"two"].map(|name| fs.create(fs.root(), name, &new).unwrap());
+        Self { fs, device, dir, files, names: BTreeMap::new(), rng: Rng::with_seed(seed), longest }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        let len = self.rng.usize(1..=self.longest);
+        (0..len).map(|_| self.rng.alphanumeric() as u8).collect()
+    }
+
+    fn add(&mut self, name: Vec<u8>) {
+        let file = self.files[self.rng.usize(..2)];
+        let outcome = self.fs.link(file, self.dir, &name, None);
+        if self.names.contains_key(&name) {
+            assert!(matches!(outcome, Err(Error::Exists)), "{outcome:?}");
+        } else {
+            outcome.unwrap();
+            self.names.insert(name, file);
+        }
+    }
+
+    fn add_some(&mut self, count: usize) {
+        for _ in 0..count {
+            let name = self.name();
+            self.add(name);
+        }
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        self.fs.unlink(self.dir, name, None).unwrap();
+        self.names.remove(name);
+        assert!(matches!(self.fs.lookup(self.dir, name), Err(Error::NotFound)));
+    }
+
+    fn remove_some(&mut self, count: usize) {
+        for _ in 0..count {
+            let probe = self.name();
+            let next = self.names.range(probe..).next().or_else(|| self.names.iter().next());
+            let Some(name) = next.map(|(name, _)| name.clone()) else { return };
+            self.remove(&name);
+        }
+    }
+
+    /// All names are found and listed, and nothing else is.
+    #[track_caller]
+    fn check(&self) {
+        for (name, ino) in &self.names {
+            assert_eq!(self.fs.lookup(self.dir, name).unwrap(), *ino);
+        }
+        assert_eq!(self.fs.lookup(self.dir, b"..").unwrap(), self.fs.root());
+        assert_eq!(self.fs.lookup(self.dir, b".").unwrap(), self.dir);
+        assert!(matches!(self.fs.lookup(self.dir, b"no such name"), Err(Error::NotFound)));
+        let listed = self.list(usize::MAX);
+        let names: BTreeMap<_, _> = listed.iter().cloned().collect();
+        assert_eq!(names.len(), listed.len(), "a name is listed twice");
+        assert!(names == self.names, "{} listed, {} expected", names.len(), self.names.len());
+    }
+
+    /// The listing without the dots, taken up anew after each `piece` entries.
+    fn list(&self, piece: usize) -> Vec<(Vec<u8>, Ino)> {
+        let (mut all, mut from, mut dots) = (Vec::new(), Cookie(0), 0);
+        loop {
+            let mut left = piece;
+            self.fs
+                .readdir(self.dir, from, &mut |entry| {
+                    match entry.name {
+                        b"." => assert_eq!(entry.ino, self.dir),
+                        b".." => assert_eq!(entry.ino, self.fs.root()),
+                        name => all.push((name.to_vec(), entry.ino)),
+                    }
+                    dots += usize::from(entry.name.starts_with(b".") && entry.name.len() < 3);
+                    assert!(entry.next > from, "cookies must ascend");
+                    from = entry.next;
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+                .unwrap();
+            if left > 0 {
+                assert_eq!(dots, 2);
+                return all;
+            }
+        }
+    }
+
+    /// xfs_repair has nothing to say, and the kernel sees the same names.
+    #[track_caller]
+    fn judge(&self) {
+        self.fs.finish().unwrap();
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        write_image(&self.device, &path).unwrap();
+        oracle::xfs_repair(&path);
+        if oracle::satisfied(module_path!(), &[oracle::Need::Mount("xfs")]) {
+            let mount = oracle::KernelMount::new(&path, &oracle::MountOptions::read_only("xfs"));
+            use std::os::unix::ffi::OsStringExt;
+            use std::os::unix::fs::DirEntryExt;
+            let entries = std::fs::read_dir(mount.path().join("dir")).unwrap().map(Result::unwrap);
+            let seen: BTreeMap<_, _> =
+                entries.map(|e| (e.file_name().into_vec(), Ino(e.ino()))).collect();
+            assert!(seen == self.names, "{} seen, {} expected", seen.len(), self.names.len());
+            for name in self.names.keys() {
+                use std::os::unix::ffi::OsStrExt;
+                let path = mount.path().join("dir").join(std::ffi::OsStr::from_bytes(name));
+                path.symlink_metadata().unwrap();
+            }
+            mount.unmount();
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.fs.attributes(self.dir).unwrap().blocks_512 / 8
+    }
+}
+
+const SHAPES: [Layout; 5] = [
+    NO_PARENTS,
+    Layout { block_size: 1024, ..NO_PARENTS },
+    Layout { block_size: 1024, dir_block_size: Some(4096), ..NO_PARENTS },
+    Layout { dir_block_size: Some(65536), ..NO_PARENTS },
+    Layout { block_size: 2048, dir_block_size: Some(8192), inode_size: 1024, ..NO_PARENTS },
+];
+
+const STRATEGIES: [FreeIndexStrategy; 5] = [
+    FreeIndexStrategy::ForwardDecode,
+    FreeIndexStrategy::Forward,
+    FreeIndexStrategy::Reverse,
+    FreeIndexStrategy::BlockSkip,
+    FreeIndexStrategy::Tree,
+];
+
+#[test]
+fn directories_grow_through_all_forms_and_shrink_to_nothing() {
+    require!(Tool("xfs_repair"));
+    for (shape, seed) in SHAPES.into_iter().zip(1..) {
+        let mut trial = Trial::new(shape, FreeIndexStrategy::Tree, seed, 255);
+        let full = if shape.dir_block_size == Some(65536) { 9_000 } else { 3_000 };
+        for step in [1, 3, 20, 100, 300, 600, full - 1_000] {
+            trial.add_some(step);
+            trial.check();
+            trial.judge();
+        }
+        while trial.names.len() > 20 {
+            trial.remove_some(trial.names.len() / 2);
+            trial.check();
+            trial.judge();
+        }
+        trial.remove_some(20);
+        trial.check();
+        trial.judge();
+        let size = trial.fs.attributes(trial.dir).unwrap().size;
+        assert_eq!(size, 6, "an empty directory is in its inode");
+    }
+}
+
+#[test]
+fn random_changes_with_every_way_to_find_room() {
+    require!(Tool("xfs_repair"));
+    for (strategy, seed) in STRATEGIES.into_iter().zip(100..) {
+        for shape in [NO_PARENTS, SHAPES[1]] {
+            let mut trial = Trial::new(shape, strategy, seed, 200);
+            trial.add_some(1_500);
+            for _ in 0..20 {
+                let (remove, add) = (trial.rng.usize(..400), trial.rng.usize(..400));
+                trial.remove_some(remove);
+                trial.add_some(add);
+            }
+            trial.check();
+            trial.judge();
+        }
+    }
+}
+
+#[test]
+fn listings_go_on_where_they_were() {
+    for count in [0, 1, 5, 40, 200, 2_000] {
+        let mut trial = Trial::new(SHAPES[1], FreeIndexStrategy::Tree, count, 60);
+        trial.add_some(count as usize);
+        let whole = trial.list(usize::MAX);
+        for piece in [1, 7] {
+            assert!(trial.list(piece) == whole);
+        }
+    }
+}
