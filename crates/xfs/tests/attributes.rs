@@ -133,7 +133,7 @@ fn change(fs: &Xfs, ino: Ino, model: &mut Attributes, rng: &mut Rng, habits: &Ha
 
 /// Random changes of every file's attributes.
 fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
-    let (image, inodes) = kernel_image(&format!("-m rmapbt=0 {options}"), make_files, inodes);
+    let (image, inodes) = kernel_image(options, make_files, inodes);
     let fs = open_fresh(image.path());
     let mut rng = Rng::with_seed(seed);
     let mut models: BTreeMap<Vec<u8>, Attributes> = BTreeMap::new();
@@ -262,8 +262,7 @@ fn what_the_kernel_made_is_read() {
             };
             inodes(root).into_iter().map(with_attributes).collect()
         };
-        let (image, expected) =
-            kernel_image(&format!("-m rmapbt=0 {options}"), |root, _| make_attributes(root), note);
+        let (image, expected) = kernel_image(options, |root, _| make_attributes(root), note);
         let fs = open(image.path());
         assert_eq!(expected[&b"node"[..]].1.len(), 900);
         for (name, (ino, all)) in &expected {
