@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use blockdev::FileDevice;
 use fastrand::Rng;
-use oracle::{require, xfs_repair};
+use oracle::{KernelMount, MountOptions, require, xfs_repair};
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use support::image::{kernel_image, open};
 use vfs::{Error, FileSystem, Ino};
@@ -131,6 +131,30 @@ fn change(fs: &Xfs, ino: Ino, model: &mut Attributes, rng: &mut Rng, habits: &Ha
     model.insert(name, value);
 }
 
+/// Lets the kernel change what was made here.
+fn kernel_changes(path: &Path, model: &mut Attributes, rng: &mut Rng) {
+    let names: Vec<Vec<u8>> = model.keys().cloned().collect();
+    for name in names {
+        match rng.u8(..4) {
+            0 => {
+                rustix::fs::lremovexattr(path, OsString::from_vec(name.clone())).unwrap();
+                model.remove(&name);
+            }
+            1 => {
+                let value: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
+                set(path, &name, &value);
+                model.insert(name, value);
+            }
+            2 => {
+                let new = [b"trusted.".as_slice(), &name].concat();
+                set(path, &new, &name);
+                model.insert(new, name);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Random changes of every file's attributes.
 fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
     let (image, inodes) = kernel_image(options, make_files, inodes);
@@ -158,9 +182,16 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
             assert!(kernel_attributes(&path) == *model, "{}", path.display());
         }
     });
+    let mount = KernelMount::new(image.path(), &MountOptions::read_write("xfs"));
+    for (name, model) in &mut models {
+        kernel_changes(&mount.path().join(std::ffi::OsStr::from_bytes(name)), model, &mut rng);
+    }
+    mount.unmount();
+    xfs_repair(image.path());
     // All of them go again.
     let fs = open_fresh(image.path());
     for (name, &ino) in &inodes {
+        assert!(attributes(&fs, ino) == models[name], "{}", name.escape_ascii());
         for attribute in models[name].keys() {
             fs.remove_xattr(ino, attribute).unwrap();
         }
