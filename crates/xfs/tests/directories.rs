@@ -123,7 +123,7 @@ impl Trial {
     /// xfs_repair has nothing to say, and the kernel sees the same names.
     #[track_caller]
     fn judge(&self) {
-        self.fs.finish().unwrap();
+        self.fs.finish(None).unwrap();
         let folder = oracle::scratch();
         let path = folder.path().join("image");
         write_image(&self.device, &path).unwrap();
