@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockdev::FileDevice;
@@ -33,6 +33,19 @@ impl Fresh {
         let home = oracle::scratch();
         let path = home.path().join("image");
         MkfsXfs::default().options(options).create(&path, size);
+        Self::open(home, path)
+    }
+
+    /// One that the kernel put files into.
+    pub(crate) fn filled(options: &str, size: u64, fill: impl FnOnce(&Path)) -> Self {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options(options).create(&path, size);
+        oracle::populate_with_kernel(&path, "xfs", fill);
+        Self::open(home, path)
+    }
+
+    fn open(home: tempfile::TempDir, path: PathBuf) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
         let fs = Xfs::open_fresh(device, CACHE_BYTES).unwrap();

@@ -171,10 +171,6 @@ pub(crate) struct RmapRecord {
 
 /// Owners that are not inodes (`XFS_RMAP_OWN_*`).
 pub(crate) mod rmap_owner {
-    /// Static headers of the file system.
-    pub(crate) const FS: u64 = -3_i64 as u64;
-    /// The log.
-    pub(crate) const LOG: u64 = -4_i64 as u64;
     /// Trees of free space and reverse map, and the AGFL.
     pub(crate) const AG: u64 = -5_i64 as u64;
     /// Trees of inodes.
@@ -183,8 +179,6 @@ pub(crate) mod rmap_owner {
     pub(crate) const INODES: u64 = -7_i64 as u64;
     /// The tree of references.
     pub(crate) const REFC: u64 = -8_i64 as u64;
-    /// Blocks that are being copied to on write.
-    pub(crate) const COW: u64 = -9_i64 as u64;
 
     /// Whether an owner is none of the inodes (`XFS_RMAP_NON_INODE_OWNER`).
     pub(crate) const fn is_none_of_inodes(owner: u64) -> bool {

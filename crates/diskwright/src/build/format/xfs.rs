@@ -99,7 +99,6 @@ impl Fresh for Xfs {
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {
-        let _ = uuid;
-        Xfs::finish(self)
+        Xfs::finish(self, uuid)
     }
 }

@@ -137,7 +137,7 @@ pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
     header.count -= 1;
     header.used -= size;
     if place == old_first {
-        let places = entries(layout, &block.data()[..]).map(|entry| entry.place);
+        let places = entries(layout, block.data()).map(|entry| entry.place);
         header.first_used = places.take(header.count).min().unwrap_or(layout.block_size);
     }
     // The table at the front still counts one more: its zeros are no entry.
