@@ -171,6 +171,10 @@ pub(crate) struct RmapRecord {
 
 /// Owners that are not inodes (`XFS_RMAP_OWN_*`).
 pub(crate) mod rmap_owner {
+    /// Static headers of the file system.
+    pub(crate) const FS: u64 = -3_i64 as u64;
+    /// The log.
+    pub(crate) const LOG: u64 = -4_i64 as u64;
     /// Trees of free space and reverse map, and the AGFL.
     pub(crate) const AG: u64 = -5_i64 as u64;
     /// Trees of inodes.
