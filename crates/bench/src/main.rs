@@ -12,6 +12,7 @@ mod list;
 mod machine;
 mod measure;
 mod report;
+mod seeds;
 mod sources;
 
 use std::path::PathBuf;
@@ -34,6 +35,82 @@ enum Benchmark {
     Edit(EditOptions),
     /// Listing large directories: against the kernel's ext4 on the same image
     List(ListOptions),
+    /// Files made in one XFS directory, for every strategy of finding free space, and in the kernel
+    Directory(DirectoryOptions),
+    /// Names made and removed at random in one half-empty XFS directory, for every strategy
+    Churn(ChurnOptions),
+    /// What parent pointers add to making and removing files on XFS
+    Parents(ParentsOptions),
+}
+
+/// What the benchmark of growing directories is asked to do.
+#[derive(Args)]
+struct DirectoryOptions {
+    /// Files to make
+    #[arg(long, value_delimiter = ',',
+          default_values_t = [10_000, 20_000, 100_000, 200_000, 1_000_000, 2_000_000, 10_000_000])]
+    files: Vec<u32>,
+    /// Timed runs of each case; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Number of files from which a case runs only once
+    #[arg(long, value_name = "FILES", default_value_t = 2_000_000)]
+    once: u32,
+    /// Only the strategies whose name contains one of these
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Not the kernel
+    #[arg(long)]
+    alone: bool,
+    /// Most files of an image that xfs_repair judges
+    #[arg(long, value_name = "FILES", default_value_t = 1_000_000)]
+    judge_max: u32,
+    /// Directory on a memory-backed file system for the images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
+}
+
+/// What the benchmark of changing directories is asked to do.
+#[derive(Args)]
+struct ChurnOptions {
+    /// Names the directory is made with; half of them are removed before the changes
+    #[arg(long, default_value_t = 2_000_000)]
+    entries: u32,
+    /// Names to make and to remove
+    #[arg(long, default_value_t = 1_000_000)]
+    pairs: u32,
+    /// Longest time of the changes of one run, in seconds
+    #[arg(long, default_value_t = 60)]
+    seconds_max: u64,
+    /// Runs of each strategy; the median counts
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Only the strategies whose name contains one of these
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Directory on a memory-backed file system for the images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
+}
+
+/// What the benchmark of parent pointers is asked to do.
+#[derive(Args)]
+struct ParentsOptions {
+    /// Threads, each in a directory and an allocation group of its own
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
+    /// Files of each thread
+    #[arg(long, default_value_t = 200_000)]
+    files: u32,
+    /// Subdirectories of each thread
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    directories: u32,
+    /// Timed runs with and without parent pointers; the medians count
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Directory on a memory-backed file system for the images
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
 }
 
 /// What the benchmark of listings is asked to do.
@@ -138,6 +215,9 @@ fn main() -> ExitCode {
             return print(edit::run(&options).map(|report| report.text(options.markdown)));
         }
         Benchmark::List(options) => return print(list::run(&options)),
+        Benchmark::Directory(options) => return print(seeds::directory::run(&options)),
+        Benchmark::Churn(options) => return print(seeds::churn::run(&options)),
+        Benchmark::Parents(options) => return print(seeds::parents::run(&options)),
     };
     match build::run(&options) {
         Ok(report) if options.json => print!("{}", report.json()),

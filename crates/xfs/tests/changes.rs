@@ -10,7 +10,7 @@ use fastrand::Rng;
 use oracle::xfs_repair;
 use support::files::{Contents, mapped, note_tree};
 use support::image::kernel_image;
-use vfs::{AllocateMode, ExtentPlace, FileSystem, Ino};
+use vfs::{AllocateMode, Error, ExtentPlace, FileSystem, Ino};
 use xfs::Xfs;
 
 const FILES: usize = 4;
@@ -173,7 +173,7 @@ fn changes_in_usual_blocks() {
 #[test]
 fn changes_in_large_blocks() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
-    run("-b size=65536 -m rmapbt=0", 3, 800, 90, 22);
+    run("-b size=65536", 3, 800, 90, 22);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn grow_and_shrink(options: &str) {
         fs.read(ino, index * 2048, &mut found).unwrap();
         assert_same(&found, &[0; 1024]);
         if step as u64 == count - 25 || step as u64 == count - 18 {
-            fs.sync().unwrap();
+            fs.finish(None).unwrap();
             xfs_repair(image.path());
         }
     }
@@ -228,6 +228,7 @@ fn grow_and_shrink(options: &str) {
 fn maps_of_several_levels_grow_and_shrink() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     grow_and_shrink("-b size=1024 -m rmapbt=0");
+    grow_and_shrink("-b size=1024");
 }
 
 #[test]
@@ -245,4 +246,85 @@ fn space_of_a_builder_lies_in_one_piece() {
         assert!(end.is_none_or(|end| end == at), "files lie apart: {end:?}, {at}");
         end = Some(at + runs[0].len);
     }
+}
+
+/// Bytes of all regular files, in one piece each.
+fn snapshot(fs: &Xfs, inos: &[Ino]) -> Vec<(Vec<u8>, u64)> {
+    let read = |&ino: &Ino| {
+        let attributes = fs.attributes(ino).unwrap();
+        let mut bytes = vec![0; attributes.size as usize];
+        fs.read(ino, 0, &mut bytes).unwrap();
+        (bytes, attributes.blocks_512)
+    };
+    inos.iter().map(read).collect()
+}
+
+#[test]
+fn a_full_image_refuses_and_keeps_what_it_has() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
+    let (image, expected) = kernel_image("", |root, _| make_empty(root), note_tree);
+    let fs = open_fresh(image.path());
+    let inos: Vec<Ino> = expected.iter().map(|e| Ino(e.ino)).collect();
+    for (index, &ino) in inos.iter().enumerate() {
+        fs.write(ino, 0, &vec![index as u8 + 1; 100_000]).unwrap();
+    }
+    let mut room: u64 = 1 << 30;
+    let mut at = 1 << 20;
+    while room > 2048 {
+        match fs.allocate(inos[0], at, room, AllocateMode::UnwrittenKeepSize) {
+            Ok(()) => at += room,
+            Err(error) => {
+                assert!(matches!(error, Error::NoSpace), "{error}");
+                room /= 2;
+            }
+        }
+    }
+    let before = snapshot(&fs, &inos);
+    for &ino in &inos {
+        let refused = fs.write(ino, 90_000, &vec![9; 4 << 20]);
+        assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    }
+    // An operation that failed did not even write over what was there.
+    assert!(snapshot(&fs, &inos) == before);
+    for &ino in &inos {
+        fs.truncate(ino, 10).unwrap();
+        fs.truncate(ino, 20).unwrap();
+    }
+    for (one, (ino, (bytes, _))) in expected.iter().zip(inos.iter().zip(&before)) {
+        let mut found = [0xee; 20];
+        fs.read(*ino, 0, &mut found).unwrap();
+        assert_eq!((&found[..10], &found[10..]), (&bytes[..10], &[0; 10][..]), "{}", one.name);
+    }
+    fs.finish(None).unwrap();
+    xfs_repair(image.path());
+}
+
+#[test]
+fn what_files_share_is_left_alone() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
+    let share = |root: &Path, _| {
+        std::fs::write(root.join("a"), vec![7; 100_000]).unwrap();
+        let (a, b) = (std::fs::File::open(root.join("a")), std::fs::File::create(root.join("b")));
+        rustix::fs::ioctl_ficlone(b.unwrap(), a.unwrap()).unwrap();
+    };
+    let (image, expected) = kernel_image("", share, note_tree);
+    let fs = open_fresh(image.path());
+    for one in &expected {
+        let ino = Ino(one.ino);
+        let outcomes = [
+            fs.write(ino, 50, &[1]),
+            fs.truncate(ino, 0),
+            fs.truncate(ino, 1 << 30),
+            fs.allocate(ino, 0, 10, AllocateMode::PunchHole),
+            fs.allocate(ino, 0, 10, AllocateMode::Zero),
+        ];
+        for outcome in outcomes {
+            assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+        }
+    }
+    fs.finish(None).unwrap();
+    drop(fs);
+    xfs_repair(image.path());
+    let fs = support::image::open(image.path());
+    expected.iter().for_each(|one| support::files::assert_contents(&fs, one));
 }

@@ -4,12 +4,16 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
+use oracle::{MkfsXfs, xfs_db};
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
 use support::files::{Expected, assert_contents, note_tree};
 use support::image::{kernel_image, open};
+use vfs::{FileSystem, Ino};
+use xfs::Xfs;
 
 /// Bytes that tell which file they are from and where they were.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
@@ -18,9 +22,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn fill_plain(root: &Path, block: u64) {
-    for (index, len) in [0, 1, 100, 4096, 5000, 70_000, 3_000_000].into_iter().enumerate() {
-        fs::write(root.join(format!("plain-{len}")), pattern(index as u64, len)).unwrap();
-    }
+    fill_small(root);
     let sparse = File::create(root.join("sparse")).unwrap();
     for (at, len) in [(10, 20), (block * 5 + 7, 3), (block * 1000, 5000), (1 << 40, 100)] {
         sparse.write_all_at(&pattern(at, len), at).unwrap();
@@ -100,4 +102,47 @@ fn files_of_the_kernel_in_large_blocks() {
 fn files_of_the_kernel_without_recent_features() {
     oracle::require!(Tool("mkfs.xfs"), Tool("filefrag"), Mount("xfs"));
     check("-m rmapbt=0,reflink=0 -i nrext64=0 -n parent=0 -b size=2048", &[30, 2000]);
+}
+
+/// Kernels of today may not mount version 4, but mkfs.xfs fills such images.
+#[test]
+fn files_of_mkfs_in_version_4() {
+    oracle::require!(Tool("mkfs.xfs"), Tool("xfs_db"));
+    for options in ["-m crc=0", "-m crc=0 -b size=512"] {
+        let (home, source) = (oracle::scratch(), oracle::scratch());
+        fill_small(source.path());
+        fill_links(source.path());
+        let image = home.path().join("image");
+        let mkfs = MkfsXfs::default().options(options).prototype(source.path());
+        mkfs.create(&image, 400 << 20);
+        let fs = open(&image);
+        let listing = xfs_db(&image, &["ls /"]);
+        let mut count = 0;
+        for line in listing.lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if let [_, ino, "regular" | "symlink", _, _, name, ..] = fields[..] {
+                assert_same_as_source(&fs, Ino(ino.parse().unwrap()), &source.path().join(name));
+                count += 1;
+            }
+        }
+        assert_eq!(count, fs::read_dir(source.path()).unwrap().count());
+    }
+}
+
+fn fill_small(root: &Path) {
+    for (index, len) in [0, 1, 100, 4096, 5000, 70_000, 3_000_000].into_iter().enumerate() {
+        fs::write(root.join(format!("plain-{len}")), pattern(index as u64, len)).unwrap();
+    }
+}
+
+fn assert_same_as_source(fs: &Xfs, ino: Ino, source: &Path) {
+    if source.is_symlink() {
+        let target = source.read_link().unwrap();
+        assert_eq!(fs.readlink(ino).unwrap(), target.as_os_str().as_bytes());
+        return;
+    }
+    let expected = fs::read(source).unwrap();
+    let mut found = vec![0; expected.len() + 1];
+    assert_eq!(fs.read(ino, 0, &mut found).unwrap(), expected.len());
+    assert!(found[..expected.len()] == expected, "{}", source.display());
 }

@@ -114,3 +114,86 @@ impl Op<'_> {
         cursor.remove()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::path::Path;
+
+    use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+    use vfs::Ino;
+
+    use crate::Xfs;
+    use crate::alloc::Owner;
+    use crate::alloc::tests::Fresh;
+    use crate::bmap::{Place, run_at};
+    use crate::format::address::FileBlock;
+    use crate::format::inode::{Fork, flags2};
+
+    const BLOCK: u64 = 4096;
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+    /// Four files, parts of whose blocks one, two, three or four of them have.
+    fn share(root: &Path) {
+        let a = File::create(root.join("a")).unwrap();
+        a.write_all_at(&vec![7; 200 * BLOCK as usize], 0).unwrap();
+        a.sync_all().unwrap();
+        let clone = |name, of: &str| {
+            let file = File::create(root.join(name)).unwrap();
+            ioctl_ficlone(&file, File::open(root.join(of)).unwrap()).unwrap();
+            file
+        };
+        let b = clone("b", "a");
+        b.write_all_at(&[8; 10 * BLOCK as usize], 10 * BLOCK).unwrap();
+        let c = clone("c", "a");
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&c, flags, 30 * BLOCK, 15 * BLOCK).unwrap();
+        fallocate(&c, flags, 190 * BLOCK, 10 * BLOCK).unwrap();
+        let d = clone("d", "b");
+        d.write_all_at(&[9; 3 * BLOCK as usize], 38 * BLOCK).unwrap();
+    }
+
+    /// Takes all blocks from a file with few extents.
+    fn empty(fs: &Xfs, ino: Ino) {
+        let before = fs.load(ino).unwrap();
+        fs.atomically(|op| {
+            let mut file = before.clone();
+            let mut at = FileBlock(0);
+            while at < FileBlock::END {
+                let run = run_at(op, &file, Fork::Data, at)?;
+                if let Place::Written(start) | Place::Unwritten(start) = run.place {
+                    let unwritten = matches!(run.place, Place::Unwritten(_));
+                    let owner = Owner::Fork { ino, fork: Fork::Data, offset: at.0, unwritten };
+                    op.free_extent(start, run.len as u32, owner);
+                }
+                at = at.plus(run.len);
+            }
+            assert!(file.inode.set_extents(Fork::Data, 0));
+            file.inode.set_nblocks(0);
+            file.inode.set_size(0);
+            file.inode.set_flags2(file.inode.flags2() & !flags2::REFLINK);
+            op.stage(file);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
+        oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+        for (options, order) in
+            [("", [0, 1, 2, 3]), ("", [3, 1, 0, 2]), ("-m rmapbt=0", [2, 0, 3, 1])]
+        {
+            let mut inos = Vec::new();
+            let image = Fresh::filled(options, 320 << 20, |root| {
+                share(root);
+                inos = NAMES.map(|n| Ino(fs::metadata(root.join(n)).unwrap().ino())).to_vec();
+            });
+            for which in order {
+                empty(&image.fs, inos[which]);
+                image.judge();
+            }
+        }
+    }
+}

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockdev::FileDevice;
 use fastrand::Rng;
 use oracle::{MkfsXfs, xfs_repair};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Result};
 
 use super::{Owner, Request, agfl};
 use crate::Xfs;
@@ -16,7 +16,6 @@ use crate::alloc::ags::AgTree;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::btree::{Cursor, Seek, Tree};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
-use crate::format::inode::Fork;
 use crate::op::Op;
 
 const CACHE_BYTES: usize = 16 << 20;
@@ -33,6 +32,19 @@ impl Fresh {
         let home = oracle::scratch();
         let path = home.path().join("image");
         MkfsXfs::default().options(options).create(&path, size);
+        Self::open(home, path)
+    }
+
+    /// One that the kernel put files into.
+    pub(crate) fn filled(options: &str, size: u64, fill: impl FnOnce(&Path)) -> Self {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options(options).create(&path, size);
+        oracle::populate_with_kernel(&path, "xfs", fill);
+        Self::open(home, path)
+    }
+
+    fn open(home: tempfile::TempDir, path: PathBuf) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
         let fs = Xfs::open_fresh(device, CACHE_BYTES).unwrap();
@@ -84,14 +96,9 @@ fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
 #[derive(Default)]
 struct Model {
     extents: BTreeMap<u64, u32>,
-    offset: u64,
 }
 
 impl Model {
-    fn owner(start: u64) -> Owner {
-        Owner::Fork { ino: Ino(1000), fork: Fork::Data, offset: start, unwritten: false }
-    }
-
     /// Checks that nothing of the model is free.
     fn check(&self, fs: &Xfs) {
         let geometry = fs.volume.geometry;

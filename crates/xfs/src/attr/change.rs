@@ -292,24 +292,24 @@ impl<'a> Op<'a> {
     /// Moves the attributes of the inode to a leaf.
     pub(super) fn short_to_leaf(&mut self, handle: &mut Handle) -> Result<()> {
         let old = handle.clone();
-        let mut all = Vec::new();
-        for entry in short_entries(&old)? {
-            let entry = entry.map_err(|c| c.of_inode(old.ino().0))?;
-            all.push(NewEntry {
-                hash: self.short_attr_hash(&entry),
-                namespace: entry.flags & flags::NAMESPACE,
-                name: entry.name,
-                value: Value::Local(entry.value),
-            });
-        }
-        all.sort_by_key(|entry| entry.hash);
         forkoff::empty_for_blocks(handle);
         if !handle.inode.set_extents(Fork::Attr, 0) {
             return Err(handle.corrupt("attribute fork", "its extents cannot be counted"));
         }
         let layout = self.attr_layout();
         let root = self.new_attr_block(handle, BlockType::Leaf)?;
-        leaf_change::fill(&mut self.attr_block(handle, root)?, layout, all);
+        leaf_change::fill(&mut self.attr_block(handle, root)?, layout, []);
+        // One leaf may be too small for them: they take more bytes there.
+        for entry in short_entries(&old)? {
+            let entry = entry.map_err(|c| c.of_inode(old.ino().0))?;
+            let new = NewEntry {
+                hash: self.short_attr_hash(&entry),
+                namespace: entry.flags & flags::NAMESPACE,
+                name: entry.name,
+                value: Value::Local(entry.value),
+            };
+            self.insert_attr_entry(handle, &new)?;
+        }
         Ok(())
     }
 

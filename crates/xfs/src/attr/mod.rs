@@ -14,6 +14,8 @@ pub(crate) mod parent;
 mod path;
 mod read;
 mod shrink;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use vfs::{Error, Result};

@@ -194,11 +194,9 @@ fn read_remote(source: &mut impl Source, handle: &Handle, place: remote::Place) 
     // Leaves with longer values were refused when they were read.
     let len = (place.len as usize).min(crate::format::attr::VALUE_LEN_MAX);
     let mut value = Vec::with_capacity(len);
-    for at in place.block.. {
+    for index in 0..remote::blocks(layout, len) {
         let left = len - value.len();
-        if left == 0 {
-            break;
-        }
+        let at = place.block.saturating_add(index);
         let block = locate(source, handle, at)?;
         let tag = Kind::AttrRemote.of_inode(handle.ino(), at);
         source.with(block, tag, |data| {

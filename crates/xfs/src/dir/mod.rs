@@ -11,6 +11,8 @@ mod leaf;
 mod list;
 mod node;
 mod short;
+#[cfg(test)]
+mod speed;
 mod state;
 mod view;
 mod whole;
@@ -28,6 +30,8 @@ use crate::source::Source;
 use find::Form;
 use view::View;
 
+#[cfg(test)]
+use free::FreeIndexStrategy;
 pub(crate) use state::{States, Taken};
 pub(crate) use whole::Wholes;
 
@@ -55,18 +59,6 @@ pub(crate) struct Found {
 
 /// Most steps from one form to another that one entry can bring about.
 const STEPS_MAX: usize = 4;
-
-/// Checks a name that is to be made or removed.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_LEN_MAX {
-        return Err(Error::NameTooLong);
-    }
-    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
-    {
-        return Err(Error::Invalid("not a name that an entry can have"));
-    }
-    Ok(())
-}
 
 /// Looks a name up, `.` and `..` too.
 pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {

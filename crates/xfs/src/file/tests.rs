@@ -101,7 +101,7 @@ fn drop_all(path: &Path, links: &[Ino]) {
 #[test]
 fn targets_go_where_the_kernel_puts_them() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for options in ["-m rmapbt=0", "-m rmapbt=0 -b size=1024", "-m rmapbt=0 -n parent=0"] {
+    for options in ["", "-m rmapbt=0 -b size=1024", "-n parent=0"] {
         retarget(options, false);
     }
 }
@@ -109,7 +109,7 @@ fn targets_go_where_the_kernel_puts_them() {
 #[test]
 fn targets_can_leave_the_inode() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for options in ["-m rmapbt=0 -n parent=0", "-m rmapbt=0 -b size=1024 -n parent=0"] {
+    for options in ["-n parent=0", "-b size=1024 -n parent=0"] {
         retarget(options, true);
     }
 }

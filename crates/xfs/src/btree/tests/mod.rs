@@ -3,6 +3,7 @@
 
 mod damage;
 mod harness;
+mod kernel;
 mod model;
 mod reverse_map;
 mod structure;

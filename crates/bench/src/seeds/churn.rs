@@ -1,0 +1,130 @@
+//! One directory that is half empty and changes at random, with names of many lengths: what finding a
+//! place for a name costs where it cannot be guessed.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use vfs::{FileSystem, Ino};
+use xfs::{FreeIndexStrategy, Xfs};
+
+use super::image::{NEW, Ours, TIME, judge};
+use super::text;
+use crate::ChurnOptions;
+use crate::measure::Summary;
+
+/// Changes that are made up at once, outside of what is timed.
+const BATCH: usize = 1000;
+/// Bytes of an image per file.
+const BYTES_PER_FILE: u64 = 2400;
+
+/// Changes a directory for every strategy; a table of times.
+pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
+    let mut table = String::from(
+        "| way | runs | insert and remove, us | spread | blocks of the directory | after |\n",
+    );
+    table.push_str("|---|--:|--:|--:|--:|--:|\n");
+    for (strategy, name) in super::strategies(&options.only) {
+        let mut times = Vec::new();
+        let mut blocks = (0, 0);
+        for round in 0..options.rounds {
+            eprintln!("bench: {name}, round {round}");
+            let outcome = measure(strategy, options)?;
+            times.push(outcome.per_pair);
+            blocks = (outcome.blocks_before, outcome.blocks_after);
+        }
+        let summary = Summary::of(&times).ok_or("no rounds")?;
+        let (micros, spread) = (summary.median_s * 1e6, summary.spread() * 100.0);
+        let runs = summary.runs;
+        let (before, after) = blocks;
+        let _ = writeln!(
+            table,
+            "| {name} | {runs} | {micros:.2} | {spread:.0} % | {before} | {after} |"
+        );
+    }
+    Ok(table)
+}
+
+struct Outcome {
+    /// Time of one name made and one removed.
+    per_pair: Duration,
+    blocks_before: u64,
+    blocks_after: u64,
+}
+
+/// A name that follows from its number alone: 8 to 200 bytes.
+fn name_of(number: u64, name: &mut Vec<u8>) {
+    let mut random = fastrand::Rng::with_seed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let len = random.usize(8..=200);
+    name.clear();
+    name.resize_with(len, || random.alphanumeric() as u8);
+}
+
+fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcome, String> {
+    let bytes = u64::from(options.entries) * BYTES_PER_FILE + (1 << 30);
+    let bytes = bytes.next_multiple_of(1 << 20);
+    // Filled and emptied with the fast one: what follows finds the same directory.
+    let (mut fs, device) =
+        Ours { bytes, parent: true, strategy: FreeIndexStrategy::Tree }.make()?;
+    let dir = fs.mkdir(fs.root(), b"d", &NEW).map_err(text)?;
+    let mut live = half_empty(&fs, dir, options.entries)?;
+    fs.set_free_index(strategy);
+    let blocks_before = blocks(&fs, dir)?;
+    let (total, pairs) = change(&fs, dir, &mut live, options)?;
+    let blocks_after = blocks(&fs, dir)?;
+    let path = options.scratch.join(format!("diskwright-bench-churn-{}.img", std::process::id()));
+    judge(fs, &device, &path)?;
+    Ok(Outcome { per_pair: total / pairs.max(1), blocks_before, blocks_after })
+}
+
+fn blocks(fs: &Xfs, dir: Ino) -> Result<u64, String> {
+    Ok(fs.attributes(dir).map_err(text)?.blocks_512 / 8)
+}
+
+/// Fills a directory and removes every other name, at random; the numbers of those that stay.
+fn half_empty(fs: &Xfs, dir: Ino, entries: u32) -> Result<Vec<u64>, String> {
+    let mut name = Vec::new();
+    for number in 0..u64::from(entries) {
+        name_of(number, &mut name);
+        fs.create(dir, &name, &NEW).map_err(text)?;
+    }
+    let mut live: Vec<u64> = (0..u64::from(entries)).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut live);
+    for number in live.split_off(entries as usize / 2) {
+        name_of(number, &mut name);
+        fs.unlink(dir, &name, Some(TIME)).map_err(text)?;
+    }
+    Ok(live)
+}
+
+/// Makes and removes names in turn until enough were changed or time is up; the time it took and how
+/// many pairs it were.
+fn change(
+    fs: &Xfs,
+    dir: Ino,
+    live: &mut [u64],
+    options: &ChurnOptions,
+) -> Result<(Duration, u32), String> {
+    let mut random = fastrand::Rng::with_seed(2);
+    let (mut total, mut pairs, mut next) = (Duration::ZERO, 0_u32, u64::from(options.entries));
+    let limit = Duration::from_secs(options.seconds_max);
+    while pairs < options.pairs && total < limit {
+        let mut changes = Vec::with_capacity(BATCH);
+        for _ in 0..BATCH {
+            let at = random.usize(..live.len());
+            let (mut old, mut new) = (Vec::new(), Vec::new());
+            name_of(live[at], &mut old);
+            name_of(next, &mut new);
+            live[at] = next;
+            next += 1;
+            changes.push((old, new));
+        }
+        let start = Instant::now();
+        for (old, new) in &changes {
+            fs.create(dir, new, &NEW).map_err(text)?;
+            fs.unlink(dir, old, Some(TIME)).map_err(text)?;
+        }
+        total += start.elapsed();
+        pairs += BATCH as u32;
+    }
+    Ok((total, pairs))
+}
