@@ -38,7 +38,8 @@ fn a_source_that_does_not_fit() {
             assert!(text.contains("file-") && text.contains("--size"), "{text}");
         }
     }
-    let text = fail(&mut build_command(&source, &image, "--fs xfs --small --size 16M"), 4);
+    let text =
+        fail(&mut build_command(&source, &image, "--fs xfs --small --size 16M --log-size 12M"), 4);
     assert!(text.contains("file-") && text.contains("--size"), "{text}");
     let text = fail(&mut build_command(&source, &image, "--size 40M --inodes 12"), 4);
     assert!(text.contains("inode"), "{text}");
