@@ -13,7 +13,7 @@ use serde_json::Value;
 fn run(image: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     let image = image.to_str().unwrap();
-    command.args(line.split(' ').map(|word| if word == "IMAGE" { image } else { word }));
+    command.args(line.split_whitespace().map(|word| if word == "IMAGE" { image } else { word }));
     command.output().unwrap()
 }
 
@@ -142,7 +142,7 @@ fn structures_are_shown() {
         );
     }
     let inode = dump("inode /many");
-    assert_eq!((&inode["type"], &inode["format"]), (&"directory".into(), &"extents".into()));
+    assert_eq!((&inode["type"], &inode["checksum_state"]), (&"directory".into(), &"right".into()));
     assert_eq!(inode["parents"][0]["name"], "many");
     assert_eq!(dump(&format!("inode {}", inode["inode"])), inode);
     assert_eq!(dump("inode /link")["target"], "top");
