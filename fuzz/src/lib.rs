@@ -3,6 +3,7 @@
 
 #[path = "../../crates/ext4/tests/common/mod.rs"]
 pub mod common;
+pub mod xfs;
 
 use std::sync::{Arc, LazyLock};
 
@@ -35,6 +36,21 @@ fn interesting(image: &[u8]) -> Vec<usize> {
     differing.map(|(nth, _)| nth * PIECE_BYTES).collect()
 }
 
+/// The patches of an input: what chooses the piece of metadata, the byte in it, and the new bytes.
+struct Patches<'a>(&'a [u8]);
+
+impl<'a> Iterator for Patches<'a> {
+    type Item = (usize, usize, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [low, high, offset, len, rest @ ..] = self.0 else { return None };
+        let (bytes, rest) = rest.split_at((1 + usize::from(*len) % 16).min(rest.len()));
+        self.0 = rest;
+        let choice = usize::from(u16::from_le_bytes([*low, *high]));
+        Some((choice, usize::from(*offset), bytes))
+    }
+}
+
 /// A damaged golden image, and a byte to vary what is done with it.
 ///
 /// The first byte chooses the image, the second whether checksums are made right again. Patches
@@ -42,15 +58,13 @@ fn interesting(image: &[u8]) -> Vec<usize> {
 /// (one byte), and the bytes.
 pub fn damaged(input: &[u8]) -> Option<(Arc<MemoryDevice>, u8)> {
     let [base, options, patches @ ..] = input else { return None };
-    let mut patches = patches;
     let base = &BASES[usize::from(*base) % BASES.len()];
     let mut image = base.image.clone();
-    while let [low, high, offset, len, rest @ ..] = patches {
-        let piece = usize::from(u16::from_le_bytes([*low, *high])) % base.interesting.len();
-        let start = base.interesting[piece] + usize::from(*offset) % PIECE_BYTES;
-        let len = (1 + usize::from(*len) % 16).min(rest.len()).min(image.len() - start);
-        image[start..start + len].copy_from_slice(&rest[..len]);
-        patches = &rest[len..];
+    for (choice, offset, bytes) in Patches(patches) {
+        let piece = base.interesting[choice % base.interesting.len()];
+        let start = piece + offset % PIECE_BYTES;
+        let end = (start + bytes.len()).min(image.len());
+        image[start..end].copy_from_slice(&bytes[..end - start]);
     }
     if options & 1 == 0 {
         base.layout.seal(&mut image);

@@ -2,7 +2,7 @@
 
 mod changing;
 
-use changing::{Layout, XfsTarget};
+use changing::{Layout, MIB, XfsTarget};
 use oracle::require;
 use workload::trial::{fail_allocations, fail_reads};
 
@@ -27,5 +27,6 @@ fn a_failed_allocation_leaves_no_trace() {
 #[test]
 fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
     require!(Tool("xfs_repair"));
-    fail_allocations(&XfsTarget::new(Layout::SMALL_BLOCKS).trial());
+    let layout = Layout { size: 32 * MIB, ..Layout::SMALL_BLOCKS };
+    fail_allocations(&XfsTarget::new(layout).trial());
 }

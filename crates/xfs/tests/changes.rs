@@ -215,7 +215,7 @@ fn grow_and_shrink(options: &str) {
         fs.read(ino, index * 2048, &mut found).unwrap();
         assert_same(&found, &[0; 1024]);
         if step as u64 == count - 25 || step as u64 == count - 18 {
-            fs.sync().unwrap();
+            fs.finish(None).unwrap();
             xfs_repair(image.path());
         }
     }
@@ -295,7 +295,7 @@ fn a_full_image_refuses_and_keeps_what_it_has() {
         fs.read(*ino, 0, &mut found).unwrap();
         assert_eq!((&found[..10], &found[10..]), (&bytes[..10], &[0; 10][..]), "{}", one.name);
     }
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     xfs_repair(image.path());
 }
 
@@ -322,7 +322,7 @@ fn what_files_share_is_left_alone() {
             assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
         }
     }
-    fs.finish().unwrap();
+    fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
     let fs = support::image::open(image.path());

@@ -43,7 +43,7 @@ const CASES: &[Case] = &[
     Case { features: "-nrext64", ..case(GIB) },
     Case { features: "-exchange", ..case(GIB) },
     Case { features: "-parent", ..case(GIB) },
-    Case { features: PARENTLESS, ..case(64 * MIB) },
+    Case { features: PARENTLESS, ..case(GIB) },
     Case { label: "twelve bytes", ..case(GIB) },
     Case { ag_count: Some(7), ..case(5 * GIB) },
     Case { log_bytes: Some(100 * MIB), ..case(GIB) },
@@ -136,7 +136,7 @@ fn old_contents_do_not_show() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let home = scratch();
     let image = home.path().join("image");
-    let size = 64 * MIB;
+    let size = 128 * MIB;
     std::fs::write(&image, vec![0xa5; size as usize]).unwrap();
     let file = std::fs::File::options().read(true).write(true).open(&image).unwrap();
     let device = blockdev::FileDevice::new(file).unwrap();

@@ -8,6 +8,7 @@ use super::{log_size, numbers};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
+use crate::format::btree::Shape;
 use crate::format::features::{Features, Incompat, RoCompat, Version};
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
@@ -15,8 +16,6 @@ use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
 /// Bytes of the cluster of inodes that old kernels read at once, for inodes of 256 bytes
 /// (`XFS_INODE_BIG_CLUSTER_SIZE`).
 const INODE_CLUSTER_BYTES: u32 = 8192;
-/// Bytes of a header of a block of a group's trees.
-pub(super) const TREE_HEADER_SIZE: u32 = 56;
 /// Inodes in use: root directory, bitmap and summary of a realtime device that is not there.
 pub(super) const INODES_USED: u32 = 3;
 /// Unit of the realtime device in bytes, where there is none.
@@ -182,7 +181,7 @@ fn fixed_superblock(
     sb.inopblog = block_log - inode_log;
     sb.inopblock = (1_u16 << sb.inopblog).into();
     sb.fname[..options.label.len()].copy_from_slice(&options.label);
-    let percent = numbers::inodes_percent_max(options.size_bytes);
+    let percent = numbers::inodes_percent_max(groups.blocks << block_log);
     sb.imax_pct = options.inodes_percent_max.unwrap_or(percent);
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
@@ -199,7 +198,7 @@ fn fixed_superblock(
 
 /// How chunks of inodes, whole and sparse ones, are aligned: in blocks.
 fn set_alignment(sb: &mut RawSuperblock, features: &Features) {
-    let cluster = INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256) >> sb.blocklog;
+    let cluster = (INODE_CLUSTER_BYTES * (u32::from(sb.inodesize.get()) / 256)) >> sb.blocklog;
     if features.incompat(Incompat::SPINODES) {
         sb.spino_align = cluster.into();
         sb.inoalignmt = (INODES_PER_CHUNK << sb.inodelog >> sb.blocklog).into();
@@ -243,12 +242,13 @@ fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
 /// unless that tree can never get a second level.
 fn agfl_len(geometry: &Geometry) -> u32 {
     // Half-full leaves are the least that a tree of more than one block has.
-    let leaf_min = |record: u32| ((1_u32 << geometry.block_log) - TREE_HEADER_SIZE) / record / 2;
-    let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(8);
+    let leaf_min = |shape: Shape| shape.leaf_area(geometry).min() as u32;
+    let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(Shape::BNO);
     let has_rmap = geometry.features.ro_compat(RoCompat::RMAPBT);
     // Where blocks are shared, there is no limit to the records of the reverse map.
     let rmap_grows = has_rmap
-        && (geometry.features.ro_compat(RoCompat::REFLINK) || geometry.ag_blocks > leaf_min(24));
+        && (geometry.features.ro_compat(RoCompat::REFLINK)
+            || geometry.ag_blocks > leaf_min(Shape::RMAP));
     4 * u32::from(space_grows) + 2 * u32::from(rmap_grows)
 }
 

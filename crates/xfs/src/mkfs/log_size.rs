@@ -24,6 +24,11 @@ const USUAL: Fewest = Fewest {
     small: [4862, 3172, 2001, 1766, 1429, 1157, 1127],
     large: [4862, 3172, 2004, 1766, 1429, 1157, 1127],
 };
+/// As [`USUAL`], with sectors that are not of 512 bytes.
+const USUAL_LARGE_SECTORS: Fewest = Fewest {
+    small: [3348, 2433, 1650, 1608, 1368, 1146, 1140],
+    large: [4862, 3172, 2004, 1766, 1429, 1157, 1140],
+};
 /// As [`USUAL`], without large extent counters.
 const SMALL_COUNTS: Fewest = Fewest {
     small: [4154, 2472, 1568, 1111, 998, 942, 700],
@@ -56,8 +61,8 @@ const LARGE_DIR_BLOCKS: [&[u64]; 6] = [
 ];
 /// Bytes of log more for each byte that inodes are larger than 512.
 const PER_INODE_BYTE: u64 = 76;
-/// Blocks more where blocks are 64 KiB and sectors are not of 512 bytes.
-const LARGE_SECTORS: u64 = 13;
+/// Where sectors are not of 512 bytes, one in so many blocks more, but for [`USUAL_LARGE_SECTORS`].
+const LARGE_SECTORS_SHARE: u64 = 10;
 
 /// Fewest blocks of the log.
 pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
@@ -66,7 +71,9 @@ pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
     let has_parents = features.incompat(Incompat::PARENT);
     let has_large_counts = features.incompat(Incompat::NREXT64);
     let shares = features.ro_compat.contains(RoCompat::RMAPBT | RoCompat::REFLINK);
+    let large_sectors = features.version_bits.contains(Version::SECTOR);
     let fewest = match (has_parents, has_large_counts) {
+        (true, true) if large_sectors => &USUAL_LARGE_SECTORS,
         (true, true) => &USUAL,
         (true, false) => &SMALL_COUNTS,
         (false, _) if shares => &NO_PARENTS,
@@ -77,7 +84,9 @@ pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
     let table = if is_small { &fewest.small } else { &fewest.large };
     let inodes = (geometry.inode_size() as u64 - 512) * PER_INODE_BYTE;
     let inodes = inodes.div_ceil(geometry.block_size() as u64);
-    table[size].max(for_dir_blocks(geometry)) + inodes + for_sectors(geometry)
+    let is_exact = !large_sectors || has_parents && has_large_counts;
+    let sectors = if is_exact { 0 } else { table[size] / LARGE_SECTORS_SHARE };
+    table[size].max(for_dir_blocks(geometry)) + inodes + sectors
 }
 
 /// What large directory blocks need; 0 where they are of the default size.
@@ -86,15 +95,4 @@ fn for_dir_blocks(geometry: &Geometry) -> u64 {
     let Some(step) = geometry.dir_block_log.checked_sub(default_log + 1) else { return 0 };
     let row = LARGE_DIR_BLOCKS.get(usize::from(geometry.block_log - 10));
     row.and_then(|row| row.get(usize::from(step))).copied().unwrap_or(0)
-}
-
-/// What sectors of other sizes need, with or without parent pointers.
-fn for_sectors(geometry: &Geometry) -> u64 {
-    let is_large = geometry.features.version_bits.contains(Version::SECTOR);
-    match geometry.features.incompat(Incompat::PARENT) {
-        _ if !is_large => 0,
-        true if geometry.block_log < 16 => 0,
-        true => LARGE_SECTORS,
-        false => NO_PARENTS.large[usize::from(geometry.block_log - 10)] / 10,
-    }
 }

@@ -6,7 +6,11 @@
 //!   the tree;
 //! - inodes start with generation 0 where mkfs.xfs draws random numbers, so that images are
 //!   reproducible;
-//! - the superblock always says that attributes may be in use.
+//! - the superblock always says that attributes may be in use;
+//! - without parent pointers or large extent counters, the smallest log is rounded up over all sizes
+//!   of groups, and a log that fills its group leaves room for the group's AGFL.
+//!
+//! `docs/xfs.md` has the rules that sizes follow.
 
 mod headers;
 mod inodes;
@@ -14,10 +18,11 @@ mod layout;
 mod log_size;
 mod numbers;
 mod options;
+mod roots;
 mod write;
 
 pub use layout::Layout;
-pub use options::{Feature, FeatureChange, Options};
+pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options};
 pub use write::{Contents, format};
 
 /// Decides where everything of a new file system goes.

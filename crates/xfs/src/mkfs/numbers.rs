@@ -61,13 +61,14 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
 /// Blocks of a group as mkfs.xfs chooses them for a single disk.
 fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
     let blocks = size_bytes / block_size;
+    let max = AG_BYTES_MAX / block_size - 1;
     let count = match size_bytes {
-        MANY_AGS_FROM.. => return AG_BYTES_MAX / block_size - 1,
+        MANY_AGS_FROM.. => return max,
         FOUR_AGS_FROM.. => 4,
         _ if size_bytes >= FOUR_AGS_FROM / 2 => 2,
         _ => 1,
     };
-    blocks.div_ceil(count)
+    blocks.div_ceil(count).min(max)
 }
 
 /// Most space for inodes, in percent, as mkfs.xfs chooses it.

@@ -1,4 +1,5 @@
 //! Making file systems in two ways, and comparing them byte by byte.
+#![allow(missing_docs, unreachable_pub, reason = "only tests use it")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -68,9 +68,13 @@ pub const fn local_size(name_len: usize, value_len: usize) -> usize {
     (LOCAL_SIZE + name_len + value_len).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes of a name whose value is elsewhere: two more than it fills.
+/// Bytes that a name whose value is elsewhere takes beside what it needs: kernels count the padding at
+/// the end of the structure, less the first byte of the name.
+const REMOTE_PADDING: usize = 2;
+
+/// Bytes of a name whose value is elsewhere.
 pub const fn remote_size(name_len: usize) -> usize {
-    (REMOTE_SIZE + 2 + name_len).next_multiple_of(ALIGNMENT)
+    (REMOTE_SIZE + REMOTE_PADDING + name_len).next_multiple_of(ALIGNMENT)
 }
 
 /// Whether a name and value of that length are kept in leaves: they take less than three quarters
