@@ -323,7 +323,7 @@ mod tests {
         NewEntry { hash: *hash, namespace: flags::ROOT, name, value }
     }
 
-    fn check(layout: Layout, block: &Vec<u8>, model: &Model) {
+    fn check(layout: Layout, block: &[u8], model: &Model) {
         verify(layout, block).unwrap();
         let header = Header::read(layout, block);
         let maps = header.maps.iter().filter(|map| map.1 != 0);
@@ -373,7 +373,7 @@ mod tests {
                 Change::Remove(at) if !model.is_empty() => {
                     let at = at % model.len();
                     remove(&mut block, layout, at);
-                    model.remove(at);
+                    let _ = model.remove(at);
                 }
                 Change::Remove(_) => {}
             }
