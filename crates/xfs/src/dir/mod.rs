@@ -60,18 +60,6 @@ pub(crate) struct Found {
 /// Most steps from one form to another that one entry can bring about.
 const STEPS_MAX: usize = 4;
 
-/// Checks a name that is to be made or removed.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_LEN_MAX {
-        return Err(Error::NameTooLong);
-    }
-    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
-    {
-        return Err(Error::Invalid("not a name that an entry can have"));
-    }
-    Ok(())
-}
-
 /// Looks a name up, `.` and `..` too.
 pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
     if name == b"." {

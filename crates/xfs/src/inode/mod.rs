@@ -52,7 +52,8 @@ impl Handle {
     }
 }
 
-/// Reads an inode in use and checks it. `NotFound` if there is no such inode, or it is free.
+/// Reads an inode in use and checks it. `NotFound` if there is no such inode, or it is free. Not to be
+/// called by a thread that has an operation under way.
 pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
@@ -63,8 +64,14 @@ pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
     if slot[2..4] == [0, 0] || fs.gone.contains(block) {
         return Err(Error::NotFound);
     }
-    let inode = Inode::parse(geometry, ino, slot).map_err(|c| c.at_block(block.0))?;
-    Ok(Handle { ino, inode, block, offset })
+    let parsed = Inode::parse(geometry, ino, slot);
+    drop(table);
+    match parsed {
+        Ok(inode) => Ok(Handle { ino, inode, block, offset }),
+        // The number may come from anywhere. What is no inode cannot be a damaged one.
+        Err(_) if matches!(fs.inode_in_use(ino), Ok(false)) => Err(Error::NotFound),
+        Err(damage) => Err(damage.at_block(block.0).into()),
+    }
 }
 
 /// The attributes of an inode.
