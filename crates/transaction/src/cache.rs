@@ -39,16 +39,21 @@ impl Hasher for BlockHasher {
     }
 }
 
-struct Slot {
-    block: u64,
+/// A cached block. It lies in the table itself, because each step from place to place in memory is what
+/// finding a block costs.
+struct Entry {
     buffer: Shared,
-    referenced: bool,
+    /// Its place in the clock.
+    slot: u32,
 }
 
 #[derive(Default)]
 struct Shard {
-    index: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
-    slots: Vec<Slot>,
+    index: HashMap<u64, Entry, BuildHasherDefault<BlockHasher>>,
+    /// The clock: the blocks that are cached.
+    slots: Vec<u64>,
+    /// Which of them were used since the hand last passed: a bit each.
+    referenced: Vec<u64>,
     hand: usize,
     dirty: Vec<Shared>,
 }
@@ -75,10 +80,10 @@ impl Cache {
     /// The buffer of `block`, made (not loaded) if it was not cached.
     pub(crate) fn get(&self, block: u64) -> Shared {
         let mut shard = self.shard(block).lock();
-        if let Some(&slot) = shard.index.get(&block) {
-            let slot = &mut shard.slots[slot as usize];
-            slot.referenced = true;
-            return Arc::clone(&slot.buffer);
+        let shard = &mut *shard;
+        if let Some(entry) = shard.index.get(&block) {
+            mark(&mut shard.referenced, entry.slot as usize);
+            return Arc::clone(&entry.buffer);
         }
         shard.insert(block, self.shard_slots_max)
     }
@@ -104,27 +109,28 @@ impl Cache {
     }
 }
 
+/// Sets a bit. The bits reach as far as the clock.
+fn mark(bits: &mut [u64], at: usize) {
+    bits[at / 64] |= 1 << (at % 64);
+}
+
 impl Shard {
     fn insert(&mut self, block: u64, slots_max: usize) -> Shared {
         let victim = if self.slots.len() < slots_max { None } else { self.find_victim() };
-        let Some(position) = victim else {
-            let buffer = Arc::new(RwLock::new(Contents { block, ..Contents::default() }));
-            self.index.insert(block, self.slots.len() as u32);
-            self.slots.push(Slot { block, buffer: Arc::clone(&buffer), referenced: true });
-            return buffer;
+        let (slot, old) = match victim {
+            Some(slot) => (slot, self.index.remove(&self.slots[slot])),
+            None => {
+                self.slots.push(block);
+                self.referenced.resize(self.slots.len().div_ceil(64), 0);
+                (self.slots.len() - 1, None)
+            }
         };
-        let slot = &mut self.slots[position];
-        self.index.remove(&slot.block);
-        self.index.insert(block, position as u32);
-        slot.block = block;
-        slot.referenced = true;
-        if let Some(lock) = Arc::get_mut(&mut slot.buffer) {
-            // The victim's memory serves again, whatever it held.
-            let contents = lock.get_mut();
-            let data = std::mem::take(&mut contents.data);
-            *contents = Contents { block, data, ..Contents::default() };
-        }
-        Arc::clone(&slot.buffer)
+        self.slots[slot] = block;
+        mark(&mut self.referenced, slot);
+        let buffer = old.map_or_else(Shared::default, |old| old.buffer);
+        let buffer = renewed(buffer, block);
+        self.index.insert(block, Entry { buffer: Arc::clone(&buffer), slot: slot as u32 });
+        buffer
     }
 
     /// A slot nobody holds and nobody used since the hand last passed. `None` if two rounds find
@@ -133,12 +139,30 @@ impl Shard {
         for _ in 0..2 * self.slots.len() {
             let position = self.hand;
             self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &mut self.slots[position];
-            if !std::mem::take(&mut slot.referenced) && Arc::strong_count(&slot.buffer) == 1 {
+            let (word, bit) = (&mut self.referenced[position / 64], 1 << (position % 64));
+            if *word & bit != 0 {
+                *word &= !bit;
+                continue;
+            }
+            let held = |entry: &Entry| Arc::strong_count(&entry.buffer) > 1;
+            if !self.index.get(&self.slots[position]).is_some_and(held) {
                 return Some(position);
             }
         }
         None
+    }
+}
+
+/// A buffer for `block` in the memory of one that nobody holds, whatever that held.
+fn renewed(mut buffer: Shared, block: u64) -> Shared {
+    match Arc::get_mut(&mut buffer) {
+        Some(lock) => {
+            let contents = lock.get_mut();
+            let data = std::mem::take(&mut contents.data);
+            *contents = Contents { block, data, ..Contents::default() };
+            buffer
+        }
+        None => Arc::new(RwLock::new(Contents { block, ..Contents::default() })),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use blockdev::FileDevice;
 use fastrand::Rng;
-use oracle::{require, xfs_repair};
+use oracle::{KernelMount, MountOptions, require, xfs_repair};
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use support::image::{kernel_image, open};
 use vfs::{Error, FileSystem, Ino};
@@ -131,9 +131,33 @@ fn change(fs: &Xfs, ino: Ino, model: &mut Attributes, rng: &mut Rng, habits: &Ha
     model.insert(name, value);
 }
 
+/// Lets the kernel change what was made here.
+fn kernel_changes(path: &Path, model: &mut Attributes, rng: &mut Rng) {
+    let names: Vec<Vec<u8>> = model.keys().cloned().collect();
+    for name in names {
+        match rng.u8(..4) {
+            0 => {
+                rustix::fs::lremovexattr(path, OsString::from_vec(name.clone())).unwrap();
+                model.remove(&name);
+            }
+            1 => {
+                let value: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
+                set(path, &name, &value);
+                model.insert(name, value);
+            }
+            2 => {
+                let new = [b"trusted.".as_slice(), &name].concat();
+                set(path, &new, &name);
+                model.insert(new, name);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Random changes of every file's attributes.
 fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
-    let (image, inodes) = kernel_image(&format!("-m rmapbt=0 {options}"), make_files, inodes);
+    let (image, inodes) = kernel_image(options, make_files, inodes);
     let fs = open_fresh(image.path());
     let mut rng = Rng::with_seed(seed);
     let mut models: BTreeMap<Vec<u8>, Attributes> = BTreeMap::new();
@@ -158,9 +182,16 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
             assert!(kernel_attributes(&path) == *model, "{}", path.display());
         }
     });
+    let mount = KernelMount::new(image.path(), &MountOptions::read_write("xfs"));
+    for (name, model) in &mut models {
+        kernel_changes(&mount.path().join(std::ffi::OsStr::from_bytes(name)), model, &mut rng);
+    }
+    mount.unmount();
+    xfs_repair(image.path());
     // All of them go again.
     let fs = open_fresh(image.path());
     for (name, &ino) in &inodes {
+        assert!(attributes(&fs, ino) == models[name], "{}", name.escape_ascii());
         for attribute in models[name].keys() {
             fs.remove_xattr(ino, attribute).unwrap();
         }
@@ -262,8 +293,7 @@ fn what_the_kernel_made_is_read() {
             };
             inodes(root).into_iter().map(with_attributes).collect()
         };
-        let (image, expected) =
-            kernel_image(&format!("-m rmapbt=0 {options}"), |root, _| make_attributes(root), note);
+        let (image, expected) = kernel_image(options, |root, _| make_attributes(root), note);
         let fs = open(image.path());
         assert_eq!(expected[&b"node"[..]].1.len(), 900);
         for (name, (ino, all)) in &expected {
@@ -324,4 +354,30 @@ fn access_control_lists_are_the_kernels() {
         let expected = ["user::rw-", "user:1000:rwx", "group::r--", "mask::rwx", "other::---"];
         assert_eq!(plain, expected);
     });
+}
+
+/// Attributes of version 4 images, as xfs_db sets them: kernels do not mount those any more.
+#[test]
+fn old_images_are_read() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_db"));
+    for (count, len) in [(2, 10), (30, 100), (700, 40), (3, 9000)] {
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        oracle::MkfsXfs::default().options("-m crc=0").create(&path, 400 << 20);
+        let sets = (0..count).map(|number| {
+            let flag = ["", "-r ", "-s "][number % 3];
+            format!("attr_set {flag}-v {len} attribute-{number}")
+        });
+        let commands: Vec<String> = ["inode 128".into()].into_iter().chain(sets).collect();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        oracle::xfs_db_write(&path, &commands);
+        let fs = open(&path);
+        let expected: Attributes = (0..count)
+            .map(|number| {
+                let prefix = ["user", "trusted", "security"][number % 3];
+                (format!("{prefix}.attribute-{number}").into_bytes(), vec![b'v'; len])
+            })
+            .collect();
+        assert_eq!(attributes(&fs, fs.root()), expected, "{count} of {len} bytes");
+    }
 }

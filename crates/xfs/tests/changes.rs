@@ -215,7 +215,7 @@ fn grow_and_shrink(options: &str) {
         fs.read(ino, index * 2048, &mut found).unwrap();
         assert_same(&found, &[0; 1024]);
         if step as u64 == count - 25 || step as u64 == count - 18 {
-            fs.sync().unwrap();
+            fs.finish(None).unwrap();
             xfs_repair(image.path());
         }
     }

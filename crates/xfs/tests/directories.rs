@@ -219,3 +219,78 @@ fn listings_go_on_where_they_were() {
         }
     }
 }
+
+/// Two names with one hash: the same differences at both ends of a 4-byte step cancel out.
+fn collide(prefix: &[u8], bits: u16) -> Vec<u8> {
+    // A byte's bit 0 is shifted by 7 and meets bit 7 of the next, so that (a ^ 1, b ^ 0x80) hash
+    // as (a, b) do.
+    let mut name = prefix.to_vec();
+    for i in 0..12 {
+        let flip = bits >> i & 1 != 0;
+        name.extend(if flip { [b'p' ^ 1, b'A' ^ 0x80] } else { [b'p', b'A'] });
+    }
+    name
+}
+
+#[test]
+fn names_with_one_hash_spread_over_leaves() {
+    require!(Tool("xfs_repair"));
+    for shape in [SHAPES[0], SHAPES[1]] {
+        let mut trial = Trial::new(shape, FreeIndexStrategy::Tree, 7, 30);
+        trial.add_some(400);
+        let hash = xfs::format::hash::name_hash;
+        for bits in 0..500 {
+            let name = collide(b"same", bits);
+            assert_eq!(hash(&name), hash(&collide(b"same", 0)));
+            trial.add(name);
+        }
+        trial.add_some(400);
+        trial.check();
+        trial.judge();
+        let mut order: Vec<u16> = (0..500).collect();
+        trial.rng.shuffle(&mut order);
+        for (round, bits) in order.into_iter().enumerate() {
+            trial.remove(&collide(b"same", bits));
+            if round % 125 == 0 {
+                trial.check();
+                trial.judge();
+            }
+        }
+        trial.check();
+        trial.judge();
+    }
+}
+
+#[test]
+fn an_index_of_several_levels_grows_and_shrinks() {
+    require!(Tool("xfs_repair"));
+    let mut trial = Trial::new(SHAPES[1], FreeIndexStrategy::Tree, 11, 12);
+    trial.add_some(30_000);
+    trial.check();
+    trial.judge();
+    for left in [12_000, 3_000, 500, 0] {
+        trial.remove_some(trial.names.len() - left.min(trial.names.len()));
+        trial.check();
+        trial.judge();
+    }
+}
+
+/// Data blocks that first fit takes for the same changes: what kernels up to 5.3 did.
+#[test]
+fn the_tree_wastes_no_space() {
+    for seed in 0..3 {
+        let blocks = [FreeIndexStrategy::Forward, FreeIndexStrategy::Tree].map(|strategy| {
+            let mut trial = Trial::new(NO_PARENTS, strategy, seed, 200);
+            trial.add_some(6_000);
+            let grown = trial.blocks();
+            for _ in 0..10 {
+                trial.remove_some(1_000);
+                trial.add_some(1_000);
+            }
+            (grown, trial.blocks())
+        });
+        let [(grown, changed), (grown_tree, changed_tree)] = blocks;
+        assert!(grown_tree * 100 <= grown * 105, "{grown_tree} blocks instead of {grown}");
+        assert!(changed_tree * 100 <= changed * 105, "{changed_tree} instead of {changed}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Parent pointers that the kernel made lead to every path of an inode.
+//! Parent pointers lead to every path of an inode: those that the kernel made, and those made here.
 
 mod support;
 
@@ -6,11 +6,15 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use oracle::require;
+use blockdev::FileDevice;
+use fastrand::Rng;
+use oracle::{require, xfs_repair};
 use support::image::{kernel_image, open};
 use vfs::path::{PathsOf, paths_of};
-use vfs::{FileSystem, Ino};
+use vfs::{FileSystem, Ino, NewInode, RenameMode, Timestamp};
+use xfs::Xfs;
 
 /// Every path of every inode, sorted, by a walk of the mounted tree.
 fn all_paths(root: &Path) -> BTreeMap<u64, Vec<Vec<u8>>> {
@@ -90,4 +94,128 @@ fn a_format_without_parents_says_so() {
     let fs = open(image.path());
     let known = fs.parents(Ino(ino), &mut |_, _| panic!("no parent is known")).unwrap();
     assert!(!known);
+}
+
+fn new_inode() -> NewInode {
+    let time = Timestamp { sec: 1_700_000_000, nsec: 0 };
+    NewInode { permissions: 0o755, uid: 0, gid: 0, time, parent_time: None }
+}
+
+fn open_fresh(path: &Path) -> Xfs {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
+}
+
+/// Random links, removals and moves of a few files and directories, with attributes beside them.
+fn change_links(fs: &Xfs, seed: u64, steps: usize) {
+    let mut rng = Rng::with_seed(seed);
+    let mut dirs = vec![fs.root()];
+    for name in ["d1", "d2", "d3"] {
+        dirs.push(fs.mkdir(*dirs.last().unwrap(), name.as_bytes(), &new_inode()).unwrap());
+    }
+    let mut files = Vec::new();
+    for number in 0..3 {
+        let name = format!("file-{number}");
+        files.push(fs.create(dirs[1], name.as_bytes(), &new_inode()).unwrap());
+    }
+    fs.symlink(dirs[2], b"link", &[b't'; 180], &new_inode()).unwrap();
+    let mut links: Vec<(Ino, Vec<u8>)> = Vec::new();
+    for step in 0..steps {
+        let dir = dirs[rng.usize(..dirs.len())];
+        let name = format!("{step}-{}", "n".repeat(rng.usize(..200)));
+        let at = rng.usize(..links.len().max(1));
+        match rng.u8(..8) {
+            0 if at < links.len() => {
+                let (dir, name) = links.swap_remove(at);
+                fs.unlink(dir, &name, None).unwrap();
+            }
+            1..=2 if at < links.len() => {
+                let (from, old) = links.swap_remove(at);
+                let to = (dir, name.as_bytes());
+                fs.rename((from, &old), to, RenameMode::NoReplace, None).unwrap();
+                links.push((dir, name.into_bytes()));
+            }
+            3 => {
+                let file = files[rng.usize(..files.len())];
+                fs.set_xattr(file, b"user.changing", &vec![1; rng.usize(..300)]).unwrap();
+            }
+            _ => {
+                // Most are of the first file.
+                let file = files[rng.usize(..files.len() * 4).saturating_sub(9)];
+                fs.link(file, dir, name.as_bytes(), None).unwrap();
+                links.push((dir, name.into_bytes()));
+            }
+        }
+    }
+    fs.rename((dirs[2], b"d3"), (dirs[0], b"moved"), RenameMode::NoReplace, None).unwrap();
+    let exchanged = ((dirs[1], b"file-0".as_slice()), (dirs[0], b"moved".as_slice()));
+    fs.rename(exchanged.0, exchanged.1, RenameMode::Exchange, None).unwrap();
+}
+
+#[test]
+fn links_made_here_are_right() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let runs = [("", 60), ("", 2000), ("-b size=1024", 1500), ("-i size=2048", 300)];
+    for (seed, (options, steps)) in runs.into_iter().enumerate() {
+        let (image, ()) = kernel_image(&format!("-n parent=1 {options}"), |_, _| (), |_| ());
+        let fs = open_fresh(image.path());
+        change_links(&fs, seed as u64, steps);
+        fs.finish(None).unwrap();
+        drop(fs);
+        xfs_repair(image.path());
+        let mut expected = BTreeMap::new();
+        image.assert_read_by_kernel(|root| expected = all_paths(root));
+        let fs = open(image.path());
+        for (ino, paths) in expected {
+            let found = paths_of(&fs, Ino(ino)).unwrap();
+            assert_eq!(found, PathsOf { paths, scanned: false }, "inode {ino} with {options}");
+        }
+    }
+}
+
+#[test]
+fn without_parents_the_tree_is_scanned() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let (image, expected) = kernel_image("-n parent=0", |root, _| make_links(root, 200), all_paths);
+    let fs = open(image.path());
+    for (ino, paths) in expected {
+        assert_eq!(paths_of(&fs, Ino(ino)).unwrap(), PathsOf { paths, scanned: true });
+    }
+}
+
+/// Directories, links and files whose data fork leaves an attribute fork no room.
+#[test]
+fn a_full_data_fork_makes_way() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let (image, ()) = kernel_image("-n parent=0", |_, _| (), |_| ());
+    let fs = open_fresh(image.path());
+    let dir = fs.mkdir(fs.root(), b"dir", &new_inode()).unwrap();
+    for number in 0..10 {
+        let name = format!("{number:022}");
+        fs.create(dir, name.as_bytes(), &new_inode()).unwrap();
+    }
+    let link = fs.symlink(fs.root(), b"link", &[b't'; 330], &new_inode()).unwrap();
+    let file = fs.create(fs.root(), b"file", &new_inode()).unwrap();
+    for piece in 0..20 {
+        fs.write(file, piece * 8192, &[1; 4096]).unwrap();
+    }
+    for ino in [dir, link, file] {
+        let before = fs.attributes(ino).unwrap().blocks_512;
+        assert_eq!(before, if ino == file { 160 } else { 0 });
+        fs.set_xattr(ino, b"trusted.a", b"value").unwrap();
+        // What was in the inode is in one block now.
+        assert_eq!(fs.attributes(ino).unwrap().blocks_512, before + 8);
+    }
+    fs.finish(None).unwrap();
+    drop(fs);
+    xfs_repair(image.path());
+    image.assert_read_by_kernel(|root| {
+        assert_eq!(std::fs::read_dir(root.join("dir")).unwrap().count(), 10);
+        assert_eq!(std::fs::read_link(root.join("link")).unwrap().as_os_str().len(), 330);
+        for name in ["dir", "link", "file"] {
+            let mut value = [0; 10];
+            let len = rustix::fs::lgetxattr(root.join(name), "trusted.a", &mut value[..]).unwrap();
+            assert_eq!(&value[..len], b"value");
+        }
+    });
 }

@@ -15,7 +15,7 @@ use crate::measure::Summary;
 /// Changes that are made up at once, outside of what is timed.
 const BATCH: usize = 1000;
 /// Bytes of an image per file.
-const BYTES_PER_FILE: u64 = 1200;
+const BYTES_PER_FILE: u64 = 2400;
 
 /// Changes a directory for every strategy; a table of times.
 pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {

@@ -79,7 +79,7 @@ fn costs<R>(work: impl FnOnce() -> Result<R, String>) -> Result<(R, Cost), Strin
 
 fn measure(parent: bool, options: &ParentsOptions) -> Result<[Cost; 2], String> {
     let all = u64::from(options.threads) * u64::from(options.files + options.directories);
-    let bytes = (all * 1200 + (4 << 30)).next_multiple_of(1 << 20);
+    let bytes = (all * 2400 + (4 << 30)).next_multiple_of(1 << 20);
     let (fs, device) = Ours { bytes, parent, strategy: FreeIndexStrategy::Tree }.make()?;
     let tops: Vec<Ino> = (0..options.threads)
         .map(|number| fs.mkdir(fs.root(), format!("{number}").as_bytes(), &NEW).map_err(text))

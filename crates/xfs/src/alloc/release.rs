@@ -4,9 +4,6 @@ use smallvec::SmallVec;
 use vfs::{Corruption, Result};
 
 use super::Freed;
-use crate::alloc::ags::AgTree;
-use crate::btree::records::RefcountTree;
-use crate::btree::{Cursor, Seek};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::inode::Handle;
 use crate::op::Op;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockdev::FileDevice;
 use fastrand::Rng;
 use oracle::{MkfsXfs, xfs_repair};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Result};
 
 use super::{Owner, Request, agfl};
 use crate::Xfs;
@@ -16,7 +16,6 @@ use crate::alloc::ags::AgTree;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::btree::{Cursor, Seek, Tree};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
-use crate::format::inode::Fork;
 use crate::op::Op;
 
 const CACHE_BYTES: usize = 16 << 20;
@@ -97,14 +96,9 @@ fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
 #[derive(Default)]
 struct Model {
     extents: BTreeMap<u64, u32>,
-    offset: u64,
 }
 
 impl Model {
-    fn owner(start: u64) -> Owner {
-        Owner::Fork { ino: Ino(1000), fork: Fork::Data, offset: start, unwritten: false }
-    }
-
     /// Checks that nothing of the model is free.
     fn check(&self, fs: &Xfs) {
         let geometry = fs.volume.geometry;

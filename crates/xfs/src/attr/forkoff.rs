@@ -113,7 +113,7 @@ impl Op<'_> {
                 self.list_to_tree(handle, Fork::Data)?;
                 return create_beside_tree(handle, bytes);
             }
-            Format::Local if is_full && handle.inode.is_dir() => return Err(no_room()),
+            Format::Local if is_full && handle.inode.is_dir() => self.short_to_block(handle)?,
             Format::Local if is_full => self.move_target_out(handle)?,
             Format::Local | Format::Extents => {}
         }

@@ -55,9 +55,7 @@ fn some_link(rng: &mut Rng) -> (u64, Vec<u8>) {
 fn run(options: &str, seed: u64, most: usize) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
-    MkfsXfs::default()
-        .options(&format!("-m rmapbt=0 -n parent=1 {options}"))
-        .create(&path, 400 << 20);
+    MkfsXfs::default().options(&format!("-n parent=1 {options}")).create(&path, 400 << 20);
     let mount = KernelMount::new(&path, &MountOptions::read_write("xfs"));
     std::fs::write(mount.path().join("file"), b"").unwrap();
     let ino = Ino(std::fs::metadata(mount.path().join("file")).unwrap().ino());

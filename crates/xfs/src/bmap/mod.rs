@@ -110,15 +110,3 @@ fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> 
     }
     Ok(())
 }
-
-/// Where the last extent of a fork ends; 0 for an empty one.
-pub(crate) fn end_of(source: &mut impl Source, handle: &Handle, fork: Fork) -> Result<FileBlock> {
-    let last = FileBlock(FileBlock::END.0 - 1);
-    if matches!(handle.inode.fork_format(fork), Format::Local | Format::Device) {
-        return Ok(FileBlock(0));
-    }
-    let (extent, _) = lookup(source, handle, fork, last)?;
-    let Some(extent) = extent else { return Ok(FileBlock(0)) };
-    check(source, handle, fork, &extent)?;
-    Ok(extent.end())
-}

@@ -78,7 +78,8 @@ impl<T: Tree> Cursor<'_, '_, T> {
         }
         let before = self.enter(before, 0)?;
         self.check_siblings(before, node)?;
-        Ok(Some(T::key_in_record(self.entry(before, self.count(before) - 1))))
+        let last = self.count(before).checked_sub(1);
+        Ok(last.map(|last| T::key_in_record(self.entry(before, last))))
     }
 
     /// The key of the record after the one that the cursor is at: parents have those of their

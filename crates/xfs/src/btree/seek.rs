@@ -123,7 +123,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
         for level in (0..turn).rev() {
             let above = self.path[level + 1];
             let node = self.child(above.node, above.position)?;
-            let position = if side == Side::Left { self.count(node) - 1 } else { 0 };
+            let position = if side == Side::Left { self.count(node).saturating_sub(1) } else { 0 };
             self.path[level] = Frame { node, position };
         }
         let new = self.path[0].node;

@@ -11,6 +11,8 @@ mod leaf;
 mod list;
 mod node;
 mod short;
+#[cfg(test)]
+mod speed;
 mod state;
 mod view;
 mod whole;
@@ -28,6 +30,8 @@ use crate::source::Source;
 use find::Form;
 use view::View;
 
+#[cfg(test)]
+use free::FreeIndexStrategy;
 pub(crate) use state::{States, Taken};
 pub(crate) use whole::Wholes;
 

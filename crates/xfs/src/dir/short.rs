@@ -100,7 +100,7 @@ impl Op<'_> {
     }
 
     /// Turns a shortform directory into one of block form. Entries keep their offsets.
-    pub(super) fn short_to_block(&mut self, dir: &mut Handle) -> Result<()> {
+    pub(crate) fn short_to_block(&mut self, dir: &mut Handle) -> Result<()> {
         let layout = self.dir_layout();
         let before = dir.clone();
         let short = short(&&*self.fs, &before)?;

@@ -51,7 +51,7 @@ fn bytes_at(fs: &Xfs, file: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> 
         Place::Unwritten(start) => ExtentPlace::Unwritten(byte_of(start)),
         Place::Hole => ExtentPlace::Hole,
     };
-    let bytes = len.checked_mul(1 << log).unwrap_or(u64::MAX);
+    let bytes = len.saturating_mul(1 << log);
     Ok((place, bytes - within))
 }
 

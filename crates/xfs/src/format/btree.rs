@@ -106,6 +106,27 @@ impl Shape {
         self.node_area_in(size, ROOT_HEADER_SIZE, 0)
     }
 
+    /// Size of the smallest fork whose root has room for so many entries, in bytes.
+    pub const fn root_size(&self, entries: usize) -> usize {
+        ROOT_HEADER_SIZE + entries * (self.key_size + self.pointer_size())
+    }
+
+    /// Writes the root that fills the fork `old` into one of another size: its pointers lie elsewhere
+    /// there. False, and nothing is written, if it cannot be or has no room.
+    #[must_use]
+    pub fn move_root(&self, old: &[u8], new: &mut [u8]) -> bool {
+        let (from, to) = (self.root_area(old.len()), self.root_area(new.len()));
+        if from.max == 0 || from.count(old) > from.max.min(to.max) {
+            return false;
+        }
+        let count = from.count(old);
+        new.fill(0);
+        new[..ROOT_HEADER_SIZE].copy_from_slice(&old[..ROOT_HEADER_SIZE]);
+        new[to.entry_range(0, count)].copy_from_slice(&old[from.entry_range(0, count)]);
+        new[to.pointer_range(0, count)].copy_from_slice(&old[from.pointer_range(0, count)]);
+        true
+    }
+
     const fn node_area_in(&self, size: usize, header: usize, level_offset: usize) -> Area {
         let max = size.saturating_sub(header) / (self.key_size + self.pointer_size());
         Area {
@@ -327,4 +348,124 @@ impl Shape {
 /// The block of a group that a checked pointer of a short tree names.
 pub const fn ag_block(pointer: u64) -> AgBlock {
     AgBlock(pointer as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
+
+    #[test]
+    fn a_root_moves_to_forks_that_have_room() {
+        let shape = Shape::BMBT;
+        let mut old = [0; 176];
+        let area = shape.root_area(old.len());
+        assert_eq!(area.max, 10);
+        old[area.level_range()].copy_from_slice(&[0, 2]);
+        old[area.count_range()].copy_from_slice(&[0, 3]);
+        for at in 0..3 {
+            old[area.entry_range(at, at + 1)].fill(at as u8 + 1);
+            old[area.pointer_range(at, at + 1)].fill(at as u8 + 11);
+        }
+        let mut new = vec![0xee; shape.root_size(3)];
+        assert!(shape.move_root(&old, &mut new));
+        let small = shape.root_area(new.len());
+        assert_eq!((small.max, small.level(&new), small.count(&new)), (3, 2, 3));
+        for at in 0..3 {
+            assert_eq!(small.entry(&new, at), area.entry(&old, at));
+            assert_eq!(small.pointer(&new, at), area.pointer(&old, at));
+        }
+        let mut back = [0xee; 176];
+        assert!(shape.move_root(&new, &mut back));
+        assert_eq!(back, old);
+        assert!(!shape.move_root(&old, &mut vec![0; shape.root_size(3) - 1]));
+        old[area.count_range()].copy_from_slice(&[0, 11]);
+        assert!(!shape.move_root(&old, &mut [0; 512]));
+    }
+
+    /// Two groups of 1000 blocks of 1 KiB.
+    fn geometry(version: u8) -> Geometry {
+        let features = Features {
+            version,
+            version_bits: Version::empty(),
+            features2: Features2::empty(),
+            compat: 0,
+            ro_compat: RoCompat::empty(),
+            incompat: Incompat::empty(),
+            log_incompat: LogIncompat::empty(),
+        };
+        Geometry {
+            features,
+            meta_uuid: [3; 16],
+            block_log: 10,
+            sector_log: 9,
+            inode_log: 9,
+            dir_block_log: 12,
+            ag_block_log: 10,
+            ag_blocks: 1000,
+            ag_count: 2,
+            blocks: 2000,
+        }
+    }
+
+    /// What is said of a new block of group 1 after `harm`.
+    fn verdict(shape: Shape, version: u8, owner: u64, harm: impl Fn(&mut [u8])) -> String {
+        let (geometry, place) = (geometry(version), Block(1010));
+        let mut data = vec![0; 1024];
+        shape.init(&geometry, place, owner, 0, &mut data);
+        harm(&mut data);
+        shape.seal(&geometry, &mut data);
+        let verdict = shape.verify(&geometry, place, owner, &data);
+        verdict.map_or_else(|damage| damage.to_string(), |()| "sound".to_owned())
+    }
+
+    #[test]
+    fn headers_are_checked_field_by_field() {
+        let group = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BNO, 5, 1, harm);
+        assert_eq!(group(&|_| {}), "sound");
+        assert!(group(&|b| b[0] = 0).contains("magic"));
+        assert!(group(&|b| b[5] = 12).contains("level (expected below 12, found 12)"));
+        assert!(group(&|b| b[7] = 122).contains("numrecs (expected at most 121, found 122)"));
+        assert!(group(&|b| put32(b, 8, 1000)).contains("sibling"));
+        assert_eq!(group(&|b| put32(b, 12, 999)), "sound");
+        assert!(group(&|b| put64(b, 16, 7)).contains("blkno (expected 2020, found 7)"));
+        assert!(group(&|b| b[40] = 0).contains("another file system"));
+        assert!(group(&|b| put32(b, 48, 0)).contains("owner (expected 1, found 0)"));
+        let fork = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BMBT, 5, 133, harm);
+        assert_eq!(fork(&|_| {}), "sound");
+        assert_eq!(fork(&|b| put64(b, 8, 1 << 10 | 999)), "sound");
+        assert!(fork(&|b| put64(b, 16, 1 << 10 | 1000)).contains("sibling"));
+        assert!(fork(&|b| put64(b, 56, 134)).contains("owner"));
+        let old = |harm: &dyn Fn(&mut [u8])| verdict(Shape::CNT, 4, 1, harm);
+        assert_eq!(old(&|_| {}), "sound");
+        assert!(old(&|b| b[7] = 127).contains("at most 126"));
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_found() {
+        let (geometry, place) = (geometry(5), Block(1010));
+        let mut data = vec![0; 1024];
+        Shape::RMAP.init(&geometry, place, 1, 0, &mut data);
+        Shape::RMAP.seal(&geometry, &mut data);
+        data[1023] = 1;
+        let damage = Shape::RMAP.verify(&geometry, place, 1, &data).unwrap_err();
+        assert!(damage.to_string().contains("checksum"), "{damage}");
+    }
+
+    #[test]
+    fn blocks_hold_what_the_format_says() {
+        // Leaf and node of version 5, by hand from the sizes of headers, records and keys.
+        let capacity = |shape: Shape, size: usize| {
+            let header = shape.header_size(true);
+            let node = shape.node_area_in(size, header, LEVEL_OFFSET).max;
+            ((size - header) / shape.record_size, node)
+        };
+        assert_eq!(capacity(Shape::BNO, 4096), (505, 336));
+        assert_eq!(capacity(Shape::INO, 4096), (252, 505));
+        assert_eq!(capacity(Shape::RMAP, 4096), (168, 91));
+        assert_eq!(capacity(Shape::REFCOUNT, 4096), (336, 505));
+        assert_eq!(capacity(Shape::BMBT, 4096), (251, 251));
+        assert_eq!(capacity(Shape::BMBT, 1024), (59, 59));
+        assert_eq!(capacity(Shape::RMAP, 1024), (40, 22));
+    }
 }

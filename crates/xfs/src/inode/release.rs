@@ -19,7 +19,10 @@ impl Xfs {
     /// Whether an inode number, wherever it comes from, is that of an inode in use. Inodes are
     /// known by the tree of their group alone: what lies where an inode of that number would be may
     /// be anything.
-    pub(crate) fn inode_in_use(&self, ino: Ino) -> Result<bool> {
+    ///
+    /// # Errors
+    /// If the tree is damaged or cannot be read.
+    pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
         let Some((ag, ag_ino)) = self.volume.geometry.split_ino(ino) else { return Ok(false) };
         self.atomically(|op| {
             let lease = op.lease(ag)?;

@@ -1,12 +1,13 @@
 //! Damage is found and named, and nobody follows it.
 
+use fastrand::Rng;
 use vfs::{Error, Result};
 
 use super::harness::{plant, supply, volume};
 use crate::Xfs;
 use crate::btree::records::{BnoTree, FreeRun};
 use crate::btree::{Cursor, Node, Seek};
-use crate::format::address::{AgBlock, AgNumber};
+use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::btree::Side;
 
 const RECORDS: u32 = 400;
@@ -138,4 +139,50 @@ fn a_record_that_is_there_already_is_damage() {
     assert!(matches!(astray, Err(Error::Corrupt(_))), "{astray:?}");
     assert_eq!(walk(&fs).unwrap(), RECORDS);
     assert!(!supply::taken().is_empty());
+}
+
+/// Whatever blocks say, operations end with an answer or an error.
+#[test]
+fn random_bytes_bring_nothing_down() {
+    let mut rng = Rng::with_seed(30);
+    let mut refused = 0;
+    for _ in 0..300 {
+        let fs = tree();
+        let blocks: Vec<u32> = supply::taken().into_iter().collect();
+        for _ in 0..rng.u32(1..4) {
+            let block = blocks[rng.usize(..blocks.len())];
+            // Headers and first entries are what matters most.
+            let at = if rng.bool() { rng.usize(4..80) } else { rng.usize(4..1024) };
+            let value = if rng.bool() { rng.u8(..) } else { rng.u8(..4) };
+            on(&fs, |cursor| {
+                let id = cursor.op.buffer(Block(block.into()), cursor.tag())?;
+                cursor.op.txn.edit(id, at..at + 1)[0] = value;
+                Ok(())
+            })
+            .unwrap();
+        }
+        for _ in 0..60 {
+            let (start, choice) = (AgBlock(rng.u32(..RECORDS * 9)), rng.u8(..6));
+            let taken = supply::taken();
+            let outcome = on(&fs, |cursor| {
+                (0..20).try_for_each(|n| {
+                    let record = FreeRun { start: AgBlock(start.0 + n), len: 1 };
+                    let found = cursor.seek(record.start, Seek::AtLeast)?;
+                    match (choice, found) {
+                        (0, Some(_)) => cursor.remove(),
+                        (1, Some(_)) => cursor.replace(record),
+                        (2, _) => cursor.previous().map(drop),
+                        (3, _) => cursor.next().map(drop),
+                        _ => cursor.insert(record),
+                    }
+                })
+            });
+            if let Err(error) = outcome {
+                assert!(matches!(error, Error::Corrupt(_) | Error::NoSpace), "{error:?}");
+                supply::set(taken);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 300, "only {refused} operations saw damage");
 }

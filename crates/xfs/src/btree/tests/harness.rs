@@ -10,7 +10,6 @@ use zerocopy::FromZeros;
 use crate::Xfs;
 use crate::alloc::ags::{AgState, Ags, Root};
 use crate::btree::Tree;
-use crate::file::Hints;
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::features::{Incompat, RoCompat};
@@ -20,7 +19,6 @@ use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::fs::Mode;
 use crate::inode::Handle;
 use crate::op::Op;
-use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
 /// Blocks of the group.

@@ -1,7 +1,7 @@
 //! Leaves: entries sorted by hash at the front, names with values (or where those are) at the back.
 //!
 //! Behind the common start: count be16, bytes of names in use be16, first of them be16 (0 stands for
-//! 65536), whether there is free space that the header does not describe u8, 0, then three runs of
+//! 65536), whether there is free space behind that byte u8, 0, then three runs of
 //! free space {first be16, size be16}. Entries are {hash be32, place of the name be16, flags u8, 0}.
 //! At that place: {value length be16, name length u8, name, value}, or, for a value elsewhere,
 //! {first logical block be32, value length be32, name length u8, name}; in multiples of 4 bytes.
@@ -68,9 +68,13 @@ pub const fn local_size(name_len: usize, value_len: usize) -> usize {
     (LOCAL_SIZE + name_len + value_len).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes of a name whose value is elsewhere: two more than it fills.
+/// Bytes that a name whose value is elsewhere takes beside what it needs: kernels count the padding at
+/// the end of the structure, less the first byte of the name.
+const REMOTE_PADDING: usize = 2;
+
+/// Bytes of a name whose value is elsewhere.
 pub const fn remote_size(name_len: usize) -> usize {
-    (REMOTE_SIZE + 2 + name_len).next_multiple_of(ALIGNMENT)
+    (REMOTE_SIZE + REMOTE_PADDING + name_len).next_multiple_of(ALIGNMENT)
 }
 
 /// Whether a name and value of that length are kept in leaves: they take less than three quarters
@@ -87,7 +91,7 @@ pub(super) struct Header {
     pub(super) used: usize,
     /// Lowest byte of a name; the block size if there is none.
     pub(super) first_used: usize,
-    /// Whether there is free space that `maps` does not have.
+    /// Whether there is free space behind the start of the names.
     pub(super) holes: bool,
     /// Free space: first byte and size.
     pub(super) maps: [(usize, usize); MAPS],

@@ -137,7 +137,7 @@ pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
     header.count -= 1;
     header.used -= size;
     if place == old_first {
-        let places = entries(layout, &block.data()[..]).map(|entry| entry.place);
+        let places = entries(layout, block.data()).map(|entry| entry.place);
         header.first_used = places.take(header.count).min().unwrap_or(layout.block_size);
     }
     // The table at the front still counts one more: its zeros are no entry.
@@ -189,8 +189,8 @@ fn write_header<'m>(
         }
     }
     header.maps = maps;
-    let described: usize = maps.iter().map(|map| map.1).sum();
-    header.holes = described != header.free(layout);
+    // Kernels that see no mark put names into the gap, whatever its size.
+    header.holes = gap != header.free(layout);
     let at = layout.info_size();
     let bytes = block.edit(at..at + 8 + MAPS * 4);
     put16(bytes, 0, header.count as u16);
