@@ -294,3 +294,43 @@ fn the_tree_wastes_no_space() {
         assert!(changed_tree * 100 <= changed * 105, "{changed_tree} instead of {changed}");
     }
 }
+
+/// Directories that mkfs.xfs makes: of all forms, and with names that differ by case.
+#[test]
+fn foreign_directories_are_found_with_and_without_case() {
+    require!(Tool("mkfs.xfs"));
+    let folder = oracle::scratch();
+    let (tree, image) = (folder.path().join("tree"), folder.path().join("image"));
+    let counts = [0, 1, 30, 300, 2_000];
+    for count in counts {
+        let dir = tree.join(count.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        for i in 0..count {
+            std::fs::write(dir.join(format!("A File with Name {i}")), "").unwrap();
+        }
+    }
+    for (options, folds) in
+        [("", false), ("-n version=ci", true), ("-b size=1024 -n size=8192,version=ci", true)]
+    {
+        oracle::MkfsXfs::default().options(options).prototype(&tree).create(&image, 400 << 20);
+        let device = blockdev::FileDevice::new(std::fs::File::open(&image).unwrap()).unwrap();
+        let fs = Xfs::open(Arc::new(device), &xfs::OpenOptions::default()).unwrap();
+        for count in counts {
+            let dir = fs.lookup(fs.root(), count.to_string().as_bytes()).unwrap();
+            let mut listed = 0;
+            fs.readdir(dir, Cookie(0), &mut |_| {
+                listed += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(listed, count + 2);
+            for i in 0..count {
+                let name = format!("A File with Name {i}");
+                let ino = fs.lookup(dir, name.as_bytes()).unwrap();
+                let folded = fs.lookup(dir, name.to_ascii_uppercase().as_bytes());
+                assert_eq!(folded.ok(), folds.then_some(ino), "{options}");
+            }
+            assert!(matches!(fs.lookup(dir, b"a fil"), Err(Error::NotFound)));
+        }
+    }
+}

@@ -50,6 +50,8 @@ pub(super) struct Spot {
     pub(super) leaf: FileBlock,
     /// Its place in the leaf or in the index of the block.
     pub(super) index: usize,
+    /// How many leaves its own is behind the first that may have its hash.
+    pub(super) hops: u64,
 }
 
 /// The way down to a leaf: nodes from the root on, each with the entry that was followed.
@@ -133,6 +135,7 @@ impl<S: Source> View<'_, S> {
                         offset,
                         leaf: FileBlock(0),
                         index,
+                        hops: 0,
                     };
                     best = Some((matched, spot));
                 }
@@ -185,14 +188,16 @@ impl<S: Source> View<'_, S> {
         let hash = layout.hash(name);
         let (path, mut row) = self.descend(hash, |block, table| Row::of(block, table, hash))?;
         let (mut at, mut best) = (path.leaf, None);
-        // Leaves hold different blocks of the inode: more of them in a row are a circle.
-        for _ in 0..=self.dir.inode.nblocks() {
+        // A leaf met before would be met again and again: one that is kept in mind for twice as long
+        // each time is met sooner or later.
+        let (mut hops, mut mark) = (0_u64, at);
+        loop {
             for &(index, address) in &row.candidates {
                 let Some((matched, spot)) = self.candidate((at, index), address, name)? else {
                     continue;
                 };
                 if best.is_none_or(|(other, _)| matched > other) {
-                    best = Some((matched, spot));
+                    best = Some((matched, Spot { hops, ..spot }));
                 }
             }
             let is_exact = best.is_some_and(|(matched, _)| matched == Match::Exact);
@@ -200,10 +205,16 @@ impl<S: Source> View<'_, S> {
                 return Ok(Search { path, spot: best.map(|(_, spot)| spot) });
             }
             let next = check_index_block(self.dir, &layout, row.forw)?;
+            if next == mark {
+                return Err(self.dir.corrupt("directory leaf", "its siblings form a circle"));
+            }
             row = self.next_row(next, at, hash)?;
             at = next;
+            hops += 1;
+            if hops.is_power_of_two() {
+                mark = at;
+            }
         }
-        Err(self.dir.corrupt("directory leaf", "its siblings form a circle"))
     }
 
     /// What the leaf behind `before` has of a hash.
@@ -232,7 +243,7 @@ impl<S: Source> View<'_, S> {
             let dirent = data::entry_at(&layout, block, offset)?;
             let matched = compare(&layout, dirent.name, name);
             Some(matched.map(|matched| {
-                (matched, Spot { found: found(&dirent), number, offset, leaf, index })
+                (matched, Spot { found: found(&dirent), number, offset, leaf, index, hops: 0 })
             }))
         })?;
         outcome.flatten().ok_or_else(|| {

@@ -173,11 +173,12 @@ impl Op<'_> {
         spot: &Spot,
     ) -> Result<()> {
         let layout = self.dir_layout();
-        for _ in 0..=dir.inode.nblocks() {
-            if path.leaf == spot.leaf {
-                break;
-            }
+        for _ in 0..spot.hops {
             self.advance(dir, state, &mut path)?;
+        }
+        if path.leaf != spot.leaf {
+            let problem = format!("block {} is not where its siblings say", spot.leaf);
+            return Err(dir.corrupt("directory leaf", problem));
         }
         let buf = self.index_buffer(dir, state, spot.leaf)?;
         let mut held = self.held(buf);
@@ -347,7 +348,13 @@ impl Op<'_> {
         for _ in 0..LEVELS_MAX {
             let block = self.dir_bytes(root);
             let table = leaf::table(&layout, block);
-            if leaf::kind(&layout, block) != Some(LeafKind::Node) || table.count != 1 {
+            if leaf::kind(&layout, block) != Some(LeafKind::Node) || table.count > 1 {
+                break;
+            }
+            if table.count == 0 {
+                let mut held = self.held(root);
+                leaf::set_kind(&layout, &mut held, LeafKind::Many);
+                leaf::set_counts(&layout, &mut held, 0, 0);
                 break;
             }
             let at = check_index_block(dir, &layout, table.entry(block, 0).address)?;

@@ -129,6 +129,9 @@ impl Op<'_> {
         let layout = self.dir_layout();
         let spot = View::new(self, dir).search(name)?.spot.ok_or(Error::NotFound)?;
         self.check_bests_count(dir)?;
+        if spot.number >= data_blocks(dir, &layout)? {
+            return Err(dir.corrupt("directory leaf", "an entry in a data block behind the last"));
+        }
         let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
         let mut held = self.held(root);
         let table = leaf::table(&layout, held.bytes());

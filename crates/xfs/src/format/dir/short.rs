@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use transaction::Corruption;
 use vfs::{FileType, Ino};
 
-use super::{FILE_TYPE_CODES, Layout, file_type_of};
+use super::{FILE_TYPE_CODES, Layout, file_type_of, leaf};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::geometry::Geometry;
 
@@ -76,8 +76,11 @@ impl<'a> Short<'a> {
         if count != short.count() || end != bytes.len() {
             return Err(fault("entries within its size").mismatch(short.count(), count));
         }
-        if offset > layout.size() {
-            return Err(fault("offset of the last entry").mismatch("within a block", offset));
+        // As a block, it must have room for the hashes of all entries, `.` and `..`.
+        let whole = offset + (count + 2) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
+        if whole > layout.size() {
+            let most = format_args!("at most {} bytes as a block", layout.size());
+            return Err(fault("offset of the last entry").mismatch(most, whole));
         }
         wide += usize::from(short.parent().0 > SHORT_INO_MAX);
         if ino_size == 8 && wide != usize::from(bytes[1]) {
