@@ -10,7 +10,8 @@ use crate::format::bytes::be16;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::free::{self, NO_BLOCK};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
-use crate::format::dir::{Edit, Layout, Part, magic};
+use crate::format::dir::{Layout, Part, magic};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 

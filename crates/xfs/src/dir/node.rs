@@ -254,7 +254,7 @@ impl Op<'_> {
     }
 }
 
-fn data_of<'h>(held: &'h impl crate::format::dir::Edit) -> &'h [u8] {
+fn data_of<'h>(held: &'h impl crate::format::edit::Edit) -> &'h [u8] {
     held.bytes()
 }
 
