@@ -6,6 +6,7 @@ mod changing;
 mod support;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -49,11 +50,12 @@ impl Trial {
     fn add(&mut self, name: Vec<u8>) {
         let file = self.files[self.rng.usize(..2)];
         let outcome = self.fs.link(file, self.dir, &name, None);
-        if self.names.contains_key(&name) {
-            assert!(matches!(outcome, Err(Error::Exists)), "{outcome:?}");
-        } else {
-            outcome.unwrap();
-            self.names.insert(name, file);
+        match self.names.entry(name) {
+            Entry::Occupied(_) => assert!(matches!(outcome, Err(Error::Exists)), "{outcome:?}"),
+            Entry::Vacant(vacant) => {
+                outcome.unwrap();
+                vacant.insert(file);
+            }
         }
     }
 
