@@ -4,20 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use oracle::Need;
+use oracle::{Format, Need};
 
-use crate::BuildOptions;
 use crate::contestant::{Contestant, Job, mkfs_xfs, program_under_test};
 use crate::machine::Machine;
 use crate::measure::{Summary, peak_memory, timed};
 use crate::report::{CaseReport, Report, Row};
 use crate::sources::{self, Census};
+use crate::{BuildFormat, BuildOptions};
 
 /// mke2fs looks at the whole directory for each name it adds, so it takes part up to here.
 const MKE2FS_FILES_MAX: u64 = 20_000;
 
 /// Inodes 1 to 10 of any ext4 file system, the root among them.
 const RESERVED_INODES: u64 = 10;
+
+/// Inodes of any XFS beside those of files: two of the realtime device. The root is the source's.
+const XFS_INODES: u64 = 2;
 
 /// A peer that has used this much time gets no further round.
 const PEER_TIME_MAX: Duration = Duration::from_secs(180);
@@ -40,6 +43,7 @@ impl Source {
 struct Setting {
     scratch: PathBuf,
     rounds: u32,
+    format: BuildFormat,
     program: PathBuf,
     mkfs_xfs: Result<PathBuf, String>,
     skipped: Vec<String>,
@@ -53,6 +57,7 @@ pub(crate) fn run(options: &BuildOptions) -> Result<Report, String> {
     let mut setting = Setting {
         scratch: options.scratch.clone(),
         rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
+        format: options.fs,
         program: program_under_test(options.program.as_deref())?,
         mkfs_xfs: mkfs_xfs(options.mkfs_xfs.as_deref()),
         skipped: Vec::new(),
@@ -101,8 +106,7 @@ impl Setting {
         let peak = self.warm_up(&contestants, &job)?;
         let times = self.rounds(&contestants, &job)?;
         let rows = contestants.iter().zip(&times).filter_map(|(contestant, times)| {
-            let is_ours = matches!(contestant, Contestant::Diskwright(_));
-            let peak_memory_bytes = is_ours.then_some(peak);
+            let peak_memory_bytes = contestant.is_ours().then_some(peak);
             Some(Row { program: contestant.name(), times: Summary::of(times)?, peak_memory_bytes })
         });
         Ok(CaseReport::new(source.name(), census, rows.collect()))
@@ -110,9 +114,12 @@ impl Setting {
 
     /// Who takes part; the program under test comes first.
     fn contestants(&mut self, source: &Source, census: Census) -> Vec<Contestant> {
-        let mut contestants = vec![Contestant::Diskwright(self.program.clone())];
+        let mut contestants =
+            vec![Contestant::Diskwright(self.program.clone(), self.format.name())];
         let is_tree = matches!(source, Source::Tree(_));
-        if !is_tree && census.entries > MKE2FS_FILES_MAX {
+        if self.format == BuildFormat::Xfs {
+            // Its peer is mkfs.xfs.
+        } else if !is_tree && census.entries > MKE2FS_FILES_MAX {
             self.skip(format!("mke2fs -d of {}: it is quadratic", source.name()));
         } else if let Some(reason) = oracle::missing(Need::Tool("mke2fs")) {
             self.skip(format!("mke2fs -d of {}: {reason}", source.name()));
@@ -174,22 +181,42 @@ impl Setting {
 /// The checker's verdict on the image that was just made, and whether it holds as many
 /// inodes as the source: a fast wrong image is no result.
 fn check(contestant: &Contestant, job: &Job<'_>) -> Result<(), String> {
-    let needs = [Need::Tool("e2fsck"), Need::Tool("debugfs")];
-    if !contestant.makes_ext4() || needs.into_iter().any(|need| oracle::missing(need).is_some()) {
+    if !contestant.makes_image() {
         return Ok(());
     }
-    let verdict = oracle::e2fsck_verdict(job.image).and_then(|()| {
-        let used = inodes_used(job.image).ok_or("debugfs tells no inode count")?;
-        let wanted = job.census.inodes + RESERVED_INODES;
+    let format = Format::of(job.image);
+    let needs = match format {
+        Format::Ext => [Need::Tool("e2fsck"), Need::Tool("debugfs")],
+        Format::Xfs => [Need::Version("xfs_repair", 6, 17), Need::Tool("xfs_db")],
+    };
+    if needs.into_iter().any(|need| oracle::missing(need).is_some()) {
+        return Ok(());
+    }
+    let verdict = oracle::verdict(job.image).and_then(|()| {
+        let (used, reserved) = match format {
+            Format::Ext => (inodes_used(job.image), RESERVED_INODES),
+            Format::Xfs => (inodes_used_xfs(job.image), XFS_INODES),
+        };
+        let used = used.ok_or("the image tells no inode count")?;
+        let wanted = job.census.inodes + reserved;
         if used >= wanted { Ok(()) } else { Err(format!("{used} inodes instead of {wanted}")) }
     });
     let Err(output) = verdict else { return Ok(()) };
     let message = format!("the image of {} is wrong:\n{output}", contestant.name());
-    if matches!(contestant, Contestant::Diskwright(_)) {
+    if contestant.is_ours() {
         return Err(message);
     }
     eprintln!("bench: {message}");
     Ok(())
+}
+
+fn inodes_used_xfs(image: &Path) -> Option<u64> {
+    let text = oracle::xfs_db(image, &["sb 0", "p icount ifree"]);
+    let field = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim_start_matches(" = ").trim().parse::<u64>().ok()
+    };
+    field("icount")?.checked_sub(field("ifree")?)
 }
 
 fn inodes_used(image: &Path) -> Option<u64> {

@@ -17,7 +17,8 @@ const MKE2FS_INODE_RATIO: u64 = 16384;
 /// One way to turn a directory into an image (or, for tar, just to read it all).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contestant {
-    Diskwright(PathBuf),
+    /// The program, and the format it is asked for, as `--fs` has it.
+    Diskwright(PathBuf, &'static str),
     Mke2fs,
     MkfsXfs(PathBuf),
     Tar,
@@ -42,16 +43,22 @@ impl Job<'_> {
 impl Contestant {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Contestant::Diskwright(_) => "diskwright build",
+            Contestant::Diskwright(_, "xfs") => "diskwright build --fs xfs",
+            Contestant::Diskwright(..) => "diskwright build",
             Contestant::Mke2fs => "mke2fs -d",
             Contestant::MkfsXfs(_) => "mkfs.xfs -p",
             Contestant::Tar => "tar -c to cat",
         }
     }
 
-    /// Whether its image is one that e2fsck can judge.
-    pub(crate) fn makes_ext4(&self) -> bool {
-        matches!(self, Contestant::Diskwright(_) | Contestant::Mke2fs)
+    /// Whether it makes an image.
+    pub(crate) fn makes_image(&self) -> bool {
+        !matches!(self, Contestant::Tar)
+    }
+
+    /// Whether it is the program under test.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self, Contestant::Diskwright(..))
     }
 
     /// Prepares the image file, which is not part of the work, and the command to be timed.
@@ -65,7 +72,7 @@ impl Contestant {
                 .map_err(|error| format!("{}: {error}", job.image.display()))?;
         }
         Ok(match self {
-            Contestant::Diskwright(program) => diskwright(program, job),
+            Contestant::Diskwright(program, format) => diskwright(program, format, job),
             Contestant::Mke2fs => mke2fs(job),
             Contestant::MkfsXfs(program) => {
                 let mut command = Command::new(program);
@@ -83,10 +90,10 @@ impl Contestant {
     }
 }
 
-fn diskwright(program: &Path, job: &Job<'_>) -> Command {
+fn diskwright(program: &Path, format: &str, job: &Job<'_>) -> Command {
     let mut command = Command::new(program);
     command.arg("build").arg(job.source).arg(job.image);
-    command.args(["--fs", "ext4", "--size", &job.image_bytes().to_string()]);
+    command.args(["--fs", format, "--size", &job.image_bytes().to_string()]);
     command
 }
 
@@ -116,7 +123,7 @@ pub(crate) fn mkfs_xfs(given: Option<&Path>) -> Result<PathBuf, String> {
     match (given, oracle::missing(Need::Version("mkfs.xfs", 6, 17))) {
         (Some(path), _) if path.is_file() => Ok(path.to_path_buf()),
         (Some(path), _) => Err(format!("{} does not exist", path.display())),
-        (None, None) => Ok(PathBuf::from("mkfs.xfs")),
+        (None, None) => Ok(oracle::program("mkfs.xfs").unwrap_or_else(|| "mkfs.xfs".into())),
         (None, Some(reason)) => Err(format!("{reason} (6.17 copies directories)")),
     }
 }

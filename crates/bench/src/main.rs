@@ -18,7 +18,7 @@ mod sources;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Parser)]
 #[command(about = "Measures Diskwright against its peers in the same run")]
@@ -156,9 +156,29 @@ struct EditOptions {
     markdown: bool,
 }
 
+/// A format to build images in.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BuildFormat {
+    Ext4,
+    Xfs,
+}
+
+impl BuildFormat {
+    /// As `diskwright build --fs` has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+}
+
 /// What the build benchmark is asked to do.
 #[derive(Args)]
 struct BuildOptions {
+    /// Format of the images that the program under test makes
+    #[arg(long, value_enum, default_value = "ext4")]
+    fs: BuildFormat,
     /// Fewer rounds, no 2-million-file directory, and /usr/share as the tree
     #[arg(long)]
     quick: bool,
@@ -177,7 +197,7 @@ struct BuildOptions {
     /// Program under test [default: diskwright beside this program]
     #[arg(long, value_name = "FILE", env = "DISKWRIGHT_BIN")]
     program: Option<PathBuf>,
-    /// mkfs.xfs of xfsprogs 6.17 or newer [default: the installed one]
+    /// mkfs.xfs of xfsprogs 6.17 or newer [default: that of scripts/install-xfsprogs]
     #[arg(long, value_name = "FILE", env = "DISKWRIGHT_MKFS_XFS")]
     mkfs_xfs: Option<PathBuf>,
     /// Print the report as Markdown

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use oracle::{Ignore, Mke2fs, Sample, Tree, assert_same, e2fsck, sample_tree, scratch};
+use oracle::{Ignore, Mke2fs, Sample, Tree, assert_same, judge, sample_tree, scratch};
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
@@ -33,27 +33,33 @@ fn text(path: &Path) -> &str {
 /// The sample tree, from which nothing is left out but sockets (tar) and what names say.
 fn sample(dir: &Path) -> Tree {
     fs::create_dir(dir).unwrap();
-    sample_tree(dir, &Sample { wide_names: 1000, ..Sample::default() });
+    sample_tree(dir, &Sample { wide_names: 1000, ..Sample::for_xfs() });
     Tree::of(dir)
 }
 
 #[test]
 fn a_tree_goes_into_an_image_and_comes_back() {
-    oracle::require!(Root, Tool("e2fsck"));
+    oracle::require!(Root, Tool("e2fsck"), Version("xfs_repair", 6, 17));
+    for format in ["ext4", "xfs"] {
+        there_and_back(format);
+    }
+}
+
+fn there_and_back(format: &str) {
     let scratch = scratch();
     let [source, image, to, archive, again, back] =
         ["source", "a.img", "to", "a.tar", "b.img", "back"].map(|name| scratch.path().join(name));
     let expected = sample(&source);
-    output(&["build", text(&source), text(&image)]);
-    e2fsck(&image);
+    output(&["build", "--fs", format, text(&source), text(&image)]);
+    judge(&image);
     output(&["extract", text(&image), text(&to)]);
     assert_same(&expected, &Tree::of(&to), &Ignore::default());
 
     // By way of an archive only the sockets get lost.
     let made = run(&["extract", text(&image), text(&archive)]);
     assert_eq!(made.status.code(), Some(1), "{}", String::from_utf8_lossy(&made.stderr));
-    output(&["build", text(&archive), text(&again)]);
-    e2fsck(&again);
+    output(&["build", "--fs", format, text(&archive), text(&again)]);
+    judge(&again);
     output(&["extract", text(&again), text(&back)]);
     let mut expected = expected;
     expected.nodes.retain(|_, node| node.kind != oracle::Kind::Socket);

@@ -33,7 +33,7 @@ pub use mount::{KernelMount, MountOptions};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
 pub use sample::{Sample, sample_tree};
-pub use tool::scratch;
+pub use tool::{program, scratch};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
 pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

@@ -48,6 +48,12 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
+/// The program that stands for a name in tests: among those that the project's scripts installed, or of the
+/// system. `None` if there is none.
+pub fn program(name: &str) -> Option<PathBuf> {
+    find(name)
+}
+
 /// Where the project's scripts install programs; `DISKWRIGHT_TOOLS` names another folder.
 fn installed() -> PathBuf {
     let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");

@@ -156,7 +156,7 @@ impl FileSystem for Xfs {
         }
         let _lock = self.locks.shared(ino);
         attr::parent::for_each(&mut &*self, &self.load(ino)?, &mut |link| {
-            each(link.dir, link.name)
+            each(link.dir, link.name);
         })?;
         Ok(true)
     }

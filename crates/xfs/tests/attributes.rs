@@ -105,8 +105,8 @@ fn name(rng: &mut Rng, habits: &Habits, is_user: bool) -> Vec<u8> {
         _ => "trusted",
     };
     // One number has one name, of any length; some have one hash.
-    let tail = "x".repeat(number * 37 % if number % 11 == 0 { 200 } else { 20 });
-    let twin = if number % 7 == 0 { "ab".repeat(3) } else { format!("{number}") };
+    let tail = "x".repeat(number * 37 % if number.is_multiple_of(11) { 200 } else { 20 });
+    let twin = if number.is_multiple_of(7) { "ab".repeat(3) } else { format!("{number}") };
     format!("{prefix}.n{number}{twin}{tail}").into_bytes()
 }
 

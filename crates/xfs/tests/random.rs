@@ -54,6 +54,8 @@ fn other_shapes_and_old_features_do_as_the_model_does() {
             Layout::LARGE_INODES,
             Layout::LARGE_DIR_BLOCKS,
             Layout::MANY_GROUPS,
+            Layout::LARGE_BLOCKS,
+            Layout { features: "+ascii-ci,-rmapbt", ..Layout::DEFAULT },
         ] {
             run(layout, Mix::ALL, seed, 800);
         }

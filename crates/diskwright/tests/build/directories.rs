@@ -69,6 +69,31 @@ fn names_for_three_levels() {
     assert!(!image.exists());
 }
 
+#[test]
+fn many_names_in_xfs() {
+    crate::require_all_formats!(Root);
+    let directory = scratch();
+    let source = directory.path().join("source");
+    let image = directory.path().join("image");
+    many(&source, (0..20_000).map(|n| format!("a name of usual length {n:06}")));
+    for n in 0..2000 {
+        fs::create_dir_all(source.join(format!("directories/{n}"))).unwrap();
+    }
+    let tree = Tree::of(&source);
+    for options in ["", "--block-size 1K", "--dir-block-size 64K", "-O ^parent", "-O ascii-ci"] {
+        build(&source, &image, &format!("--fs xfs --force {options}"));
+        // Kernels may be built without case-insensitive directories.
+        if options.contains("ascii-ci") {
+            oracle::judge(&image);
+        } else {
+            judge(&image, &tree);
+        }
+    }
+    many(&source, (20_000..100_000).map(|n| format!("f{n}")));
+    build(&source, &image, "--fs xfs --force");
+    judge(&image, &Tree::of(&source));
+}
+
 /// One more subdirectory than the kernel allows without dir_nlink.
 const SUBDIRECTORIES_TOO_MANY: u32 = 65_000;
 

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use oracle::{Tree, e2fsck, require, scratch};
+use oracle::{Tree, require, scratch};
 
 use crate::common::{
-    build, build_command, fail, judge, names_in, sample_in, small_sample, succeed, tar,
+    FORMATS, build, build_command, fail, judge, names_in, sample_in, small_sample, succeed, tar,
 };
 
 /// A source of 8 MiB in 8 files.
@@ -38,6 +38,9 @@ fn a_source_that_does_not_fit() {
             assert!(text.contains("file-") && text.contains("--size"), "{text}");
         }
     }
+    let text =
+        fail(&mut build_command(&source, &image, "--fs xfs --small --size 16M --log-size 12M"), 4);
+    assert!(text.contains("file-") && text.contains("--size"), "{text}");
     let text = fail(&mut build_command(&source, &image, "--size 40M --inodes 12"), 4);
     assert!(text.contains("inode"), "{text}");
     let mut command = build_command(Path::new("-"), &image, "--size 6M");
@@ -52,10 +55,13 @@ fn a_size_that_no_file_system_has() {
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
     let image = directory.path().join("image");
-    for (size, status) in [("0", 2), ("1", 2), ("1000", 2), ("16K", 2)] {
-        let output = build_command(&source, &image, &format!("--size {size}")).output().unwrap();
+    let sizes = ["0", "1", "1000", "16K"].map(|size| format!("--size {size}"));
+    let small =
+        ["0", "1", "16K", "1M", "15M"].map(|size| format!("--fs xfs --small --size {size}"));
+    for options in sizes.iter().chain(&small) {
+        let output = build_command(&source, &image, options).output().unwrap();
         let code = output.status.code();
-        assert!(code == Some(status) || code == Some(4), "{size}: {output:?}");
+        assert!(code == Some(2) || code == Some(4), "{options}: {output:?}");
         assert!(!output.stderr.is_empty());
     }
     assert_eq!(names_in(directory.path()), ["source"]);
@@ -82,16 +88,16 @@ fn an_existing_image_is_kept_unless_forced() {
 
 #[test]
 fn an_image_inside_the_source_is_not_part_of_it() {
-    require!(Tool("e2fsck"), Mount("ext4"));
+    crate::require_all_formats!(Root);
     let directory = scratch();
     let source = plain_source(directory.path());
     let expected = Tree::of(&source);
     let image = source.join("image");
     let ignore = oracle::Ignore { mtime: true, ..oracle::Ignore::default() };
     // Again with the image that the first build left, which would double it.
-    for options in ["", "--force"] {
+    for options in ["", "--force", "--fs xfs --force"] {
         build(&source, &image, options);
-        e2fsck(&image);
+        oracle::judge(&image);
         let mount = crate::common::mount(&image);
         oracle::assert_same(&expected, &Tree::of(mount.path()), &ignore);
     }
@@ -99,12 +105,14 @@ fn an_image_inside_the_source_is_not_part_of_it() {
 
 #[test]
 fn an_empty_directory_is_a_source() {
-    require!(Tool("e2fsck"), Mount("ext4"));
+    crate::require_all_formats!(Root);
     let directory = scratch();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
     let image = directory.path().join("image");
-    for options in ["", "--block-size 1K", "-O inline_data", "--size 100M"] {
+    for options in
+        ["", "--block-size 1K", "-O inline_data", "--size 100M", "--fs xfs", "--fs xfs --size 1G"]
+    {
         build(&source, &image, &format!("--force {options}"));
         judge(&image, &Tree::of(&source));
     }
@@ -221,7 +229,7 @@ fn a_file_that_is_shorter_than_it_says() {
 /// However the source changes meanwhile: a sound image, or an error and none.
 #[test]
 fn a_source_that_changes_while_it_is_read() {
-    require!(Tool("e2fsck"));
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     let directory = scratch();
     let source = plain_source(directory.path());
     let image = directory.path().join("image");
@@ -245,10 +253,10 @@ fn a_source_that_changes_while_it_is_read() {
             if failed >= 3 {
                 break;
             }
-            let mut command =
-                build_command(&source, &image, &format!("--threads {}", turn % 3 + 1));
+            let options = format!("{} --threads {}", FORMATS[turn % 2], turn % 3 + 1);
+            let mut command = build_command(&source, &image, &options);
             if command.output().unwrap().status.success() {
-                e2fsck(&image);
+                oracle::judge(&image);
                 fs::remove_file(&image).unwrap();
             } else {
                 failed += 1;

@@ -88,7 +88,7 @@ fn indirect_blocks_of_every_level() {
 
 #[test]
 fn large_sparse_files() {
-    require!(Tool("e2fsck"), Mount("ext4"));
+    crate::require_all_formats!(Root);
     let directory = scratch();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -102,6 +102,27 @@ fn large_sparse_files() {
     judge(&image, &Tree::of(&source));
     // Far less is read and written than the sizes say.
     assert!(fs::metadata(&image).unwrap().len() < 64 << 20);
+    build(&source, &image, "--fs xfs --force");
+    judge(&image, &Tree::of(&source));
+    assert!(fs::metadata(&image).unwrap().len() <= 300 << 20);
+}
+
+#[test]
+fn files_of_many_extents_in_xfs() {
+    crate::require_all_formats!(Root);
+    let directory = scratch();
+    let source = directory.path().join("source");
+    fs::create_dir(&source).unwrap();
+    // An inode of 512 bytes has room for some 20 extents, a block of 1 KiB for 59.
+    for teeth in [3, 19, 25, 400, 29_000] {
+        let pieces = (0..teeth).map(|tooth| tooth * 8192);
+        sparse(&source.join(format!("comb-{teeth}")), teeth * 8192, pieces);
+    }
+    let image = directory.path().join("image");
+    for options in ["", "--block-size 1K", "--block-size 1K -O ^nrext64,^rmapbt"] {
+        build(&source, &image, &format!("--fs xfs --force {options}"));
+        judge(&image, &Tree::of(&source));
+    }
 }
 
 /// The largest file: 2^32 - 1 blocks with extents; with indirect blocks what three levels map.

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use oracle::{Ignore, Tree, assert_same, require, scratch};
+use oracle::{Ignore, Tree, assert_same, scratch};
 
 use crate::common::{
-    EPOCH, build, build_command, diskwright, judge, sample_in, small_sample, succeed,
-    without_sockets,
+    EPOCH, FORMATS, build, build_command, common_sample, diskwright, judge, sample_in,
+    small_sample, succeed, without_sockets,
 };
 use crate::sources::clamped;
 
@@ -17,10 +17,18 @@ fn extract(image: &Path, to: &Path) {
 
 #[test]
 fn a_directory_comes_out_as_it_went_in() {
-    require!(Root, Tool("e2fsck"), Mount("ext4"));
-    for options in ["", "--block-size 1K -O inline_data", "--block-size 2K -O ^extent,^64bit"] {
+    crate::require_all_formats!(Root);
+    let cases = [
+        ("", small_sample(1024)),
+        ("--block-size 1K -O inline_data", small_sample(1024)),
+        ("--block-size 2K -O ^extent,^64bit", small_sample(1024)),
+        ("--fs xfs", common_sample()),
+        ("--fs xfs --block-size 1K", common_sample()),
+        ("--fs xfs --block-size 2K --dir-block-size 16K --inode-size 1K", common_sample()),
+    ];
+    for (options, sample) in cases {
         let directory = scratch();
-        let (source, tree) = sample_in(directory.path(), &small_sample(1024));
+        let (source, tree) = sample_in(directory.path(), &sample);
         let image = directory.path().join("image");
         build(&source, &image, options);
         let out = directory.path().join("out");
@@ -34,10 +42,14 @@ fn a_directory_comes_out_as_it_went_in() {
 
 #[test]
 fn an_archive_comes_out_as_it_went_in() {
-    require!(Root, Tool("e2fsck"), Mount("ext4"));
+    crate::require_all_formats!(Root);
+    FORMATS.into_iter().for_each(archive_round_trip);
+}
+
+fn archive_round_trip(format: &str) {
     let directory = scratch();
     let at = |name: &str| directory.path().join(name);
-    let (source, tree) = sample_in(directory.path(), &small_sample(4096));
+    let (source, tree) = sample_in(directory.path(), &common_sample());
     // A socket has no place in an archive.
     for (path, node) in &tree.nodes {
         if node.kind == oracle::Kind::Socket {
@@ -50,7 +62,7 @@ fn an_archive_comes_out_as_it_went_in() {
     }
     let tree = clamped(without_sockets(&tree));
     let make = |from: &Path, image: &Path| {
-        let mut command = build_command(from, image, "");
+        let mut command = build_command(from, image, format);
         succeed(command.env("SOURCE_DATE_EPOCH", EPOCH.to_string()));
     };
     make(&source, &at("first"));

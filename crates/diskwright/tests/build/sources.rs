@@ -5,11 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use oracle::{Sample, Tree, require, scratch};
+use oracle::{Ignore, Sample, Tree, require, scratch};
 
 use crate::common::{
-    EPOCH, as_in_gnu_tar, build, build_command, judge, mount, narrow_sample, sample_in,
-    small_sample, succeed, tar,
+    EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, judge, judge_but, mount,
+    narrow_sample, sample_in, small_sample, succeed, tar,
 };
 
 /// Builds from a directory and from archives of it in every form.
@@ -32,7 +32,8 @@ fn every_source(sample: &Sample, options: &str) {
     build(&archive, &image, &format!("{options} --force"));
     judge(&image, &tree);
     // Both with the size computed, which takes two passes, and in one pass.
-    for more in ["", "--size 1G --inodes 20000"] {
+    let one_pass = if options.contains("xfs") { "--size 1G" } else { "--size 1G --inodes 20000" };
+    for more in ["", one_pass] {
         let mut command =
             build_command(Path::new("-"), &image, &format!("{options} {more} --force"));
         succeed(command.stdin(File::open(&archive).unwrap()));
@@ -44,6 +45,80 @@ fn every_source(sample: &Sample, options: &str) {
 fn every_source_in_4k_blocks() {
     require!(Tool("e2fsck"), Tool("tar"), Tool("zstd"), Mount("ext4"));
     every_source(&Sample::default(), "");
+}
+
+#[test]
+fn every_source_in_xfs() {
+    crate::require_all_formats!(Tool("tar"), Tool("zstd"));
+    every_source(&Sample::for_xfs(), "--fs xfs");
+}
+
+#[test]
+fn every_source_in_xfs_of_1k_blocks() {
+    crate::require_all_formats!(Tool("tar"), Tool("zstd"));
+    every_source(&common_sample(), "--fs xfs --block-size 1K -O ^parent,^rmapbt");
+}
+
+#[test]
+fn every_size_of_xfs() {
+    crate::require_all_formats!(Root);
+    let directory = scratch();
+    let image = directory.path().join("image");
+    let (source, tree) = sample_in(directory.path(), &common_sample());
+    // Kernels mount blocks larger than a page as well, from 6.12 on.
+    for (block_size, inode_size) in
+        [(1024, 512), (2048, 1024), (4096, 2048), (8192, 512), (65536, 512)]
+    {
+        let sizes = format!("--fs xfs --block-size {block_size} --inode-size {inode_size} --force");
+        // Holes smaller than a block are zeros.
+        let ignore = Ignore { holes: block_size > 4096, ..Ignore::default() };
+        build(&source, &image, &sizes);
+        judge_but(&image, &tree, &ignore);
+        build(&source, &image, &format!("{sizes} --size 400M --ag-count 3"));
+        assert_eq!(image.metadata().unwrap().len(), 400 << 20);
+        judge_but(&image, &tree, &ignore);
+    }
+}
+
+#[test]
+fn small_images_of_xfs_must_be_asked_for() {
+    crate::require_all_formats!(Root);
+    let directory = scratch();
+    let image = directory.path().join("image");
+    let (source, tree) = sample_in(directory.path(), &common_sample());
+    build(&source, &image, "--fs xfs");
+    assert_eq!(image.metadata().unwrap().len(), 300 << 20);
+    let options = "--fs xfs --size 100M --force";
+    let text = crate::common::fail(&mut build_command(&source, &image, options), 2);
+    assert!(text.contains("300 MiB"), "{text}");
+    build(&source, &image, &format!("{options} --small"));
+    judge(&image, &tree);
+    build(&source, &image, "--fs xfs --small --force");
+    assert!(image.metadata().unwrap().len() < 100 << 20);
+    judge(&image, &tree);
+}
+
+#[test]
+fn options_of_another_format_are_refused() {
+    let directory = scratch();
+    let image = directory.path().join("image");
+    for (options, name) in [
+        ("--fs xfs --inodes 100", "--inodes"),
+        ("--fs xfs --bytes-per-inode 16K", "--bytes-per-inode"),
+        ("--fs xfs --no-journal", "--no-journal"),
+        ("--fs xfs --hash-seed 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "--hash-seed"),
+        ("--ag-count 4", "--ag-count"),
+        ("--ag-size 64M", "--ag-size"),
+        ("--log-size 64M", "--log-size"),
+        ("--dir-block-size 8K", "--dir-block-size"),
+        ("--small", "--small"),
+        ("--fs xfs -O dir_index", "dir_index"),
+        ("-O reflink", "reflink"),
+    ] {
+        let text = crate::common::fail(&mut build_command(directory.path(), &image, options), 2);
+        assert!(text.contains(name), "{options}: {text}");
+    }
+    assert!(!image.exists());
 }
 
 #[test]
@@ -78,16 +153,21 @@ fn every_block_and_inode_size() {
 
 #[test]
 fn what_is_to_be_left_free_is_free() {
-    require!(Tool("e2fsck"), Mount("ext4"));
+    crate::require_all_formats!(Root);
     let directory = scratch();
-    let (source, tree) = sample_in(directory.path(), &small_sample(1024));
+    let (source, tree) = sample_in(directory.path(), &common_sample());
     let image = directory.path().join("image");
-    for (block_size, free) in [(1024, 1 << 20), (4096, 100 << 20), (4096, 3 << 30)] {
-        build(&source, &image, &format!("--block-size {block_size} --free {free} --force"));
+    for (options, free) in [
+        ("--block-size 1K", 1 << 20),
+        ("", 100 << 20),
+        ("", 3 << 30),
+        ("--fs xfs", 400 << 20),
+        ("--fs xfs", 3 << 30),
+        ("--fs xfs --block-size 1K", 3 << 30),
+    ] {
+        build(&source, &image, &format!("{options} --free {free} --force"));
         judge_free(&image, free);
-        if block_size == 4096 {
-            judge(&image, &tree);
-        }
+        judge(&image, &tree);
     }
 }
 
@@ -120,15 +200,17 @@ fn a_computed_size_is_whole_blocks_and_tight() {
 
 #[test]
 fn one_owner_for_everything() {
-    require!(Tool("e2fsck"), Root, Mount("ext4"));
+    crate::require_all_formats!(Root);
     let directory = scratch();
-    let (source, mut tree) = sample_in(directory.path(), &small_sample(4096));
+    let (source, mut tree) = sample_in(directory.path(), &common_sample());
     let image = directory.path().join("image");
-    build(&source, &image, "--owner 4294967294:70000");
     for node in tree.nodes.values_mut() {
         (node.uid, node.gid) = (4_294_967_294, 70_000);
     }
-    judge(&image, &tree);
+    for format in FORMATS {
+        build(&source, &image, &format!("{format} --force --owner 4294967294:70000"));
+        judge(&image, &tree);
+    }
 }
 
 /// The tree with no time after the epoch.
@@ -183,7 +265,7 @@ fn label_and_uuid_are_those_asked_for() {
 
 #[test]
 fn the_root_of_the_source_becomes_the_root() {
-    require!(Tool("e2fsck"), Root, Mount("ext4"), Tool("tar"));
+    crate::require_all_formats!(Root, Tool("tar"));
     let directory = scratch();
     let source = directory.path().join("source");
     std::fs::create_dir(&source).unwrap();
@@ -202,7 +284,9 @@ fn the_root_of_the_source_becomes_the_root() {
     tar(&source, &archive, &[]);
     let image = directory.path().join("image");
     for from in [&source, &archive] {
-        build(from, &image, "--force");
-        judge(&image, &tree);
+        for format in FORMATS {
+            build(from, &image, &format!("--force {format}"));
+            judge(&image, &tree);
+        }
     }
 }

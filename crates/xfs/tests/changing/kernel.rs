@@ -53,7 +53,7 @@ fn differences(expected: &oracle::Tree, ours: &Tree, leave: Leave) -> Vec<String
         let at = path.escape_ascii();
         match ours.get(path) {
             Some(inode) => {
-                compare(node, inode, leave, &mut |what| list.push(format!("{at}: {what}")))
+                compare(node, inode, leave, &mut |what| list.push(format!("{at}: {what}")));
             }
             None => list.push(format!("{at}: we do not show it")),
         }

@@ -51,6 +51,7 @@ impl Layout {
         features: "-parent,-exchange,-reflink,-rmapbt,-finobt,-inobtcount,-sparse,-nrext64,-bigtime",
         ..Self::DEFAULT
     };
+    pub const LARGE_BLOCKS: Self = Self { block_size: 64 << 10, size: 512 * MIB, ..Self::DEFAULT };
     pub const MANY_GROUPS: Self = Self { ag_count: Some(7), size: 128 * MIB, ..Self::DEFAULT };
 
     /// A device with a new file system of this kind.

@@ -222,7 +222,7 @@ fn forget(case: &Case, image: &mut BTreeMap<u64, [u8; 512]>, superblock: &Superb
     let group = u64::from(raw.agblocks.get()) << raw.blocklog;
     for (offset, piece) in image.iter_mut() {
         if inodes.contains(offset) {
-            if (offset - root) % inode_size != 0 {
+            if !(offset - root).is_multiple_of(inode_size) {
                 continue;
             }
             INODE_DIFFERENCES.into_iter().for_each(|range| piece[range].fill(0));

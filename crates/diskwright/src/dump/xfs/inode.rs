@@ -2,6 +2,7 @@
 
 use vfs::{Error as FsError, FileSystem, FileType, Ino};
 use xfs::format::address::FileBlock;
+use xfs::format::checksum;
 use xfs::format::inode::{self, Fork, Format, Inode, Time, flags, flags2};
 
 use super::{Dump, Fields, Volume};
@@ -47,11 +48,18 @@ impl Volume {
         dump.fields.add("inode", ino.0);
         dump.fields.add("block", byte >> self.geometry().block_log);
         dump.fields.add("offset", byte & (self.geometry().block_size() as u64 - 1));
+        let core = Inode::from_slot(&slot);
+        self.fixed_fields(&core, &mut dump.fields);
+        let crc = checksum::check("inode", &slot, inode::CRC_OFFSET);
+        let state = match (self.has_crc(), crc) {
+            (false, _) => "none",
+            (true, Ok(())) => "right",
+            (true, Err(_)) => "wrong",
+        };
+        dump.fields.add("checksum_state", state);
         if let Err(damage) = inode::verify_slot(self.geometry(), ino, &slot) {
             dump.problem(damage);
         }
-        let core = Inode::from_slot(&slot);
-        self.fixed_fields(&core, &mut dump.fields);
         if core.mode() != 0 {
             self.data_fork(ino, &core, &mut dump);
             self.attr_fork(ino, &core, &mut dump);

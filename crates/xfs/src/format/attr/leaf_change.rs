@@ -283,3 +283,127 @@ pub fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
 fn stored_size(layout: Layout, data: &[u8], index: usize) -> usize {
     entry(layout, data, index).map_or(0, |entry| ENTRY_SIZE + entry.size())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::leaf::{self, verify};
+    use super::super::remote;
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Insert { hash: u32, name: Vec<u8>, value: Result<Vec<u8>, u32> },
+        Remove(usize),
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
+        let name = prop::collection::vec(any::<u8>(), 1..60);
+        let value = prop_oneof![
+            4 => prop::collection::vec(any::<u8>(), 0..90).prop_map(Ok),
+            1 => (1_u32..65536).prop_map(Err),
+        ];
+        let insert = (0_u32..50, name, value).prop_map(|(hash, name, value)| Change::Insert {
+            hash,
+            name,
+            value,
+        });
+        let remove = any::<usize>().prop_map(Change::Remove);
+        prop::collection::vec(prop_oneof![3 => insert, 2 => remove], 1..120)
+    }
+
+    type Model = Vec<(u32, Vec<u8>, Result<Vec<u8>, u32>)>;
+
+    fn new_entry((hash, name, value): &(u32, Vec<u8>, Result<Vec<u8>, u32>)) -> NewEntry<'_> {
+        let value = match value {
+            Ok(value) => Value::Local(value),
+            Err(len) => Value::Remote(remote::Place { block: 5, len: *len }),
+        };
+        NewEntry { hash: *hash, namespace: flags::ROOT, name, value }
+    }
+
+    fn check(layout: Layout, block: &[u8], model: &Model) {
+        verify(layout, block).unwrap();
+        let header = Header::read(layout, block);
+        let maps = header.maps.iter().filter(|map| map.1 != 0);
+        // What is described as free lies apart from names, table and each other.
+        let mut bytes = vec![false; layout.block_size];
+        bytes[..header.table_end(layout)].fill(true);
+        for entry in entries(layout, block) {
+            bytes[entry.place..entry.place + entry.size()].fill(true);
+        }
+        for map in maps {
+            let range = &mut bytes[map.0..map.0 + map.1];
+            assert!(range.iter().all(|taken| !taken));
+            range.fill(true);
+        }
+        let found: Vec<_> = stored(layout, block).collect();
+        let expected: Vec<_> = model.iter().map(new_entry).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn run(layout: Layout, all: Vec<Change>) {
+        let mut block = vec![0; layout.block_size];
+        put16(&mut block, 8, layout.magic(super::super::BlockType::Leaf));
+        fill(&mut block, layout, []);
+        let mut model = Model::new();
+        for change in all {
+            match change {
+                Change::Insert { hash, name, value } => {
+                    let new = (hash, name, value);
+                    let index = leaf::lower_bound(layout, &block, hash);
+                    assert_eq!(index, model.partition_point(|entry| entry.0 < hash));
+                    if has_room(layout, &block, &new_entry(&new)) {
+                        insert(&mut block, layout, index, &new_entry(&new));
+                        model.insert(index, new);
+                    } else if let Some(cut) = cut_for(layout, &block, index, &new_entry(&new)) {
+                        let sizes: Vec<usize> = model[..index]
+                            .iter()
+                            .chain([&new])
+                            .chain(&model[index..])
+                            .map(|entry| new_entry(entry).content_size())
+                            .collect();
+                        let (left, right) = sizes.split_at(cut);
+                        assert!(!left.is_empty() && !right.is_empty());
+                        assert!(left.iter().sum::<usize>() <= leaf::capacity(layout));
+                        assert!(right.iter().sum::<usize>() <= leaf::capacity(layout));
+                    }
+                }
+                Change::Remove(at) if !model.is_empty() => {
+                    let at = at % model.len();
+                    remove(&mut block, layout, at);
+                    let _ = model.remove(at);
+                }
+                Change::Remove(_) => {}
+            }
+            check(layout, &block, &model);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leaves_hold_what_was_put_in(all in changes()) {
+            run(Layout { block_size: 1024, crc: true }, all.clone());
+            run(Layout { block_size: 512, crc: false }, all.clone());
+            run(Layout { block_size: 65536, crc: true }, all);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(
+            mut block in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 512),
+            count in 0_u16..30,
+        ) {
+            for crc in [true, false] {
+                let layout = Layout { block_size: 512, crc };
+                put16(&mut block, layout.info_size(), count);
+                let _ = verify(layout, &block);
+                let _ = super::super::node::verify(layout, &block);
+                let found = entries(layout, &block).filter(|entry| !entry.name.is_empty()).count();
+                prop_assert!(found <= leaf::count(layout, &block));
+                let _ = leaf::lower_bound(layout, &block, 7);
+                let _ = super::super::node::find(layout, &block, 7);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The program on XFS images: what it says about them, and what it does not do to them yet.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use oracle::{KernelMount, MkfsXfs, MountOptions, require, scratch};
+use serde_json::Value;
+
+/// Runs a command on the image, which stands for `IMAGE` in the line.
+fn run(image: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    let image = image.to_str().unwrap();
+    command.args(line.split_whitespace().map(|word| if word == "IMAGE" { image } else { word }));
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn ok(image: &Path, line: &str) -> String {
+    let output = run(image, line);
+    assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn json(image: &Path, line: &str) -> Value {
+    serde_json::from_str(&ok(image, line)).unwrap()
+}
+
+/// A tree with a file of several names.
+fn source(dir: &Path) -> PathBuf {
+    let source = dir.join("source");
+    fs::create_dir_all(source.join("a/b/c")).unwrap();
+    fs::write(source.join("a/file"), "contents").unwrap();
+    for name in ["a/other", "a/b/c/third", "top"] {
+        fs::hard_link(source.join("a/file"), source.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("top", source.join("link")).unwrap();
+    fs::create_dir(source.join("many")).unwrap();
+    for n in 0..3000 {
+        File::create(source.join(format!("many/a rather long name {n}"))).unwrap();
+    }
+    source
+}
+
+/// An image of the source.
+fn image(dir: &Path, options: &str) -> PathBuf {
+    let (source, image) = (source(dir), dir.join("a.img"));
+    let line = format!("build --fs xfs --label xfs-label {options} SOURCE IMAGE");
+    ok(&image, line.replace("SOURCE", source.to_str().unwrap()).trim());
+    image
+}
+
+#[test]
+fn info_tells_what_mkfs_told() {
+    let dir = scratch();
+    let image = image(dir.path(), "--block-size 1K --dir-block-size 4K");
+    let info = json(&image, "info --json IMAGE");
+    assert_eq!(
+        (&info["format"], &info["label"], &info["state"], &info["block_size"]),
+        (&"xfs".into(), &"xfs-label".into(), &"clean".into(), &1024.into())
+    );
+    let names = |at: usize| info["features"][at]["names"].to_string();
+    for name in ["bigtime", "nrext64", "exchange", "parent", "sparse", "ftype"] {
+        assert!(names(1).contains(&format!("{name:?}")), "{name} in {}", names(1));
+    }
+    for name in ["finobt", "rmapbt", "reflink", "inobtcount"] {
+        assert!(names(2).contains(&format!("{name:?}")), "{name} in {}", names(2));
+    }
+    let text = ok(&image, "info IMAGE");
+    assert!(text.contains("directory block size:         4096\n"), "{text}");
+}
+
+#[test]
+fn paths_come_from_parents_or_from_a_search() {
+    for (options, scanned) in [("", false), ("--features ^parent", true)] {
+        let dir = scratch();
+        let image = image(dir.path(), options);
+        let inode = json(&image, "ls --json IMAGE /top")["inode"].as_u64().unwrap();
+        let output = run(&image, &format!("paths IMAGE {inode}"));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let expected = "/a/b/c/third\n/a/file\n/a/other\n/top\n";
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains("searched"), scanned, "{said}");
+        let answer = json(&image, &format!("paths --json IMAGE {inode}"));
+        assert_eq!(
+            (&answer["scanned"], &answer["paths"][1]["path"]),
+            (&scanned.into(), &"/a/file".into())
+        );
+        let nothing = run(&image, "paths IMAGE 99999999");
+        assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
+    }
+}
+
+#[test]
+fn paths_are_those_the_kernel_gave() {
+    require!(Mount("xfs"), Tool("mkfs.xfs"));
+    let dir = scratch();
+    let image = dir.path().join("a.img");
+    MkfsXfs::default().create(&image, 300 << 20);
+    let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
+    let at = |name: &str| mount.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    let mut expected = BTreeSet::from(["/file".to_owned()]);
+    for n in 0..700 {
+        let parent = format!("d{}", n % 7);
+        fs::create_dir_all(at(&parent)).unwrap();
+        let name = format!("{parent}/{n}-{}", "n".repeat(n % 180));
+        fs::hard_link(at("file"), at(&name)).unwrap();
+        if n % 3 == 0 {
+            fs::rename(at(&name), at(&format!("{parent}/moved-{n}"))).unwrap();
+            expected.insert(format!("/{parent}/moved-{n}"));
+        } else {
+            expected.insert(format!("/{name}"));
+        }
+    }
+    let inode = fs::metadata(at("file")).unwrap().ino();
+    mount.unmount();
+    let found = ok(&image, &format!("paths IMAGE {inode}"));
+    assert_eq!(found.lines().map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn structures_are_shown() {
+    let dir = scratch();
+    let image = image(dir.path(), "");
+    let dump = |what: &str| json(&image, &format!("dump --json IMAGE {what}"));
+    let superblock = dump("superblock");
+    assert_eq!(
+        (&superblock["magicnum"], &superblock["checksum_state"], &superblock["fname"]),
+        (&"0x58465342".into(), &"right".into(), &"xfs-label".into())
+    );
+    let group = dump("group 1");
+    assert_eq!(group, dump("ag 1"));
+    for header in ["agf", "agi", "agfl"] {
+        assert_eq!(
+            (&group[header]["seqno"], &group[header]["checksum_state"]),
+            (&1.into(), &"right".into())
+        );
+    }
+    let inode = dump("inode /many");
+    assert_eq!((&inode["type"], &inode["checksum_state"]), (&"directory".into(), &"right".into()));
+    assert_eq!(inode["parents"][0]["name"], "many");
+    assert_eq!(dump(&format!("inode {}", inode["inode"])), inode);
+    assert_eq!(dump("inode /link")["target"], "top");
+    let block = dump(&format!("block {}", inode["runs"][0]["block"]));
+    assert_eq!(block["kind"], "directory data");
+    assert_eq!(block["header"]["owner"], inode["inode"]);
+    let directory = dump("directory /many");
+    let names = directory["entries"].as_array().unwrap();
+    assert!(names.iter().any(|entry| entry["name"] == "a rather long name 7"), "{directory}");
+    for (what, status) in [
+        ("group 1000", 1),
+        ("inode 99999999999", 1),
+        ("inode /nothing", 1),
+        ("block 18446744073709551615", 1),
+        ("directory /link", 1),
+        ("journal", 3),
+    ] {
+        let output = run(&image, &format!("dump IMAGE {what}"));
+        assert_eq!(output.status.code(), Some(status), "{what}: {output:?}");
+        assert!(output.stdout.is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn damage_is_shown_and_named() {
+    let dir = scratch();
+    let image = image(dir.path(), "");
+    let inode = json(&image, "dump --json IMAGE inode /a");
+    let at = inode["block"].as_u64().unwrap() * 4096 + inode["offset"].as_u64().unwrap();
+    let file = File::options().read(true).write(true).open(&image).unwrap();
+    // The owner, which is at byte 8 of the inode.
+    file.write_all_at(&[0, 0, 0, 9], at + 8).unwrap();
+    let shown = run(&image, &format!("dump --json IMAGE inode {}", inode["inode"]));
+    assert_eq!(shown.status.code(), Some(3));
+    let damaged: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(damaged["uid"], 9);
+    assert!(damaged["problems"][0].as_str().unwrap().contains("checksum"), "{damaged}");
+    let listed = run(&image, "ls IMAGE /a");
+    assert_eq!(listed.status.code(), Some(3), "{listed:?}");
+    assert!(String::from_utf8_lossy(&listed.stderr).contains("xfs_repair -n"), "{listed:?}");
+    // The label, in the superblock.
+    file.write_all_at(b"damaged", 108).unwrap();
+    let shown = run(&image, "dump IMAGE superblock");
+    assert_eq!(shown.status.code(), Some(3));
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("damaged"));
+}
+
+#[test]
+fn changing_an_image_is_refused_and_leaves_it_as_it_was() {
+    let dir = scratch();
+    let image = image(dir.path(), "");
+    let before = fs::read(&image).unwrap();
+    for line in [
+        "mkdir IMAGE /new",
+        "rm IMAGE /top",
+        "mv IMAGE /top /new",
+        "chmod IMAGE 600 /top",
+        "recover IMAGE",
+    ] {
+        let output = run(&image, line);
+        assert_eq!(output.status.code(), Some(3), "{line}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("changing XFS images in place"), "{line}: {said}");
+    }
+    assert!(fs::read(&image).unwrap() == before);
+}
+
+#[test]
+fn a_log_that_was_not_replayed_is_refused_unless_stale_is_said() {
+    require!(Mount("xfs"), Tool("mkfs.xfs"));
+    let dir = scratch();
+    let (image, copy) = (dir.path().join("a.img"), dir.path().join("b.img"));
+    MkfsXfs::default().create(&image, 300 << 20);
+    let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
+    fs::write(mount.path().join("file"), "x").unwrap();
+    rustix::fs::syncfs(File::open(mount.path()).unwrap()).unwrap();
+    fs::copy(&image, &copy).unwrap();
+    mount.unmount();
+    assert_eq!(ok(&image, "cat IMAGE /file"), "x");
+    let output = run(&copy, "ls IMAGE");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--stale"), "{output:?}");
+    ok(&copy, "ls --stale IMAGE");
+}
