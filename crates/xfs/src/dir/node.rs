@@ -52,8 +52,7 @@ impl Op<'_> {
         if best != before {
             self.set_best(dir, state, number, best)?;
         }
-        let new =
-            LeafEntry { hash: layout.hash(entry.name), address: layout.address(number, offset) };
+        let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
         let mut path = search.path;
         for _ in 0..ROUNDS_MAX {
             let at = path.leaf;
