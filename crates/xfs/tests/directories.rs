@@ -336,3 +336,32 @@ fn foreign_directories_are_found_with_and_without_case() {
         }
     }
 }
+
+/// An entry for which there is no space leaves nothing behind, in the image or in memory.
+#[test]
+fn entries_without_space_leave_no_trace() {
+    require!(Tool("xfs_repair"));
+    for strategy in [FreeIndexStrategy::BlockSkip, FreeIndexStrategy::Tree] {
+        let layout = Layout { size: 64 << 20, ..NO_PARENTS };
+        let mut trial = Trial::new(layout, strategy, 5, 250);
+        let (mut refused, mut taken) = (0, 0);
+        while refused < 200 {
+            let len = if refused == 0 { 250 } else { trial.rng.usize(8..250) };
+            let name: Vec<u8> = (0..len).map(|_| trial.rng.alphanumeric() as u8).collect();
+            match trial.fs.link(trial.files[0], trial.dir, &name, None) {
+                Ok(()) => drop(trial.names.insert(name, trial.files[0])),
+                Err(Error::NoSpace) => refused += 1,
+                Err(Error::Exists) => {}
+                Err(other) => panic!("{other}"),
+            }
+            taken += 1;
+        }
+        assert!(taken > 20_000, "space ran out after {taken} entries");
+        trial.check();
+        trial.judge();
+        trial.remove_some(5_000);
+        trial.add_some(2_000);
+        trial.check();
+        trial.judge();
+    }
+}
