@@ -65,7 +65,8 @@ impl Op<'_> {
     /// Adds an entry. False if the leaf has no room for its hash.
     pub(super) fn add_leaf(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
         let layout = self.dir_layout();
-        if View::new(self, dir).search(entry.name)?.spot.is_some() {
+        let search = View::new(self, dir).search(entry.name)?;
+        if search.spot.is_some() {
             return Err(Error::Exists);
         }
         self.check_bests_count(dir)?;
@@ -88,8 +89,7 @@ impl Op<'_> {
 
         let mut held = self.held(root);
         set_best(&layout, &mut held, number as usize, best_len as u16);
-        let new =
-            LeafEntry { hash: layout.hash(entry.name), address: layout.address(number, offset) };
+        let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
         insert_hash(&layout, &mut held, new);
         Ok(true)
     }
