@@ -23,6 +23,9 @@ struct Held {
 enum Undo {
     /// `old[from..from + len]` were the bytes at `offset`.
     Bytes { held: u32, offset: u32, len: u32, from: usize },
+    /// `len` bytes were moved from `source` to `target`, and `old[from..from + kept]` were those at
+    /// `kept_at`, which lay in the way.
+    Moved { held: u32, source: u32, target: u32, len: u32, kept_at: u32, kept: u32, from: usize },
     /// The buffer was created over one that was loaded, whose bytes are `old[from..]`.
     Replaced { held: u32, tag: Tag, from: usize },
     /// The buffer was of another kind.
@@ -165,6 +168,42 @@ impl<'e> Txn<'e> {
         bytes
     }
 
+    /// Moves the bytes of `source` to `target` on, which may overlap them: as an [`Txn::edit`] of the
+    /// target, but only those bytes are kept that the move overwrites for good.
+    ///
+    /// # Panics
+    /// If source or target reach past the block.
+    pub fn shift(&mut self, id: BufferId, source: Range<usize>, target: usize) {
+        let running = self.engine.running_epoch();
+        let has_log = self.engine.log().is_some();
+        let Scratch { held, undo, old } = &mut self.scratch;
+        let held = &mut held[id.0 as usize];
+        if has_log && held.changed == 0 {
+            held.guard.freeze_before(running);
+        }
+        let bytes = &mut held.guard.data;
+        let len = source.len();
+        let moved = target..target + len;
+        held.changed |= chunk_bits(moved.clone(), bytes.len());
+        let lost = if target < source.start {
+            moved.start..moved.end.min(source.start)
+        } else {
+            moved.start.max(source.end)..moved.end
+        };
+        let from = old.len();
+        old.extend_from_slice(&bytes[lost.clone()]);
+        bytes.copy_within(source.clone(), target);
+        undo.push(Undo::Moved {
+            held: id.0,
+            source: source.start as u32,
+            target: target as u32,
+            len: len as u32,
+            kept_at: lost.start as u32,
+            kept: lost.len() as u32,
+            from,
+        });
+    }
+
     /// Makes a held buffer a block of another kind: a leaf that becomes a root. Its bytes are
     /// changed by [`Txn::edit`].
     pub fn retag(&mut self, id: BufferId, tag: Tag) {
@@ -216,6 +255,13 @@ impl<'e> Txn<'e> {
                     let (offset, len) = (offset as usize, len as usize);
                     held[at as usize].guard.data[offset..offset + len]
                         .copy_from_slice(&old[from..from + len]);
+                }
+                Undo::Moved { held: at, source, target, len, kept_at, kept, from } => {
+                    let data = &mut held[at as usize].guard.data;
+                    let target = target as usize;
+                    data.copy_within(target..target + len as usize, source as usize);
+                    let (kept_at, kept) = (kept_at as usize, kept as usize);
+                    data[kept_at..kept_at + kept].copy_from_slice(&old[from..from + kept]);
                 }
                 Undo::Replaced { held: at, tag, from } => {
                     let contents = &mut *held[at as usize].guard;

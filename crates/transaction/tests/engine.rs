@@ -133,6 +133,33 @@ fn a_dropped_transaction_leaves_no_trace() {
 }
 
 #[test]
+fn bytes_that_were_moved_go_back() {
+    let (_, engine) = engine(None);
+    let mut txn = engine.begin().unwrap();
+    let id = txn.create(6, TAG).unwrap();
+    let before: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
+    txn.edit(id, 0..BLOCK - 4).copy_from_slice(&before[..BLOCK - 4]);
+    let total = sum(txn.data(id)).to_le_bytes();
+    txn.edit(id, BLOCK - 4..BLOCK).copy_from_slice(&total);
+    txn.commit();
+    let before = engine.read(6, TAG).unwrap().to_vec();
+    // Up and down, overlapping and apart, onto themselves, and nothing at all.
+    let moves = [(8..100, 16), (300..400, 290), (10..20, 500), (40..50, 40), (7..7, 3), (0..9, 9)];
+    let mut txn = engine.begin().unwrap();
+    let id = txn.buffer(6, TAG).unwrap();
+    let mut expected = before.clone();
+    for (source, target) in moves {
+        txn.shift(id, source.clone(), target);
+        expected.copy_within(source, target);
+        assert_eq!(txn.data(id), expected);
+        txn.edit(id, 12..18).fill(0xee);
+        expected[12..18].fill(0xee);
+    }
+    drop(txn);
+    assert_eq!(engine.read(6, TAG).unwrap().to_vec(), before);
+}
+
+#[test]
 fn nothing_goes_home_before_the_log_has_it() {
     let log = Recorder::default();
     let (device, engine) = engine(Some(log.clone()));

@@ -6,6 +6,7 @@ mod changing;
 mod support;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -49,11 +50,12 @@ impl Trial {
     fn add(&mut self, name: Vec<u8>) {
         let file = self.files[self.rng.usize(..2)];
         let outcome = self.fs.link(file, self.dir, &name, None);
-        if self.names.contains_key(&name) {
-            assert!(matches!(outcome, Err(Error::Exists)), "{outcome:?}");
-        } else {
-            outcome.unwrap();
-            self.names.insert(name, file);
+        match self.names.entry(name) {
+            Entry::Occupied(_) => assert!(matches!(outcome, Err(Error::Exists)), "{outcome:?}"),
+            Entry::Vacant(vacant) => {
+                outcome.unwrap();
+                vacant.insert(file);
+            }
         }
     }
 
@@ -332,5 +334,34 @@ fn foreign_directories_are_found_with_and_without_case() {
             }
             assert!(matches!(fs.lookup(dir, b"a fil"), Err(Error::NotFound)));
         }
+    }
+}
+
+/// An entry for which there is no space leaves nothing behind, in the image or in memory.
+#[test]
+fn entries_without_space_leave_no_trace() {
+    require!(Tool("xfs_repair"));
+    for strategy in [FreeIndexStrategy::BlockSkip, FreeIndexStrategy::Tree] {
+        let layout = Layout { size: 64 << 20, ..NO_PARENTS };
+        let mut trial = Trial::new(layout, strategy, 5, 250);
+        let (mut refused, mut taken) = (0, 0);
+        while refused < 200 {
+            let len = if refused == 0 { 250 } else { trial.rng.usize(8..250) };
+            let name: Vec<u8> = (0..len).map(|_| trial.rng.alphanumeric() as u8).collect();
+            match trial.fs.link(trial.files[0], trial.dir, &name, None) {
+                Ok(()) => drop(trial.names.insert(name, trial.files[0])),
+                Err(Error::NoSpace) => refused += 1,
+                Err(Error::Exists) => {}
+                Err(other) => panic!("{other}"),
+            }
+            taken += 1;
+        }
+        assert!(taken > 20_000, "space ran out after {taken} entries");
+        trial.check();
+        trial.judge();
+        trial.remove_some(5_000);
+        trial.add_some(2_000);
+        trial.check();
+        trial.judge();
     }
 }

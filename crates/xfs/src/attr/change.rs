@@ -12,9 +12,8 @@ use crate::bmap::{self, Place};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::attr::leaf::{self, Value};
 use crate::format::attr::leaf_change::{self, NewEntry};
-use crate::format::attr::{
-    BlockType, Edit, Identity, Layout, flags, remote, shortform, write_info,
-};
+use crate::format::attr::{BlockType, Identity, Layout, flags, remote, shortform, write_info};
+use crate::format::edit::Edit;
 use crate::format::features::Incompat;
 use crate::format::hash::name_hash;
 use crate::format::inode::{Fork, Format};
@@ -29,7 +28,7 @@ pub(super) struct Held<'t, 'e> {
 }
 
 impl Edit for Held<'_, '_> {
-    fn data(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         self.txn.data(self.id)
     }
 
@@ -147,7 +146,7 @@ impl<'a> Op<'a> {
     ) -> Result<bool> {
         let layout = self.attr_layout();
         let mut block = self.attr_block(handle, position.path[position.path.len() - 1])?;
-        let old = leaf::entry(layout, block.data(), position.index);
+        let old = leaf::entry(layout, block.bytes(), position.index);
         let fits = old.is_some_and(
             |entry| matches!(entry.value, Value::Local(old) if old.len() == value.len()),
         );
@@ -249,7 +248,7 @@ impl<'a> Op<'a> {
         let layout = self.attr_layout();
         let step = position.path[position.path.len() - 1];
         let block = self.attr_block(handle, step)?;
-        let value = leaf::entry(layout, block.data(), position.index).map(|entry| entry.value);
+        let value = leaf::entry(layout, block.bytes(), position.index).map(|entry| entry.value);
         if let Some(Value::Remote(place)) = value {
             let first = FileBlock(place.block.into());
             let end = first.plus(remote::blocks(layout, place.len as usize).into());
@@ -262,12 +261,12 @@ impl<'a> Op<'a> {
     fn settle_attr_blocks(&mut self, handle: &mut Handle) -> Result<()> {
         let layout = self.attr_layout();
         let root = self.attr_block_at(handle, 0)?;
-        if layout.block_type(root.data()) != Some(BlockType::Leaf) {
+        if layout.block_type(root.bytes()) != Some(BlockType::Leaf) {
             return Ok(());
         }
-        let Some(bytes) = short_size(layout, root.data()) else { return Ok(()) };
-        let is_empty = leaf::count(layout, root.data()) == 0;
-        let old = root.data().to_vec();
+        let Some(bytes) = short_size(layout, root.bytes()) else { return Ok(()) };
+        let is_empty = leaf::count(layout, root.bytes()) == 0;
+        let old = root.bytes().to_vec();
         let fork_len = handle.inode.fork(Fork::Attr).len();
         if !is_empty && bytes > fork_len && !forkoff::can_grow(handle, bytes) {
             return Ok(());

@@ -11,7 +11,8 @@ use super::read::Position;
 use super::tree::last_hash;
 use crate::format::attr::leaf_change;
 use crate::format::attr::node::{self, Child};
-use crate::format::attr::{self, BlockType, Edit, Layout, leaf};
+use crate::format::attr::{self, BlockType, Layout, leaf};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -45,16 +46,16 @@ impl Op<'_> {
         let Position { path, index } = position;
         let depth = path.len() - 1;
         let mut block = self.attr_block(handle, path[depth])?;
-        let Some(entry) = leaf::entry(layout, block.data(), index) else {
+        let Some(entry) = leaf::entry(layout, block.bytes(), index) else {
             return Err(handle.corrupt("attribute leaf", "an entry is not there any more"));
         };
         let hash = entry.hash;
         leaf_change::remove(&mut block, layout, index);
-        let (used, room) = fullness(layout, block.data());
+        let (used, room) = fullness(layout, block.bytes());
         if depth == 0 {
             return Ok(());
         }
-        match leaf::last_hash(layout, block.data()) {
+        match leaf::last_hash(layout, block.bytes()) {
             None => self.drop_attr_block(handle, &path, depth)?,
             Some(last) if last < hash => self.set_last_attr_hash(handle, &path, depth, last)?,
             Some(_) => {}
@@ -79,8 +80,8 @@ impl Op<'_> {
             let parent = path[depth - 1];
             let mut block = self.attr_block(handle, parent)?;
             node::remove(&mut block, layout, parent.index);
-            if let Some(last) = node::last_hash(layout, block.data()) {
-                let is_last = parent.index == node::count(layout, block.data());
+            if let Some(last) = node::last_hash(layout, block.bytes()) {
+                let is_last = parent.index == node::count(layout, block.bytes());
                 return if is_last {
                     self.set_last_attr_hash(handle, path, depth - 1, last)
                 } else {
@@ -122,8 +123,8 @@ impl Op<'_> {
     fn only_attr_child(&mut self, handle: &Handle, root: Step) -> Result<Option<u32>> {
         let layout = self.attr_layout();
         let block = self.attr_block(handle, root)?;
-        let is_only = node::count(layout, block.data()) == 1;
-        Ok(node::child(layout, block.data(), 0).filter(|_| is_only).map(|child| child.block))
+        let is_only = node::count(layout, block.bytes()) == 1;
+        Ok(node::child(layout, block.bytes(), 0).filter(|_| is_only).map(|child| child.block))
     }
 
     /// Moves the contents of the root's only child into the root.
@@ -132,7 +133,7 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let place = locate(self, handle, at)?;
         let step = Step { at, place, index: 0 };
-        let contents = self.attr_block(handle, step)?.data().to_vec();
+        let contents = self.attr_block(handle, step)?.bytes().to_vec();
         self.free_attr_block(handle, step)?;
         let mut block = self.attr_block(handle, root)?;
         block.edit(0..layout.block_size).copy_from_slice(&contents);
@@ -151,7 +152,7 @@ impl Op<'_> {
                 continue;
             }
             let parent = self.attr_block(handle, path[depth - 1])?;
-            let children = node::children(layout, parent.data());
+            let children = node::children(layout, parent.bytes());
             let index = path[depth - 1].index;
             for left_index in [Some(index), index.checked_sub(1)].into_iter().flatten() {
                 let Some(&[left, right]) = children.get(left_index..left_index + 2) else {
@@ -173,7 +174,7 @@ impl Op<'_> {
 
     fn attr_fullness(&mut self, handle: &Handle, step: Step) -> Result<(usize, usize)> {
         let layout = self.attr_layout();
-        Ok(fullness(layout, self.attr_block(handle, step)?.data()))
+        Ok(fullness(layout, self.attr_block(handle, step)?.bytes()))
     }
 
     /// Moves the entries of the right block of a pair to the left one, and frees it.
@@ -181,9 +182,9 @@ impl Op<'_> {
         let layout = self.attr_layout();
         let right =
             Step { at: pair.right.block, place: locate(self, handle, pair.right.block)?, index: 0 };
-        let from = self.attr_block(handle, right)?.data().to_vec();
+        let from = self.attr_block(handle, right)?.bytes().to_vec();
         let mut block = self.attr_block_at(handle, pair.left.block)?;
-        let into = block.data().to_vec();
+        let into = block.bytes().to_vec();
         if layout.block_type(&from) != layout.block_type(&into) {
             return Err(handle.corrupt("attribute fork", "neighbours of different levels"));
         }
@@ -196,7 +197,7 @@ impl Op<'_> {
             let all = leaf_change::stored(layout, &into).chain(leaf_change::stored(layout, &from));
             leaf_change::fill(&mut block, layout, all);
         }
-        let last = last_hash(layout, block.data()).unwrap_or(pair.right.hash);
+        let last = last_hash(layout, block.bytes()).unwrap_or(pair.right.hash);
         self.free_attr_block(handle, right)?;
         let parent = path[pair.depth - 1];
         let mut block = self.attr_block(handle, parent)?;

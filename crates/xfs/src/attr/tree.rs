@@ -9,7 +9,8 @@ use super::change::one_block;
 use super::path::{Path, Step, descend};
 use crate::format::attr::leaf_change::{self, NewEntry};
 use crate::format::attr::node::{self, Child};
-use crate::format::attr::{self, BlockType, Edit, Layout, leaf};
+use crate::format::attr::{self, BlockType, Layout, leaf};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -36,9 +37,9 @@ impl Op<'_> {
         for _ in 0..ROUNDS_MAX {
             let path = descend(self, handle, new.hash)?;
             let mut block = self.attr_block(handle, path[path.len() - 1])?;
-            if leaf_change::has_room(layout, block.data(), new) {
-                let index = leaf::lower_bound(layout, block.data(), new.hash);
-                let is_last = index == leaf::count(layout, block.data());
+            if leaf_change::has_room(layout, block.bytes(), new) {
+                let index = leaf::lower_bound(layout, block.bytes(), new.hash);
+                let is_last = index == leaf::count(layout, block.bytes());
                 leaf_change::insert(&mut block, layout, index, new);
                 if is_last {
                     self.set_last_attr_hash(handle, &path, path.len() - 1, new.hash)?;
@@ -63,8 +64,8 @@ impl Op<'_> {
         let layout = self.attr_layout();
         for &step in path[..depth].iter().rev() {
             let mut block = self.attr_block(handle, step)?;
-            let count = node::count(layout, block.data());
-            if node::child(layout, block.data(), step.index).is_some_and(|c| c.hash != hash) {
+            let count = node::count(layout, block.bytes());
+            if node::child(layout, block.bytes(), step.index).is_some_and(|c| c.hash != hash) {
                 node::set_hash(&mut block, layout, step.index, hash);
             }
             if step.index + 1 != count {
@@ -86,7 +87,7 @@ impl Op<'_> {
         let mut depth = path.len() - 1;
         while depth > 0 {
             let parent = self.attr_block(handle, path[depth - 1])?;
-            if node::count(layout, parent.data()) < node::capacity(layout) {
+            if node::count(layout, parent.bytes()) < node::capacity(layout) {
                 break;
             }
             depth -= 1;
@@ -106,7 +107,7 @@ impl Op<'_> {
     fn add_attr_level(&mut self, handle: &mut Handle, root: Step) -> Result<()> {
         let layout = self.attr_layout();
         let geometry = self.fs.volume.geometry;
-        let old = self.attr_block(handle, root)?.data().to_vec();
+        let old = self.attr_block(handle, root)?.bytes().to_vec();
         let kind = layout.block_type(&old).unwrap_or(BlockType::Leaf);
         let level = if kind == BlockType::Node { node::level(layout, &old) + 1 } else { 1 };
         if level > node::LEVEL_MAX {
@@ -134,7 +135,7 @@ impl Op<'_> {
     ) -> Result<bool> {
         let layout = self.attr_layout();
         let depth = path.len() - 1;
-        let old = self.attr_block(handle, path[depth])?.data().to_vec();
+        let old = self.attr_block(handle, path[depth])?.bytes().to_vec();
         let mut all: Vec<_> = leaf_change::stored(layout, &old).collect();
         let index = leaf::lower_bound(layout, &old, new.hash);
         let fitting = leaf_change::cut_for(layout, &old, index, new);
@@ -163,8 +164,8 @@ impl Op<'_> {
     fn split_attr_node(&mut self, handle: &mut Handle, path: &Path, depth: usize) -> Result<()> {
         let layout = self.attr_layout();
         let block = self.attr_block(handle, path[depth])?;
-        let level = node::level(layout, block.data());
-        let all = node::children(layout, block.data());
+        let level = node::level(layout, block.bytes());
+        let all = node::children(layout, block.bytes());
         let (left, right) = all.split_at(all.len() / 2);
         let (Some(left_last), Some(right_last)) = (left.last(), right.last()) else {
             return Err(handle.corrupt("attribute node", "it is full of one entry"));
@@ -188,7 +189,7 @@ impl Op<'_> {
         let layout = self.attr_layout();
         let old = path[depth];
         let mut block = self.attr_block(handle, old)?;
-        let next = attr::forward(block.data());
+        let next = attr::forward(block.bytes());
         attr::set_forward(&mut block, sibling.at);
         let mut block = self.attr_block(handle, sibling)?;
         attr::set_forward(&mut block, next);
@@ -201,7 +202,7 @@ impl Op<'_> {
         node::set_hash(&mut block, layout, parent.index, left);
         let child = Child { hash: right, block: sibling.at };
         node::insert(&mut block, layout, parent.index + 1, child);
-        if parent.index + 2 == node::count(layout, block.data()) {
+        if parent.index + 2 == node::count(layout, block.bytes()) {
             self.set_last_attr_hash(handle, path, depth - 1, right)?;
         }
         Ok(())
@@ -210,7 +211,7 @@ impl Op<'_> {
     /// Takes a block out of the row of its siblings and frees it. Its parent still has it.
     pub(super) fn free_attr_block(&mut self, handle: &mut Handle, step: Step) -> Result<()> {
         let block = self.attr_block(handle, step)?;
-        let (back, forward) = (attr::back(block.data()), attr::forward(block.data()));
+        let (back, forward) = (attr::back(block.bytes()), attr::forward(block.bytes()));
         if back != 0 {
             attr::set_forward(&mut self.attr_block_at(handle, back)?, forward);
         }

@@ -7,7 +7,8 @@ use super::{Entry, Found};
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::leaf::{self, LeafEntry};
-use crate::format::dir::{Edit, Layout, Part, magic};
+use crate::format::dir::{Layout, Part, magic};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 

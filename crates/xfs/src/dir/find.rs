@@ -65,6 +65,7 @@ pub(super) struct Path {
 pub(super) struct Search {
     /// Where an entry with its hash would be put.
     pub(super) path: Path,
+    pub(super) hash: u32,
     pub(super) spot: Option<Spot>,
 }
 
@@ -202,7 +203,7 @@ impl<S: Source> View<'_, S> {
             }
             let is_exact = best.is_some_and(|(matched, _)| matched == Match::Exact);
             if is_exact || !row.goes_on || row.forw == 0 {
-                return Ok(Search { path, spot: best.map(|(_, spot)| spot) });
+                return Ok(Search { path, hash, spot: best.map(|(_, spot)| spot) });
             }
             let next = check_index_block(self.dir, &layout, row.forw)?;
             if next == mark {

@@ -15,7 +15,8 @@ use super::state::DirState;
 use super::view::{DirBuf, NewBlock};
 use crate::format::address::FileBlock;
 use crate::format::dir::leaf::{self, ENTRY_SIZE, LEVELS_MAX, LeafEntry, LeafKind};
-use crate::format::dir::{Edit, Part, magic};
+use crate::format::dir::{Part, magic};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 

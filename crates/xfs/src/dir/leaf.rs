@@ -10,7 +10,8 @@ use crate::format::bytes::be16;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::free::{self, NO_BLOCK};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
-use crate::format::dir::{Edit, Layout, Part, magic};
+use crate::format::dir::{Layout, Part, magic};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -64,7 +65,8 @@ impl Op<'_> {
     /// Adds an entry. False if the leaf has no room for its hash.
     pub(super) fn add_leaf(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
         let layout = self.dir_layout();
-        if View::new(self, dir).search(entry.name)?.spot.is_some() {
+        let search = View::new(self, dir).search(entry.name)?;
+        if search.spot.is_some() {
             return Err(Error::Exists);
         }
         self.check_bests_count(dir)?;
@@ -87,8 +89,7 @@ impl Op<'_> {
 
         let mut held = self.held(root);
         set_best(&layout, &mut held, number as usize, best_len as u16);
-        let new =
-            LeafEntry { hash: layout.hash(entry.name), address: layout.address(number, offset) };
+        let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
         insert_hash(&layout, &mut held, new);
         Ok(true)
     }

@@ -11,7 +11,7 @@ use crate::format::address::FileBlock;
 use crate::format::dir::data;
 use crate::format::dir::free::{self, Header};
 use crate::format::dir::leaf::{self, LeafEntry};
-use crate::format::dir::{Layout, Part, magic};
+use crate::format::dir::{Edit, Layout, Part, magic};
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -43,17 +43,16 @@ impl Op<'_> {
             None => self.append_data(dir, state)?,
         };
         let mut held = self.held(buf);
-        let before = data::best_len(&layout, data_of(&held));
+        let before = data::best_len(&layout, held.bytes());
         let Some(offset) = data::insert(&layout, &mut held, &entry.into()) else {
             let problem = format!("free space of data block {number}");
             return Err(dir.corrupt("directory free index", problem));
         };
-        let best = data::best_len(&layout, data_of(&held));
+        let best = data::best_len(&layout, held.bytes());
         if best != before {
             self.set_best(dir, state, number, best)?;
         }
-        let new =
-            LeafEntry { hash: layout.hash(entry.name), address: layout.address(number, offset) };
+        let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
         let mut path = search.path;
         for _ in 0..ROUNDS_MAX {
             let at = path.leaf;
@@ -252,10 +251,6 @@ impl Op<'_> {
         }
         Ok(())
     }
-}
-
-fn data_of<'h>(held: &'h impl crate::format::dir::Edit) -> &'h [u8] {
-    held.bytes()
 }
 
 /// The logical block of a block of the hash index, by its number there.

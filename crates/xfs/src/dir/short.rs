@@ -9,7 +9,8 @@ use crate::format::address::FileBlock;
 use crate::format::dir::data::NewEntry;
 use crate::format::dir::leaf::{self, LeafEntry, Table};
 use crate::format::dir::short::{self as format, COUNT_MAX, Short, ShortEntry};
-use crate::format::dir::{Edit, Layout, Part, data, file_type_code, file_type_of, magic};
+use crate::format::dir::{Layout, Part, data, file_type_code, file_type_of, magic};
+use crate::format::edit::Edit;
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 use crate::op::Op;
@@ -47,7 +48,7 @@ impl Op<'_> {
     /// Adds an entry, whose name was not found. False if there is no room in the inode.
     pub(super) fn add_short(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
         let layout = self.dir_layout();
-        let short = short(&&*self.fs, dir)?;
+        let short = short(&self.fs, dir)?;
         let size = layout.entry_size(entry.name.len());
         let Some(offset) = pick_offset(&layout, &short, size) else { return Ok(false) };
         let new = ShortEntry {
@@ -70,7 +71,7 @@ impl Op<'_> {
 
     /// Removes the entry with this offset.
     pub(super) fn remove_short(&mut self, dir: &mut Handle, offset: usize) -> Result<()> {
-        let short = short(&&*self.fs, dir)?;
+        let short = short(&self.fs, dir)?;
         let rest = short.entries().filter(|e| e.offset != offset);
         let bytes = format::build(&self.dir_layout(), short.parent(), rest);
         set_bytes(dir, &bytes);
@@ -85,7 +86,7 @@ impl Op<'_> {
         entry: Entry<'_>,
     ) -> Result<bool> {
         let layout = self.dir_layout();
-        let short = short(&&*self.fs, dir)?;
+        let short = short(&self.fs, dir)?;
         let parent = if offset == layout.dot_dot() { entry.ino } else { short.parent() };
         let code = file_type_code(entry.file_type);
         let entries = short
@@ -103,7 +104,7 @@ impl Op<'_> {
     pub(crate) fn short_to_block(&mut self, dir: &mut Handle) -> Result<()> {
         let layout = self.dir_layout();
         let before = dir.clone();
-        let short = short(&&*self.fs, &before)?;
+        let short = short(&self.fs, &before)?;
         dir.inode.fork_mut(Fork::Data).fill(0);
         dir.inode.set_size(0);
         dir.inode.set_format(Fork::Data, Format::Extents);

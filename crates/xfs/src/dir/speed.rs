@@ -82,13 +82,15 @@ fn mark_name(number: u64, rng: &mut fastrand::Rng) -> [u8; 40] {
 #[test]
 #[ignore = "a measurement"]
 fn growing() {
-    for strategy in [
+    let all = [
         FreeIndexStrategy::ForwardDecode,
         FreeIndexStrategy::Forward,
         FreeIndexStrategy::Reverse,
         FreeIndexStrategy::BlockSkip,
         FreeIndexStrategy::Tree,
-    ] {
+    ];
+    let only = std::env::var("STRATEGY").unwrap_or_default();
+    for strategy in all.into_iter().filter(|s| format!("{s:?}").contains(&only)) {
         let mut run = Run::new(strategy, 4 << 30);
         let mut rng = fastrand::Rng::with_seed(1);
         let (mut start, mut done) = (clock(), 0_u64);

@@ -182,9 +182,13 @@ impl DirState {
     }
 }
 
+/// States in the order in which they were put back.
+#[allow(clippy::vec_box, reason = "they move to operations and back")]
+type Shard = Vec<Box<DirState>>;
+
 /// The states of all directories.
 pub(crate) struct States {
-    shards: Box<[Mutex<Vec<Box<DirState>>>]>,
+    shards: Box<[Mutex<Shard>]>,
     pub(super) strategy: FreeIndexStrategy,
 }
 
@@ -193,7 +197,7 @@ impl States {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), strategy }
     }
 
-    fn shard(&self, ino: Ino) -> &Mutex<Vec<Box<DirState>>> {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
         let mixed = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.shards[mixed as usize % SHARDS]
     }

@@ -8,7 +8,8 @@ use vfs::{Error, Result};
 use super::state::Maps;
 use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::{self as format, Edit, Layout, Part};
+use crate::format::dir::{self as format, Layout, Part};
+use crate::format::edit::Edit;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::kind::Kind;
@@ -163,6 +164,18 @@ impl Edit for Held<'_, '_> {
         match self.buf {
             DirBuf::One(id) => self.op.txn.edit(id, range),
             DirBuf::Whole(index) => self.op.wholes.edit(index, range),
+        }
+    }
+
+    fn shift(&mut self, source: Range<usize>, to: usize) {
+        match self.buf {
+            DirBuf::One(id) => self.op.txn.shift(id, source, to),
+            DirBuf::Whole(index) => {
+                let range = source.start.min(to)..source.end.max(to + source.len());
+                let (from, to) = (source.start - range.start, to - range.start);
+                let bytes = self.op.wholes.edit(index, range);
+                bytes.copy_within(from..from + source.len(), to);
+            }
         }
     }
 }

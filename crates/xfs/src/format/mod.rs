@@ -11,6 +11,7 @@ pub mod btree;
 pub mod bytes;
 pub mod checksum;
 pub mod dir;
+pub mod edit;
 pub mod extent;
 pub mod features;
 pub mod geometry;

@@ -173,7 +173,7 @@ impl Op<'_> {
             && !self.txn.holds(block.0)
         {
             let tag = super::view::kind_of(Part::Free).of_inode(dir.ino(), at.0 as u32);
-            return Ok(Some(look(&*fs.block(block, tag)?)));
+            return Ok(Some(look(&fs.block(block, tag)?)));
         }
         let mut view = View::new(self, dir);
         view.maps = Some(maps);

@@ -5,7 +5,8 @@ use super::leaf::{
     ALIGNMENT, ENTRY_SIZE, Entry, Header, LOCAL_SIZE, MAPS, REMOTE_SIZE, Value, count, entries,
     entry, local_size, remote_size,
 };
-use super::{Edit, Layout, flags};
+use super::{Layout, flags};
+use crate::format::edit::Edit;
 
 /// An entry to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +73,13 @@ pub fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
 
 /// Adds an entry at `index`, which keeps the order of hashes. It must have room ([`has_room`]).
 pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
-    let mut header = Header::read(layout, block.data());
+    let mut header = Header::read(layout, block.bytes());
     let size = new.size();
-    let place = match find_room(layout, block.data(), &header, size) {
+    let place = match find_room(layout, block.bytes(), &header, size) {
         Some(place) => place,
         None => {
             compact(block, layout);
-            header = Header::read(layout, block.data());
+            header = Header::read(layout, block.bytes());
             header.first_used - size
         }
     };
@@ -123,8 +124,8 @@ fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Optio
 
 /// Removes entry `index`. The blocks of its value are the caller's to free.
 pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
-    let mut header = Header::read(layout, block.data());
-    let Some(removed) = entry(layout, block.data(), index) else { return };
+    let mut header = Header::read(layout, block.bytes());
+    let Some(removed) = entry(layout, block.bytes(), index) else { return };
     let (place, size) = (removed.place, removed.size());
     let at = layout.leaf_header() + index * ENTRY_SIZE;
     let end = header.table_end(layout);
@@ -137,7 +138,7 @@ pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
     header.count -= 1;
     header.used -= size;
     if place == old_first {
-        let places = entries(layout, block.data()).map(|entry| entry.place);
+        let places = entries(layout, block.bytes()).map(|entry| entry.place);
         header.first_used = places.take(header.count).min().unwrap_or(layout.block_size);
     }
     // The table at the front still counts one more: its zeros are no entry.
@@ -207,7 +208,7 @@ fn write_header<'m>(
 
 /// Brings all names together at the end.
 fn compact(block: &mut impl Edit, layout: Layout) {
-    let old = block.data().to_vec();
+    let old = block.bytes().to_vec();
     let all = entries(layout, &old).map(|entry| NewEntry::from_stored(&entry));
     fill(block, layout, all);
 }
@@ -243,7 +244,7 @@ pub fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>>
 
 /// Overwrites the value of entry `index`, which is in the leaf and of the same length.
 pub fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
-    let Some(entry) = entry(layout, block.data(), index) else { return };
+    let Some(entry) = entry(layout, block.bytes(), index) else { return };
     let start = entry.place + LOCAL_SIZE + entry.name.len();
     block.edit(start..start + value.len()).copy_from_slice(value);
 }

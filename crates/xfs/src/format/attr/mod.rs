@@ -15,13 +15,12 @@ pub mod node;
 pub mod remote;
 pub mod shortform;
 
-use std::ops::Range;
-
 use transaction::Corruption;
 
 use super::address::Block;
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
+use super::edit::Edit;
 use super::geometry::Geometry;
 
 /// Bits of an entry's flags (`XFS_ATTR_*`).
@@ -57,24 +56,6 @@ const NODE_MAGIC_V4: u16 = 0xfebe;
 const CRC_OFFSET: usize = 12;
 
 const STRUCTURE: &str = "attribute block";
-
-/// Bytes that can be changed range by range: a block that an operation holds, or plain memory.
-pub trait Edit {
-    /// All bytes.
-    fn data(&self) -> &[u8];
-    /// Those of `range`, to change.
-    fn edit(&mut self, range: Range<usize>) -> &mut [u8];
-}
-
-impl Edit for Vec<u8> {
-    fn data(&self) -> &[u8] {
-        self
-    }
-
-    fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
-        &mut self[range]
-    }
-}
 
 /// What a block of attributes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

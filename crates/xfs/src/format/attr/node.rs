@@ -6,7 +6,8 @@
 use transaction::Corruption;
 
 use super::super::bytes::{be16, be32, put16, put32};
-use super::{Edit, Layout};
+use super::Layout;
+use crate::format::edit::Edit;
 
 /// Highest level of a node (`XFS_DA_NODE_MAXDEPTH`).
 pub const LEVEL_MAX: u16 = 5;
@@ -104,7 +105,7 @@ pub fn set_hash(block: &mut impl Edit, layout: Layout, index: usize, hash: u32) 
 
 /// Adds an entry at `index`; there must be room.
 pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, child: Child) {
-    let count = count(layout, block.data());
+    let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;
     let table = block.edit(at..end + ENTRY_SIZE);
@@ -115,7 +116,7 @@ pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, child: Child)
 
 /// Removes entry `index`.
 pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
-    let count = count(layout, block.data());
+    let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;
     let table = block.edit(at..end);

@@ -7,8 +7,9 @@ use transaction::Corruption;
 use vfs::{FileType, Ino};
 
 use super::leaf::{self, Table};
-use super::{ALIGN, Edit, FILE_TYPE_CODES, Layout, file_type_of, header, is_block_form};
+use super::{ALIGN, FILE_TYPE_CODES, Layout, file_type_of, header, is_block_form};
 use crate::format::bytes::{be16, be32, be64, put16, put64};
+use crate::format::edit::Edit;
 use crate::format::geometry::Geometry;
 
 /// What an unused range starts with, where entries have their inode (`XFS_DIR2_DATA_FREE_TAG`).

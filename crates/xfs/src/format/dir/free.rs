@@ -2,8 +2,9 @@
 
 use transaction::Corruption;
 
-use super::{Edit, Layout, header};
+use super::{Layout, header};
 use crate::format::bytes::{be16, be32, put32};
+use crate::format::edit::Edit;
 
 /// What stands for a data block that is not there (`NULLDATAOFF`).
 pub const NO_BLOCK: u16 = 0xffff;

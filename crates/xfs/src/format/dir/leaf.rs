@@ -8,8 +8,9 @@
 
 use transaction::Corruption;
 
-use super::{Edit, Layout, data, header, magic};
+use super::{Layout, data, header, magic};
 use crate::format::bytes::{be16, be32, put16, put32};
+use crate::format::edit::Edit;
 
 /// Bytes of an entry.
 pub const ENTRY_SIZE: usize = 8;
@@ -74,7 +75,8 @@ impl Table {
     pub fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
         let rows = &block[self.start..self.end()];
         let (rows, _) = rows.as_chunks::<ENTRY_SIZE>();
-        rows.partition_point(|row| u32::from_be_bytes([row[0], row[1], row[2], row[3]]) < hash)
+        let (low, high) = bracket(rows, hash);
+        low + rows[low..high].partition_point(|row| hash_of(row) < hash)
     }
 
     /// The entries with a hash, stale ones left out, each with its index.
@@ -89,6 +91,52 @@ impl Table {
             .take_while(move |(_, entry)| entry.hash == hash)
             .filter(|(_, entry)| entry.address != 0)
     }
+}
+
+fn hash_of(row: &[u8; ENTRY_SIZE]) -> u32 {
+    u32::from_be_bytes([row[0], row[1], row[2], row[3]])
+}
+
+/// Rows of fewer entries are searched by halves at once.
+const BRACKET_ROWS_MIN: usize = 32;
+/// Entries of a cache line.
+const BRACKET_STEP: usize = 8;
+
+/// Bounds of where a hash belongs. Hashes of names are spread evenly, so its place can be guessed from
+/// the first and the last one; the bounds are found from there outwards, in steps that double. In
+/// memory that no processor has at hand, a step costs more than all the rest, and this takes two or
+/// three where halving takes six.
+fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32) -> (usize, usize) {
+    let ([first, .., last], true) = (rows, rows.len() >= BRACKET_ROWS_MIN) else {
+        return (0, rows.len());
+    };
+    let (first, last) = (hash_of(first), hash_of(last));
+    if hash <= first || hash > last {
+        return if hash <= first { (0, 0) } else { (rows.len(), rows.len()) };
+    }
+    let guess = u64::from(hash - first) * (rows.len() - 1) as u64 / u64::from(last - first).max(1);
+    let guess = (guess as usize).min(rows.len() - 1);
+    let mut step = BRACKET_STEP;
+    if hash_of(&rows[guess]) < hash {
+        let mut low = guess + 1;
+        while let Some(row) = rows.get(low + step) {
+            if hash_of(row) >= hash {
+                return (low, low + step);
+            }
+            low += step + 1;
+            step *= 2;
+        }
+        return (low, rows.len());
+    }
+    let mut high = guess;
+    while high > step {
+        if hash_of(&rows[high - step]) < hash {
+            return (high - step + 1, high);
+        }
+        high -= step;
+        step *= 2;
+    }
+    (0, high)
 }
 
 /// The entries that are not stale.
@@ -198,18 +246,15 @@ pub fn set_entry(block: &mut impl Edit, table: &Table, index: usize, entry: Leaf
 
 /// Puts an entry at `index` where a row may grow at its end. The counts are the caller's to change.
 pub fn insert_at(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
-    let bytes = block.edit(table.at(index)..table.end() + ENTRY_SIZE);
-    let len = bytes.len();
-    bytes.copy_within(..len - ENTRY_SIZE, ENTRY_SIZE);
-    put(bytes, entry);
+    block.shift(table.at(index)..table.end(), table.at(index + 1));
+    set_entry(block, table, index, entry);
 }
 
 /// Puts an entry before what is at `index` of a row that grows at its start (block form).
 pub fn insert_downward(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
-    let bytes = block.edit(table.start - ENTRY_SIZE..table.at(index));
-    bytes.copy_within(ENTRY_SIZE.., 0);
-    let len = bytes.len();
-    put(&mut bytes[len - ENTRY_SIZE..], entry);
+    block.shift(table.start..table.at(index), table.start - ENTRY_SIZE);
+    let at = table.at(index);
+    put(block.edit(at - ENTRY_SIZE..at), entry);
 }
 
 /// Puts an entry before what is at `index` by using up the nearest stale entry. False if none is
@@ -227,16 +272,12 @@ pub fn insert_over_stale(
     let before = (limit..index).rev().find(is_stale);
     match (before, after) {
         (Some(before), _) => {
-            let bytes = block.edit(table.at(before)..table.at(index));
-            bytes.copy_within(ENTRY_SIZE.., 0);
-            let len = bytes.len();
-            put(&mut bytes[len - ENTRY_SIZE..], entry);
+            block.shift(table.at(before + 1)..table.at(index), table.at(before));
+            set_entry(block, table, index - 1, entry);
         }
         (None, Some(after)) => {
-            let bytes = block.edit(table.at(index)..table.at(after) + ENTRY_SIZE);
-            let len = bytes.len();
-            bytes.copy_within(..len - ENTRY_SIZE, ENTRY_SIZE);
-            put(bytes, entry);
+            block.shift(table.at(index)..table.at(after), table.at(index + 1));
+            set_entry(block, table, index, entry);
         }
         (None, None) => return false,
     }
@@ -246,8 +287,7 @@ pub fn insert_over_stale(
 /// Takes an entry out of a row that shrinks at its end. The counts are the caller's to change.
 pub fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
     if index + 1 < table.count {
-        let bytes = block.edit(table.at(index)..table.end());
-        bytes.copy_within(ENTRY_SIZE.., 0);
+        block.shift(table.at(index + 1)..table.end(), table.at(index));
     }
 }
 
@@ -364,4 +404,32 @@ pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The place that a guess leads to is the one that halving finds, whatever the hashes are like.
+    #[test]
+    fn guesses_end_where_halving_does() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for round in 0..3000 {
+            let count = random.usize(0..300);
+            // Even, crowded at one end, and with many that are equal.
+            let shape = [0, 24, 29][round % 3];
+            let mut hashes: Vec<u32> =
+                (0..count).map(|_| random.u32(..) >> random.u32(..=shape)).collect();
+            hashes.sort_unstable();
+            let block: Vec<u8> =
+                hashes.iter().flat_map(|hash| [hash.to_be_bytes(), [0; 4]].concat()).collect();
+            let table = Table { start: 0, count };
+            let near = |hash: u32| [hash.saturating_sub(1), hash, hash.saturating_add(1)];
+            let wanted = hashes.iter().flat_map(|&hash| near(hash)).chain([0, u32::MAX]);
+            for wanted in wanted.take(100) {
+                let expected = hashes.partition_point(|&hash| hash < wanted);
+                assert_eq!(table.lower_bound(&block, wanted), expected, "{wanted} in {hashes:?}");
+            }
+        }
+    }
 }

@@ -13,13 +13,10 @@ pub mod short;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
 use transaction::Corruption;
 use vfs::{FileType, Ino};
 
 use super::address::{Block, FileBlock};
-use super::bytes::{put16, put32};
 use super::geometry::Geometry;
 use super::{checksum, hash};
 pub use header::{init_da, init_dir, is_block_form};
@@ -166,36 +163,6 @@ impl Layout {
     /// The hash that a name is filed under.
     pub fn hash(&self, name: &[u8]) -> u32 {
         if self.folds_case { hash::folded_hash(name) } else { hash::name_hash(name) }
-    }
-}
-
-/// A block that is changed range by range, so that whoever holds it can keep the old bytes.
-pub trait Edit {
-    /// The block.
-    fn bytes(&self) -> &[u8];
-
-    /// Bytes of it, to change.
-    fn edit(&mut self, range: Range<usize>) -> &mut [u8];
-
-    /// Writes a big-endian number.
-    fn set16(&mut self, at: usize, value: u16) {
-        put16(self.edit(at..at + 2), 0, value);
-    }
-
-    /// Writes a big-endian number.
-    fn set32(&mut self, at: usize, value: u32) {
-        put32(self.edit(at..at + 4), 0, value);
-    }
-}
-
-/// A block in memory that nobody wants back.
-impl Edit for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-
-    fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
-        &mut self[range]
     }
 }
 

@@ -1,0 +1,43 @@
+//! Blocks that are changed range by range, so that whoever holds one can keep the old bytes.
+
+use std::ops::Range;
+
+use super::bytes::{put16, put32};
+
+/// A block to change: one that an operation holds, or plain memory.
+pub trait Edit {
+    /// The block.
+    fn bytes(&self) -> &[u8];
+
+    /// Bytes of it, to change.
+    fn edit(&mut self, range: Range<usize>) -> &mut [u8];
+
+    /// Moves the bytes of `source` to `to` on; the two may overlap.
+    fn shift(&mut self, source: Range<usize>, to: usize) {
+        let start = source.start.min(to);
+        let end = source.end.max(to + source.len());
+        let source = source.start - start..source.end - start;
+        self.edit(start..end).copy_within(source, to - start);
+    }
+
+    /// Writes a big-endian number.
+    fn set16(&mut self, at: usize, value: u16) {
+        put16(self.edit(at..at + 2), 0, value);
+    }
+
+    /// Writes a big-endian number.
+    fn set32(&mut self, at: usize, value: u32) {
+        put32(self.edit(at..at + 4), 0, value);
+    }
+}
+
+/// A block in memory that nobody wants back.
+impl Edit for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self[range]
+    }
+}
