@@ -11,7 +11,8 @@ use crate::format::address::FileBlock;
 use crate::format::dir::data;
 use crate::format::dir::free::{self, Header};
 use crate::format::dir::leaf::{self, LeafEntry};
-use crate::format::dir::{Edit, Layout, Part, magic};
+use crate::format::dir::{Layout, Part, magic};
+use crate::format::edit::Edit;
 use crate::inode::Handle;
 use crate::op::Op;
 
