@@ -17,6 +17,8 @@ struct Held {
     block: u64,
     changed: u64,
     forgotten: bool,
+    /// Made by this transaction: no bytes of it need to be kept.
+    created: bool,
 }
 
 /// One step to take back.
@@ -118,6 +120,7 @@ impl<'e> Txn<'e> {
         contents.tag = tag;
         held_buffer.changed = u64::MAX;
         held_buffer.forgotten = false;
+        held_buffer.created = true;
         Ok(id)
     }
 
@@ -132,7 +135,7 @@ impl<'e> Txn<'e> {
 
     fn hold(&mut self, block: u64, guard: WriteGuard) -> BufferId {
         let id = BufferId(self.scratch.held.len() as u32);
-        self.scratch.held.push(Held { guard, block, changed: 0, forgotten: false });
+        self.scratch.held.push(Held { guard, block, changed: 0, forgotten: false, created: false });
         id
     }
 
@@ -159,6 +162,9 @@ impl<'e> Txn<'e> {
             held.guard.freeze_before(running);
         }
         let bytes = &mut held.guard.data;
+        if held.created {
+            return &mut bytes[range];
+        }
         held.changed |= chunk_bits(range.clone(), bytes.len());
         let from = old.len();
         let bytes = &mut bytes[range.clone()];
@@ -182,6 +188,10 @@ impl<'e> Txn<'e> {
             held.guard.freeze_before(running);
         }
         let bytes = &mut held.guard.data;
+        if held.created {
+            bytes.copy_within(source, target);
+            return;
+        }
         let len = source.len();
         let moved = target..target + len;
         held.changed |= chunk_bits(moved.clone(), bytes.len());
