@@ -22,29 +22,31 @@ pub(crate) type Epoch = u64;
 /// Pieces a block's changes are tracked in: one bit each of a `u64`.
 pub(crate) const CHUNKS: usize = 64;
 
-/// The contents of a block and where they stand between memory and device.
+/// The contents of a block and where they stand between memory and device. What every use of a block
+/// looks at comes first, so that it lies together in memory.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Contents {
-    pub(crate) block: u64,
-    pub(crate) tag: Tag,
     /// Whether `data` holds the block (read and verified, or created).
     pub(crate) loaded: bool,
+    pub(crate) tag: Tag,
     pub(crate) data: Box<[u8]>,
     /// The checkpoint that has changes of this block which are not home yet, or 0.
     pub(crate) dirty: Epoch,
     /// Which 64ths of the block that checkpoint changed.
     pub(crate) chunks: u64,
-    /// The block as an earlier checkpoint, still being written, left it.
-    pub(crate) frozen: Option<Frozen>,
-    /// The last checkpoint that has an image of this block in the log while the block is not home,
-    /// or 0.
-    pub(crate) logged: Epoch,
-    /// The block as the last checkpoint but one or an older one left it, if it has been changed since
-    /// and must still go home.
-    pub(crate) homeward: Option<Box<[u8]>>,
     /// The checkpoint in which the block was given up, as long as the log may hold an image of it
     /// from before, or 0.
     pub(crate) forgotten: Epoch,
+    pub(crate) block: u64,
+    /// The last checkpoint that has an image of this block in the log while the block is not home,
+    /// or 0.
+    pub(crate) logged: Epoch,
+    /// The block as an earlier checkpoint, still being written, left it.
+    pub(crate) frozen: Option<Box<Frozen>>,
+    /// The block as the last checkpoint but one or an older one left it, if it has been changed since
+    /// and must still go home.
+    pub(crate) homeward: Option<Box<[u8]>>,
 }
 
 /// The image of a block that belongs to a closed checkpoint.
@@ -64,8 +66,8 @@ impl Contents {
     /// for the way home, where that is not left to the next checkpoint.
     pub(crate) fn freeze_before(&mut self, running: Epoch) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
-            self.frozen =
-                Some(Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks });
+            let frozen = Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks };
+            self.frozen = Some(Box::new(frozen));
         } else if self.dirty == 0 && self.is_late(running) && self.homeward.is_none() {
             self.homeward = Some(self.data.clone());
         }

@@ -11,6 +11,9 @@
 
 use std::ops::Range;
 
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
 use vfs::{Error, Ino, Result};
@@ -50,15 +53,58 @@ pub(crate) struct Op<'a> {
     /// What is known of directories that are changed.
     pub(crate) dirs: Taken<'a>,
     /// Inodes to write, those of new ones included.
-    staged: SmallVec<[Handle; 2]>,
+    staged: Handles,
     pub(crate) freed: SmallVec<[Freed; 4]>,
-    pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
+    pub(crate) freed_inodes: Handles,
     /// Blocks of inodes that were made or given back.
     pub(crate) inode_blocks: SmallVec<[InodeBlock; 8]>,
     /// What the file shows of these would not come back if the operation failed, so it goes last.
     pub(crate) zeroed_runs: SmallVec<[ZeroedRun; 1]>,
     /// The group that somebody else had when it was wanted out of order.
     contended: Option<AgNumber>,
+}
+
+/// Handles of an operation. Each is as large as an inode, so they lie beside the operation, in memory
+/// that the thread keeps from one to the next.
+#[derive(Default)]
+pub(crate) struct Handles(Vec<Handle>);
+
+thread_local! {
+    static HANDLES: RefCell<Vec<Vec<Handle>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Handles that memory is kept for when an operation had more.
+const HANDLES_KEPT: usize = 8;
+
+impl Handles {
+    fn take() -> Self {
+        Self(HANDLES.with_borrow_mut(Vec::pop).unwrap_or_default())
+    }
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if self.0.capacity() > 0 {
+            let mut handles = std::mem::take(&mut self.0);
+            handles.clear();
+            handles.shrink_to(HANDLES_KEPT);
+            HANDLES.with_borrow_mut(|kept| kept.push(handles));
+        }
+    }
+}
+
+impl Deref for Handles {
+    type Target = Vec<Handle>;
+
+    fn deref(&self) -> &Vec<Handle> {
+        &self.0
+    }
+}
+
+impl DerefMut for Handles {
+    fn deref_mut(&mut self) -> &mut Vec<Handle> {
+        &mut self.0
+    }
 }
 
 /// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
@@ -115,9 +161,9 @@ impl<'a> Op<'a> {
             txn,
             wholes: Wholes::default(),
             dirs: Taken::new(&fs.dirs),
-            staged: SmallVec::new(),
+            staged: Handles::take(),
             freed: SmallVec::new(),
-            freed_inodes: SmallVec::new(),
+            freed_inodes: Handles::take(),
             inode_blocks: SmallVec::new(),
             zeroed_runs: SmallVec::new(),
             contended: None,
@@ -180,7 +226,8 @@ impl<'a> Op<'a> {
         self.record_unlinked()?;
         // An inode that was staged more than once is as it was staged last.
         self.staged.sort_by_key(|h| (h.block, h.offset));
-        for handle in std::mem::take(&mut self.staged) {
+        let mut staged = std::mem::take(&mut self.staged);
+        for handle in &mut *staged {
             self.write_links(Some(handle.block))?;
             self.write_inode(handle)?;
         }
@@ -201,7 +248,7 @@ impl<'a> Op<'a> {
     }
 
     /// Brings the bytes of a handle that differ into its slot, and counts the change.
-    fn write_inode(&mut self, mut handle: Handle) -> Result<()> {
+    fn write_inode(&mut self, handle: &mut Handle) -> Result<()> {
         let id = self.buffer(handle.block, Kind::Inodes.plain())?;
         let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
         let old = &self.txn.data(id)[slot];

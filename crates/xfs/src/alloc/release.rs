@@ -22,7 +22,7 @@ impl Op<'_> {
         for freed in &freed {
             self.finish_free(freed)?;
         }
-        for handle in inodes {
+        for handle in inodes.drain(..) {
             self.finish_free_inode(handle)?;
         }
         Ok(())
