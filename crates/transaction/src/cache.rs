@@ -15,8 +15,8 @@ use crate::padded::Padded;
 /// Shards of the cache. More than threads, so that they rarely meet.
 const SHARDS: usize = 64;
 
-/// Consecutive blocks that share a shard, as a power of two.
-const SHARD_RUN_BITS: u32 = 2;
+/// Blocks of a region, as a power of two. A region belongs to one shard.
+const REGION_BITS: u32 = 6;
 
 #[derive(Default)]
 struct BlockHasher(u64);
@@ -39,21 +39,19 @@ impl Hasher for BlockHasher {
     }
 }
 
-/// A cached block. It lies in the table itself, because each step from place to place in memory is what
-/// finding a block costs.
-struct Entry {
-    buffer: Shared,
-    /// Its place in the clock.
-    slot: u32,
+/// Blocks in a row, as far as they are cached. What is found together lies together: the blocks of one
+/// directory, though they are asked for at random, are found through a few pages of memory.
+struct Region {
+    buffers: [Option<Shared>; 1 << REGION_BITS],
+    /// Which of them were used since the clock's hand last passed: a bit each.
+    referenced: u64,
 }
 
 #[derive(Default)]
 struct Shard {
-    index: HashMap<u64, Entry, BuildHasherDefault<BlockHasher>>,
+    regions: HashMap<u64, Box<Region>, BuildHasherDefault<BlockHasher>>,
     /// The clock: the blocks that are cached.
     slots: Vec<u64>,
-    /// Which of them were used since the hand last passed: a bit each.
-    referenced: Vec<u64>,
     hand: usize,
     dirty: Vec<Shared>,
 }
@@ -73,17 +71,18 @@ impl Cache {
     }
 
     fn shard(&self, block: u64) -> &Mutex<Shard> {
-        let run = (block >> SHARD_RUN_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let run = (block >> REGION_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(run >> (64 - SHARDS.trailing_zeros())) as usize]
     }
 
     /// The buffer of `block`, made (not loaded) if it was not cached.
     pub(crate) fn get(&self, block: u64) -> Shared {
         let mut shard = self.shard(block).lock();
-        let shard = &mut *shard;
-        if let Some(entry) = shard.index.get(&block) {
-            mark(&mut shard.referenced, entry.slot as usize);
-            return Arc::clone(&entry.buffer);
+        if let Some(region) = shard.regions.get_mut(&(block >> REGION_BITS))
+            && let Some(buffer) = &region.buffers[place(block)]
+        {
+            region.referenced |= 1 << place(block);
+            return Arc::clone(buffer);
         }
         shard.insert(block, self.shard_slots_max)
     }
@@ -109,27 +108,44 @@ impl Cache {
     }
 }
 
-/// Sets a bit. The bits reach as far as the clock.
-fn mark(bits: &mut [u64], at: usize) {
-    bits[at / 64] |= 1 << (at % 64);
+/// The place of a block in its region.
+const fn place(block: u64) -> usize {
+    (block & ((1 << REGION_BITS) - 1)) as usize
+}
+
+impl Default for Region {
+    fn default() -> Self {
+        Self { buffers: [const { None }; 1 << REGION_BITS], referenced: 0 }
+    }
 }
 
 impl Shard {
     fn insert(&mut self, block: u64, slots_max: usize) -> Shared {
         let victim = if self.slots.len() < slots_max { None } else { self.find_victim() };
-        let (slot, old) = match victim {
-            Some(slot) => (slot, self.index.remove(&self.slots[slot])),
+        let old = match victim {
+            Some(slot) => {
+                let old = std::mem::replace(&mut self.slots[slot], block);
+                self.remove(old)
+            }
             None => {
                 self.slots.push(block);
-                self.referenced.resize(self.slots.len().div_ceil(64), 0);
-                (self.slots.len() - 1, None)
+                None
             }
         };
-        self.slots[slot] = block;
-        mark(&mut self.referenced, slot);
-        let buffer = old.map_or_else(Shared::default, |old| old.buffer);
-        let buffer = renewed(buffer, block);
-        self.index.insert(block, Entry { buffer: Arc::clone(&buffer), slot: slot as u32 });
+        let buffer = renewed(old.unwrap_or_default(), block);
+        let region = self.regions.entry(block >> REGION_BITS).or_default();
+        region.referenced |= 1 << place(block);
+        region.buffers[place(block)] = Some(Arc::clone(&buffer));
+        buffer
+    }
+
+    /// Takes a block out of its region, and the region out of the shard with its last one.
+    fn remove(&mut self, block: u64) -> Option<Shared> {
+        let region = self.regions.get_mut(&(block >> REGION_BITS))?;
+        let buffer = region.buffers[place(block)].take();
+        if region.buffers.iter().all(Option::is_none) {
+            self.regions.remove(&(block >> REGION_BITS));
+        }
         buffer
     }
 
@@ -139,13 +155,15 @@ impl Shard {
         for _ in 0..2 * self.slots.len() {
             let position = self.hand;
             self.hand = (self.hand + 1) % self.slots.len();
-            let (word, bit) = (&mut self.referenced[position / 64], 1 << (position % 64));
-            if *word & bit != 0 {
-                *word &= !bit;
-                continue;
-            }
-            let held = |entry: &Entry| Arc::strong_count(&entry.buffer) > 1;
-            if !self.index.get(&self.slots[position]).is_some_and(held) {
+            let block = self.slots[position];
+            let Some(region) = self.regions.get_mut(&(block >> REGION_BITS)) else {
+                return Some(position);
+            };
+            let bit = 1 << place(block);
+            let was_used = region.referenced & bit != 0;
+            region.referenced &= !bit;
+            let is_held = |buffer: &Shared| Arc::strong_count(buffer) > 1;
+            if !was_used && !region.buffers[place(block)].as_ref().is_some_and(is_held) {
                 return Some(position);
             }
         }

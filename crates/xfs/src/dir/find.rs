@@ -7,7 +7,7 @@ use super::Found;
 use super::view::View;
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Dirent};
-use crate::format::dir::leaf::{self, LEVELS_MAX, LeafKind, Table};
+use crate::format::dir::leaf::{self, LEVELS_MAX, LeafEntry, LeafKind, Table};
 use crate::format::dir::short::{Short, ShortEntry};
 use crate::format::dir::{Layout, Part};
 use crate::format::hash;
@@ -153,16 +153,18 @@ impl<S: Source> View<'_, S> {
     ) -> Result<(Path, T)> {
         let layout = self.layout;
         let mut path = Path { nodes: SmallVec::new(), leaf: layout.leaf_first() };
-        let mut level = None;
+        let (mut level, mut between) = (None, None);
         loop {
             let at = path.leaf;
             let step = self.with(at, Part::Leaf, |block| {
-                let table = leaf::table(&layout, block);
+                let table = Table { between, ..leaf::table(&layout, block) };
                 if leaf::kind(&layout, block) != Some(LeafKind::Node) {
                     return Step::Leaf(look(block, &table));
                 }
                 let index = table.lower_bound(block, hash).min(table.count.saturating_sub(1));
-                let child = table.entry(block, index).address;
+                let LeafEntry { hash: highest, address: child } = table.entry(block, index);
+                let lowest = index.checked_sub(1).map_or(0, |i| table.entry(block, i).hash);
+                between = Some((lowest, highest));
                 Step::Node { level: leaf::level(&layout, block), index, child }
             })?;
             match step {

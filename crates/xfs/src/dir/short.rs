@@ -135,7 +135,7 @@ impl Op<'_> {
         for e in short.entries().filter(|e| layout.ftype && file_type_of(e.code).is_none()) {
             held.edit(e.offset + 9 + e.name.len()..e.offset + 10 + e.name.len())[0] = e.code;
         }
-        let table = Table { start: end, count: index.len() };
+        let table = Table { start: end, count: index.len(), between: None };
         for (i, entry) in index.iter().enumerate() {
             leaf::set_entry(&mut held, &table, i, *entry);
         }

@@ -47,6 +47,9 @@ pub struct Table {
     pub start: usize,
     /// Entries, stale ones too.
     pub count: usize,
+    /// The hashes it lies between, as far as the node above it says. Only the speed of searches
+    /// depends on them.
+    pub between: Option<(u32, u32)>,
 }
 
 impl Table {
@@ -75,7 +78,7 @@ impl Table {
     pub fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
         let rows = &block[self.start..self.end()];
         let (rows, _) = rows.as_chunks::<ENTRY_SIZE>();
-        let (low, high) = bracket(rows, hash);
+        let (low, high) = bracket(rows, hash, self.between);
         low + rows[low..high].partition_point(|row| hash_of(row) < hash)
     }
 
@@ -103,19 +106,17 @@ const BRACKET_ROWS_MIN: usize = 32;
 const BRACKET_STEP: usize = 8;
 
 /// Bounds of where a hash belongs. Hashes of names are spread evenly, so its place can be guessed from
-/// the first and the last one; the bounds are found from there outwards, in steps that double. In
+/// the lowest and the highest one; the bounds are found from there outwards, in steps that double. In
 /// memory that no processor has at hand, a step costs more than all the rest, and this takes two or
 /// three where halving takes six.
-fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32) -> (usize, usize) {
+fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32, between: Option<(u32, u32)>) -> (usize, usize) {
     let ([first, .., last], true) = (rows, rows.len() >= BRACKET_ROWS_MIN) else {
         return (0, rows.len());
     };
-    let (first, last) = (hash_of(first), hash_of(last));
-    if hash <= first || hash > last {
-        return if hash <= first { (0, 0) } else { (rows.len(), rows.len()) };
-    }
-    let guess = u64::from(hash - first) * (rows.len() - 1) as u64 / u64::from(last - first).max(1);
-    let guess = (guess as usize).min(rows.len() - 1);
+    let (low, high) = between.unwrap_or_else(|| (hash_of(first), hash_of(last)));
+    let above = u64::from(hash.saturating_sub(low));
+    let guess = above * rows.len() as u64 / u64::from(high.saturating_sub(low)).max(1);
+    let guess = guess.min(rows.len() as u64 - 1) as usize;
     let mut step = BRACKET_STEP;
     if hash_of(&rows[guess]) < hash {
         let mut low = guess + 1;
@@ -150,7 +151,7 @@ pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
     let end = layout.size() - TAIL_SIZE;
     let most = (end - layout.header()) / ENTRY_SIZE;
     let count = (data::tail(layout, block).0 as usize).min(most);
-    Table { start: end - count * ENTRY_SIZE, count }
+    Table { start: end - count * ENTRY_SIZE, count, between: None }
 }
 
 /// How many entries of the hash index of block form are stale.
@@ -197,7 +198,7 @@ pub fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
 /// The entries of a leaf or node. Its block was verified.
 pub fn table(layout: &Layout, block: &[u8]) -> Table {
     let count = usize::from(be16(block, count_at(layout))).min(layout.leaf_capacity());
-    Table { start: layout.header(), count }
+    Table { start: layout.header(), count, between: None }
 }
 
 /// How many entries of a leaf are stale.
@@ -423,7 +424,9 @@ mod tests {
             hashes.sort_unstable();
             let block: Vec<u8> =
                 hashes.iter().flat_map(|hash| [hash.to_be_bytes(), [0; 4]].concat()).collect();
-            let table = Table { start: 0, count };
+            // What the node above says may be anything.
+            let between = random.bool().then(|| (random.u32(..), random.u32(..)));
+            let table = Table { start: 0, count, between };
             let near = |hash: u32| [hash.saturating_sub(1), hash, hash.saturating_add(1)];
             let wanted = hashes.iter().flat_map(|&hash| near(hash)).chain([0, u32::MAX]);
             for wanted in wanted.take(100) {
