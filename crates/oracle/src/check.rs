@@ -63,7 +63,9 @@ pub fn xfs_repair(image: impl AsRef<Path>) {
 /// The checker's output, preceded by how it ended.
 pub fn xfs_repair_verdict(image: &Path) -> Result<(), String> {
     let mut command = tool::command("xfs_repair");
-    command.args(["-n", "-f"]);
+    // Without the hundred threads that it would start to read ahead and to look at many groups at once:
+    // images of tests are small, and starting the threads takes longer than the work.
+    command.args(["-n", "-f", "-P", "-o", "phase2_threads=1"]);
     if xfs_groups(image) == Some(1) {
         // With a single group there is no second superblock to compare with.
         command.args(["-o", "force_geometry"]);

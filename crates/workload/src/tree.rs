@@ -19,6 +19,9 @@ pub use compare::Rules;
 /// Unit in which contents and holes are kept, in bytes: a multiple of every block size up to it.
 pub const GRANULE_BYTES: u64 = 4096;
 
+/// What most of an image's space reads as. Comparing with it is far quicker than a loop over bytes.
+const ZEROS: [u8; GRANULE_BYTES as usize] = [0; GRANULE_BYTES as usize];
+
 /// The directory that mkfs makes for e2fsck, which no tree here shows.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
@@ -257,7 +260,7 @@ impl Contents {
             if count != wanted {
                 return Err(Error::Invalid("a read ended before the size"));
             }
-            if buffer[..wanted].iter().any(|&byte| byte != 0) {
+            if buffer[..wanted] != ZEROS[..wanted] {
                 contents.granules.insert(granule, buffer[..wanted].into());
             }
         }
