@@ -59,7 +59,8 @@ pub struct ImageInfo {
     pub inode_size: u32,
     /// `clean`, or what is the matter, in the format's own terms.
     pub state: String,
-    /// Whether the journal or log needs recovery before the image is what it should be.
+    /// Whether the journal or log needs recovery before the image is what it should be, as far as can
+    /// be told: a log that cannot be read may hold changes.
     pub needs_recovery: bool,
     /// Features by kind.
     pub features: Vec<FeatureGroup>,
@@ -243,8 +244,15 @@ fn open_format(
         }
         Kind::Xfs => {
             let defaults = ::xfs::OpenOptions::default();
-            let fs = Xfs::open(device, &::xfs::OpenOptions { stale: options.stale, ..defaults })?;
-            let info = xfs::info(&fs)?;
+            let opening = ::xfs::OpenOptions { stale: options.stale, ..defaults };
+            let fs = Xfs::open(Arc::clone(&device), &opening)?;
+            // Any other log was refused, unless the image is read as it lies.
+            let log = if options.stale {
+                xfs::LogState::of(&*device, fs.superblock())?
+            } else {
+                xfs::LogState::Clean
+            };
+            let info = xfs::info(&fs, log)?;
             Ok(Image::new(Box::new(fs), info))
         }
     }

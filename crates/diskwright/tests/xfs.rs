@@ -226,4 +226,23 @@ fn a_log_that_was_not_replayed_is_refused_unless_stale_is_said() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--stale"), "{output:?}");
     ok(&copy, "ls --stale IMAGE");
+    let info = |image| {
+        let info = json(image, "info --stale --json IMAGE");
+        (info["state"].clone(), info["needs_recovery"].clone())
+    };
+    assert_eq!(info(&copy), ("the log holds changes".into(), true.into()));
+    assert_eq!(info(&image), ("clean".into(), false.into()));
+}
+
+#[test]
+fn whether_a_log_on_another_device_is_clean_is_not_known() {
+    require!(Tool("mkfs.xfs"));
+    let dir = scratch();
+    let (image, log) = (dir.path().join("a.img"), dir.path().join("log"));
+    File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    let place = format!("-l logdev={},size=64m", log.display());
+    MkfsXfs::default().options(&place).create(&image, 300 << 20);
+    let info = json(&image, "info --stale --json IMAGE");
+    assert!(info["state"].to_string().contains("another device"), "{info}");
+    assert_eq!(info["needs_recovery"], true);
 }

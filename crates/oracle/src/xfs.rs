@@ -130,6 +130,10 @@ pub fn scrub(image: &Path) -> bool {
     static OFFERED: OnceLock<bool> = OnceLock::new();
     let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
     let offered = *OFFERED.get_or_init(|| {
+        if ["xfs_io", "xfs_scrub"].iter().any(|name| tool::program(name).is_none()) {
+            let _ = writeln!(std::io::stderr(), "SKIPPED scrub: xfs_scrub is not installed");
+            return false;
+        }
         let mut probe = tool::command("xfs_io");
         probe.args(["-x", "-c", "scrub probe"]).arg(mount.path());
         let finished = tool::finish(&mut probe);

@@ -1,5 +1,6 @@
 //! What XFS images say about themselves.
 
+use blockdev::BlockDevice;
 use vfs::FileSystem;
 use xfs::Xfs;
 use xfs::format::superblock::Superblock;
@@ -7,14 +8,45 @@ use xfs::format::superblock::Superblock;
 use super::{FeatureGroup, ImageInfo, Section, uuid_text};
 use crate::text;
 
+/// What the log is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogState {
+    Clean,
+    Dirty,
+    /// Its end cannot be made out.
+    Unreadable,
+    /// It is on another device, which nobody looks at.
+    Elsewhere,
+}
+
+impl LogState {
+    pub(super) fn of(device: &dyn BlockDevice, superblock: &Superblock) -> vfs::Result<Self> {
+        if superblock.raw.logstart.get() == 0 {
+            return Ok(Self::Elsewhere);
+        }
+        Ok(match xfs::log_end(device, superblock)? {
+            Some(end) if end.is_clean => Self::Clean,
+            Some(_) => Self::Dirty,
+            None => Self::Unreadable,
+        })
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Dirty => "the log holds changes",
+            Self::Unreadable => "the log cannot be read",
+            Self::Elsewhere => "not known: the log is on another device",
+        }
+    }
+}
+
 /// What an XFS image says about itself.
-pub(super) fn info(fs: &Xfs) -> vfs::Result<ImageInfo> {
+pub(super) fn info(fs: &Xfs, log: LogState) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock();
     let raw = &sb.raw;
     let totals = fs.statfs()?;
     let label_len = raw.fname.iter().position(|&byte| byte == 0).unwrap_or(raw.fname.len());
-    // What needs recovery is refused when it is opened, unless it is to be read as it lies.
-    let is_dirty = false;
     Ok(ImageInfo {
         format: "xfs".into(),
         label: text::escaped(&raw.fname[..label_len]).to_string(),
@@ -25,8 +57,8 @@ pub(super) fn info(fs: &Xfs) -> vfs::Result<ImageInfo> {
         inodes: totals.inodes,
         inodes_free: totals.inodes_free,
         inode_size: raw.inodesize.get().into(),
-        state: if is_dirty { "the log holds changes" } else { "clean" }.into(),
-        needs_recovery: is_dirty,
+        state: log.text().into(),
+        needs_recovery: log != LogState::Clean,
         features: features(sb),
         sections: sections(sb),
     })

@@ -90,7 +90,7 @@ fn small_images_of_xfs_must_be_asked_for() {
     assert_eq!(image.metadata().unwrap().len(), 300 << 20);
     let options = "--fs xfs --size 100M --force";
     let text = crate::common::fail(&mut build_command(&source, &image, options), 2);
-    assert!(text.contains("300 MiB"), "{text}");
+    assert!(text.contains("300 MiB") && text.contains("--small"), "{text}");
     build(&source, &image, &format!("{options} --small"));
     judge(&image, &tree);
     build(&source, &image, "--fs xfs --small --force");

@@ -117,19 +117,14 @@ impl Op<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
 
     use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
-    use vfs::Ino;
+    use vfs::{AllocateMode, Error, FileSystem};
 
-    use crate::Xfs;
-    use crate::alloc::Owner;
     use crate::alloc::tests::Fresh;
-    use crate::bmap::{Place, run_at};
-    use crate::format::address::FileBlock;
-    use crate::format::inode::{Fork, flags2};
 
     const BLOCK: u64 = 4096;
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -154,44 +149,32 @@ mod tests {
         d.write_all_at(&[9; 3 * BLOCK as usize], 38 * BLOCK).unwrap();
     }
 
-    /// Takes all blocks from a file with few extents.
-    fn empty(fs: &Xfs, ino: Ino) {
-        let before = fs.load(ino).unwrap();
-        fs.atomically(|op| {
-            let mut file = before.clone();
-            let mut at = FileBlock(0);
-            while at < FileBlock::END {
-                let run = run_at(op, &file, Fork::Data, at)?;
-                if let Place::Written(start) | Place::Unwritten(start) = run.place {
-                    let unwritten = matches!(run.place, Place::Unwritten(_));
-                    let owner = Owner::Fork { ino, fork: Fork::Data, offset: at.0, unwritten };
-                    op.free_extent(start, run.len as u32, owner);
-                }
-                at = at.plus(run.len);
-            }
-            assert!(file.inode.set_extents(Fork::Data, 0));
-            file.inode.set_nblocks(0);
-            file.inode.set_size(0);
-            file.inode.set_flags2(file.inode.flags2() & !flags2::REFLINK);
-            op.stage(file);
-            Ok(())
-        })
-        .unwrap();
-    }
-
     #[test]
     fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
         oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
         for (options, order) in
             [("", [0, 1, 2, 3]), ("", [3, 1, 0, 2]), ("-m rmapbt=0", [2, 0, 3, 1])]
         {
-            let mut inos = Vec::new();
-            let image = Fresh::filled(options, 320 << 20, |root| {
-                share(root);
-                inos = NAMES.map(|n| Ino(fs::metadata(root.join(n)).unwrap().ino())).to_vec();
-            });
-            for which in order {
-                empty(&image.fs, inos[which]);
+            let image = Fresh::filled(options, 320 << 20, share);
+            let (fs, root) = (&image.fs, image.fs.root_ino());
+            for (step, name) in order.map(|which| NAMES[which].as_bytes()).into_iter().enumerate() {
+                let ino = fs.lookup(root, name).unwrap();
+                let refused =
+                    |result: vfs::Result<()>| assert!(matches!(result, Err(Error::Unsupported(_))));
+                refused(fs.write(ino, 150 * BLOCK, b"x"));
+                refused(fs.truncate(ino, 150 * BLOCK + 1));
+                refused(fs.allocate(ino, 1, 20 * BLOCK, AllocateMode::PunchHole));
+                if step % 2 == 0 {
+                    fs.unlink(root, name, None).unwrap();
+                } else {
+                    fs.allocate(ino, 5 * BLOCK, 50 * BLOCK, AllocateMode::PunchHole).unwrap();
+                    image.judge();
+                    fs.truncate(ino, 100 * BLOCK).unwrap();
+                    image.judge();
+                    fs.truncate(ino, 0).unwrap();
+                    assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
+                    fs.write(ino, 0, b"new").unwrap();
+                }
                 image.judge();
             }
         }

@@ -53,7 +53,8 @@ impl Piece {
     }
 }
 
-/// Refuses to change blocks that other files may have, too.
+/// Refuses to change what blocks hold that other files may have, too. To give such blocks back is
+/// nothing that the others would see.
 pub(crate) fn check_unshared(handle: &Handle) -> Result<()> {
     if handle.inode.flags2() & flags2::REFLINK == 0 {
         return Ok(());

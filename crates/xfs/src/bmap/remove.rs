@@ -8,7 +8,6 @@ use super::change::without;
 use super::convert::subtract_blocks;
 use super::{Extent, check, lookup};
 use crate::alloc::Owner;
-use crate::bmap::check_unshared;
 use crate::format::address::{Block, FileBlock};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
@@ -16,7 +15,7 @@ use crate::op::Op;
 
 impl Op<'_> {
     /// Unmaps blocks of a fork and gives them back when the operation commits. Holes in the range are
-    /// passed over. Blocks of metadata are forgotten.
+    /// passed over. Blocks of metadata are forgotten. Blocks that other files have, too, stay theirs.
     pub(crate) fn unmap(
         &mut self,
         handle: &mut Handle,
@@ -59,9 +58,6 @@ impl Op<'_> {
         extent: &Extent,
         part: &Extent,
     ) -> Result<()> {
-        if fork == Fork::Data {
-            check_unshared(handle)?;
-        }
         self.replace_extents(handle, fork, &[*extent], &without(extent, part))?;
         subtract_blocks(handle, part.len)?;
         if fork == Fork::Attr || handle.inode.file_type() != Some(FileType::Regular) {

@@ -71,13 +71,16 @@ impl Xfs {
             if bytes.is_empty() {
                 return Ok(());
             }
-            check_unshared(&before)?;
             let whole_end = if bytes.end >= before.inode.size() {
                 bytes.end.div_ceil(1 << log)
             } else {
                 bytes.end >> log
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
+            if bytes.start < blocks.start << log || whole_end << log < bytes.end {
+                // The edges are zeroed.
+                check_unshared(&before)?;
+            }
             if self.atomically(|op| op.punch_part(&before, &bytes, &blocks))? {
                 return Ok(());
             }

@@ -4,9 +4,8 @@ use vfs::{Ino, Result};
 
 use super::{CHANGES_PER_OP_MAX, blocks_of};
 use crate::Xfs;
-use crate::bmap::check_unshared;
 use crate::format::address::FileBlock;
-use crate::format::inode::{Fork, Format, flags};
+use crate::format::inode::{Fork, Format, flags, flags2};
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -18,7 +17,6 @@ impl Xfs {
         let _lock = self.locks.exclusive(&[ino]);
         blocks_of(&self.volume.geometry, 0, size)?;
         let before = self.load_file(ino)?;
-        check_unshared(&before)?;
         if size > before.inode.size() {
             return self.atomically(|op| op.grow_to(&before, size));
         }
@@ -52,6 +50,10 @@ impl Op<'_> {
         let done = self.unmap_some(&mut file, Fork::Data, past, &mut budget)?;
         if before.inode.size() > size {
             self.zero_written(&file, size..first.0 << log)?;
+        }
+        if file.inode.extents(Fork::Data) == 0 {
+            // A file without blocks shares none.
+            file.inode.set_flags2(file.inode.flags2() & !flags2::REFLINK);
         }
         self.stage_if_changed(file, before);
         Ok(done)

@@ -22,7 +22,7 @@ mod roots;
 mod write;
 
 pub use layout::Layout;
-pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options};
+pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN};
 pub use write::{Contents, format};
 
 /// Decides where everything of a new file system goes.

@@ -7,9 +7,10 @@ use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoComp
 /// Longest label in bytes.
 pub const LABEL_LEN_MAX: usize = 12;
 /// Smallest image that mkfs.xfs makes, in bytes.
-const SIZE_MIN: u64 = 300 << 20;
-/// Smallest image at all: one allocation group of the smallest size, in bytes.
-const SMALL_SIZE_MIN: u64 = super::numbers::AG_BYTES_MIN;
+pub const SIZE_MIN: u64 = 300 << 20;
+/// Smallest image at all, with [`Options::allow_small`]: one allocation group of the smallest size, in
+/// bytes.
+pub const SMALL_SIZE_MIN: u64 = super::numbers::AG_BYTES_MIN;
 /// Directory blocks are at least this large, in bytes.
 const DIR_BLOCK_SIZE_MIN: u32 = 4096;
 /// Sizes of directory blocks end here, in bytes.
@@ -216,8 +217,7 @@ impl Options {
         }
         if self.size_bytes < SIZE_MIN && !self.allow_small {
             return Err(Error::Invalid(
-                "XFS images below 300 MiB must be asked for explicitly, because they are slow and \
-                 little tested",
+                "XFS images below 300 MiB are slow and little tested: set `allow_small` to make one",
             ));
         }
         if self.label.len() > LABEL_LEN_MAX {

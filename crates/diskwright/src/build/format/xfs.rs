@@ -5,13 +5,10 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::FileSystem;
 use xfs::Xfs;
-use xfs::mkfs::{self, Contents, FeatureChange, Layout};
+use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::{BuildError, BuildOptions, identity};
-
-/// Smallest image that mkfs.xfs makes, in bytes.
-const SIZE_MIN: u64 = 300 << 20;
 
 pub(super) struct XfsMaker<'a> {
     options: &'a BuildOptions,
@@ -52,6 +49,11 @@ impl<'a> XfsMaker<'a> {
 
 impl Maker for XfsMaker<'_> {
     fn plan(&self, size: u64, _: Inodes) -> Result<Box<dyn Plan>, BuildError> {
+        if !self.options.small && (SMALL_SIZE_MIN..SIZE_MIN).contains(&size) {
+            let problem = "XFS images below 300 MiB are slow and little tested: give --small to make \
+                           one, or a larger --size";
+            return Err(vfs::Error::Invalid(problem).into());
+        }
         Ok(Box::new(mkfs::plan(&self.mkfs_options(size))?))
     }
 
