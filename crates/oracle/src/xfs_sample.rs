@@ -109,7 +109,8 @@ impl XfsSample {
                 sample_tree(mount.path(), &Sample { wide_names: 3000, ..times(self.options) });
                 everything_xfs(mount.path(), !self.options.contains("reflink=0"));
                 // Files written a moment ago have no blocks yet; their holes show only then.
-                rustix::fs::sync();
+                let root = File::open(mount.path()).expect("a directory");
+                rustix::fs::syncfs(root).expect("a file system to sync");
                 let tree = Tree::of(mount.path());
                 mount.unmount();
                 tree

@@ -89,7 +89,7 @@ fn many_names_in_xfs() {
             judge(&image, &tree);
         }
     }
-    many(&source, (20_000..100_000).map(|n| format!("f{n}")));
+    many(&source, (20_000..50_000).map(|n| format!("f{n}")));
     build(&source, &image, "--fs xfs --force");
     judge(&image, &Tree::of(&source));
 }
