@@ -241,6 +241,9 @@ impl Build<'_> {
                 Copier::start(scope, device, if fill == Fill::Whole { self.helpers() } else { 0 });
             let mut writer = Writer::new(fs, policy, copier);
             let mut identity = Identity::new(self.options);
+            if self.target.is_device() {
+                identity.add_device(device.len());
+            }
             while let Some(entry) = source.next_entry()? {
                 identity.add(&entry);
                 writer.add(entry, source)?;
