@@ -48,8 +48,8 @@ pub(crate) struct ImageArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Read an image as it lies: though its journal holds changes that are not in their places, or
-    /// another program is changing it
+    /// Read an image as it lies: though its journal or log holds changes that are not in their places,
+    /// or another program is changing it
     #[arg(long, help_heading = "Image")]
     stale: bool,
 }

@@ -246,3 +246,43 @@ fn whether_a_log_on_another_device_is_clean_is_not_known() {
     assert!(info["state"].to_string().contains("another device"), "{info}");
     assert_eq!(info["needs_recovery"], true);
 }
+
+#[test]
+fn every_layout_of_a_source_has_a_uuid_of_its_own() {
+    let dir = scratch();
+    let (source, image) = (source(dir.path()), dir.path().join("a.img"));
+    let mut seen = BTreeSet::new();
+    let layouts = [
+        "",
+        "--size 300M",
+        "--size 400M",
+        "--free 300M",
+        "--block-size 1K",
+        "--inode-size 1K",
+        "--dir-block-size 8K",
+        "--ag-count 2",
+        "--ag-size 64M",
+        "--log-size 80M",
+        "--features ^rmapbt",
+    ];
+    for options in layouts {
+        let line = format!("build --fs xfs --force {options} SOURCE IMAGE");
+        ok(&image, line.replace("SOURCE", source.to_str().unwrap()).trim());
+        let uuid = json(&image, "info --json IMAGE")["uuid"].to_string();
+        assert!(seen.insert(uuid), "{options}: seen before");
+    }
+}
+
+#[test]
+fn names_that_differ_in_case_are_told_apart_from_names_listed_twice() {
+    let dir = scratch();
+    let (source, image) = (dir.path().join("source"), dir.path().join("a.img"));
+    fs::create_dir_all(source.join("sub")).unwrap();
+    fs::write(source.join("sub/Name"), "1").unwrap();
+    fs::write(source.join("sub/name"), "2").unwrap();
+    let line = format!("build --fs xfs --features ascii-ci {} IMAGE", source.display());
+    let output = run(&image, &line);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("sub/name: ") && said.contains("case from Name"), "{said}");
+}

@@ -150,7 +150,12 @@ impl FileSystem for Xfs {
         attr::list(&mut &*self, &self.load(ino)?, each)
     }
 
+    /// The number may come from anywhere, so that what lies there must not be believed before the tree
+    /// of inodes knows it: data of a file can look like an inode.
     fn parents(&self, ino: Ino, each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
+        if !self.inode_in_use(ino)? {
+            return Err(Error::NotFound);
+        }
         if !self.volume.geometry.features.incompat(Incompat::PARENT) {
             return Ok(false);
         }

@@ -133,7 +133,7 @@ pub(crate) fn verify(
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
         }
-        // The others are filled in by the modules that know them.
+        // Slots of inodes are checked whenever they are loaded, parts of directory blocks as a whole.
         kind => match kind.btree() {
             Some(shape) => shape.verify(geometry, block, tag.owner, data),
             None => Ok(()),

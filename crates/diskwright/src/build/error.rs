@@ -43,6 +43,13 @@ pub enum BuildError {
     /// Two entries of the same name.
     #[error("listed more than once; make the archive anew, without appending to it")]
     Repeated,
+    /// A name that an image which ignores case cannot tell from another one.
+    #[error(
+        "its name differs only in case from {}, which an image with ascii-ci cannot hold beside it; \
+         rename one, or leave the feature out",
+        escaped(.0)
+    )]
+    SameButForCase(Vec<u8>),
     /// Less contents than announced.
     #[error("its contents end before their time")]
     ShortContent,
@@ -69,8 +76,13 @@ pub enum BuildError {
         why: &'static str,
     },
     /// An archive on standard input cannot be kept to be read twice.
-    #[error("cannot keep a copy of the archive: {0}; give --size and --inodes to do without one")]
-    Spool(io::Error),
+    #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
+    Spool {
+        /// The host's reason.
+        source: io::Error,
+        /// The options of the format that make one reading enough, as on the command line.
+        options: &'static str,
+    },
 }
 
 impl BuildError {
@@ -106,12 +118,13 @@ impl BuildError {
                 ref reason => reason.outcome(),
             },
             Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
+            Self::SameButForCase(_) => Outcome::Usage,
             Self::TargetExists(_) | Self::ForeignOption { .. } => Outcome::Usage,
             Self::Source(_)
             | Self::DoesNotFit { .. }
             | Self::Write(_)
             | Self::Target { .. }
-            | Self::Spool(_) => Outcome::Io,
+            | Self::Spool { .. } => Outcome::Io,
         }
     }
 }

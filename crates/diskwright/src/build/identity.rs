@@ -27,7 +27,36 @@ impl Identity {
         if options.format == Format::Xfs {
             hash.update(b"xfs");
         }
-        Self { hash }
+        let mut identity = Self { hash };
+        identity.add_geometry(options);
+        identity
+    }
+
+    /// Adds what else was asked for of the layout. Images of one source that are laid out differently
+    /// are different file systems: kernels do not mount two with the same UUID.
+    fn add_geometry(&mut self, options: &BuildOptions) {
+        let choices = [
+            ("block size", options.block_size.map(u64::from)),
+            ("inode size", options.inode_size.map(u64::from)),
+            ("directory block size", options.dir_block_size.map(u64::from)),
+            ("groups", options.ag_count.map(u64::from)),
+            ("group size", options.ag_bytes),
+            ("log size", options.log_bytes),
+            ("free space", Some(options.free).filter(|bytes| *bytes > 0)),
+            ("no journal", options.no_journal.then_some(1)),
+        ];
+        for (name, value) in choices {
+            if let Some(value) = value {
+                self.field(name.as_bytes());
+                self.hash.update(&value.to_le_bytes());
+            }
+        }
+    }
+
+    /// Adds the size of the device that an image is made on.
+    pub(super) fn add_device(&mut self, bytes: u64) {
+        self.field(b"device");
+        self.hash.update(&bytes.to_le_bytes());
     }
 
     /// Adds an entry: all but the contents of files.

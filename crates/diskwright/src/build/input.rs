@@ -21,11 +21,10 @@ pub(super) enum Input {
 impl Input {
     /// Prepares a source. An archive on standard input that may have to be read again is copied to
     /// a file beside the image first.
-    pub(super) fn prepare(
-        source: &Path,
-        image: &Path,
-        may_read_twice: bool,
-    ) -> Result<Self, BuildError> {
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub(super) fn prepare(source: &Path, image: &Path, may_read_twice: bool) -> io::Result<Self> {
         if source != Path::new("-") {
             return Ok(Self::Path(source.to_owned()));
         }
@@ -33,9 +32,8 @@ impl Input {
             return Ok(Self::Once);
         }
         let beside = image.parent().filter(|p| !p.as_os_str().is_empty());
-        let mut copy =
-            NamedTempFile::new_in(beside.unwrap_or(Path::new("."))).map_err(BuildError::Spool)?;
-        io::copy(&mut io::stdin().lock(), copy.as_file_mut()).map_err(BuildError::Spool)?;
+        let mut copy = NamedTempFile::new_in(beside.unwrap_or(Path::new(".")))?;
+        io::copy(&mut io::stdin().lock(), copy.as_file_mut())?;
         Ok(Self::Copy(copy))
     }
 

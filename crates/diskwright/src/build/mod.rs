@@ -46,7 +46,8 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
     let may_read_twice = options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
-    let input = Input::prepare(&options.source, &options.image, may_read_twice)?;
+    let input = Input::prepare(&options.source, &options.image, may_read_twice)
+        .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() })?;
     let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
     let report = build.run()?;
     target.keep()?;
@@ -240,6 +241,9 @@ impl Build<'_> {
                 Copier::start(scope, device, if fill == Fill::Whole { self.helpers() } else { 0 });
             let mut writer = Writer::new(fs, policy, copier);
             let mut identity = Identity::new(self.options);
+            if self.target.is_device() {
+                identity.add_device(device.len());
+            }
             while let Some(entry) = source.next_entry()? {
                 identity.add(&entry);
                 writer.add(entry, source)?;

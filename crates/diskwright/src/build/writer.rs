@@ -75,7 +75,27 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn add(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
         self.made.entries += 1;
         let Entry { path, kind, metadata, xattrs } = entry;
-        self.apply(&path, kind, &metadata, &xattrs, source).map_err(|e| e.at(&path))
+        self.apply(&path, kind, &metadata, &xattrs, source).map_err(|e| match e {
+            BuildError::Repeated => self.taken(&path).at(&path),
+            e => e.at(&path),
+        })
+    }
+
+    /// Why the name of the last entry, which is `path`, is taken in its directory: by one that was
+    /// listed before, or by another one that the image takes for the same.
+    fn taken(&self, path: &[u8]) -> BuildError {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let mut other = None;
+        let listed = self.fs.readdir(self.parent.1, vfs::Cookie(0), &mut |entry| {
+            if entry.name.eq_ignore_ascii_case(name) {
+                other = Some(entry.name.to_vec());
+            }
+            if entry.name == name { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match other.filter(|other| listed.is_ok() && other != name) {
+            Some(other) => BuildError::SameButForCase(other),
+            None => BuildError::Repeated,
+        }
     }
 
     fn apply(

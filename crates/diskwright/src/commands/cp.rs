@@ -62,8 +62,8 @@ pub(crate) struct CpArgs {
     )]
     owner: Option<Owner>,
 
-    /// Read an image as it lies: though its journal holds changes that are not in their places, or
-    /// another program is changing it
+    /// Read an image as it lies: though its journal or log holds changes that are not in their places,
+    /// or another program is changing it
     #[arg(long, help_heading = "Image")]
     stale: bool,
 

@@ -16,8 +16,9 @@ Examples:
   diskwright paths root.img 1234
   diskwright paths root.img 1234 --json
 
-XFS images with parent pointers (mkfs.xfs -n parent=1) know the directories that an inode is in, so its
-paths are read from the inode alone. Other images are searched as a whole, which a message says.";
+XFS images with parent pointers (mkfs.xfs -n parent=1) know the directories that an inode is
+in, so its paths are read from the inode alone. Other images are searched as a whole, which a
+message says.";
 
 /// Show every path of an inode
 #[derive(Debug, Args)]
@@ -26,7 +27,8 @@ pub(crate) struct PathsArgs {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Number of the inode, as ls -i, find and messages about damage tell it
+    /// Number of the inode, as find --json and messages about damage tell it, and ls -i of the host
+    /// where the image is mounted
     inode: u64,
 
     /// End each path with a NUL byte instead of a newline, for xargs -0

@@ -16,7 +16,10 @@ Examples:
 
 A crash leaves changes in the journal that are not in their places yet, and files that were being
 removed or shrunk. Every command that changes an image does the same first; commands that read one
-replay the journal in memory. Killed at any moment, it can be run again.";
+replay the journal in memory. Killed at any moment, it can be run again.
+
+This is for ext4. The log of an XFS image is replayed by mounting and unmounting it once: until
+then commands read the image only with --stale, without what its log holds.";
 
 /// Replay the journal of an image and end what a crash left unfinished
 #[derive(Debug, Args)]

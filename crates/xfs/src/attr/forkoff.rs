@@ -9,7 +9,7 @@ use vfs::{Error, FileType, Result};
 
 use crate::Xfs;
 use crate::format::attr::shortform;
-use crate::format::bytes::be16;
+use crate::format::btree::Shape;
 use crate::format::features::Incompat;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::inode::Handle;
@@ -17,16 +17,12 @@ use crate::op::Op;
 
 /// Bytes of a device number's fork.
 const DEVICE_BYTES: usize = 8;
-/// Bytes of the root of a map's tree with `n` entries.
-const fn root_size(n: usize) -> usize {
-    4 + n * 16
-}
 /// Fewest bytes of a data fork beside an attribute fork.
-const DATA_MIN: usize = root_size(3).next_multiple_of(8);
+const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
 /// Fewest bytes of an attribute fork.
-const ATTR_MIN: usize = root_size(2);
+const ATTR_MIN: usize = Shape::BMBT.root_size(2);
 /// The usual boundary (`m_attroffset` of inodes of 512 bytes and more).
-const DEFAULT: usize = root_size(12) / 8 * 8;
+const DEFAULT: usize = Shape::BMBT.root_size(12) / 8 * 8;
 
 /// The highest boundary there may be.
 fn highest(inode: &Inode) -> usize {
@@ -149,19 +145,17 @@ pub(super) fn init_short(handle: &mut Handle) {
 /// [`create`] where the data fork is the root of a tree, whose pointers move with the boundary.
 fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()> {
     let inode = &mut handle.inode;
-    let count = usize::from(be16(inode.fork(Fork::Data), 2));
-    let lowest = root_size(count).max(DATA_MIN).next_multiple_of(8);
+    let old = inode.fork(Fork::Data).to_vec();
+    let count = Shape::BMBT.root_area(old.len()).count(&old);
+    let lowest = Shape::BMBT.root_size(count).max(DATA_MIN).next_multiple_of(8);
     if lowest > highest(inode) {
         return Err(no_room());
     }
     let wanted = inode.literal_size().saturating_sub(bytes) / 8 * 8;
     let boundary = wanted.clamp(lowest, highest(inode));
-    let pointers_at = |fork_len: usize| 4 + (fork_len - 4) / 16 * 8;
-    let fork = inode.fork_mut(Fork::Data);
-    let old = pointers_at(fork.len());
-    fork.copy_within(old..old + count * 8, pointers_at(boundary));
-    let end = pointers_at(boundary) + count * 8;
-    fork[end..boundary].fill(0);
+    if !Shape::BMBT.move_root(&old, &mut inode.fork_mut(Fork::Data)[..boundary]) {
+        return Err(handle.corrupt("inode", "its fork has no room for the root of its tree"));
+    }
     start(handle, boundary);
     Ok(())
 }

@@ -5,6 +5,7 @@ use vfs::{Error, FileType, Result};
 use zerocopy::IntoBytes;
 
 use crate::Xfs;
+use crate::attr::forkoff::default_forkoff;
 use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
 use crate::format::checksum;
@@ -17,10 +18,6 @@ use crate::format::symlink::{
 use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
-
-/// Bytes of the data fork where an attribute fork is made along with the inode, as kernels make it: what
-/// a root of a tree with 12 entries needs, in units of 8.
-pub(super) const DATA_FORK_DEFAULT: usize = 192;
 
 /// The target of a symbolic link.
 pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
@@ -99,7 +96,7 @@ fn read_run(
 fn inline_max(geometry: &Geometry, link: &Handle) -> usize {
     let is_alone = !link.inode.has_attr_fork();
     if is_alone && geometry.features.incompat(Incompat::PARENT) {
-        return DATA_FORK_DEFAULT.min(link.inode.literal_size());
+        return default_forkoff(&link.inode, FileType::Symlink);
     }
     link.inode.fork(Fork::Data).len()
 }

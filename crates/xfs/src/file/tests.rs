@@ -10,7 +10,6 @@ use blockdev::FileDevice;
 use oracle::{KernelMount, MkfsXfs, MountOptions, xfs_repair};
 use vfs::{FileSystem, Ino};
 
-use super::symlink::DATA_FORK_DEFAULT;
 use crate::Xfs;
 use crate::format::inode::{Fork, Format};
 
@@ -59,7 +58,7 @@ fn retarget(options: &str, is_moved: bool) {
         let link = fs.load(ino).unwrap();
         let room = link.inode.fork(Fork::Data).len();
         assert!(link.inode.has_attr_fork() != options.contains("parent=0"));
-        assert!(room == DATA_FORK_DEFAULT || !link.inode.has_attr_fork());
+        assert!(room == 192 || !link.inode.has_attr_fork());
         let is_local = link.inode.format() == Format::Local;
         assert_eq!(is_local, len <= room && !is_moved, "{len} bytes");
     }

@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use vfs::{Error, FileType, Ino, Result};
+use vfs::{Error, FileSystem, FileType, Ino, Result};
 
 use crate::Xfs;
 use crate::alloc::ags::AgTree;
 use crate::alloc::tests::{Fresh, records};
 use crate::alloc::{Owner, Request};
+use crate::bmap::{Place, run_at};
 use crate::btree::records::{FinoTree, InoTree};
-use crate::format::address::{AgBlock, AgIno, AgNumber, FsBlock};
+use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
+use crate::format::checksum;
 use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::inode::{CRC_OFFSET, Fork};
 
 /// Kinds of images: what mkfs.xfs makes of them differs in chunks and trees.
 const KINDS: [&str; 8] = [
@@ -24,6 +27,9 @@ const KINDS: [&str; 8] = [
     "-s size=4096 -i nrext64=0 -m bigtime=0",
     "-b size=65536",
 ];
+
+/// Byte of `di_ino` in an inode.
+const INO_OFFSET: usize = 152;
 
 /// Takes an inode, makes it a file and writes it.
 fn take(fs: &Xfs, parent: Ino, is_dir: bool) -> Result<Ino> {
@@ -234,5 +240,36 @@ fn numbers_that_no_inode_has_are_not_in_use() {
     }
     for ino in [128, 129, 130] {
         assert!(fs.inode_in_use(Ino(ino)).unwrap(), "{ino}");
+    }
+}
+
+/// A copy of an inode, changed to have the number that one would have where a file's data lies.
+#[test]
+fn data_that_looks_like_an_inode_has_no_parents() {
+    oracle::require!(Tool("mkfs.xfs"), Mount("xfs"));
+    for options in ["-n parent=1", "-n parent=0"] {
+        let image = Fresh::filled(options, 320 << 20, |root| {
+            std::fs::write(root.join("file"), vec![1; 4096]).unwrap();
+        });
+        let fs = &image.fs;
+        let geometry = &fs.volume.geometry;
+        let file = fs.load(fs.lookup(fs.root_ino(), b"file").unwrap()).unwrap();
+        let run = run_at(&mut &*fs, &file, Fork::Data, FileBlock(0)).unwrap();
+        let Place::Written(data) = run.place else { panic!("{run:?}") };
+        let (ag, block) = geometry.split(data);
+        let ino = geometry.ino(ag, geometry.first_ino(block));
+        let mut slot = vec![0; geometry.inode_size()];
+        let at = geometry.byte_of(file.block) + file.offset as u64;
+        fs.device().read_at(at, &mut slot).unwrap();
+        slot[INO_OFFSET..][..8].copy_from_slice(&ino.0.to_be_bytes());
+        checksum::seal(&mut slot, CRC_OFFSET);
+        fs.device().write_at(geometry.byte_of(geometry.device_block(data)), &slot).unwrap();
+        assert!(fs.load(ino).is_ok(), "it does not look like an inode");
+        assert!(!fs.inode_in_use(ino).unwrap());
+        let parents = fs.parents(ino, &mut |_, _| panic!("it has a parent"));
+        assert!(matches!(parents, Err(Error::NotFound)), "{parents:?}");
+        let paths = vfs::path::paths_of(fs, ino);
+        assert!(matches!(paths, Err(Error::NotFound)), "{paths:?}");
+        assert_eq!(vfs::path::paths_of(fs, file.ino()).unwrap().paths, [b"/file"]);
     }
 }

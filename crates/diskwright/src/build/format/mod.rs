@@ -21,6 +21,14 @@ pub(super) trait Maker {
 
     /// How many inodes there are to be, if that has to be decided before there are any.
     fn inodes(&self) -> InodeRule;
+
+    /// The options, as on the command line, that make one reading of the source enough.
+    fn single_pass_options(&self) -> &'static str {
+        match self.inodes() {
+            InodeRule::OnDemand => "--size",
+            InodeRule::Chosen(_) | InodeRule::Fitted(_) => "--size and --inodes",
+        }
+    }
 }
 
 /// Who decides how many inodes there are.
