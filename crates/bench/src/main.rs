@@ -70,12 +70,24 @@ struct DirectoryOptions {
     scratch: PathBuf,
 }
 
+/// Which half of a directory's names goes first.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Removed {
+    /// Any: room is left everywhere
+    Random,
+    /// The oldest: room is left at the front only
+    Oldest,
+}
+
 /// What the benchmark of changing directories is asked to do.
 #[derive(Args)]
 struct ChurnOptions {
     /// Names the directory is made with; half of them are removed before the changes
     #[arg(long, default_value_t = 2_000_000)]
     entries: u32,
+    /// Which half of the names is removed before the changes
+    #[arg(long, value_enum, default_value_t = Removed::Random)]
+    removed: Removed,
     /// Names to make and to remove
     #[arg(long, default_value_t = 1_000_000)]
     pairs: u32,

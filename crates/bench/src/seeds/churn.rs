@@ -9,8 +9,8 @@ use xfs::{FreeIndexStrategy, Xfs};
 
 use super::image::{NEW, Ours, TIME, judge};
 use super::text;
-use crate::ChurnOptions;
 use crate::measure::Summary;
+use crate::{ChurnOptions, Removed};
 
 /// Changes that are made up at once, outside of what is timed.
 const BATCH: usize = 1000;
@@ -66,7 +66,7 @@ fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcom
     let (mut fs, device) =
         Ours { bytes, parent: true, strategy: FreeIndexStrategy::Tree }.make()?;
     let dir = fs.mkdir(fs.root(), b"d", &NEW).map_err(text)?;
-    let mut live = half_empty(&fs, dir, options.entries)?;
+    let mut live = half_empty(&fs, dir, options)?;
     fs.set_free_index(strategy);
     let blocks_before = blocks(&fs, dir)?;
     let (total, pairs) = change(&fs, dir, &mut live, options)?;
@@ -80,15 +80,19 @@ fn blocks(fs: &Xfs, dir: Ino) -> Result<u64, String> {
     Ok(fs.attributes(dir).map_err(text)?.blocks_512 / 8)
 }
 
-/// Fills a directory and removes every other name, at random; the numbers of those that stay.
-fn half_empty(fs: &Xfs, dir: Ino, entries: u32) -> Result<Vec<u64>, String> {
+/// Fills a directory and removes half of the names; the numbers of those that stay.
+fn half_empty(fs: &Xfs, dir: Ino, options: &ChurnOptions) -> Result<Vec<u64>, String> {
+    let entries = options.entries;
     let mut name = Vec::new();
     for number in 0..u64::from(entries) {
         name_of(number, &mut name);
         fs.create(dir, &name, &NEW).map_err(text)?;
     }
     let mut live: Vec<u64> = (0..u64::from(entries)).collect();
-    fastrand::Rng::with_seed(1).shuffle(&mut live);
+    match options.removed {
+        Removed::Random => fastrand::Rng::with_seed(1).shuffle(&mut live),
+        Removed::Oldest => live.reverse(),
+    }
     for number in live.split_off(entries as usize / 2) {
         name_of(number, &mut name);
         fs.unlink(dir, &name, Some(TIME)).map_err(text)?;
