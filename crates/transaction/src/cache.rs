@@ -15,8 +15,9 @@ use crate::padded::Padded;
 /// Shards of the cache. More than threads, so that they rarely meet.
 const SHARDS: usize = 64;
 
-/// Blocks of a region, as a power of two. A region belongs to one shard.
-const REGION_BITS: u32 = 6;
+/// Blocks of a region, as a power of two. A region belongs to one shard: were regions large, some shards
+/// would have many more blocks than others.
+const REGION_BITS: u32 = 4;
 
 #[derive(Default)]
 struct BlockHasher(u64);
@@ -44,7 +45,7 @@ impl Hasher for BlockHasher {
 struct Region {
     buffers: [Option<Shared>; 1 << REGION_BITS],
     /// Which of them were used since the clock's hand last passed: a bit each.
-    referenced: u64,
+    referenced: u16,
 }
 
 #[derive(Default)]

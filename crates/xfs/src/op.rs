@@ -219,6 +219,11 @@ impl<'a> Op<'a> {
         self.staged.retain(|handle| handle.ino() != ino);
     }
 
+    /// Does not write the inodes of a block after all: it is given back.
+    pub(crate) fn unstage_block(&mut self, block: Block) {
+        self.staged.retain(|handle| handle.block != block);
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish(&mut self) -> Result<()> {
         self.write_wholes()?;

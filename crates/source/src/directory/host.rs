@@ -22,17 +22,19 @@ pub(super) struct Root {
     pub(super) fd: OwnedFd,
     /// Absolute and without symbolic links, so that it stays right if the process moves.
     pub(super) path: PathBuf,
+    /// Files and directories that are left out.
+    pub(super) exclude: Vec<FileId>,
     /// Names in it, as soon as it has been listed.
     pub(super) names: AtomicU64,
 }
 
 impl Root {
-    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
+    pub(super) fn open(path: &Path, exclude: Vec<FileId>) -> Result<Self, SourceError> {
         let resolved = std::fs::canonicalize(path).map_err(|e| SourceError::io("open", path, e))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(CWD, &resolved, flags, Mode::empty())
             .map_err(|e| SourceError::io("open directory", path, e))?;
-        Ok(Self { fd, path: resolved, names: AtomicU64::new(0) })
+        Ok(Self { fd, path: resolved, exclude, names: AtomicU64::new(0) })
     }
 
     /// Where a file of the source is on the host.

@@ -29,10 +29,9 @@ use crate::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError};
 /// A directory and everything below it, other mounted file systems included.
 pub struct DirectorySource {
     root: Arc<Root>,
-    exclude: Vec<FileId>,
     batches: Batches,
     /// Entries of the current batch that have not been returned.
-    entries: vec::IntoIter<Scanned>,
+    entries: vec::IntoIter<Option<Scanned>>,
     /// The error that follows them.
     error: Option<SourceError>,
     is_started: bool,
@@ -62,15 +61,14 @@ impl DirectorySource {
     /// # Errors
     /// If the directory cannot be opened or a thread cannot be started.
     pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
-        let root = Arc::new(Root::open(path)?);
-        let walk = Walk::new(root.clone(), options.exclude.clone());
+        let root = Arc::new(Root::open(path, options.exclude.clone())?);
+        let walk = Walk::new(root.clone());
         let batches = match options.threads.min(Options::THREADS_MAX) {
             0 => Batches::Inline(Box::new((walk, Scanner::new(root.clone())))),
             threads => Batches::Threads(Pipeline::start(&root, walk, threads)?),
         };
         Ok(Self {
             root,
-            exclude: options.exclude.clone(),
             batches,
             entries: Vec::new().into_iter(),
             error: None,
@@ -90,10 +88,10 @@ impl DirectorySource {
         }
         loop {
             if let Some(scanned) = self.entries.next() {
-                if !self.exclude.contains(&scanned.id) {
-                    return Ok(Some(self.linked(scanned)));
+                match scanned {
+                    Some(scanned) => return Ok(Some(self.linked(scanned))),
+                    None => continue,
                 }
-                continue;
             }
             if let Some(error) = self.error.take() {
                 return Err(error);

@@ -34,7 +34,8 @@ pub(super) struct Scanned {
 /// The entries of a batch, in order, and the error that ended them if any.
 #[derive(Debug, Default)]
 pub(super) struct ScannedBatch {
-    pub(super) entries: Vec<Scanned>,
+    /// `None` stands for a file that is left out.
+    pub(super) entries: Vec<Option<Scanned>>,
     pub(super) error: Option<SourceError>,
 }
 
@@ -106,12 +107,17 @@ impl Scanner {
         }
     }
 
-    fn scan_file(&mut self, node: &Node, index: usize) -> Result<Scanned, SourceError> {
+    fn scan_file(&mut self, node: &Node, index: usize) -> Result<Option<Scanned>, SourceError> {
         let name = node.listing.c_name(index);
         let path = join(&node.path, name.to_bytes());
         let root = &self.root;
         let stat = statat(&node.fd, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| SourceError::io(READ_ATTRIBUTES, &root.host_path(&path), e))?;
+        let id = file_id(&stat);
+        // An image that is being made changes all the time: nothing more of it is looked at.
+        if root.exclude.contains(&id) {
+            return Ok(None);
+        }
         let kind = self.kind(node, index, &path, &stat)?;
         let xattrs = {
             let directory_len = self.host_path.len();
@@ -124,7 +130,7 @@ impl Scanner {
             xattrs?
         };
         let entry = Entry { path, kind, metadata: metadata(&stat), xattrs };
-        Ok(Scanned { entry, id: file_id(&stat), links: stat.st_nlink as u64 })
+        Ok(Some(Scanned { entry, id, links: stat.st_nlink as u64 }))
     }
 
     fn kind(

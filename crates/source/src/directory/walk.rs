@@ -51,7 +51,6 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Walk {
     root: Arc<Root>,
-    exclude: Vec<FileId>,
     frames: Vec<Frame>,
     buffer: Vec<u8>,
     /// The root has not been listed yet.
@@ -73,9 +72,9 @@ struct Frame {
 }
 
 impl Walk {
-    pub(super) fn new(root: Arc<Root>, exclude: Vec<FileId>) -> Self {
+    pub(super) fn new(root: Arc<Root>) -> Self {
         let buffer = Vec::with_capacity(READ_BUFFER_BYTES);
-        Self { root, exclude, frames: Vec::new(), buffer, is_new: true, seq: 0 }
+        Self { root, frames: Vec::new(), buffer, is_new: true, seq: 0 }
     }
 
     /// The next batch; one without runs and error is the end. No batch may be asked for after an
@@ -156,7 +155,7 @@ impl Walk {
             .map_err(|e| SourceError::io("open directory", &host_path(), e))?;
         let stat = fstat(&fd).map_err(|e| SourceError::io("read directory", &host_path(), e))?;
         let id = file_id(&stat);
-        if self.exclude.contains(&id) {
+        if self.root.exclude.contains(&id) {
             return Ok(());
         }
         let listing = Listing::read(fd.as_fd(), &mut self.buffer)

@@ -95,6 +95,7 @@ impl Op<'_> {
             for at in 0..blocks {
                 let place = geometry.block_of(ag, AgBlock(start.0 + at));
                 self.inode_blocks.push(InodeBlock::Gone(place));
+                self.unstage_block(place);
                 self.txn.forget(place.0);
             }
             self.free_in(lease, start, blocks, Owner::Inodes)?;
