@@ -245,6 +245,18 @@ pub enum AllocateMode {
     Exposed,
 }
 
+impl AllocateMode {
+    /// Whether the size stays where the range ends past it.
+    pub const fn keeps_size(self) -> bool {
+        matches!(self, Self::UnwrittenKeepSize | Self::ZeroKeepSize)
+    }
+
+    /// Whether the range reads as zeros afterwards, whatever it held.
+    pub const fn zeroes(self) -> bool {
+        matches!(self, Self::Zero | Self::ZeroKeepSize)
+    }
+}
+
 /// What `rename` does if the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {

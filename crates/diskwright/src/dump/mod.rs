@@ -6,6 +6,7 @@
 mod bytes;
 mod ext4;
 mod node;
+mod xattrs;
 mod xfs;
 
 use std::path::Path;

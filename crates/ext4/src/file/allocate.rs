@@ -27,16 +27,6 @@ struct Request {
     mode: AllocateMode,
 }
 
-impl Request {
-    fn keeps_size(&self) -> bool {
-        matches!(self.mode, AllocateMode::UnwrittenKeepSize | AllocateMode::ZeroKeepSize)
-    }
-
-    fn zeroes(&self) -> bool {
-        matches!(self.mode, AllocateMode::Zero | AllocateMode::ZeroKeepSize)
-    }
-}
-
 impl Ext4 {
     pub(crate) fn allocate_range(
         &self,
@@ -59,7 +49,7 @@ impl Ext4 {
         }
         let request = Request { bytes: offset..end, mode };
         let before = self.load_file(ino)?;
-        if request.keeps_size() && end > before.inode.size() && !self.maps_extents(&before) {
+        if request.mode.keeps_size() && end > before.inode.size() && !self.maps_extents(&before) {
             let advice = "write to it, or turn the feature extents on for new files";
             let what = "space past the end of a file without extents";
             return Err(Error::unsupported(what, advice));
@@ -121,13 +111,13 @@ impl Op<'_> {
             let piece = self.provide(&mut file, FileBlock(at), limit, want)?;
             changes += u32::from(piece.is_change());
             let is_shown = request.mode == AllocateMode::Exposed;
-            if piece.written && !is_shown && (request.zeroes() || piece.is_exposed()) {
+            if piece.written && !is_shown && (request.mode.zeroes() || piece.is_exposed()) {
                 push(&mut runs, at, &piece);
             }
             at += piece.len;
         }
         let end = fs.byte_of(at).min(request.bytes.end);
-        if !request.keeps_size() && end > file.inode.size() {
+        if !request.mode.keeps_size() && end > file.inode.size() {
             if request.mode != AllocateMode::Exposed {
                 self.zero_written(&file, file.inode.size()..end)?;
             }
@@ -145,7 +135,7 @@ impl Op<'_> {
         if request.mode == AllocateMode::Exposed {
             return (Want::Written, limit);
         }
-        if !request.zeroes() || !file.has_flag(flags::EXTENTS) {
+        if !request.mode.zeroes() || !file.has_flag(flags::EXTENTS) {
             return (Want::Allocated, limit);
         }
         // Blocks at the edges keep what is outside the range.

@@ -21,16 +21,6 @@ struct Request {
     mode: AllocateMode,
 }
 
-impl Request {
-    fn keeps_size(&self) -> bool {
-        matches!(self.mode, AllocateMode::UnwrittenKeepSize | AllocateMode::ZeroKeepSize)
-    }
-
-    fn zeroes(&self) -> bool {
-        matches!(self.mode, AllocateMode::Zero | AllocateMode::ZeroKeepSize)
-    }
-}
-
 impl Xfs {
     pub(crate) fn allocate_range(
         &self,
@@ -105,14 +95,14 @@ impl Op<'_> {
             let piece = self.provide(&mut file, at, limit, want)?;
             changes += u32::from(piece.is_change());
             let is_shown = request.mode == AllocateMode::Exposed;
-            if piece.written && !is_shown && (request.zeroes() || piece.is_exposed()) {
+            if piece.written && !is_shown && (request.mode.zeroes() || piece.is_exposed()) {
                 fs.push_run(&mut runs, at, &piece);
             }
             at = at.plus(piece.len);
         }
         let end = fs.byte_of(at).min(request.bytes.end);
         if end > file.inode.size() {
-            if request.keeps_size() {
+            if request.mode.keeps_size() {
                 file.inode.set_flags(file.inode.flags() | flags::PREALLOC);
             } else {
                 if request.mode != AllocateMode::Exposed {
@@ -133,7 +123,7 @@ impl Op<'_> {
         if request.mode == AllocateMode::Exposed {
             return (Want::Written, limit);
         }
-        if !request.zeroes() {
+        if !request.mode.zeroes() {
             return (Want::Allocated, limit);
         }
         // Blocks at the edges keep what is outside the range.

@@ -6,6 +6,7 @@ use vfs::{Error as FsError, FileSystem, FileType, Ino};
 
 use super::{Dump, Fields, Volume};
 use crate::dump::bytes::bytes_text;
+use crate::dump::xattrs::add_xattrs;
 use crate::text::{hex, rfc3339, type_word};
 
 /// Most runs of a mapping that are shown.
@@ -63,7 +64,7 @@ impl Volume {
         self.fixed_fields(&inode, &mut dump.fields);
         self.checksum(ino, &inode, &slot, &mut dump);
         self.contents(ino, &inode, &mut dump);
-        if let Err(error) = self.xattrs(ino, &mut dump.fields) {
+        if let Err(error) = add_xattrs(&self.fs, ino, &mut dump.fields) {
             match error {
                 // A free inode has none to read.
                 FsError::NotFound => {}
@@ -155,24 +156,6 @@ impl Volume {
                 runs.push(fields);
             }
             at += run.len.max(1);
-        }
-        Ok(())
-    }
-
-    fn xattrs(&self, ino: Ino, fields: &mut Fields) -> vfs::Result<()> {
-        let mut names = Vec::new();
-        self.fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;
-        let mut list = Vec::new();
-        for name in names {
-            let value = self.fs.get_xattr(ino, &name)?;
-            let mut xattr = Fields::default();
-            xattr.add("name", bytes_text(&name));
-            xattr.add("size", value.len() as u64);
-            xattr.add("value", format!("0x{}", hex(&value)));
-            list.push(xattr);
-        }
-        if !list.is_empty() {
-            fields.add("xattrs", list);
         }
         Ok(())
     }

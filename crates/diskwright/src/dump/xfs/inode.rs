@@ -7,7 +7,8 @@ use xfs::format::inode::{self, Fork, Format, Inode, Time, flags, flags2};
 
 use super::{Dump, Fields, Volume};
 use crate::dump::bytes::bytes_text;
-use crate::text::{hex, rfc3339, type_word};
+use crate::dump::xattrs::add_xattrs;
+use crate::text::{rfc3339, type_word};
 
 /// Most runs of a map that are shown.
 const RUNS_MAX: usize = 10_000;
@@ -120,7 +121,7 @@ impl Volume {
         let Some(format) = inode.attr_format().filter(|_| inode.has_attr_fork()) else { return };
         dump.fields.add("aformat", format_word(format));
         self.fork(ino, inode, Fork::Attr, ("anextents", "attr_runs"), dump);
-        if let Err(error) = self.xattrs(ino, &mut dump.fields) {
+        if let Err(error) = add_xattrs(&self.fs, ino, &mut dump.fields) {
             dump.problem(error);
         }
     }
@@ -163,24 +164,6 @@ impl Volume {
                 runs.push(fields);
             }
             at = at.saturating_add(run.len.max(1));
-        }
-        Ok(())
-    }
-
-    fn xattrs(&self, ino: Ino, fields: &mut Fields) -> vfs::Result<()> {
-        let mut names = Vec::new();
-        self.fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;
-        let mut list = Vec::new();
-        for name in names {
-            let value = self.fs.get_xattr(ino, &name)?;
-            let mut xattr = Fields::default();
-            xattr.add("name", bytes_text(&name));
-            xattr.add("size", value.len() as u64);
-            xattr.add("value", format!("0x{}", hex(&value)));
-            list.push(xattr);
-        }
-        if !list.is_empty() {
-            fields.add("xattrs", list);
         }
         Ok(())
     }

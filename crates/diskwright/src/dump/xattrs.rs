@@ -1,0 +1,26 @@
+//! Extended attributes of an inode, shown alike for every format.
+
+use vfs::{FileSystem, Ino};
+
+use super::Fields;
+use super::bytes::bytes_text;
+use crate::text::hex;
+
+/// Adds the attributes of an inode, if it has any: names, sizes and values.
+pub(super) fn add_xattrs(fs: &dyn FileSystem, ino: Ino, fields: &mut Fields) -> vfs::Result<()> {
+    let mut names = Vec::new();
+    fs.list_xattrs(ino, &mut |name| names.push(name.to_vec()))?;
+    let mut list = Vec::new();
+    for name in names {
+        let value = fs.get_xattr(ino, &name)?;
+        let mut xattr = Fields::default();
+        xattr.add("name", bytes_text(&name));
+        xattr.add("size", value.len() as u64);
+        xattr.add("value", format!("0x{}", hex(&value)));
+        list.push(xattr);
+    }
+    if !list.is_empty() {
+        fields.add("xattrs", list);
+    }
+    Ok(())
+}
