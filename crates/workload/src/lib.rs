@@ -1,11 +1,21 @@
-//! Workloads for file systems, the reference model that real ones are compared with, the
-//! explorer of what a crash leaves behind, trials that every format must pass, and walks over damaged
-//! images.
+//! Workloads for file systems: those that the threads about directories, parent pointers and orphans
+//! were argued with ([`jobs`]), run in turn on any contestants ([`mod@run`]); and what file systems are
+//! tested with: a reference model, an explorer of what a crash leaves behind, trials that every format
+//! must pass, and walks over damaged images.
 #![forbid(unsafe_code)]
 
+pub mod contestant;
+mod cost;
 pub mod crash;
+mod error;
+pub mod jobs;
 pub mod model;
 pub mod operation;
+pub mod run;
+pub mod target;
 pub mod tree;
 pub mod trial;
 pub mod walk;
+
+pub use cost::{Cost, Stopwatch};
+pub use error::{Error, Result};

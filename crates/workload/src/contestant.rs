@@ -1,0 +1,89 @@
+//! Who takes part in a comparison: a place where a workload can be run again and again, each time from
+//! the start.
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::target::{Host, InProcess};
+
+/// What a run needs of a file system that is made for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Files and directories there will be at once.
+    pub inodes: u64,
+    /// Bytes of file contents there will be at once.
+    pub bytes: u64,
+    /// Threads, each of which works in a directory of its own.
+    pub threads: u32,
+}
+
+/// What a report says of a contestant.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Description {
+    /// Its name in tables, as on the command line: `memory:xfs,^parent`.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub what: String,
+    /// The features of its file system, in the format's own terms, as far as they can be told.
+    pub features: String,
+    /// The name of the contestant that it differs from in one thing: its overhead is measured against
+    /// that one.
+    pub base: Option<String>,
+    /// What makes its figures differ from those of others for other reasons than the file system:
+    /// system calls, caches, a missing log.
+    pub remarks: Vec<String>,
+}
+
+/// A place where workloads can be run.
+pub trait Contestant {
+    /// What a report says of it.
+    fn describe(&self) -> Description;
+
+    /// A file system, or a directory, in which nothing of an earlier run is left.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason if this machine or this user cannot have it.
+    fn start(&self, need: &Need) -> Result<Box<dyn Session>>;
+}
+
+/// A contestant that is ready. Dropped, it removes whatever it made for the run.
+pub trait Session {
+    /// Where to work.
+    fn target(&self) -> AnyTarget<'_>;
+
+    /// Makes everything durable and forgets what is cached, so that the next access is a first one.
+    ///
+    /// # Errors
+    /// `Unsupported` if there is no way to do that here.
+    fn drop_caches(&mut self) -> Result<()>;
+
+    /// The size of the file system in bytes, and how it is configured if that follows from the run's
+    /// needs: for the report.
+    fn size(&self) -> u64;
+
+    /// Ends the run; what was asked to be durable is.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Any target. Workloads are written for [`Target`](crate::target::Target) and compiled for each kind, so
+/// that nothing stands between them and the operation that is timed.
+pub enum AnyTarget<'a> {
+    /// A file system in this process.
+    InProcess(InProcess<'a>),
+    /// A directory of a mounted one.
+    Host(&'a Host),
+}
+
+/// Evaluates an expression for whatever kind of target it is.
+#[macro_export]
+macro_rules! with_target {
+    ($any:expr, $target:ident => $body:expr) => {
+        match $any {
+            $crate::contestant::AnyTarget::InProcess($target) => {
+                let $target = &$target;
+                $body
+            }
+            $crate::contestant::AnyTarget::Host($target) => $body,
+        }
+    };
+}

@@ -1,0 +1,140 @@
+//! A file system in this process.
+
+use std::ops::ControlFlow;
+
+use vfs::{FileSystem, FileType, Ino, NewInode, Timestamp};
+
+use super::Target;
+use crate::error::{Error, Result};
+
+/// The time of all changes: always the same, so that runs with the same seed give the same image.
+pub const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
+
+/// A file system in this process, and the directory in it that the workload has for itself.
+pub struct InProcess<'a> {
+    fs: &'a dyn FileSystem,
+    top: Ino,
+}
+
+impl<'a> InProcess<'a> {
+    /// A workload's place is the directory `top`.
+    pub fn new(fs: &'a dyn FileSystem, top: Ino) -> Self {
+        Self { fs, top }
+    }
+
+    /// The file system.
+    pub fn file_system(&self) -> &'a dyn FileSystem {
+        self.fs
+    }
+}
+
+fn new_inode(permissions: u16) -> NewInode {
+    NewInode { permissions, uid: 0, gid: 0, time: TIME, parent_time: Some(TIME) }
+}
+
+fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
+    move |source| Error::FileSystem { operation, source }
+}
+
+impl Target for InProcess<'_> {
+    type Dir = Ino;
+    type File = Ino;
+
+    fn top(&self) -> Result<Ino> {
+        Ok(self.top)
+    }
+
+    fn make_dir(&self, dir: &Ino, name: &[u8]) -> Result<()> {
+        self.fs.mkdir(*dir, name, &new_inode(0o755)).map(|_| ()).map_err(failed("mkdir"))
+    }
+
+    fn open_dir(&self, dir: &Ino, name: &[u8]) -> Result<Ino> {
+        self.fs.lookup(*dir, name).map_err(failed("lookup"))
+    }
+
+    fn make_file(&self, dir: &Ino, name: &[u8]) -> Result<()> {
+        self.fs.create(*dir, name, &new_inode(0o644)).map(|_| ()).map_err(failed("create"))
+    }
+
+    fn create(&self, dir: &Ino, name: &[u8], truncate: bool) -> Result<Ino> {
+        let ino = match self.fs.create(*dir, name, &new_inode(0o644)) {
+            Ok(ino) => ino,
+            Err(vfs::Error::Exists) => {
+                let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
+                if truncate {
+                    self.fs.truncate(ino, 0).map_err(failed("truncate"))?;
+                }
+                ino
+            }
+            Err(source) => return Err(failed("create")(source)),
+        };
+        self.fs.open(ino).map_err(failed("open"))?;
+        Ok(ino)
+    }
+
+    fn open(&self, dir: &Ino, name: &[u8]) -> Result<Ino> {
+        let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
+        self.fs.open(ino).map_err(failed("open"))?;
+        Ok(ino)
+    }
+
+    fn close(&self, file: Ino) -> Result<()> {
+        self.fs.close(file).map_err(failed("close"))
+    }
+
+    fn link(&self, dir: &Ino, from: &[u8], to: &[u8]) -> Result<()> {
+        let ino = self.fs.lookup(*dir, from).map_err(failed("lookup"))?;
+        self.fs.link(ino, *dir, to, Some(TIME)).map_err(failed("link"))
+    }
+
+    fn unlink(&self, dir: &Ino, name: &[u8]) -> Result<()> {
+        self.fs.unlink(*dir, name, Some(TIME)).map_err(failed("unlink"))
+    }
+
+    fn remove_dir(&self, dir: &Ino, name: &[u8]) -> Result<()> {
+        self.fs.rmdir(*dir, name, Some(TIME)).map_err(failed("rmdir"))
+    }
+
+    fn stat(&self, dir: &Ino, name: &[u8]) -> Result<(FileType, u64)> {
+        let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
+        let attributes = self.fs.attributes(ino).map_err(failed("attributes"))?;
+        Ok((attributes.file_type, attributes.size))
+    }
+
+    fn read(&self, file: &Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.fs.read(*file, offset, buf).map_err(failed("read"))
+    }
+
+    fn write(&self, file: &Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.fs.write(*file, offset, data).map_err(failed("write"))
+    }
+
+    fn truncate(&self, file: &Ino, size: u64) -> Result<()> {
+        self.fs.truncate(*file, size).map_err(failed("truncate"))
+    }
+
+    fn list(
+        &self,
+        dir: &Ino,
+        each: &mut dyn FnMut(&[u8], Option<FileType>) -> Result<()>,
+    ) -> Result<()> {
+        let mut outcome = Ok(());
+        let listed = self.fs.readdir(*dir, vfs::Cookie::default(), &mut |entry| {
+            if matches!(entry.name, b"." | b"..") {
+                return ControlFlow::Continue(());
+            }
+            outcome = each(entry.name, entry.file_type);
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        listed.map_err(failed("readdir"))?;
+        outcome
+    }
+
+    fn sync_file(&self, file: &Ino) -> Result<()> {
+        self.fs.fsync(*file).map_err(failed("fsync"))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.fs.sync().map_err(failed("sync"))
+    }
+}

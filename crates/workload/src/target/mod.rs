@@ -1,0 +1,79 @@
+//! What a workload works on: a file system in this process, or a directory of a mounted one. The
+//! operations are the same for both, so that the same stream of them can be timed on either.
+
+mod host;
+mod in_process;
+
+pub use host::Host;
+pub use in_process::{InProcess, TIME};
+
+use vfs::FileType;
+
+use crate::error::Result;
+
+/// The operations that workloads are made of. Names are single components. Every method may be called
+/// from any thread.
+///
+/// Nothing is made durable but by [`Target::sync`] and [`Target::sync_file`].
+pub trait Target: Send + Sync {
+    /// A directory in which names can be used.
+    type Dir: Send + Sync;
+    /// An open regular file.
+    type File: Send + Sync;
+
+    /// The directory that the workload has for itself.
+    fn top(&self) -> Result<Self::Dir>;
+
+    /// Makes a directory.
+    fn make_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
+
+    /// Opens a directory.
+    fn open_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir>;
+
+    /// Makes an empty file without opening it (`mknod`).
+    fn make_file(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
+
+    /// Makes or opens a file for reading and writing (`open` with `O_CREAT`), emptied if `truncate`.
+    fn create(&self, dir: &Self::Dir, name: &[u8], truncate: bool) -> Result<Self::File>;
+
+    /// Opens a file for reading and writing.
+    fn open(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::File>;
+
+    /// Closes a file.
+    fn close(&self, file: Self::File) -> Result<()>;
+
+    /// Gives a file another name in the same directory.
+    fn link(&self, dir: &Self::Dir, from: &[u8], to: &[u8]) -> Result<()>;
+
+    /// Removes a name of a file.
+    fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
+
+    /// The type and size of what a name stands for (`stat`).
+    fn stat(&self, dir: &Self::Dir, name: &[u8]) -> Result<(FileType, u64)>;
+
+    /// Reads into `buf`; fewer bytes only at the end of the file.
+    fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Writes all of `data`.
+    fn write(&self, file: &Self::File, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Sets the size of a file.
+    fn truncate(&self, file: &Self::File, size: u64) -> Result<()>;
+
+    /// Lists a directory without `.` and `..`, in the order in which `readdir` has it. The type is that
+    /// of the entry, unless the file system does not keep it there.
+    fn list(
+        &self,
+        dir: &Self::Dir,
+        each: &mut dyn FnMut(&[u8], Option<FileType>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Makes a file durable.
+    fn sync_file(&self, file: &Self::File) -> Result<()>;
+
+    /// Makes everything durable.
+    fn sync(&self) -> Result<()>;
+}
