@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType as HostType, Mode, OFlags, RawDir};
 use vfs::FileType;
 
-use super::Target;
+use super::{EachEntry, Target};
 use crate::error::{Error, Result};
 
 /// Bytes of entries that are asked for at once: what glibc's `readdir` asks for.
@@ -127,11 +127,7 @@ impl Target for Host {
         rustix::fs::ftruncate(file, size).map_err(failed("ftruncate"))
     }
 
-    fn list(
-        &self,
-        dir: &OwnedFd,
-        each: &mut dyn FnMut(&[u8], Option<FileType>) -> Result<()>,
-    ) -> Result<()> {
+    fn list(&self, dir: &OwnedFd, each: &mut EachEntry<'_>) -> Result<()> {
         // A descriptor of its own, because the place in the listing belongs to the descriptor.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let own = rustix::fs::openat(dir, c".", flags, Mode::empty()).map_err(failed("open"))?;

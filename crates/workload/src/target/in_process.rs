@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use vfs::{FileSystem, FileType, Ino, NewInode, Timestamp};
 
-use super::Target;
+use super::{EachEntry, Target};
 use crate::error::{Error, Result};
 
 /// The time of all changes: always the same, so that runs with the same seed give the same image.
@@ -113,11 +113,7 @@ impl Target for InProcess<'_> {
         self.fs.truncate(*file, size).map_err(failed("truncate"))
     }
 
-    fn list(
-        &self,
-        dir: &Ino,
-        each: &mut dyn FnMut(&[u8], Option<FileType>) -> Result<()>,
-    ) -> Result<()> {
+    fn list(&self, dir: &Ino, each: &mut EachEntry<'_>) -> Result<()> {
         let mut outcome = Ok(());
         let listed = self.fs.readdir(*dir, vfs::Cookie::default(), &mut |entry| {
             if matches!(entry.name, b"." | b"..") {

@@ -11,6 +11,9 @@ use vfs::FileType;
 
 use crate::error::Result;
 
+/// Is told the name and the type of an entry. An error ends the listing.
+pub type EachEntry<'a> = dyn FnMut(&[u8], Option<FileType>) -> Result<()> + 'a;
+
 /// The operations that workloads are made of. Names are single components. Every method may be called
 /// from any thread.
 ///
@@ -65,11 +68,7 @@ pub trait Target: Send + Sync {
 
     /// Lists a directory without `.` and `..`, in the order in which `readdir` has it. The type is that
     /// of the entry, unless the file system does not keep it there.
-    fn list(
-        &self,
-        dir: &Self::Dir,
-        each: &mut dyn FnMut(&[u8], Option<FileType>) -> Result<()>,
-    ) -> Result<()>;
+    fn list(&self, dir: &Self::Dir, each: &mut EachEntry<'_>) -> Result<()>;
 
     /// Makes a file durable.
     fn sync_file(&self, file: &Self::File) -> Result<()>;
