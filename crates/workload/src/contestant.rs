@@ -15,6 +15,8 @@ pub struct Need {
     pub bytes: u64,
     /// Threads, each of which works in a directory of its own.
     pub threads: u32,
+    /// The workload reads what is there, and works on all of it instead of in a place of its own.
+    pub existing: bool,
 }
 
 /// What a report says of a contestant.
@@ -57,8 +59,7 @@ pub trait Session {
     /// `Unsupported` if there is no way to do that here.
     fn drop_caches(&mut self) -> Result<()>;
 
-    /// The size of the file system in bytes, and how it is configured if that follows from the run's
-    /// needs: for the report.
+    /// The size of the file system in bytes, for the report.
     fn size(&self) -> u64;
 
     /// Ends the run; what was asked to be durable is.
