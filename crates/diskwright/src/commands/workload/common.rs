@@ -1,9 +1,11 @@
 //! What all workloads are told: where to run, how often, and what to write.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use diskwright::text::escaped;
 use diskwright::workload::TargetSpec;
+use diskwright::{Error, Result};
 
 use super::counts::small_count;
 
@@ -52,4 +54,30 @@ pub(crate) struct ReportArgs {
     /// [default of compare: ./workload-report]
     #[arg(long = "report", value_name = "DIRECTORY", help_heading = REPORT)]
     pub(super) directory: Option<PathBuf>,
+}
+
+/// The targets that were given, or others.
+///
+/// # Errors
+/// `Usage` if the others cannot be had.
+pub(super) fn targets_or(given: &[TargetSpec], others: &[&str]) -> Result<Vec<TargetSpec>> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    others.iter().map(|name| name.parse().map_err(Error::Usage)).collect()
+}
+
+/// The directory for images that are made: in memory, if that can be had.
+pub(super) fn scratch(given: Option<&Path>) -> Result<PathBuf> {
+    let shared = Path::new("/dev/shm");
+    let scratch = match given {
+        Some(directory) => directory.to_owned(),
+        None if shared.is_dir() => shared.to_owned(),
+        None => std::env::temp_dir(),
+    };
+    if !scratch.is_dir() {
+        let name = escaped(scratch.as_os_str().as_encoded_bytes());
+        return Err(Error::Usage(format!("--scratch {name}: no such directory; make it first")));
+    }
+    Ok(scratch)
 }

@@ -65,14 +65,10 @@ fn variants(question: Question<'_>, target: &TargetSpec) -> Vec<Rival> {
     if several.is_empty() { vec![Rival { target: target.clone(), base: None }] } else { several }
 }
 
-/// Contestants of which all are compared with the last.
-fn against_last(targets: Vec<TargetSpec>) -> Vec<Rival> {
-    let last = targets.last().map(ToString::to_string);
-    let count = targets.len();
-    let rival = |(at, target)| {
-        let base = last.clone().filter(|_| at + 1 < count);
-        Rival { target, base }
-    };
+/// Contestants of which all are compared with the first.
+fn against_first(targets: Vec<TargetSpec>) -> Vec<Rival> {
+    let first = targets.first().map(ToString::to_string);
+    let rival = |(at, target)| Rival { target, base: first.clone().filter(|_| at > 0) };
     targets.into_iter().enumerate().map(rival).collect()
 }
 
@@ -80,11 +76,11 @@ fn free_index(fs: &FsSpec, ways: &[FreeIndexStrategy]) -> Vec<Rival> {
     if fs.format != Format::Xfs || fs.free_index.is_some() {
         return Vec::new();
     }
-    // From the newest to the oldest, which the thread began with.
-    let chosen = FreeIndexStrategy::ALL.into_iter().filter(|way| ways.contains(way));
+    // From the oldest, which the thread began with, to the newest.
+    let chosen = FreeIndexStrategy::ALL.into_iter().rev().filter(|way| ways.contains(way));
     let target =
         |way| TargetSpec::Memory(FsSpec { free_index: Some(way), ..fs.clone() });
-    against_last(chosen.map(target).collect())
+    against_first(chosen.map(target).collect())
 }
 
 fn orphans(fs: &FsSpec) -> Vec<Rival> {
@@ -93,16 +89,16 @@ fn orphans(fs: &FsSpec) -> Vec<Rival> {
     }
     let has_file = change(fs, "orphan_file") != Some(false);
     let policies = [
-        OrphanPolicy::WhenNeeded,
-        OrphanPolicy::Always,
-        OrphanPolicy::ListOnly,
         // The limit: no file system can do without.
         OrphanPolicy::Off,
+        OrphanPolicy::ListOnly,
+        OrphanPolicy::Always,
+        OrphanPolicy::WhenNeeded,
     ];
     // Without the file, all goes on the list anyway.
     let differs = |policy: &OrphanPolicy| has_file || *policy != OrphanPolicy::Always;
     let target = |policy| TargetSpec::Memory(FsSpec { orphans: Some(policy), ..fs.clone() });
-    against_last(policies.into_iter().filter(differs).map(target).collect())
+    against_first(policies.into_iter().filter(differs).map(target).collect())
 }
 
 fn with_and_without(
@@ -119,7 +115,7 @@ fn with_and_without(
         fs.features.push(FeatureChange { name: feature.into(), is_on });
         target(fs)
     };
-    against_last(vec![with(true), with(false)])
+    against_first(vec![with(false), with(true)])
 }
 
 fn journaled(fs: &FsSpec) -> bool {
@@ -156,14 +152,14 @@ mod tests {
             let (with, without) = (format!("{place}:xfs,+parent"), format!("{place}:xfs,^parent"));
             assert_eq!(
                 expanded(Question::Parents, &[&format!("{place}:xfs")]),
-                pairs(&[(&with, &without), (&without, "")])
+                pairs(&[(&without, ""), (&with, &without)])
             );
         }
         assert_eq!(
             expanded(Question::Parents, &["memory:xfs,^reflink,size=8G"]),
             pairs(&[
-                ("memory:xfs,^reflink,+parent,size=8G", "memory:xfs,^reflink,^parent,size=8G"),
                 ("memory:xfs,^reflink,^parent,size=8G", ""),
+                ("memory:xfs,^reflink,+parent,size=8G", "memory:xfs,^reflink,^parent,size=8G"),
             ])
         );
     }
@@ -192,21 +188,21 @@ mod tests {
         assert_eq!(
             expanded(Question::Orphans, &["memory:ext4", "kernel:ext4"]),
             pairs(&[
-                ("memory:ext4,orphans=when-needed", limit),
-                ("memory:ext4,orphans=always", limit),
-                ("memory:ext4,orphans=list", limit),
                 (limit, ""),
-                ("kernel:ext4,+orphan_file", "kernel:ext4,^orphan_file"),
+                ("memory:ext4,orphans=list", limit),
+                ("memory:ext4,orphans=always", limit),
+                ("memory:ext4,orphans=when-needed", limit),
                 ("kernel:ext4,^orphan_file", ""),
+                ("kernel:ext4,+orphan_file", "kernel:ext4,^orphan_file"),
             ])
         );
         let limit = "memory:ext4,^orphan_file,orphans=off";
         assert_eq!(
             expanded(Question::Orphans, &["memory:ext4,^orphan_file"]),
             pairs(&[
-                ("memory:ext4,^orphan_file,orphans=when-needed", limit),
-                ("memory:ext4,^orphan_file,orphans=list", limit),
                 (limit, ""),
+                ("memory:ext4,^orphan_file,orphans=list", limit),
+                ("memory:ext4,^orphan_file,orphans=when-needed", limit),
             ])
         );
     }
@@ -217,8 +213,8 @@ mod tests {
         assert_eq!(
             expanded(Question::FreeIndex(&ways), &["memory:xfs", "memory:ext4"]),
             pairs(&[
-                ("memory:xfs,free-index=tree", "memory:xfs,free-index=forward"),
                 ("memory:xfs,free-index=forward", ""),
+                ("memory:xfs,free-index=tree", "memory:xfs,free-index=forward"),
                 ("memory:ext4", ""),
             ])
         );

@@ -17,6 +17,10 @@ use super::options::{
     TREE_FILES, TreeOption,
 };
 
+/// The workloads' names on the command line.
+pub(super) const NAMES: [&str; 6] =
+    ["create", "remove", "fs-mark", "find", "stress-orphan", "fserver"];
+
 /// A workload with its options.
 #[derive(Clone, Debug)]
 pub(super) enum Workload {
