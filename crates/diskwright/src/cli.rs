@@ -77,7 +77,8 @@ pub(crate) struct PlaceArgs {
 impl PlaceArgs {
     /// How an image is opened that lies there.
     pub(crate) fn options(self, stale: bool) -> OpenImage {
-        OpenImage { offset: self.offset, partition: self.partition, stale }
+        let Self { offset, partition } = self;
+        OpenImage { offset, partition, stale, ..OpenImage::default() }
     }
 }
 
