@@ -1,17 +1,17 @@
 //! Running what was planned, and writing the report.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use diskwright::text::{escaped, minute};
-use diskwright::workload::{Settings, TargetSpec, contestant};
+use diskwright::workload::{Settings, contestant};
 use diskwright::{Error, Outcome, Result};
 use vfs::Timestamp;
 use workload::Machine;
-use workload::contestant::{Contestant, Description, Need, Session};
+use workload::contestant::Contestant;
 use workload::report::Report;
 use workload::run::{self, Entry, Options};
 
@@ -64,35 +64,16 @@ fn entry(planned: Planned, settings: &Settings) -> Result<Entry> {
     Ok(Entry { job: planned.job, contestants: contestants.collect::<Result<_>>()? })
 }
 
-/// A contestant, or somebody in its place who says why it cannot take part.
 fn ready(rival: Rival, settings: &Settings) -> Result<Rc<dyn Contestant>> {
-    let name = rival.target.to_string();
-    match contestant(&rival.target, rival.base.clone(), settings) {
-        Ok(contestant) => Ok(contestant),
-        // A path was given by its name, and for a reason.
-        Err(error) if matches!(rival.target, TargetSpec::Path(_)) => {
-            let name = escaped(name.as_bytes());
-            Err(Error::Usage(format!("--target {name}: {error}")))
-        }
-        Err(error) => Ok(Rc::new(Absent { name, base: rival.base, why: error.to_string() })),
-    }
-}
-
-/// Stands for a contestant that cannot be had here.
-struct Absent {
-    name: String,
-    base: Option<String>,
-    why: String,
-}
-
-impl Contestant for Absent {
-    fn describe(&self) -> Description {
-        Description { name: self.name.clone(), base: self.base.clone(), ..Description::default() }
-    }
-
-    fn start(&self, _: &Need) -> workload::Result<Box<dyn Session>> {
-        Err(workload::Error::Unsupported(self.why.clone()))
-    }
+    contestant(&rival.target, rival.base, settings).map_err(|error| {
+        // A path that leads to nothing that could be worked on is one that was not meant.
+        let is_other = match &error {
+            Error::Host { source, .. } => source.kind() == ErrorKind::NotFound,
+            Error::Image { source, .. } => matches!(source, vfs::Error::Unsupported(_)),
+            _ => false,
+        };
+        if is_other { Error::Usage(error.with_advice()) } else { error }
+    })
 }
 
 /// The arguments as they were given.
