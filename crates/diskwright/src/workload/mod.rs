@@ -1,10 +1,14 @@
 //! Where the workloads of [`::workload`] are run: file systems in this process and what the kernel has
 //! mounted, each as it is named on the command line.
 
+mod directory;
 mod format;
 mod image;
+mod kernel;
 mod memory;
+mod mounts;
 mod spec;
+mod stop;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,9 +17,12 @@ use ::workload::contestant::Contestant;
 
 use crate::{Error, Result};
 
+pub use directory::Directory;
 pub use image::ImageFile;
+pub use kernel::Kernel;
 pub use memory::{Memory, MemorySession};
 pub use spec::{FsSpec, TargetSpec};
+pub use stop::stop_on_signals;
 
 /// What contestants have in common.
 #[derive(Clone, Debug)]
@@ -35,16 +42,15 @@ const CACHE_BYTES: usize = 2 << 30;
 pub fn contestant(
     spec: &TargetSpec,
     base: Option<String>,
-    _settings: &Settings,
+    settings: &Settings,
 ) -> Result<Rc<dyn Contestant>> {
-    let missing = |what: &str| Error::Usage(format!("{spec}: this build cannot use {what}"));
     match spec {
         TargetSpec::Memory(fs) => Ok(Rc::new(Memory::new(fs.clone(), base))),
-        TargetSpec::Kernel(_) => Err(missing("file systems of the kernel")),
+        TargetSpec::Kernel(fs) => Ok(Rc::new(Kernel::new(fs.clone(), base, &settings.scratch))),
         TargetSpec::Path(path) => {
             let metadata = std::fs::metadata(path).map_err(|e| Error::host("open", path, e))?;
             if metadata.is_dir() {
-                return Err(missing("directories"));
+                return Ok(Rc::new(Directory::new(path, base)));
             }
             Ok(Rc::new(ImageFile::new(path.clone(), base)?))
         }
