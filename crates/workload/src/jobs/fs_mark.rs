@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use super::fill::{Lane, files_of, fill};
 use super::fingerprint::Fingerprint;
+use super::names::count_in;
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
 use super::{Case, Context, Extra, Job, Published, Step};
 use crate::contestant::{Need, Session};
@@ -159,9 +160,9 @@ impl Job for FsMark {
 
     fn cases(&self) -> Vec<Case> {
         let files = self.files_of_run();
-        let directories =
-            u64::from(self.loops) * u64::from(self.subdirectories.min(self.files) + 1);
-        let inodes = files.saturating_add(directories.saturating_mul(self.threads.into()));
+        let per_loop = u64::from(self.files) / count_in(SECONDS_PER_SUBDIRECTORY) + 2;
+        let used = (per_loop * u64::from(self.loops)).min(self.subdirectories.into());
+        let inodes = files.saturating_add((used + 1) * u64::from(self.threads));
         let need = Need { inodes, bytes: 0, threads: self.threads, existing: false };
         let times = if self.cold { 4 } else { 2 };
         let operations = files.saturating_mul(times);

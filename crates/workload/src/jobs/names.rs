@@ -14,6 +14,11 @@ const START: u64 = 1_700_000_000;
 /// of 2025 (32 million files by 40 threads in 57.6 s).
 const MICROS_PER_NAME: u64 = 72;
 
+/// About how many names are made in so many seconds; at least 1.
+pub(super) fn count_in(seconds: u64) -> u64 {
+    (seconds * 1_000_000 / MICROS_PER_NAME).max(1)
+}
+
 /// Makes names, with a clock of its own that says how late it is: the same seed gives the same names
 /// on every machine.
 #[derive(Debug)]

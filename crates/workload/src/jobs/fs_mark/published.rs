@@ -22,16 +22,6 @@ macro_rules! source {
     };
 }
 
-macro_rules! source {
-    ($what:literal) => {
-        concat!(
-            "Darrick J. Wong, \"xfs: speed up parent pointer operations\", linux-xfs, 19 December 2025; \
-             20 CPUs, 128 GiB, NVMe, 40 directories, the kernel is not told: ",
-            $what
-        )
-    };
-}
-
 /// What fs_mark and rm took, in seconds, without and with parent pointers; before the patch and with it.
 pub(super) fn tables() -> Vec<Published> {
     let table = |source, figures: [f64; 6]| Published {
