@@ -1,7 +1,21 @@
 //! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
 //! is timed.
 
+mod create;
+mod fill;
+mod fingerprint;
+mod fs_mark;
+mod names;
+mod removal;
+mod remove;
+mod repeats;
+mod threads;
+
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use create::Create;
+pub use fs_mark::FsMark;
+pub use remove::Remove;
 
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
