@@ -1,11 +1,20 @@
 //! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
 //! is timed.
 
+mod fserver;
+mod stress_orphan;
+mod stress_unlink;
+mod together;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
+
+pub use fserver::Fserver;
+pub use stress_orphan::StressOrphan;
+pub use stress_unlink::StressUnlink;
 
 /// A workload with its options.
 pub trait Job {
