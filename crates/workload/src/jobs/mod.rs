@@ -1,7 +1,11 @@
 //! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
 //! is timed.
 
+mod find;
+
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use find::{Find, FindTree};
 
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
