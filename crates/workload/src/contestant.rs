@@ -62,6 +62,11 @@ pub trait Session {
     /// The size of the file system in bytes, for the report.
     fn size(&self) -> u64;
 
+    /// What tells where the time of listings goes, if the file system measures that.
+    fn profile(&self) -> Option<&vfs::ListingProfile> {
+        None
+    }
+
     /// Ends the run; what was asked to be durable is.
     fn finish(self: Box<Self>) -> Result<()>;
 }

@@ -3,6 +3,7 @@
 
 mod create;
 mod fill;
+mod find;
 mod fingerprint;
 mod fs_mark;
 mod fserver;
@@ -18,6 +19,7 @@ mod together;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use create::Create;
+pub use find::{Find, FindTree};
 pub use fs_mark::FsMark;
 pub use fserver::Fserver;
 pub use remove::Remove;
