@@ -22,7 +22,7 @@ pub(crate) struct RunArgs {
     pub(super) targets: Vec<TargetSpec>,
 
     /// Runs of each case on each target, interleaved; the median counts. Large cases run once
-    /// [default: 1; compare: 3]
+    /// [default: 1, in compare that of the set]
     #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
     pub(super) rounds: Option<u32>,
 

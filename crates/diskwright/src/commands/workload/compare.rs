@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use clap::builder::PossibleValuesParser;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use diskwright::{Outcome, Result};
 
 use super::common::{self, RunArgs};
@@ -13,9 +13,6 @@ use super::sets::SETS;
 
 /// Where the pages go unless it is said.
 const DIRECTORY: &str = "workload-report";
-
-/// Runs of each case unless it is said: the fewest that have a median which is none of the extremes.
-const ROUNDS: u32 = 3;
 
 const TARGETS: [&str; 4] = ["memory:ext4", "memory:xfs", "kernel:ext4", "kernel:xfs"];
 
@@ -44,16 +41,18 @@ pub(crate) struct CompareArgs {
 
 pub(super) fn run(args: &CompareArgs) -> Result<Outcome> {
     let targets = common::targets_or(&args.run.targets, &TARGETS)?;
-    let workloads = SETS.iter().filter(|set| set.name == args.set).flat_map(|set| set.workloads());
     let is_wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
-    let mut planned = Vec::new();
-    for workload in workloads.filter(|workload| is_wanted(workload.name())) {
-        planned.extend(workload.plan(&targets)?);
+    let (mut planned, mut rounds) = (Vec::new(), 1);
+    for set in SETS.iter().filter(|set| set.name == args.set) {
+        rounds = set.rounds;
+        for workload in set.workloads().iter().filter(|workload| is_wanted(workload.name())) {
+            planned.extend(workload.plan(&targets)?);
+        }
     }
     execute::execute(Plan {
         planned,
         run: &args.run,
-        rounds: args.run.rounds.unwrap_or(ROUNDS),
+        rounds: args.run.rounds.unwrap_or(rounds),
         directory: Some(Path::new(DIRECTORY)),
     })
 }

@@ -10,7 +10,8 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         "G" => 3,
         unit => return Err(format!("{unit:?} is not a unit of counts: use K, M or G")),
     };
-    let problem = || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
+    let problem =
+        || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(problem());
     }

@@ -78,8 +78,7 @@ fn free_index(fs: &FsSpec, ways: &[FreeIndexStrategy]) -> Vec<Rival> {
     }
     // From the oldest, which the thread began with, to the newest.
     let chosen = FreeIndexStrategy::ALL.into_iter().rev().filter(|way| ways.contains(way));
-    let target =
-        |way| TargetSpec::Memory(FsSpec { free_index: Some(way), ..fs.clone() });
+    let target = |way| TargetSpec::Memory(FsSpec { free_index: Some(way), ..fs.clone() });
     against_first(chosen.map(target).collect())
 }
 
@@ -228,10 +227,7 @@ mod tests {
     fn nobody_takes_part_twice() {
         assert_eq!(
             expanded(Question::Parents, &["memory:xfs,^parent", "memory:xfs", "memory:xfs"]),
-            pairs(&[
-                ("memory:xfs,^parent", ""),
-                ("memory:xfs,+parent", "memory:xfs,^parent"),
-            ])
+            pairs(&[("memory:xfs,^parent", ""), ("memory:xfs,+parent", "memory:xfs,^parent"),])
         );
         assert_eq!(expanded(Question::None, &["/tmp", "/tmp"]), pairs(&[("/tmp", "")]));
     }

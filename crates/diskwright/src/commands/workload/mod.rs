@@ -19,6 +19,7 @@ use compare::CompareArgs;
 use execute::Plan;
 use options::{
     CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions, StressOrphanOptions,
+    StressUnlinkOptions,
 };
 use planned::Workload;
 
@@ -62,6 +63,10 @@ enum What {
     #[command(after_help = help::STRESS_ORPHAN)]
     StressOrphan(Single<StressOrphanOptions>),
 
+    /// Write, sync and remove files from many threads
+    #[command(after_help = help::STRESS_UNLINK)]
+    StressUnlink(Single<StressUnlinkOptions>),
+
     /// Do the jobs of a file server from many tasks at once
     #[command(after_help = help::FSERVER)]
     Fserver(Single<FserverOptions>),
@@ -81,6 +86,9 @@ impl What {
             Self::Find(Single { options, run }) => (Workload::Find(options.clone()), run),
             Self::StressOrphan(Single { options, run }) => {
                 (Workload::StressOrphan(options.clone()), run)
+            }
+            Self::StressUnlink(Single { options, run }) => {
+                (Workload::StressUnlink(options.clone()), run)
             }
             Self::Fserver(Single { options, run }) => (Workload::Fserver(options.clone()), run),
             Self::Compare(compare) => return Err(compare),

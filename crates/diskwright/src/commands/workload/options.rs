@@ -10,8 +10,8 @@ use diskwright::text::parse_size;
 
 use super::counts::{count, small_count};
 
-/// Files of a tree that is made up, unless it is said how many: about those of a kernel tree.
-pub(super) const TREE_FILES: u64 = 90_000;
+/// Files of a tree that is made up, unless it is said how many: those of Linux 6.12.
+pub(super) const TREE_FILES: u64 = 87_000;
 
 /// Options of `create`.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct CreateOptions {
     )]
     pub(super) files: Vec<u64>,
 
-    /// Threads that make them, all in the same directory
+    /// Threads, each of which makes so many in a directory of its own
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 
@@ -51,11 +51,11 @@ pub(crate) struct RemoveOptions {
     )]
     pub(super) files: Vec<u64>,
 
-    /// Threads that remove them, all from the same directory
+    /// Threads, each of which removes so many from a directory of its own
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 
-    /// Also remove from a cold cache: the file system is closed and opened again before
+    /// Make the files again, and remove them from a cold cache
     #[arg(long)]
     pub(super) cold: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) struct FsMarkOptions {
     #[arg(short = 'D', long, value_name = "N", value_parser = small_count, default_value = "10000")]
     pub(super) subdirectories: u32,
 
-    /// Also remove from a cold cache: the file system is closed and opened again before
+    /// Make everything again, and remove it from a cold cache
     #[arg(long)]
     pub(super) cold: bool,
 
@@ -109,12 +109,12 @@ pub(crate) struct FsMarkOptions {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FindOptions {
     /// Tree to walk: what is there (existing), one that is made up (generated, or generated:FILES), or a
-    /// copy of the names below a DIRECTORY [default: existing for images and directories, generated:90k
+    /// copy of the names below a DIRECTORY [default: existing for images and directories, generated:87k
     /// for memory: and kernel:]
     #[arg(long, value_name = "existing|generated[:FILES]|DIRECTORY")]
     pub(super) tree: Option<TreeOption>,
 
-    /// Walks, timed together
+    /// Walks, of which the first finds cold caches
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "100")]
     pub(super) walks: u32,
 }
@@ -169,6 +169,25 @@ pub(crate) struct StressOrphanOptions {
     pub(super) files: u32,
 }
 
+/// Options of `stress-unlink`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StressUnlinkOptions {
+    /// Threads, each with a directory of its own; one run for each number
+    #[arg(
+        short,
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        value_parser = small_count,
+        default_value = "1,2,4,8,16,32,64,128"
+    )]
+    pub(super) threads: Vec<u32>,
+
+    /// Files that each thread makes and removes
+    #[arg(short = 'n', long, value_name = "N", value_parser = small_count, default_value = "100")]
+    pub(super) files: u32,
+}
+
 /// Options of `fserver`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FserverOptions {
@@ -187,8 +206,8 @@ pub(crate) struct FserverOptions {
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "100")]
     pub(super) jobs: u32,
 
-    /// Bytes of a file that jobs read and write, beside its share of the pool
-    #[arg(short = 's', long, value_name = "SIZE", value_parser = positive_size, default_value = "1M")]
+    /// Bytes of a file that jobs read and write, beside its share of the pool; at least 4K
+    #[arg(short = 's', long, value_name = "SIZE", value_parser = whole_blocks, default_value = "1M")]
     pub(super) file_size: u64,
 
     /// Bytes that all tasks share out among their files
@@ -196,13 +215,16 @@ pub(crate) struct FserverOptions {
     pub(super) pool_size: u64,
 }
 
-fn positive_size(text: &str) -> Result<u64, String> {
+fn file_size(text: &str) -> Result<u32, String> {
     match parse_size(text)? {
         0 => Err("there must be at least 1 byte".into()),
-        size => Ok(size),
+        size => u32::try_from(size).map_err(|_| format!("{text:?} is too large")),
     }
 }
 
-fn file_size(text: &str) -> Result<u32, String> {
-    u32::try_from(positive_size(text)?).map_err(|_| format!("{text:?} is too large"))
+fn whole_blocks(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0..4096 => Err("there must be at least 4K".into()),
+        size => Ok(size),
+    }
 }

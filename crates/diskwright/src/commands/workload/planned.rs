@@ -1,25 +1,22 @@
 //! A workload as it was asked for, and what becomes of it: jobs, each with its contestants.
 
+use diskwright::text::escaped;
 use diskwright::workload::TargetSpec;
 use diskwright::{Error, Result};
-use workload::jobs::Job;
-use workload::jobs::create::Create;
-use workload::jobs::find::{Find, FindTree};
-use workload::jobs::fs_mark::FsMark;
-use workload::jobs::fserver::Fserver;
-use workload::jobs::remove::Remove;
-use workload::jobs::stress_orphan::StressOrphan;
+use workload::jobs::{
+    Create, Find, FindTree, FsMark, Fserver, Job, Remove, StressOrphan, StressUnlink,
+};
 use xfs::FreeIndexStrategy;
 
 use super::expand::{Question, Rival, has_free_index, rivals};
 use super::options::{
     CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions, StressOrphanOptions,
-    TREE_FILES, TreeOption,
+    StressUnlinkOptions, TREE_FILES, TreeOption,
 };
 
 /// The workloads' names on the command line.
-pub(super) const NAMES: [&str; 6] =
-    ["create", "remove", "fs-mark", "find", "stress-orphan", "fserver"];
+pub(super) const NAMES: [&str; 7] =
+    ["create", "remove", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"];
 
 /// A workload with its options.
 #[derive(Clone, Debug)]
@@ -29,6 +26,7 @@ pub(super) enum Workload {
     FsMark(FsMarkOptions),
     Find(FindOptions),
     StressOrphan(StressOrphanOptions),
+    StressUnlink(StressUnlinkOptions),
     Fserver(FserverOptions),
 }
 
@@ -47,6 +45,7 @@ impl Workload {
             Self::FsMark(_) => "fs-mark",
             Self::Find(_) => "find",
             Self::StressOrphan(_) => "stress-orphan",
+            Self::StressUnlink(_) => "stress-unlink",
             Self::Fserver(_) => "fserver",
         }
     }
@@ -55,7 +54,9 @@ impl Workload {
     pub(super) fn default_target(&self) -> &'static str {
         match self {
             Self::Create(_) | Self::Remove(_) | Self::FsMark(_) => "memory:xfs",
-            Self::Find(_) | Self::StressOrphan(_) | Self::Fserver(_) => "memory:ext4",
+            Self::Find(_) | Self::StressOrphan(_) | Self::StressUnlink(_) | Self::Fserver(_) => {
+                "memory:ext4"
+            }
         }
     }
 
@@ -74,6 +75,10 @@ impl Workload {
             Self::FsMark(options) => one(Question::Parents, Box::new(fs_mark(options))),
             Self::Find(options) => find(options, targets),
             Self::StressOrphan(options) => one(Question::Orphans, Box::new(stress_orphan(options))),
+            Self::StressUnlink(options) => {
+                let job = StressUnlink { threads: options.threads.clone(), files: options.files };
+                one(Question::Orphans, Box::new(job))
+            }
             Self::Fserver(options) => one(Question::Orphans, Box::new(fserver(options))),
         }
     }
@@ -150,6 +155,12 @@ fn find(options: &FindOptions, targets: &[TargetSpec]) -> Result<Vec<Planned>> {
                        it out, or take an image or a directory as the target";
         return Err(Error::Usage(problem.into()));
     }
+    if let Some(TreeOption::Like(path)) = options.tree.as_ref().filter(|tree| is_missing(tree)) {
+        let name = escaped(path.as_os_str().as_encoded_bytes());
+        return Err(Error::Usage(format!(
+            "--tree {name}: no such directory; write existing, generated, generated:FILES or a directory"
+        )));
+    }
     let planned = |targets: &[TargetSpec], unsaid| {
         let tree = match options.tree.clone().unwrap_or(unsaid) {
             TreeOption::Existing => FindTree::Existing,
@@ -164,11 +175,13 @@ fn find(options: &FindOptions, targets: &[TargetSpec]) -> Result<Vec<Planned>> {
     if options.tree.is_some() {
         return Ok(vec![planned(targets, TreeOption::Existing)]);
     }
-    let both = [
-        planned(&made, TreeOption::Generated(TREE_FILES)),
-        planned(&paths, TreeOption::Existing),
-    ];
+    let both =
+        [planned(&made, TreeOption::Generated(TREE_FILES)), planned(&paths, TreeOption::Existing)];
     Ok(both.into_iter().filter(|planned| !planned.rivals.is_empty()).collect())
+}
+
+fn is_missing(tree: &TreeOption) -> bool {
+    matches!(tree, TreeOption::Like(path) if !path.is_dir())
 }
 
 fn processors() -> u32 {

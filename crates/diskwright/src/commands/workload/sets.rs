@@ -9,6 +9,8 @@ use super::planned::Workload;
 pub(super) struct Set {
     /// Its name on the command line.
     pub(super) name: &'static str,
+    /// Runs of each case, unless it is said.
+    pub(super) rounds: u32,
     lines: &'static [&'static str],
 }
 
@@ -16,28 +18,33 @@ pub(super) struct Set {
 pub(super) const SETS: [Set; 3] = [
     Set {
         name: "quick",
+        rounds: 1,
         lines: &[
-            "create --files 500,5k --free-index all",
-            "remove --files 500,5k --cold",
-            "fs-mark -D 10 -n 500 -L 2 -t 2 --cold",
+            "create --files 1k,10k --free-index all",
+            "remove --files 1k,10k --cold",
+            "fs-mark -D 10 -n 2k -L 2 -t 2 --cold",
             "find --tree generated:2k --walks 5",
             "stress-orphan --threads 1,4 --file-size 256 --files 4",
-            "fserver --tasks 1,5 --jobs 20 --file-size 64K --pool-size 1M",
+            "stress-unlink --threads 1,4 --files 10",
+            "fserver --tasks 1,5 --jobs 24 --file-size 64K --pool-size 1M",
         ],
     },
     Set {
         name: "seeds",
+        rounds: 3,
         lines: &[
             "create --files 10k,20k,100k,200k,1M --free-index all",
             "remove --files 10k,20k,100k,200k,1M --cold",
             "fs-mark -n 25k --cold",
             "find --walks 20",
             "stress-orphan",
+            "stress-unlink",
             "fserver --jobs 50",
         ],
     },
     Set {
         name: "full",
+        rounds: 5,
         lines: &[
             "create --files 10k,20k,100k,200k,1M,2M --free-index all",
             "create --files 10k,20k,100k,200k,1M,2M,10M",
@@ -45,6 +52,7 @@ pub(super) const SETS: [Set; 3] = [
             "fs-mark --cold",
             "find",
             "stress-orphan --files 160",
+            "stress-unlink --files 1k",
             "fserver --jobs 1000",
         ],
     },
