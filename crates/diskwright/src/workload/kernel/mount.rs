@@ -24,7 +24,7 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 const LOOP_TRIES: u32 = 50;
 const LOOP_PAUSE: Duration = Duration::from_millis(100);
 /// How often is looked whether the mount is gone, and the time between.
-const GONE_TRIES: u32 = 500;
+const GONE_TRIES: u32 = 200;
 const GONE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A mounted image. Dropped, it is unmounted.
