@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::ext4::{Ext4, OrphanPolicy};
 use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
-use ::workload::target::InProcess;
+use ::workload::target::{InProcess, TIME};
 use ::workload::{Error, Result};
 use ::xfs::Xfs;
 use blockdev::{BlockDevice, MemoryDevice};
@@ -109,9 +109,12 @@ impl Opened {
         let device: Arc<dyn BlockDevice> = device.clone();
         let opened = match spec.format {
             Format::Ext4 => {
-                let mut options =
-                    ::ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
-                options.orphans = spec.orphans.unwrap_or_default();
+                let options = ::ext4::OpenOptions {
+                    cache_bytes: CACHE_BYTES,
+                    orphans: spec.orphans.unwrap_or_default(),
+                    time: Some(TIME),
+                    ..Default::default()
+                };
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
             Format::Xfs => Xfs::open_fresh(device, CACHE_BYTES).map(|mut fs| {

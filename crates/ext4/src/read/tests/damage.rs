@@ -77,8 +77,7 @@ fn is_damage<T>(result: &vfs::Result<T>) -> bool {
 }
 
 fn open_bytes(bytes: &[u8]) -> Option<Ext4> {
-    let options =
-        OpenOptions { cache_bytes: 1 << 20, stale: true, orphans: crate::OrphanPolicy::WhenNeeded };
+    let options = OpenOptions { cache_bytes: 1 << 20, stale: true, ..OpenOptions::default() };
     Ext4::open(Arc::new(MemoryDevice::from_bytes(bytes)), &options).ok()
 }
 
