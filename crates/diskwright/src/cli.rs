@@ -7,7 +7,7 @@ use diskwright::OpenImage;
 
 use crate::commands::{
     build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, paths, recover, rm,
-    rmdir, setfattr, truncate,
+    rmdir, setfattr, truncate, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -125,6 +125,7 @@ pub(crate) enum Command {
     Truncate(truncate::TruncateArgs),
     Recover(recover::RecoverArgs),
     Dump(dump::DumpArgs),
+    Workload(workload::WorkloadArgs),
 }
 
 /// A path in an image, as the bytes it was typed as.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
 use transaction::{BufferRef, Engine, Tag};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino, ListingProfile, Result};
 
 use crate::alloc::spread::Spread;
 use crate::format::address::Block;
@@ -54,6 +54,7 @@ pub struct Ext4 {
     pub(crate) recovered: crate::journal::Report,
     pub(crate) mode: Mode,
     pub(crate) orphans: Orphans,
+    pub(crate) listings: ListingProfile,
 }
 
 /// What may be done to an open file system.
@@ -114,6 +115,11 @@ impl Ext4 {
     /// Reads file data from byte `offset` of the device.
     pub(crate) fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.engine.device().read_at(offset, buf).map_err(Error::Device)
+    }
+
+    /// Where the time of listings goes, for who wants to measure it.
+    pub fn listing_profile(&self) -> &ListingProfile {
+        &self.listings
     }
 
     /// Whether checksums depend on the uuid, so that it cannot change.

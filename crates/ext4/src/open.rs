@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blockdev::{BlockDevice, OverlayDevice};
 use parking_lot::Mutex;
 use transaction::Engine;
-use vfs::{Corruption, Error, Result};
+use vfs::{Corruption, Error, ListingProfile, Result};
 use zerocopy::FromBytes;
 
 use crate::Ext4;
@@ -165,6 +165,7 @@ impl Ext4 {
             recovered: journal::Report::default(),
             mode,
             orphans: Orphans::new(policy, records),
+            listings: ListingProfile::default(),
         })
     }
 

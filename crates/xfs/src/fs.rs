@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino, ListingProfile, Result};
 
 use crate::dir::States;
 use crate::file::Hints;
@@ -44,6 +44,7 @@ pub struct Xfs {
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,
+    pub(crate) listings: ListingProfile,
 }
 
 /// What may be done to an open file system.
@@ -75,6 +76,11 @@ impl Xfs {
     /// What the superblock says.
     pub fn superblock(&self) -> &Superblock {
         &self.volume.sb
+    }
+
+    /// Where the time of listings goes, for who wants to measure it.
+    pub fn listing_profile(&self) -> &ListingProfile {
+        &self.listings
     }
 
     /// An inode in use. `NotFound` if it is not.

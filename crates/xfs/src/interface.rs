@@ -128,8 +128,9 @@ impl FileSystem for Xfs {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let mut clock = self.listings.clock();
         let _lock = self.locks.shared(dir);
-        dir::readdir(self, &self.load_dir(dir)?, from, each)
+        dir::readdir(self, &self.load_dir(dir)?, from, &mut clock, each)
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session};
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
 use ::workload::target::Host;
 use ::workload::{Error, Result};
 use rustix::io::Errno;
@@ -52,6 +52,7 @@ impl Contestant for Directory {
         );
         Description {
             name: self.path.display().to_string(),
+            side: Side::Other,
             what,
             features: String::new(),
             base: self.base.clone(),

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session};
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
 use ::workload::target::{InProcess, TIME};
 use ::workload::{Error, Result};
 use rustix::fs::Advice;
@@ -97,6 +97,7 @@ impl Contestant for ImageFile {
     fn describe(&self) -> Description {
         Description {
             name: self.path.display().to_string(),
+            side: Side::Ours,
             what: format!("Diskwright's {}, in an image file, in this process", self.format),
             features: self.features.clone(),
             base: self.base.clone(),

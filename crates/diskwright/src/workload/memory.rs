@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::ext4::Ext4;
-use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session};
+use ::ext4::{Ext4, OrphanPolicy};
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
 use ::workload::target::InProcess;
 use ::workload::{Error, Result};
 use ::xfs::Xfs;
@@ -74,12 +74,20 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Without records of orphans it is a limit to be measured against, and nothing to boast of.
+    fn side(&self) -> Side {
+        if self.spec.orphans == Some(OrphanPolicy::Off) { Side::Other } else { Side::Ours }
+    }
+}
+
 impl Contestant for Memory {
     fn describe(&self) -> Description {
         let need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
         let features = Plan::new(&self.spec, &need).map(|plan| plan.features().join(", "));
         Description {
             name: TargetSpec::Memory(self.spec.clone()).to_string(),
+            side: self.side(),
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
             features: features.unwrap_or_default(),
             base: self.base.clone(),

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session};
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
 use ::workload::target::Host;
 use ::workload::{Error, Result};
 use blockdev::FileDevice;
@@ -98,6 +98,7 @@ impl Contestant for Kernel {
         let (name, scratch) = (self.spec.format.name(), self.scratch.display());
         Description {
             name: TargetSpec::Kernel(self.spec.clone()).to_string(),
+            side: Side::Kernel,
             what: format!(
                 "{name} of Linux {release}, on an image made by Diskwright, through a loop device, in \
                  {scratch}"
