@@ -194,7 +194,8 @@ fn listing<T: Target>(target: &T, dir: &T::Dir) -> Result<Vec<(String, FileType)
 /// be compared.
 pub(crate) fn snapshot<T: Target>(target: &T) -> BTreeMap<String, (FileType, Vec<u8>)> {
     let mut found = BTreeMap::new();
-    collect(target, &target.top().expect("the top opens"), "", &mut found).expect("all can be read");
+    collect(target, &target.top().expect("the top opens"), "", &mut found)
+        .expect("all can be read");
     found
 }
 

@@ -121,7 +121,10 @@ fn what_cannot_be_had_is_told() {
     let full = refusal(scratch.path(), &large);
     assert!(matches!(&full, Error::Unsupported(why) if why.contains("too little")), "{full}");
     let nothing = refusal(Path::new("/"), &NEED);
-    assert!(matches!(&nothing, Error::Unsupported(why) if why.contains("mounted over")), "{nothing}");
+    assert!(
+        matches!(&nothing, Error::Unsupported(why) if why.contains("mounted over")),
+        "{nothing}"
+    );
     assert_no_trace(scratch.path());
 }
 

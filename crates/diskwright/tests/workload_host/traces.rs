@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to clean up after a process that is dead.
 const CLEANUP_MAX: Duration = Duration::from_secs(10);
 
-/// Loop devices on files of a directory, those without a name included, as `losetup -a` shows them.
+/// Loop devices on files of a directory, those without a name included, as `losetup -a` shows them. The
+/// directory's own name is looked for, which is never used twice: what is above it may not be shown.
 pub(crate) fn loop_devices(scratch: &Path) -> Vec<String> {
-    let prefix = format!("{}/", scratch.display());
+    let part = format!("/{}/", scratch.file_name().unwrap().display());
     let devices = fs::read_dir("/sys/block").unwrap().map(Result::unwrap);
     let backing = devices.map(|device| fs::read_to_string(device.path().join("loop/backing_file")));
-    backing.flatten().filter(|file| file.starts_with(&prefix)).collect()
+    backing.flatten().filter(|file| file.contains(&part)).collect()
 }
 
 /// Everything that is left of runs with this scratch directory, in words.

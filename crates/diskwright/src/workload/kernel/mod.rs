@@ -118,8 +118,8 @@ impl Contestant for Kernel {
             let problem = "there is nothing to read in a file system that is made for the run";
             return Err(Error::Unsupported(problem.into()));
         }
-        let plan = Plan::new(&self.spec, need)?;
         check_room(&self.scratch, need)?;
+        let plan = Plan::new(&self.spec, need)?;
         let image = self.make_image(plan.size())?;
         format(&plan, &image).map_err(|e| Error::host("make an image", e))??;
         let mut session = KernelSession {

@@ -31,7 +31,7 @@ const GONE_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Mounted {
     root: Option<OwnedFd>,
-    /// The file that tells what the loop device is on, and what it says.
+    /// The file that tells what the loop device is on, and the name that it tells.
     backing: (PathBuf, Vec<u8>),
 }
 
@@ -57,9 +57,9 @@ impl Mounted {
         let device = fstat(&root).map_err(|e| Error::host("stat", e))?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let backing = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"));
-        let file = fs::read(&backing)
+        let name = backing_name(&backing)
             .map_err(|e| Error::Unsupported(format!("{}: {e}", backing.display())))?;
-        Ok(Self { root: Some(root), backing: (backing, file) })
+        Ok(Self { root: Some(root), backing: (backing, name) })
     }
 
     /// A path of the root that works for as long as this lives, in other processes too.
@@ -95,8 +95,15 @@ impl Mounted {
 
     /// Whether the loop device is still on the image. Without one, or with another, it is not.
     fn is_attached(&self) -> bool {
-        fs::read(&self.backing.0).is_ok_and(|file| file == self.backing.1)
+        backing_name(&self.backing.0).is_ok_and(|name| name == self.backing.1)
     }
+}
+
+/// The last part of the path of the file that a loop device is on. A path that was opened in a namespace
+/// that is gone is shown without what was above the mount that it is in.
+fn backing_name(backing: &Path) -> io::Result<Vec<u8>> {
+    let path = fs::read(backing)?;
+    Ok(path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec())
 }
 
 impl Drop for Mounted {
