@@ -19,11 +19,27 @@ pub struct Need {
     pub existing: bool,
 }
 
+/// Whose work a contestant shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// This project's.
+    Ours,
+    /// The kernel's own file system, of the same format as one of ours: what ours is held against.
+    Kernel,
+    /// Anything else, for instance a directory that was given.
+    #[default]
+    Other,
+}
+
 /// What a report says of a contestant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Description {
     /// Its name in tables, as on the command line: `memory:xfs,^parent`.
     pub name: String,
+    /// Whose work it shows: the summary of a report holds the best of ours against the best of the
+    /// kernel's.
+    pub side: Side,
     /// What it is, in a sentence.
     pub what: String,
     /// The features of its file system, in the format's own terms, as far as they can be told.
