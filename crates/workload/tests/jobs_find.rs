@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use alloc_tracker::Allocator;
 use common::{Directory, Memory};
 use tempfile::TempDir;
-use vfs::{FileType, ListingProfile, NewInode};
+use vfs::{FileType, NewInode};
 use workload::contestant::{AnyTarget, Session};
 use workload::jobs::{Context, Find, FindTree, Job, Step};
 use workload::tree::{Rules, Tree};
@@ -70,10 +70,6 @@ impl Session for Shared {
 
     fn size(&self) -> u64 {
         SIZE
-    }
-
-    fn profile(&self) -> Option<&ListingProfile> {
-        self.0.profile()
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

@@ -26,7 +26,7 @@ const FORMS: Forms = [
     (5, |size, _| size < 256),
     (60, |size, block| size == block),
     (400, |size, block| size > block),
-    (40_000, |size, block| size > 8 * block),
+    (5_000, |size, block| size > 8 * block),
 ];
 
 fn name(n: u32) -> Vec<u8> {

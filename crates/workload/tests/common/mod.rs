@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use vfs::{FileSystem, ListingProfile};
+use vfs::FileSystem;
 use workload::Result;
 use workload::contestant::{AnyTarget, Session};
 use workload::model::Model;
@@ -67,14 +67,6 @@ impl Session for Memory {
 
     fn size(&self) -> u64 {
         0
-    }
-
-    fn profile(&self) -> Option<&ListingProfile> {
-        match self {
-            Self::Model(_) => None,
-            Self::Ext4(fs) => Some(fs.listing_profile()),
-            Self::Xfs(fs) => Some(fs.listing_profile()),
-        }
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
