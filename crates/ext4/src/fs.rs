@@ -124,11 +124,6 @@ impl Ext4 {
         self.engine.device().read_at(offset, buf).map_err(Error::Device)
     }
 
-    /// Where the time of listings goes, for who wants to measure it.
-    pub fn listing_profile(&self) -> &ListingProfile {
-        &self.listings
-    }
-
     /// Whether checksums depend on the uuid, so that it cannot change.
     pub fn uuid_is_fixed(&self) -> bool {
         self.volume.uuid_is_seed()

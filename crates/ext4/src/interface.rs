@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
-    NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, ListingProfile, MappedExtent,
+    NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
@@ -172,6 +172,10 @@ impl FileSystem for Ext4 {
         let handle = self.load_dir(dir)?;
         let mut listing = Listing::new(self, &handle, clock);
         with_scratch(|scratch| listing.for_each_entry(scratch, each))
+    }
+
+    fn listing_profile(&self) -> Option<&ListingProfile> {
+        Some(&self.listings)
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -78,9 +78,12 @@ pub trait Session {
     /// The size of the file system in bytes, for the report.
     fn size(&self) -> u64;
 
-    /// What tells where the time of listings goes, if the file system measures that.
+    /// What tells where the time of listings goes, if the target is a file system that measures that.
     fn profile(&self) -> Option<&vfs::ListingProfile> {
-        None
+        match self.target() {
+            AnyTarget::InProcess(target) => target.file_system().listing_profile(),
+            AnyTarget::Host(_) => None,
+        }
     }
 
     /// Ends the run; what was asked to be durable is.

@@ -78,11 +78,6 @@ impl Xfs {
         &self.volume.sb
     }
 
-    /// Where the time of listings goes, for who wants to measure it.
-    pub fn listing_profile(&self) -> &ListingProfile {
-        &self.listings
-    }
-
     /// An inode in use. `NotFound` if it is not.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
         inode::load(self, ino)

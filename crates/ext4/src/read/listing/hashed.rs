@@ -14,7 +14,6 @@ use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
 use crate::kind::Kind;
 use crate::read::index::{self, Cursor};
-use crate::read::names::Style;
 use crate::read::source::Source;
 use crate::read::{directory, inline};
 
@@ -76,10 +75,20 @@ pub(super) fn in_hash_order(
 }
 
 impl Listing<'_> {
-    /// Enters the records of a chain that was just read, which starts at byte `start`, into the list.
-    fn hash_chain(&mut self, hasher: &NameHasher, scratch: &mut Scratch, start: usize) {
+    /// Hashes the names of the items from `first` on, which were just read.
+    fn hash_items(&mut self, hasher: &NameHasher, scratch: &mut Scratch, first: usize) {
         self.clock.lap(ListingStep::Reading);
-        gather_chain(self.style, hasher, scratch, start);
+        let Scratch { bytes, items, name } = scratch;
+        for item in &mut items[first..] {
+            let stored = item.name(bytes);
+            let hash = self.style.hash(hasher, stored, name);
+            // The legacy hash has no minor half to tell names of equal hash apart.
+            let minor = match hasher.version {
+                HashVersion::Legacy => crc32c(0, stored),
+                HashVersion::HalfMd4 | HashVersion::Tea => hash.minor,
+            };
+            item.key = u64::from(hash.major >> 1) << 32 | u64::from(minor);
+        }
         self.clock.lap(ListingStep::Hashing);
     }
 
@@ -100,10 +109,9 @@ impl Listing<'_> {
             if *position < from.0 {
                 continue;
             }
-            let start = item.name_start as usize;
-            let stored = bytes.get(start..start + usize::from(item.name_len)).unwrap_or_default();
             delivered += 1;
-            flow = self.deliver(stored, (item.inode, item.file_type, *position + 1), name, each)?;
+            let entry = (item.inode, item.file_type, *position + 1);
+            flow = self.deliver(item.name(bytes), entry, name, each)?;
             if flow.is_break() {
                 break;
             }
@@ -127,14 +135,14 @@ fn gather(
         let too_many =
             || dir.corrupt("directory index", "more leaves than the directory has blocks");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
-        let start = scratch.bytes.len();
+        let first = scratch.items.len();
         index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
-            scratch.bytes.extend_from_slice(block);
+            scratch.take_chain(block);
         })?;
         if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
         }
-        listing.hash_chain(hasher, scratch, start);
+        listing.hash_items(hasher, scratch, first);
         listing.clock.count(1, 0);
         // Bit 0 says that the leaf goes on with the hash that the one before ended with.
         let next = cursor.advance(&mut fs, dir)?;
@@ -157,37 +165,41 @@ fn gather_single(
     if dir.has_flag(flags::INLINE_DATA) {
         let contents = inline::contents(fs, dir)?;
         for (_, part) in directory::inline_parts(fs, dir, &contents)? {
-            let start = scratch.bytes.len();
-            scratch.bytes.extend_from_slice(part);
-            listing.hash_chain(hasher, scratch, start);
+            scratch.take_chain(part);
         }
     } else if let Some(place) = (&mut &*fs).place(dir, FileBlock(0))? {
-        scratch.bytes.extend_from_slice(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
-        listing.hash_chain(hasher, scratch, 0);
+        scratch.take_chain(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
         listing.clock.count(1, 0);
     }
+    listing.hash_items(hasher, scratch, 0);
     Ok(false)
 }
 
-/// Enters the records of a chain, which starts at byte `start`, into the list; but for `.` and `..`.
-fn gather_chain(style: Style, hasher: &NameHasher, scratch: &mut Scratch, start: usize) {
-    let Scratch { bytes, items, name } = scratch;
-    for record in dirent::entries(&bytes[start..]) {
-        if is_dot(record.name) {
-            continue;
+impl Scratch {
+    /// Takes the records of a chain, but for `.` and `..`. Of the chain, only what they use is copied:
+    /// most directories are small.
+    fn take_chain(&mut self, chain: &[u8]) {
+        let start = self.bytes.len();
+        let mut end = 0;
+        for record in dirent::entries(chain).filter(|record| !is_dot(record.name)) {
+            let name_start = record.offset + dirent::HEADER_SIZE;
+            end = name_start + record.name.len();
+            self.items.push(Item {
+                key: 0,
+                name_start: (start + name_start) as u32,
+                inode: record.inode,
+                name_len: record.name.len() as u8,
+                file_type: record.file_type,
+            });
         }
-        let hash = style.hash(hasher, record.name, name);
-        // The legacy hash has no minor half to tell names of equal hash apart.
-        let minor = match hasher.version {
-            HashVersion::Legacy => crc32c(0, record.name),
-            HashVersion::HalfMd4 | HashVersion::Tea => hash.minor,
-        };
-        items.push(Item {
-            key: u64::from(hash.major >> 1) << 32 | u64::from(minor),
-            name_start: (start + record.offset + dirent::HEADER_SIZE) as u32,
-            inode: record.inode,
-            name_len: record.name.len() as u8,
-            file_type: record.file_type,
-        });
+        self.bytes.extend_from_slice(&chain[..end]);
+    }
+}
+
+impl Item {
+    /// Its name, in the bytes of its scratch.
+    fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let start = self.name_start as usize;
+        bytes.get(start..start + usize::from(self.name_len)).unwrap_or_default()
     }
 }

@@ -11,10 +11,15 @@ use crate::error::{Error, Result};
 use crate::jobs::Context;
 use crate::target::{EachEntry, Host, Target};
 
+/// The directory that a tree is made in: what else there is at the top, such as `lost+found`, is not
+/// walked.
+const TOP: &[u8] = b"linux";
+
 /// Makes a tree like the source of Linux.
 pub(super) fn generate(target: &impl Target, files: u64, context: &Context<'_>) -> Result<Seen> {
     let shape = Shape::new(files, context.seed);
-    let made = walk_making(&Generating { shape: &shape, target }, context)?;
+    target.make_dir(&target.top()?, TOP)?;
+    let made = walk_making(&Generating { shape: &shape, target }, (0, top(target)?), context)?;
     let expected = Seen { entries: files + shape.directories(), directories: shape.directories() };
     if made != expected {
         return Err(Error::Wrong(format!("made {made:?} instead of {expected:?}")));
@@ -24,17 +29,26 @@ pub(super) fn generate(target: &impl Target, files: u64, context: &Context<'_>) 
 
 /// Makes a tree with the names of another one; what is not a directory becomes an empty file.
 pub(super) fn copy(target: &impl Target, from: &Path, context: &Context<'_>) -> Result<Seen> {
-    walk_making(&Copying { host: &Host::new(from), target }, context)
+    let host = Host::new(from);
+    target.make_dir(&target.top()?, TOP)?;
+    let tops = (host.top()?, top(target)?);
+    walk_making(&Copying { host: &host, target }, tops, context)
+}
+
+/// The directory that the tree was made in.
+pub(super) fn top<T: Target>(target: &T) -> Result<T::Dir> {
+    target.open_dir(&target.top()?, TOP)
 }
 
 /// Counts what a directory of the host has.
 pub(super) fn count(from: &Path) -> Result<Seen> {
-    Walker::new().walk(&Host::new(from), &mut |_| Ok(()), &mut |_| Ok(()))
+    let host = Host::new(from);
+    Walker::new().walk(&host, host.top()?, &mut |_| Ok(()), &mut |_| Ok(()))
 }
 
-fn walk_making(tree: &impl Branching, context: &Context<'_>) -> Result<Seen> {
+fn walk_making<B: Branching>(tree: &B, top: B::Dir, context: &Context<'_>) -> Result<Seen> {
     // What is made is not what the progress counts, but it can be interrupted too.
-    Walker::new().walk(tree, &mut |_| Ok(()), &mut |_| context.advance(0))
+    Walker::new().walk(tree, top, &mut |_| Ok(()), &mut |_| context.advance(0))
 }
 
 struct Generating<'g, T> {
@@ -44,10 +58,6 @@ struct Generating<'g, T> {
 
 impl<T: Target> Branching for Generating<'_, T> {
     type Dir = (u64, T::Dir);
-
-    fn root(&self) -> Result<Self::Dir> {
-        Ok((0, self.target.top()?))
-    }
 
     fn entries(&self, (number, dir): &Self::Dir, each: &mut EachEntry<'_>) -> Result<()> {
         self.shape.names(*number, |name, is_directory| {
@@ -74,10 +84,6 @@ struct Copying<'c, T> {
 
 impl<T: Target> Branching for Copying<'_, T> {
     type Dir = (<Host as Target>::Dir, T::Dir);
-
-    fn root(&self) -> Result<Self::Dir> {
-        Ok((self.host.top()?, self.target.top()?))
-    }
 
     fn entries(&self, (from, dir): &Self::Dir, each: &mut EachEntry<'_>) -> Result<()> {
         self.host.list(from, &mut |name, file_type| {

@@ -102,7 +102,7 @@ impl Job for Find {
         let existing = seen.is_none();
         vec![Case {
             x: if existing { walks } else { files },
-            need: Need { inodes: entries, bytes: 0, threads: 1, existing },
+            need: Need { inodes: entries + 1, bytes: 0, threads: 1, existing },
             operations: if existing { walks } else { entries * walks },
             rounds_max: if files > FILES_OF_MANY_ROUNDS_MAX { 1 } else { u32::MAX },
         }]
@@ -231,7 +231,11 @@ impl<T: Target> Walks<'_, T> {
     /// A walk that sees what all others saw.
     fn walk_with(&mut self, pulse: &mut dyn FnMut(u64) -> Result<()>) -> Result<Seen> {
         let mut compare = |name: &[u8]| if name == WANTED { Err(is_there()) } else { Ok(()) };
-        let seen = self.walker.walk(self.target, &mut compare, pulse)?;
+        let top = match self.find.tree {
+            FindTree::Existing => self.target.top()?,
+            FindTree::Generated { .. } | FindTree::Like(_) => make::top(self.target)?,
+        };
+        let seen = self.walker.walk(self.target, top, &mut compare, pulse)?;
         match self.expected.replace(seen) {
             Some(expected) if expected != seen => Err(Error::Wrong(format!(
                 "a walk saw {} entries and {} directories instead of {} and {}",

@@ -248,7 +248,7 @@ mod tests {
             sizes.push(files.clone().count());
             lengths.extend(files.map(|(name, _)| name.len()));
         }
-        let mut quantile = |which: &mut Vec<usize>, share: f64| {
+        let quantile = |which: &mut Vec<usize>, share: f64| {
             which.sort_unstable();
             which[(which.len() as f64 * share) as usize]
         };

@@ -16,8 +16,6 @@ pub(super) trait Branching {
     /// An open directory.
     type Dir;
 
-    fn root(&self) -> Result<Self::Dir>;
-
     fn entries(&self, dir: &Self::Dir, each: &mut EachEntry<'_>) -> Result<()>;
 
     fn child(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir>;
@@ -28,10 +26,6 @@ pub(super) trait Branching {
 
 impl<T: Target> Branching for T {
     type Dir = T::Dir;
-
-    fn root(&self) -> Result<T::Dir> {
-        self.top()
-    }
 
     fn entries(&self, dir: &T::Dir, each: &mut EachEntry<'_>) -> Result<()> {
         self.list(dir, each)
@@ -81,18 +75,19 @@ impl<D> Walker<D> {
         Self { open: Vec::new(), pending: Vec::new() }
     }
 
-    /// Walks everything below the top. `each` sees every name; `pulse` hears every now and then how
+    /// Walks everything below `top`. `each` sees every name; `pulse` hears every now and then how
     /// many entries were seen since it was called last, in sum all.
     pub(super) fn walk(
         &mut self,
         tree: &impl Branching<Dir = D>,
+        top: D,
         each: &mut impl FnMut(&[u8]) -> Result<()>,
         pulse: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Seen> {
         self.open.clear();
         self.pending.clear();
         let (mut seen, mut told) = (Seen::default(), 0);
-        self.enter(tree, tree.root()?, each, &mut seen)?;
+        self.enter(tree, top, each, &mut seen)?;
         while let Some(level) = self.open.last_mut() {
             let Some((name, is_known)) = level.take_next(&self.pending) else {
                 self.pending.truncate(level.start);
