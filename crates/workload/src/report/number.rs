@@ -39,14 +39,18 @@ pub(crate) fn rate(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| NONE.to_owned(), |value| format!("{} {unit}", short(value)))
 }
 
-/// A count, exactly: `20 k`, `262,144`.
+/// A count, exactly: `20 k`, `3.2 M`, `262,144`.
 pub(crate) fn count(value: u64) -> String {
-    let round =
-        PREFIXES.iter().find(|&&(unit, _)| value >= unit as u64 && value % unit as u64 == 0);
-    match round {
-        Some(&(unit, prefix)) if unit > 1.0 => format!("{} {prefix}", grouped(value / unit as u64)),
-        _ => grouped(value),
+    let prefix = PREFIXES.iter().find(|&&(unit, _)| unit > 1.0 && value >= unit as u64);
+    let Some(&(unit, prefix)) = prefix else { return value.to_string() };
+    // With more than two digits behind the point it would be no shorter.
+    let hundredth = unit as u64 / 100;
+    if !value.is_multiple_of(hundredth) {
+        return grouped(value);
     }
+    let (whole, rest) = (value / unit as u64, value / hundredth % 100);
+    let fraction = format!(".{rest:02}");
+    format!("{}{} {prefix}", grouped(whole), fraction.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn grouped(value: u64) -> String {
@@ -148,7 +152,11 @@ mod tests {
             (10_000, "10 k"),
             (262_144, "262,144"),
             (2_000_000, "2 M"),
-            (1_234_000, "1,234 k"),
+            (1_234_000, "1,234,000"),
+            (3_200_000, "3.2 M"),
+            (1_250, "1.25 k"),
+            (2_501, "2,501"),
+            (4_096, "4,096"),
             (10_000_000_000, "10 G"),
             (u64::MAX, "18,446,744,073,709,551,615"),
         ];

@@ -79,6 +79,39 @@ fn overheads(row: &Row) -> [String; 4] {
     })
 }
 
+/// A step as the threads have it: a line for each size, with time and rate of each contestant. The names
+/// of these go through `title`. `None` if there is one size only.
+pub(super) fn by_size(
+    workload: &Workload,
+    step: &str,
+    title: impl Fn(&str) -> String,
+) -> Option<Table> {
+    let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
+    let sizes = distinct(rows.iter().map(|row| row.x));
+    let names = distinct(rows.iter().map(|row| row.contestant.as_str()));
+    let mut table = Table::new([(Kind::Figure, workload.axis.clone())]);
+    table.titles.extend(names.iter().map(|name| (Kind::Figure, title(name))));
+    for &x in &sizes {
+        let cell = |name: &&str| {
+            let row = rows.iter().find(|row| row.x == x && row.contestant == **name);
+            row.map_or_else(
+                || NONE.to_owned(),
+                |row| {
+                    let rate = row.rate.map_or_else(|| NONE.to_owned(), short);
+                    format!("{} / {rate}", plain(row.wall.median_s))
+                },
+            )
+        };
+        table.rows.push(std::iter::once(count(x)).chain(names.iter().map(cell)).collect());
+    }
+    (sizes.len() > 1).then_some(table)
+}
+
+/// What a cell of [`by_size`] holds.
+pub(super) fn by_size_caption(workload: &Workload, step: &str) -> String {
+    format!("{step}: wall s / {}", workload.unit)
+}
+
 /// Who is held against whom, in words; empty if nobody is.
 pub(super) fn bases(workload: &Workload) -> Vec<String> {
     let of = |row: &Row| {

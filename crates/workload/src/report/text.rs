@@ -67,8 +67,11 @@ fn whole(report: &Report, style: Style) -> String {
     let mut text = style.command(&report.command);
     text += &style.list(&report.warnings());
     text += &style.list(&[vec![report.date.clone()], report.conditions()].concat());
-    text += &style.heading(2, "Summary");
-    text += &style.table(&tables::summary(report));
+    let summary = tables::summary(report);
+    if !summary.rows.is_empty() {
+        text += &style.heading(2, "Summary");
+        text += &style.table(&summary);
+    }
     for workload in &report.workloads {
         text += &self::workload(workload, style);
     }
@@ -78,6 +81,13 @@ fn whole(report: &Report, style: Style) -> String {
 fn workload(workload: &Workload, style: Style) -> String {
     let mut text = style.heading(2, &workload.name) + &style.paragraph(&workload.what);
     for (step, table) in tables::steps(workload) {
+        // A terminal is not wide enough for a column for each contestant.
+        if let (Style::Markdown, Some(table)) =
+            (style, tables::by_size(workload, step, str::to_owned))
+        {
+            text += &style.heading(3, &tables::by_size_caption(workload, step));
+            text += &style.table(&table);
+        }
         text += &style.heading(3, step);
         text += &style.table(&table);
     }

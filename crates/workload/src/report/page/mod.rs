@@ -61,13 +61,17 @@ fn contestants(report: &Report) -> Vec<&Description> {
 }
 
 fn summary(report: &Report, looks: &Looks<'_>) -> Markup {
+    let headlines = headlines(report);
+    if headlines.is_empty() {
+        return Markup::default();
+    }
     html! {
         section {
             h2 { "Summary" }
             p { "The best of ours and the best of the kernel’s, at the largest size that both ran. A "
-                "flatness of 1 means that the rate at the largest size is that at the smallest." }
+                "flatness of 1 means that a contestant’s rate at its largest size is that at its smallest." }
             div class="tiles" {
-                @for headline in headlines(report) { (tile(report, &headline, looks)) }
+                @for headline in &headlines { (tile(report, headline, looks)) }
             }
         }
     }

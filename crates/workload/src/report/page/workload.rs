@@ -21,8 +21,19 @@ pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> M
             (legend(workload, looks))
             div class="plots" { @for step in steps { (plots(workload, step, looks)) } }
             div class="tables" {
-                @for (step, table) in tables::steps(workload) {
-                    details open { summary { (step) } (super::table(&table, looks)) }
+                @for (step, all) in tables::steps(workload) {
+                    @let by_size = tables::by_size(workload, step, |name| looks.of(name).letter());
+                    @if let Some(by_size) = &by_size {
+                        details open {
+                            summary { (tables::by_size_caption(workload, step)) }
+                            (table(by_size, looks))
+                        }
+                    }
+                    // Hundreds of lines in all, of which the other table has what matters.
+                    details open[by_size.is_none()] {
+                        summary { (step) @if by_size.is_some() { ": all figures" } }
+                        (table(&all, looks))
+                    }
                 }
                 @if !bases.is_empty() { p class="note" { "Overheads (+): " (bases.join("; ")) "." } }
                 @if let Some(flatness) = tables::flatness(workload) {
@@ -67,7 +78,7 @@ fn plots(workload: &Workload, step: &str, looks: &Looks<'_>) -> Markup {
             let (rates, times) = (rates(workload, &rows, looks), processor_times(&rows, looks));
             html! {
                 (figure(format!("{step}: {}, {at}", workload.unit), rates))
-                (figure(format!("{step}: processor time, {at} (dark: in the kernel)"), times))
+                (figure(format!("{step}: processor time, {at} (solid: in the kernel)"), times))
             }
         }
         _ => {
@@ -135,7 +146,8 @@ fn processor_times(rows: &[&Row], looks: &Looks<'_>) -> Markup {
             .overhead
             .as_ref()
             .map(|overhead| format!(" ({})", change(overhead.processor_percent)));
-        let label = format!("{} s + {} s{}", plain(system), plain(user), more.unwrap_or_default());
+        let more = more.unwrap_or_default();
+        let label = format!("{} s system, {} s user{more}", plain(system), plain(user));
         let about = format!("{}\nsystem {system:.6} s, user {user:.6} s", row.contestant);
         let (look, name) = (looks.of(&row.contestant), row.contestant.as_str());
         Bar { look, name, parts: vec![system, user], range: None, label, about }
