@@ -9,19 +9,16 @@ use serde_json::Value;
 
 use crate::common::{all, contestants, list, number, ok, text};
 
-/// Rounds that are asked for.
-const ROUNDS: u64 = 2;
+/// Rounds of the set.
+const ROUNDS: u64 = 1;
 
 const SEED: u64 = 42;
 
 /// Steps of each workload of the set, with `x` and operations, where these follow from the options.
 const STEPS: &[(&str, &str, u64, u64)] = &[
-    ("create", "create", 1000, 100_000),
-    ("create", "create", 10_000, 100_000),
-    ("remove", "remove", 1000, 100_000),
-    ("remove", "remove", 10_000, 100_000),
-    ("remove", "remove, cold cache", 1000, 100_000),
-    ("remove", "remove, cold cache", 10_000, 100_000),
+    ("create", "create", 20_000, 100_000),
+    ("remove", "remove", 20_000, 100_000),
+    ("remove", "remove, cold cache", 20_000, 100_000),
     ("fs-mark", "create", 8000, 8000),
     ("fs-mark", "remove", 8000, 8000),
     ("fs-mark", "remove, cold cache", 8000, 8000),
@@ -45,7 +42,7 @@ fn has_kernel() -> bool {
 fn a_quick_comparison_makes_sense() {
     let has_kernel = has_kernel();
     let dir = scratch();
-    let line = format!("compare --set quick --rounds {ROUNDS} --seed {SEED} --scratch . --json");
+    let line = format!("compare --set quick --seed {SEED} --scratch . --json");
     let (out, said) = ok(dir.path(), &line);
     let json = fs::read_to_string(dir.path().join("workload-report/report.json")).unwrap();
     assert_eq!(out, json);

@@ -78,6 +78,7 @@ fn every_workload_explains_itself() {
         ["create", "remove", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"]
     {
         let (help, _) = ok(dir.path(), &format!("{workload} --help"));
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in ["Timed: ", "Default target: memory:", "Examples:", "Targets:", "kernel:xfs"] {
             assert!(help.contains(part), "{workload}: no {part:?} in {help}");
         }

@@ -2,7 +2,12 @@
 
 /// Parses a number of things: digits, then nothing, K, M or G (powers of 1000), at least 1.
 pub(super) fn count(text: &str) -> Result<u64, String> {
+    let problem =
+        || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(problem());
+    }
     let power = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" => 0,
         "K" => 1,
@@ -10,11 +15,6 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         "G" => 3,
         unit => return Err(format!("{unit:?} is not a unit of counts: use K, M or G")),
     };
-    let problem =
-        || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(problem());
-    }
     let number: u64 = digits.parse().map_err(|_| problem())?;
     match number.checked_mul(1000_u64.pow(power)) {
         Some(0) => Err("there must be at least 1".into()),

@@ -41,8 +41,7 @@ pub(super) const CREATE: &str = notes!(
     "\
 From: \"xfs: speed up directory bestfree block scanning\" (2018). Empty files with names of 40
 bytes are made in a directory that grows. Timed: the making (mknod), without that of the names;
-nothing is synced. Directories of fewer than 100,000 files are filled several times. Default
-target: memory:xfs. The thread's 10 million files need some 12 GB of memory and are run only if
+nothing is synced. Directories of fewer than 100,000 files are filled several times. Default target: memory:xfs. The thread's 10 million files need some 12 GB of memory and are run only if
 asked for: --files 10M.
 
 With --free-index, each of the chosen ways of finding room takes part, for every memory:xfs that
@@ -120,8 +119,7 @@ Examples:
 pub(super) const STRESS_UNLINK: &str = notes!(
     "\
 The sibling of stress-orphan: each thread makes a file, writes 16 KiB, syncs, closes and unlinks
-it, 100 times. Timed: all of that; the syncs write to a device in memory. Default target:
-memory:ext4, four times as in stress-orphan.
+it, 100 times. Timed: all of that; the syncs write to a device in memory. Default target: memory:ext4, four times as in stress-orphan.
 
 Examples:
   diskwright workload stress-unlink --threads 1,16 --target memory:ext4 --target kernel:ext4"

@@ -20,8 +20,8 @@ pub(super) const SETS: [Set; 3] = [
         name: "quick",
         rounds: 1,
         lines: &[
-            "create --files 1k,10k --free-index all",
-            "remove --files 1k,10k --cold",
+            "create --files 20k --free-index reverse,tree",
+            "remove --files 20k --cold",
             "fs-mark -D 10 -n 2k -L 2 -t 2 --cold",
             "find --tree generated:2k --walks 5",
             "stress-orphan --threads 1,4 --file-size 256 --files 4",
@@ -37,9 +37,9 @@ pub(super) const SETS: [Set; 3] = [
             "remove --files 10k,20k,100k,200k,1M --cold",
             "fs-mark -n 25k --cold",
             "find --walks 20",
-            "stress-orphan",
+            "stress-orphan --files 8",
             "stress-unlink",
-            "fserver --jobs 50",
+            "fserver --jobs 24 --file-size 256K --pool-size 8M",
         ],
     },
     Set {
@@ -53,7 +53,7 @@ pub(super) const SETS: [Set; 3] = [
             "find",
             "stress-orphan --files 160",
             "stress-unlink --files 1k",
-            "fserver --jobs 1000",
+            "fserver",
         ],
     },
 ];
