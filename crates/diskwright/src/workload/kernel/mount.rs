@@ -40,7 +40,12 @@ impl Mounted {
     ///
     /// # Errors
     /// `Unsupported`, with what `mount` said, if this machine cannot mount it.
-    pub(super) fn new(image: &impl AsFd, fs_type: &str, options: &str, over: &Path) -> Result<Self> {
+    pub(super) fn new(
+        image: &impl AsFd,
+        fs_type: &str,
+        options: &str,
+        over: &Path,
+    ) -> Result<Self> {
         let image = path_of(image);
         // A relative path could lead to what is below the new mount.
         let over = fs::canonicalize(over)
