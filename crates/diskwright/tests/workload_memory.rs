@@ -97,10 +97,21 @@ fn check<T: Target>(target: &T, files: &Files) {
     assert!(found == *files, "{} files, {} expected", found.len(), files.len());
 }
 
+/// Leaves files open, one without a name.
+fn leave_open<T: Target>(target: &T) {
+    let top = target.top().unwrap();
+    for name in [b"named", b"gone!"] {
+        let file = target.create(&top, name, true).unwrap();
+        target.write(&file, 0, &[1; 10_000]).unwrap();
+    }
+    target.unlink(&top, b"gone!").unwrap();
+}
+
 /// Works, drops caches, checks, works on.
 fn work_in_two_parts(session: &mut dyn Session) {
     let mut files = Files::new();
     with_target!(session.target(), target => work(target, &mut files, 1));
+    with_target!(session.target(), target => leave_open(target));
     session.drop_caches().unwrap();
     with_target!(session.target(), target => check(target, &files));
     with_target!(session.target(), target => work(target, &mut files, 2));
@@ -351,6 +362,41 @@ fn nothing_is_left_in_an_image() {
     drop(session);
     assert_eq!(root_names(&path), before);
     oracle::e2fsck(&path);
+}
+
+/// The image of a program that was killed has the directory, and goes on to be of use.
+#[test]
+fn what_a_kill_leaves_is_sound() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let dir = scratch();
+    let path = ext4_image(dir.path());
+    let session = ImageFile::new(path.clone(), None).unwrap().start(&NEED).unwrap();
+    let mut files = Files::new();
+    with_target!(session.target(), target => {
+        work(target, &mut files, 1);
+        target.sync().unwrap();
+    });
+    let killed = dir.path().join("killed");
+    std::fs::copy(&path, &killed).unwrap();
+    drop(session);
+
+    Image::recover(&killed, &Default::default()).unwrap();
+    oracle::e2fsck(&killed);
+    let left = root_names(&killed);
+    let own = format!("diskwright-workload-{}-0", std::process::id());
+    assert!(left.contains(&own), "{left:?}");
+    let opened = Image::open(&killed, &Default::default()).unwrap();
+    let found = opened.paths().read_dir(format!("/{own}/files").as_bytes()).unwrap();
+    let found: Vec<Vec<u8>> = found.into_iter().map(|entry| entry.name).collect();
+    assert!(files.keys().all(|name| found.contains(name)) && found.len() >= files.len());
+    drop(opened);
+
+    // Another run of the same process takes another name.
+    let mut session = ImageFile::new(killed.clone(), None).unwrap().start(&NEED).unwrap();
+    work_in_two_parts(&mut *session);
+    session.finish().unwrap();
+    assert_eq!(root_names(&killed), left);
+    oracle::e2fsck(&killed);
 }
 
 #[test]

@@ -36,6 +36,9 @@ const XFS_AG_COUNTS: (u32, u32) = (4, 256);
 /// Groups that are asked for are at least this large, in bytes.
 const XFS_AG_BYTES_MIN: u64 = 256 << 20;
 
+/// What cannot be made for this can never be.
+pub(super) const NOTHING: Need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
+
 /// A file system to be made.
 pub(super) struct Plan {
     size: u64,
@@ -87,7 +90,7 @@ impl Plan {
     }
 
     /// All features that are on, in the format's own terms.
-    pub(super) fn features(&self) -> Vec<String> {
+    fn features(&self) -> Vec<String> {
         match &self.layout {
             Layout::Ext4(layout) => layout.superblock().features.names(),
             Layout::Xfs(layout) => {
@@ -121,6 +124,11 @@ impl Plan {
             }
         }
     }
+}
+
+/// All features of such file systems, in the format's own terms, for a report.
+pub(super) fn features(spec: &FsSpec) -> String {
+    Plan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
 }
 
 /// Inodes of ext4 for a workload, and some to spare.

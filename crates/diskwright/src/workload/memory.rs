@@ -10,7 +10,7 @@ use ::xfs::Xfs;
 use blockdev::{BlockDevice, MemoryDevice};
 use vfs::FileSystem;
 
-use super::format::Plan;
+use super::format::{self, Plan};
 use super::{CACHE_BYTES, FsSpec, TargetSpec};
 use crate::build::Format;
 
@@ -83,13 +83,11 @@ impl Memory {
 
 impl Contestant for Memory {
     fn describe(&self) -> Description {
-        let need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
-        let features = Plan::new(&self.spec, &need).map(|plan| plan.features().join(", "));
         Description {
             name: TargetSpec::Memory(self.spec.clone()).to_string(),
             side: self.side(),
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
-            features: features.unwrap_or_default(),
+            features: format::features(&self.spec),
             base: self.base.clone(),
             remarks: self.remarks(),
         }

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use ::ext4::OrphanPolicy;
-use ::workload::contestant::Need;
 use ::xfs::FreeIndexStrategy;
 
-use super::format::Plan;
+use super::format::{NOTHING, Plan};
 use crate::build::{FeatureChange, Format};
 use crate::text::parse_size;
 
@@ -53,9 +52,6 @@ impl Driver {
         }
     }
 }
-
-/// Needs nothing: what cannot be made for this can never be.
-const LEAST: Need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
 
 impl FromStr for TargetSpec {
     type Err = String;
@@ -114,7 +110,7 @@ impl FsSpec {
         for item in items {
             spec.add(driver, item)?;
         }
-        let plan = Plan::new(&spec, &LEAST).map_err(|error| error.to_string())?;
+        let plan = Plan::new(&spec, &NOTHING).map_err(|error| error.to_string())?;
         if spec.orphans.is_some() && !plan.has_feature("has_journal") {
             return Err("orphans are recorded only where there is a journal".into());
         }

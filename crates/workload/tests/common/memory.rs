@@ -1,5 +1,5 @@
 //! Contestants for tests: the model, both formats in memory, and a directory of the host.
-#![allow(dead_code, reason = "not every test uses everything")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "not every test uses everything")]
 
 use std::path::Path;
 use std::sync::Arc;

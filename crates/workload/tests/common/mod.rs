@@ -69,7 +69,7 @@ pub struct OnHost {
 
 impl OnHost {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = oracle::scratch();
         let host = Host::new(folder.path());
         Self { folder, host }
     }

@@ -17,7 +17,7 @@ use blockdev::FileDevice;
 use rustix::fs::Advice;
 
 use self::mount::Mounted;
-use super::format::Plan;
+use super::format::{self, Plan};
 use super::{FsSpec, TargetSpec};
 use crate::build::Format;
 
@@ -92,8 +92,6 @@ fn mount_options(fs_type: &str) -> &'static str {
 
 impl Contestant for Kernel {
     fn describe(&self) -> Description {
-        let need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
-        let features = Plan::new(&self.spec, &need).map(|plan| plan.features().join(", "));
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let (name, scratch) = (self.spec.format.name(), self.scratch.display());
         Description {
@@ -103,7 +101,7 @@ impl Contestant for Kernel {
                 "{name} of Linux {release}, on an image made by Diskwright, through a loop device, in \
                  {scratch}"
             ),
-            features: features.unwrap_or_default(),
+            features: format::features(&self.spec),
             base: self.base.clone(),
             remarks: remarks(),
         }
