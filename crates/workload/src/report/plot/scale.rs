@@ -47,7 +47,7 @@ impl Scale {
         let positive: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let Some((from, to)) = extent(&positive) else { return Self::linear(0.0, 1.0) };
         if to / from > LINEAR_MAX {
-            return Self { is_log: true, from: round_down(from), to: round_up(to) };
+            return Self { is_log: true, from: round_down(from * 0.9), to: round_up(to) };
         }
         let step = step(to);
         Self::linear(0.0, (to / step).ceil() * step)
