@@ -78,6 +78,14 @@ pub trait Session {
     /// The size of the file system in bytes, for the report.
     fn size(&self) -> u64;
 
+    /// What tells where the time of listings goes, if the target is a file system that measures that.
+    fn profile(&self) -> Option<&vfs::ListingProfile> {
+        match self.target() {
+            AnyTarget::InProcess(target) => target.file_system().listing_profile(),
+            AnyTarget::Host(_) => None,
+        }
+    }
+
     /// Ends the run; what was asked to be durable is.
     fn finish(self: Box<Self>) -> Result<()>;
 }

@@ -4,6 +4,7 @@
 //! crash leaves behind, trials that every format must pass, and walks over damaged images.
 #![forbid(unsafe_code)]
 
+pub mod allocations;
 pub mod contestant;
 mod cost;
 pub mod crash;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use transaction::Engine;
 use vfs::locks::InodeLocks;
-use vfs::{Error, Result};
+use vfs::{Error, ListingProfile, Result};
 
 use crate::Xfs;
 use crate::dir::States;
@@ -71,7 +71,8 @@ impl Xfs {
         let hints = Hints::new(&volume.geometry);
         let dirs = States::new(FreeIndexStrategy::default());
         let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
-        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints }
+        let listings = ListingProfile::default();
+        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints, listings }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
