@@ -1,12 +1,12 @@
 //! Programs that are stopped or killed in the middle of a workload.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diskwright::workload::{Directory, Kernel, stop_on_signals};
 use oracle::require;
@@ -20,6 +20,8 @@ use super::NEED;
 use super::kernel::spec;
 use super::traces::{assert_no_trace, assert_no_trace_soon, loop_devices};
 
+/// Arguments that make this program a child.
+const CHILD: [&str; 4] = ["ended::child", "--exact", "--ignored", "--nocapture"];
 /// Tells a child what to work on.
 const TARGET: &str = "DISKWRIGHT_TEST_TARGET";
 const SCRATCH: &str = "DISKWRIGHT_TEST_SCRATCH";
@@ -28,8 +30,17 @@ const DEAF: &str = "DISKWRIGHT_TEST_DEAF";
 /// What a child says when its workload has begun.
 const READY: &str = "ready";
 
+/// Children that are killed while they start.
+const KILLS: u32 = 24;
+/// Time for what the last of them started.
+const AFTERMATH: Duration = Duration::from_millis(500);
+
 /// Status of a child that stopped because it was asked to.
 const STOPPED: i32 = 42;
+/// Status of a child that cannot have its target.
+const REFUSED: i32 = 43;
+/// A user with no rights: `nobody`.
+const NOBODY: u32 = 65534;
 
 /// Makes and removes files until it is stopped.
 struct Endless;
@@ -101,6 +112,10 @@ fn child() {
     };
     let case = Endless.cases()[0];
     let ended = run::once(&Endless, &case, &*contestant, 1, stop, &progress);
+    if let Err(Error::Unsupported(why)) = ended {
+        println!("{why}");
+        std::process::exit(REFUSED);
+    }
     assert!(matches!(ended, Err(Error::Interrupted)), "{:?}", ended.map(|steps| steps.len()));
     assert!(done.load(Ordering::Relaxed) > 0);
     std::process::exit(STOPPED);
@@ -108,7 +123,7 @@ fn child() {
 
 fn command(target: &str, scratch: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["ended::child", "--exact", "--ignored", "--nocapture"]);
+    command.args(CHILD);
     command.env(TARGET, target).env(SCRATCH, scratch).stdout(Stdio::piped());
     command
 }
@@ -176,18 +191,40 @@ fn the_second_signal_ends_a_program_at_once() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Also while the image is made, mounted and unmounted: in the first moments of the program.
+/// Also while the image is made, mounted and unmounted: at moments all over the start of the program.
 #[test]
 fn nothing_stays_whenever_a_program_is_killed() {
     require!(Mount("ext4"), Mount("xfs"));
     let scratch = oracle::scratch();
+    let clock = Instant::now();
+    let mut first = started(&mut command("kernel:xfs", scratch.path()));
+    let whole = clock.elapsed();
+    first.kill().unwrap();
+    first.wait().unwrap();
     let mut random = fastrand::Rng::with_seed(3);
-    for round in 0..24 {
+    for round in 0..KILLS {
         let target = if round % 2 == 0 { "kernel:ext4" } else { "kernel:xfs" };
         let mut child = command(target, scratch.path()).stdout(Stdio::null()).spawn().unwrap();
-        sleep(Duration::from_millis(random.u64(0..120)));
+        let share = (f64::from(round) + random.f64()) / f64::from(KILLS);
+        sleep(whole.mul_f64(share));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_no_trace_soon(scratch.path());
     }
+    // A program `mount` outlives the one that started it, and may mount when that is long dead.
+    sleep(AFTERMATH);
+    assert_no_trace_soon(scratch.path());
+}
+
+#[test]
+fn users_without_rights_are_told_what_is_missing() {
+    require!(Root);
+    let scratch = oracle::scratch();
+    // The test itself, but not by its path, which may lead through directories that others cannot enter.
+    let mut user = Command::new("/proc/self/exe");
+    user.args(CHILD).env(TARGET, "kernel:ext4").env(SCRATCH, scratch.path()).current_dir("/");
+    let output = user.uid(NOBODY).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(REFUSED), "{said}");
+    assert!(said.contains("kernel targets need root"), "{said}");
+    assert_no_trace(scratch.path());
 }

@@ -11,6 +11,8 @@ pub(super) enum Kind {
     Words,
     /// Figures, which are aligned at their ends.
     Figure,
+    /// Figures of the contestant whose name is the title.
+    FigureOf,
 }
 
 /// Cells under titles. Every row has as many cells as there are titles.
@@ -40,6 +42,13 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
+impl Kind {
+    /// Cells are aligned at their ends.
+    pub(super) fn is_figure(self) -> bool {
+        matches!(self, Self::Figure | Self::FigureOf)
+    }
+}
+
 impl Table {
     pub(super) fn new(titles: impl IntoIterator<Item = (Kind, String)>) -> Self {
         Self { titles: titles.into_iter().collect(), rows: Vec::new() }
@@ -60,10 +69,9 @@ impl Table {
             let mut line = String::new();
             for ((cell, width), (kind, _)) in row.iter().zip(&widths).zip(&self.titles) {
                 let spaces = " ".repeat(width - cell.width());
-                line += &match kind {
-                    Kind::Figure => format!("{spaces}{cell}  "),
-                    Kind::Contestant | Kind::Words => format!("{cell}{spaces}  "),
-                };
+                let (before, after) =
+                    if kind.is_figure() { (&*spaces, "") } else { ("", &*spaces) };
+                line += &format!("{before}{cell}{after}  ");
             }
             text += line.trim_end();
             text.push('\n');
@@ -73,7 +81,7 @@ impl Table {
 
     /// In Markdown.
     pub(super) fn markdown(&self) -> String {
-        let rule = |(kind, _): &(Kind, String)| if *kind == Kind::Figure { "--:" } else { "---" };
+        let rule = |(kind, _): &(Kind, String)| if kind.is_figure() { "--:" } else { "---" };
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut text = row(self.titles.iter().map(|(_, title)| escaped(title)).collect());
         text += &format!("|{}|\n", self.titles.iter().map(rule).collect::<Vec<_>>().join("|"));

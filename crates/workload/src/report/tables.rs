@@ -4,7 +4,7 @@ use super::headline::{Headline, headlines};
 use super::make::distinct;
 use super::number::{NONE, change, count, plain, rate, share, short, times};
 use super::table::{Kind, Table};
-use super::{Report, Row, Workload};
+use super::{Flatness, Report, Row, Workload};
 use crate::jobs::Published;
 
 const OVERHEADS: [&str; 4] = ["wall +", "user +", "system +", "u+s +"];
@@ -79,18 +79,14 @@ fn overheads(row: &Row) -> [String; 4] {
     })
 }
 
-/// A step as the threads have it: a line for each size, with time and rate of each contestant. The names
-/// of these go through `title`. `None` if there is one size only.
-pub(super) fn by_size(
-    workload: &Workload,
-    step: &str,
-    title: impl Fn(&str) -> String,
-) -> Option<Table> {
+/// A step as the threads have it: a line for each size, with time and rate of each contestant.
+/// `None` if there is one size only.
+pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
     let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
     let sizes = distinct(rows.iter().map(|row| row.x));
     let names = distinct(rows.iter().map(|row| row.contestant.as_str()));
     let mut table = Table::new([(Kind::Figure, workload.axis.clone())]);
-    table.titles.extend(names.iter().map(|name| (Kind::Figure, title(name))));
+    table.titles.extend(names.iter().map(|name| (Kind::FigureOf, (*name).to_owned())));
     for &x in &sizes {
         let cell = |name: &&str| {
             let row = rows.iter().find(|row| row.x == x && row.contestant == **name);
@@ -122,27 +118,32 @@ pub(super) fn bases(workload: &Workload) -> Vec<String> {
     distinct(workload.rows.iter().filter_map(of))
 }
 
-/// How rates change with the size; `None` if there is one size only.
+/// How rates change with the size, step by step; `None` if there is one size only.
 pub(super) fn flatness(workload: &Workload) -> Option<Table> {
-    let rate = format!("rate at the largest / smallest number of {}", workload.axis);
-    let mut table = Table::new([
-        (Kind::Words, "step".to_owned()),
-        (Kind::Contestant, "contestant".to_owned()),
-        (Kind::Figure, "from".to_owned()),
-        (Kind::Figure, "to".to_owned()),
-        (Kind::Figure, rate),
-    ]);
-    table.rows.extend(workload.flatness.iter().map(|flatness| {
-        let ratio = flatness.ratio.map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"));
-        vec![
-            flatness.step.clone(),
-            flatness.contestant.clone(),
-            count(flatness.from),
-            count(flatness.to),
-            ratio,
-        ]
-    }));
+    let all = &workload.flatness;
+    let steps = distinct(all.iter().map(|one| &one.step));
+    let mut table = Table::new([(Kind::Contestant, "contestant".to_owned())]);
+    let figures = ["from", "to"].into_iter().chain(steps.iter().map(|step| step.as_str()));
+    table.titles.extend(figures.map(|title| (Kind::Figure, title.to_owned())));
+    for (contestant, from, to) in
+        distinct(all.iter().map(|one| (&one.contestant, one.from, one.to)))
+    {
+        let cell = |step: &&String| {
+            let is_it = |one: &&Flatness| {
+                (&one.contestant, one.from, one.to, &one.step) == (contestant, from, to, *step)
+            };
+            let ratio = all.iter().find(is_it).and_then(|one| one.ratio);
+            ratio.map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"))
+        };
+        let first = [contestant.clone(), count(from), count(to)];
+        table.rows.push(first.into_iter().chain(steps.iter().map(cell)).collect());
+    }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// What [`flatness`] shows.
+pub(super) fn flatness_caption(workload: &Workload) -> String {
+    format!("flatness: rate at the largest / smallest number of {}", workload.axis)
 }
 
 /// The figures that somebody published.

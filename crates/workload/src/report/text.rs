@@ -82,9 +82,7 @@ fn workload(workload: &Workload, style: Style) -> String {
     let mut text = style.heading(2, &workload.name) + &style.paragraph(&workload.what);
     for (step, table) in tables::steps(workload) {
         // A terminal is not wide enough for a column for each contestant.
-        if let (Style::Markdown, Some(table)) =
-            (style, tables::by_size(workload, step, str::to_owned))
-        {
+        if let (Style::Markdown, Some(table)) = (style, tables::by_size(workload, step)) {
             text += &style.heading(3, &tables::by_size_caption(workload, step));
             text += &style.table(&table);
         }
@@ -96,7 +94,7 @@ fn workload(workload: &Workload, style: Style) -> String {
         text += &style.paragraph(&format!("Overheads (+): {}.", bases.join("; ")));
     }
     if let Some(table) = tables::flatness(workload) {
-        text += &style.heading(3, "flatness");
+        text += &style.heading(3, &tables::flatness_caption(workload));
         text += &style.table(&table);
     }
     text += &style.heading(3, "contestants");

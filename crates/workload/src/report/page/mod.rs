@@ -144,17 +144,24 @@ fn everybody(report: &Report, contestants: &[&Description], looks: &Looks<'_>) -
     }
 }
 
-/// A table that scrolls by itself where it is too wide.
+/// A table that scrolls by itself where it is too wide. Contestants in its titles are shown by their
+/// letters, which the legend has.
 fn table(table: &Table, looks: &Looks<'_>) -> Markup {
-    let class = |kind: Kind| if kind == Kind::Figure { "figure" } else { "words" };
+    let class = |kind: Kind| if kind.is_figure() { "figure" } else { "words" };
     html! {
         div class="scroll" tabindex="0" {
             table {
-                thead { tr { @for (kind, title) in &table.titles { th class=(class(*kind)) scope="col" { (title) } } } }
+                thead { tr { @for (kind, title) in &table.titles {
+                    @if *kind == Kind::FigureOf {
+                        @let look = looks.of(title);
+                        th class="figure" scope="col" title=(title) { (look.swatch()) " " (look.letter()) }
+                    } @else {
+                        th class=(class(*kind)) scope="col" { (title) }
+                    }
+                } } }
                 tbody {
                     @for (place, cells) in table.rows.iter().enumerate() {
-                        @let is_new = place > 0 && table.rows[place - 1].first() != cells.first();
-                        tr class=[is_new.then_some("group")] {
+                        tr class=[is_new_group(table, place).then_some("group")] {
                             @for (cell, (kind, _)) in cells.iter().zip(&table.titles) {
                                 td class=(class(*kind)) {
                                     @if *kind == Kind::Contestant { (looks.of(cell).swatch()) " " }
@@ -167,4 +174,11 @@ fn table(table: &Table, looks: &Looks<'_>) -> Markup {
             }
         }
     }
+}
+
+/// Where several lines are about the same size, a rule parts them from the next ones.
+fn is_new_group(table: &Table, place: usize) -> bool {
+    let first = |place: usize| table.rows.get(place).and_then(|cells| cells.first());
+    let has_groups = table.rows.windows(2).any(|pair| pair[0].first() == pair[1].first());
+    has_groups && place > 0 && first(place - 1) != first(place)
 }

@@ -22,7 +22,7 @@ pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> M
             div class="plots" { @for step in steps { (plots(workload, step, looks)) } }
             div class="tables" {
                 @for (step, all) in tables::steps(workload) {
-                    @let by_size = tables::by_size(workload, step, |name| looks.of(name).letter());
+                    @let by_size = tables::by_size(workload, step);
                     @if let Some(by_size) = &by_size {
                         details open {
                             summary { (tables::by_size_caption(workload, step)) }
@@ -37,7 +37,7 @@ pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> M
                 }
                 @if !bases.is_empty() { p class="note" { "Overheads (+): " (bases.join("; ")) "." } }
                 @if let Some(flatness) = tables::flatness(workload) {
-                    details open { summary { "flatness" } (table(&flatness, looks)) }
+                    details open { summary { (tables::flatness_caption(workload)) } (table(&flatness, looks)) }
                 }
                 @for published in &workload.published {
                     details open class="others" {

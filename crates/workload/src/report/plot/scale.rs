@@ -47,7 +47,7 @@ impl Scale {
         let positive: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let Some((from, to)) = extent(&positive) else { return Self::linear(0.0, 1.0) };
         if to / from > LINEAR_MAX {
-            return Self { is_log: true, from: round_down(from), to: round_up(to) };
+            return Self { is_log: true, from: round_down(from * 0.9), to: round_up(to) };
         }
         let step = step(to);
         Self::linear(0.0, (to / step).ceil() * step)
@@ -127,7 +127,7 @@ mod tests {
         let scale = Scale::of_figures(&[3.0, 900.0]);
         assert_eq!(scale.ticks(), [2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
         let scale = Scale::of_figures(&[0.02, 4e5]);
-        assert_eq!(scale.ticks().len(), 7);
+        assert_eq!(scale.ticks().len(), 8, "0.01 to 100,000: decades only");
     }
 
     #[test]
