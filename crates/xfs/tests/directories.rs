@@ -34,7 +34,7 @@ const NO_PARENTS: Layout = Layout { features: "-parent", size: 256 << 20, ..Layo
 impl Trial {
     fn new(layout: Layout, strategy: FreeIndexStrategy, seed: u64, longest: usize) -> Self {
         let device = Arc::new(layout.make());
-        let mut fs = Xfs::open_fresh(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
+        let mut fs = layout.open(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
         fs.set_free_index(strategy);
         let new = NewInode { permissions: 0o755, ..NewInode::default() };
         let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
