@@ -74,7 +74,8 @@ pub(crate) struct States {
     unsettled: AtomicUsize,
     /// Bytes of leaf buffers.
     bytes: AtomicUsize,
-    buffering: LeafBuffering,
+    /// Looked at when leaves get buffers, and that is seldom.
+    buffering: Mutex<LeafBuffering>,
 }
 
 impl States {
@@ -84,15 +85,11 @@ impl States {
             waiting_max: WAITING_MAX,
             bytes_max: cache_bytes / CACHE_PER_BUFFERS,
         };
-        Self::with_buffering(buffering)
-    }
-
-    fn with_buffering(buffering: LeafBuffering) -> Self {
         Self {
             parts: (0..SHARDS).map(|_| Part::default()).collect(),
             unsettled: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            buffering,
+            buffering: Mutex::new(buffering),
         }
     }
 
@@ -103,14 +100,15 @@ impl States {
 
     /// How large leaf buffers are.
     pub(super) fn shape(&self, layout: &Layout) -> Shape {
-        Shape::new(layout.leaf_capacity(), self.buffering.waiting_max)
+        Shape::new(layout.leaf_capacity(), self.buffering.lock().waiting_max)
     }
 
     /// Whether a directory with so many leaves may have one more leaf buffer.
     pub(super) fn may_buffer(&self, state: &DirState, leaves: u32, shape: Shape) -> bool {
         let more = (state.buffers.bytes() + shape.bytes()).saturating_sub(state.reported.bytes);
-        leaves >= self.buffering.leaves_min
-            && self.bytes.load(Ordering::Relaxed) + more <= self.buffering.bytes_max
+        let buffering = *self.buffering.lock();
+        leaves >= buffering.leaves_min
+            && self.bytes.load(Ordering::Relaxed) + more <= buffering.bytes_max
     }
 
     /// Blocks that [`States::settle`] will change.
@@ -192,7 +190,7 @@ impl States {
     /// Readers may be, and find each name in one place or the other.
     pub(crate) fn settle(&self, geometry: &Geometry, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let layout = Layout::new(geometry);
-        let is_short = self.bytes.load(Ordering::Relaxed) > self.buffering.bytes_max / 2;
+        let is_short = self.bytes.load(Ordering::Relaxed) > self.buffering.lock().bytes_max / 2;
         for part in &self.parts {
             if part.waiting.load(Ordering::Relaxed) == 0 && !is_short {
                 continue;
@@ -279,10 +277,9 @@ impl Drop for Taken<'_> {
 
 impl Xfs {
     /// Sets when names of large directories wait before they go into the hash index, which is a matter of
-    /// speed and memory alone. To be called before anything is changed.
-    pub fn set_leaf_buffering(&mut self, buffering: LeafBuffering) {
-        if let Some(dirs) = std::sync::Arc::get_mut(&mut self.dirs) {
-            *dirs = States::with_buffering(buffering);
-        }
+    /// speed and memory alone. Directories that are kept in memory go on with as many names for a leaf as
+    /// before.
+    pub fn set_leaf_buffering(&self, buffering: LeafBuffering) {
+        *self.dirs.buffering.lock() = buffering;
     }
 }

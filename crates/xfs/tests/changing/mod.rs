@@ -50,8 +50,9 @@ impl Layout {
         dir_block_size: None,
         ag_count: None,
         features: "",
-        buffering: Some(TINY_BUFFERS),
+        buffering: None,
     };
+    pub const BUFFERED: Self = Self { buffering: Some(TINY_BUFFERS), ..Self::DEFAULT };
     pub const SMALL_BLOCKS: Self = Self { block_size: 1024, ..Self::DEFAULT };
     pub const LARGE_INODES: Self = Self { inode_size: 2048, ..Self::DEFAULT };
     pub const LARGE_DIR_BLOCKS: Self =
@@ -65,7 +66,7 @@ impl Layout {
 
     /// Opens a device with a new file system of this kind.
     pub fn open(&self, device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Xfs> {
-        let mut fs = Xfs::open_fresh(device, cache_bytes)?;
+        let fs = Xfs::open_fresh(device, cache_bytes)?;
         if let Some(buffering) = self.buffering {
             fs.set_leaf_buffering(buffering);
         }
