@@ -23,8 +23,16 @@ pub trait Format: Send + Sync {
     fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> std::result::Result<(), Corruption>;
 
     /// Brings into the blocks what the file system keeps in memory only (summary counts). Called
-    /// with no other transaction open, before each checkpoint is closed.
+    /// with no other transaction open, before each checkpoint is closed. What goes into many blocks can
+    /// be joined to the checkpoint in parts ([`Txn::join_part`]). A failure stops the engine.
     fn settle(&self, txn: &mut Txn<'_>) -> Result<()>;
+
+    /// Blocks, at most, that [`Format::settle`] would change and that may not have changed yet. They count
+    /// as dirty: a checkpoint is closed before they are too many. Asked after each transaction, so it must
+    /// be quick.
+    fn unsettled(&self) -> usize {
+        0
+    }
 
     /// The checkpoint that was closed last is durable. Not called on an engine without a log.
     fn durable(&self) {}
@@ -195,13 +203,17 @@ impl Engine {
         self.failed.store(true, Ordering::Relaxed);
     }
 
+    fn dirty_or_unsettled(&self) -> usize {
+        self.dirty_blocks.load(Ordering::Relaxed).saturating_add(self.format.unsettled())
+    }
+
     /// Whether so much is dirty that a checkpoint is due.
     pub(crate) fn over_dirty_limit(&self) -> bool {
-        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_max
+        self.dirty_or_unsettled() > self.dirty_blocks_max
     }
 
     /// Whether so much is dirty that threads must wait for the checkpoint being written.
     pub(crate) fn over_hard_limit(&self) -> bool {
-        self.dirty_blocks.load(Ordering::Relaxed) > self.dirty_blocks_hard
+        self.dirty_or_unsettled() > self.dirty_blocks_hard
     }
 }

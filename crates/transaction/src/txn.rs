@@ -242,6 +242,31 @@ impl<'e> Txn<'e> {
     pub fn commit(mut self) {
         self.committed = true;
         let engine = self.engine;
+        self.join();
+        let in_gate = self.gate.take().is_some();
+        drop(self);
+        if in_gate && engine.over_dirty_limit() {
+            engine.relieve();
+        }
+    }
+
+    /// Joins what was changed so far to the running checkpoint, lets all buffers go and goes on as a new
+    /// transaction: so that [`Format::settle`] can change any number of blocks without holding them all.
+    /// Those that were held before must not be used any more.
+    ///
+    /// Whoever reads is not kept waiting by the gate, so each part must make sense by itself. For all
+    /// else than settling, a transaction must be whole.
+    ///
+    /// [`Format::settle`]: crate::Format::settle
+    pub fn join_part(&mut self) {
+        debug_assert!(self.gate.is_none(), "operations are whole");
+        self.join();
+        self.scratch.undo.clear();
+        self.scratch.old.clear();
+    }
+
+    fn join(&mut self) {
+        let engine = self.engine;
         let running = engine.running_epoch();
         let mut newly_dirty = 0;
         for held in self.scratch.held.drain(..) {
@@ -249,11 +274,6 @@ impl<'e> Txn<'e> {
         }
         if newly_dirty > 0 {
             engine.dirty_blocks.fetch_add(newly_dirty, std::sync::atomic::Ordering::Relaxed);
-        }
-        let in_gate = self.gate.take().is_some();
-        drop(self);
-        if in_gate && engine.over_dirty_limit() {
-            engine.relieve();
         }
     }
 

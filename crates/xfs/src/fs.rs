@@ -8,6 +8,7 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, Ino, ListingProfile, Result};
 
 use crate::dir::States;
+use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
@@ -38,7 +39,10 @@ pub struct Xfs {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
-    pub(crate) dirs: States,
+    /// What is kept of large directories, which the engine knows too.
+    pub(crate) dirs: Arc<States>,
+    /// How room for new entries is found in them.
+    pub(crate) free_index: FreeIndexStrategy,
     pub(crate) unlinked: Unlinked,
     pub(crate) gone: GoneChunks,
     pub(crate) mode: Mode,

@@ -24,6 +24,7 @@ mod superblocks;
 mod unlinked;
 mod volume;
 
+pub use dir::LeafBuffering;
 pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 pub use log::{LogEnd, log_end, log_is_clean};

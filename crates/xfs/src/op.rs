@@ -47,11 +47,12 @@ pub(crate) struct Op<'a> {
     pub(crate) leases: SmallVec<[Lease<'a>; 2]>,
     // So are lists of unlinked inodes.
     pub(crate) unlinked: Pending<'a>,
+    /// What is known of directories that are changed. It goes back before the transaction lets
+    /// checkpoints be closed, which bring into blocks what waits here.
+    pub(crate) dirs: Taken<'a>,
     pub(crate) txn: Txn<'a>,
     /// Directory blocks of several blocks.
     pub(crate) wholes: Wholes,
-    /// What is known of directories that are changed.
-    pub(crate) dirs: Taken<'a>,
     /// Inodes to write, those of new ones included.
     staged: Handles,
     pub(crate) freed: SmallVec<[Freed; 4]>,
@@ -158,9 +159,9 @@ impl<'a> Op<'a> {
             fs,
             leases: SmallVec::new(),
             unlinked: Pending::new(&fs.unlinked),
+            dirs: Taken::new(&fs.dirs),
             txn,
             wholes: Wholes::default(),
-            dirs: Taken::new(&fs.dirs),
             staged: Handles::take(),
             freed: SmallVec::new(),
             freed_inodes: Handles::take(),
@@ -246,6 +247,7 @@ impl<'a> Op<'a> {
     /// Joins a finished operation to the running checkpoint.
     fn keep(mut self) {
         self.dirs.keep();
+        drop(self.dirs);
         self.fs.volume.ags.keep(self.leases.drain(..));
         self.unlinked.keep();
         self.fs.gone.note(&self.inode_blocks);

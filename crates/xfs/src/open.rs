@@ -17,7 +17,7 @@ use crate::inode::GoneChunks;
 use crate::log::log_is_clean;
 use crate::superblocks;
 use crate::unlinked::Unlinked;
-use crate::volume::{Volume, read_superblock};
+use crate::volume::{Backing, Volume, read_superblock};
 
 impl Xfs {
     /// Opens an image to read it.
@@ -66,13 +66,15 @@ impl Xfs {
         mode: Mode,
     ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
-        let engine = Engine::new(device, volume.clone(), None, options);
+        let dirs = Arc::new(States::new(cache_bytes));
+        let backing = Backing { volume: volume.clone(), dirs: dirs.clone() };
+        let engine = Engine::new(device, Arc::new(backing), None, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
         let hints = Hints::new(&volume.geometry);
-        let dirs = States::new(FreeIndexStrategy::default());
         let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
+        let free_index = FreeIndexStrategy::default();
         let listings = ListingProfile::default();
-        Self { engine, volume, locks, unlinked, gone, dirs, mode, hints, listings }
+        Self { engine, volume, locks, unlinked, gone, dirs, free_index, mode, hints, listings }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

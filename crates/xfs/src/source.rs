@@ -8,6 +8,7 @@ use transaction::Tag;
 use vfs::{Ino, Result};
 
 use crate::Xfs;
+use crate::dir::Waiting;
 use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
 use crate::op::Op;
@@ -25,6 +26,9 @@ pub(crate) trait Source {
         None
     }
 
+    /// Addresses of entries of a directory whose hash waits for a leaf, by the leaf's number.
+    fn waiting(&self, dir: Ino, leaf: u32, hash: u32) -> Waiting;
+
     /// The shape of the file system.
     fn geometry(&self) -> Geometry {
         self.fs().volume.geometry
@@ -39,6 +43,10 @@ impl Source for &Xfs {
 
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
         Ok(look(&self.block(place, tag)?))
+    }
+
+    fn waiting(&self, dir: Ino, leaf: u32, hash: u32) -> Waiting {
+        self.dirs.waiting(dir, leaf, hash)
     }
 }
 
@@ -55,5 +63,9 @@ impl Source for Op<'_> {
 
     fn whole(&self, ino: Ino, at: FileBlock) -> Option<&[u8]> {
         self.wholes.find(ino, at)
+    }
+
+    fn waiting(&self, dir: Ino, leaf: u32, hash: u32) -> Waiting {
+        self.dirs.waiting(dir, leaf, hash)
     }
 }

@@ -1,11 +1,14 @@
 //! What every part of an open file system knows: its superblock, geometry and groups.
 
+use std::sync::Arc;
+
 use blockdev::BlockDevice;
 use transaction::{Corruption, Format, Tag, Txn};
 use vfs::StatFs;
 
 use crate::alloc::ags::Ags;
 use crate::alloc::headers::{self, Totals};
+use crate::dir::States;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
@@ -91,24 +94,38 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
     Superblock::parse(&sector, device.len())
 }
 
-impl Format for Volume {
+/// What the engine calls: checks and seals blocks, and brings into them what is kept in memory only.
+pub(crate) struct Backing {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) dirs: Arc<States>,
+}
+
+impl Format for Backing {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> Result<(), Corruption> {
-        kind::verify(&self.geometry, tag, Block(block), data).map_err(|c| c.at_block(block))
+        let geometry = &self.volume.geometry;
+        kind::verify(geometry, tag, Block(block), data).map_err(|c| c.at_block(block))
     }
 
     fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> Result<(), Corruption> {
-        kind::seal(&self.geometry, tag, Block(block), data);
+        kind::seal(&self.volume.geometry, tag, Block(block), data);
         Ok(())
     }
 
+    /// Names go into the hash indexes of their directories, then counts into the headers of groups.
     fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
-        let dirty = self.ags.take_dirty();
+        let geometry = &self.volume.geometry;
+        self.dirs.settle(geometry, txn)?;
+        let dirty = self.volume.ags.take_dirty();
         for (ag, state) in &dirty {
-            headers::write(&self.geometry, txn, *ag, state)?;
+            headers::write(geometry, txn, *ag, state)?;
         }
         if dirty.is_empty() {
             return Ok(());
         }
-        headers::write_totals(&self.geometry, txn, &self.totals())
+        headers::write_totals(geometry, txn, &self.volume.totals())
+    }
+
+    fn unsettled(&self) -> usize {
+        self.dirs.unsettled()
     }
 }

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use changing::{Layout, SMALL_CACHE_BYTES, write_image};
+use changing::{Layout, SMALL_CACHE_BYTES, TINY_BUFFERS, write_image};
 use fastrand::Rng;
 use oracle::require;
 use vfs::{Cookie, Error, FileSystem, Ino, NewInode};
@@ -34,7 +34,7 @@ const NO_PARENTS: Layout = Layout { features: "-parent", size: 256 << 20, ..Layo
 impl Trial {
     fn new(layout: Layout, strategy: FreeIndexStrategy, seed: u64, longest: usize) -> Self {
         let device = Arc::new(layout.make());
-        let mut fs = Xfs::open_fresh(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
+        let mut fs = layout.open(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
         fs.set_free_index(strategy);
         let new = NewInode { permissions: 0o755, ..NewInode::default() };
         let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
@@ -152,12 +152,13 @@ impl Trial {
     }
 }
 
-const SHAPES: [Layout; 5] = [
+const SHAPES: [Layout; 6] = [
     NO_PARENTS,
     Layout { block_size: 1024, ..NO_PARENTS },
     Layout { block_size: 1024, dir_block_size: Some(4096), ..NO_PARENTS },
     Layout { dir_block_size: Some(65536), ..NO_PARENTS },
     Layout { block_size: 2048, dir_block_size: Some(8192), inode_size: 1024, ..NO_PARENTS },
+    Layout { buffering: Some(TINY_BUFFERS), ..NO_PARENTS },
 ];
 
 const STRATEGIES: [FreeIndexStrategy; 5] = [
@@ -196,7 +197,7 @@ fn directories_grow_through_all_forms_and_shrink_to_nothing() {
 fn random_changes_with_every_way_to_find_room() {
     require!(Tool("xfs_repair"));
     for (strategy, seed) in STRATEGIES.into_iter().zip(100..) {
-        for shape in [NO_PARENTS, SHAPES[1]] {
+        for shape in [NO_PARENTS, SHAPES[1], SHAPES[5]] {
             let mut trial = Trial::new(shape, strategy, seed, 200);
             trial.add_some(1_500);
             for _ in 0..20 {

@@ -5,17 +5,15 @@ mod changing;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
-use changing::{Layout, SMALL_CACHE_BYTES, assert_clean};
+use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, seem_finished};
 use oracle::require;
 use vfs::{Error, FileSystem, Ino, NewInode};
 use xfs::Xfs;
 use xfs::format::address::{AgBlock, AgIno, AgNumber};
 use xfs::format::ag::{self, RawAgi, UNLINKED_BUCKETS};
 use xfs::format::bytes::{be32, put32};
-use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
-use xfs::format::superblock::{self, RawSuperblock};
 
 /// Enough that lists have several members.
 const FILES: usize = 700;
@@ -54,15 +52,6 @@ fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
     fs.sync().unwrap();
     seem_finished(&device);
     (device, inos, closed)
-}
-
-/// Makes an image that was not finished one that can be opened.
-fn seem_finished(device: &MemoryDevice) {
-    let mut sector = [0; 512];
-    device.read_at(0, &mut sector).unwrap();
-    sector[std::mem::offset_of!(RawSuperblock, inprogress)] = 0;
-    checksum::seal(&mut sector, superblock::CRC_OFFSET);
-    device.write_at(0, &sector).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use vfs::{Ino, Result};
 
 use super::Found;
+use super::node::leaf_number;
 use super::view::View;
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Dirent};
@@ -52,6 +53,8 @@ pub(super) struct Spot {
     pub(super) index: usize,
     /// How many leaves its own is behind the first that may have its hash.
     pub(super) hops: u64,
+    /// Whether its hash waits for the leaf still: `index` says nothing then.
+    pub(super) is_waiting: bool,
 }
 
 /// The way down to a leaf: nodes from the root on, each with the entry that was followed.
@@ -67,7 +70,12 @@ pub(super) struct Search {
     pub(super) path: Path,
     pub(super) hash: u32,
     pub(super) spot: Option<Spot>,
+    /// Whether the leaf was not even read, because it cannot have the hash.
+    pub(super) is_absent: bool,
 }
+
+/// Addresses of entries whose hash waits for its leaf.
+pub(crate) type Waiting = SmallVec<[u32; 4]>;
 
 impl<S: Source> View<'_, S> {
     /// How the directory is kept.
@@ -137,6 +145,7 @@ impl<S: Source> View<'_, S> {
                         leaf: FileBlock(0),
                         index,
                         hops: 0,
+                        is_waiting: false,
                     };
                     best = Some((matched, spot));
                 }
@@ -145,12 +154,15 @@ impl<S: Source> View<'_, S> {
         })
     }
 
-    /// Goes down to the first leaf that may have a hash, and lets `look` see it.
+    /// Goes down to the first leaf that may have a hash, and lets `look` see it. If there are nodes,
+    /// `arrive` is called before, with the place of the leaf and the highest hash it has by the node
+    /// above, and says whether to look.
     pub(super) fn descend<T>(
         &mut self,
         hash: u32,
         mut look: impl FnMut(&[u8], &Table) -> T,
-    ) -> Result<(Path, T)> {
+        mut arrive: impl FnMut(&mut Self, FileBlock, u32) -> bool,
+    ) -> Result<(Path, Option<T>)> {
         let layout = self.layout;
         let mut path = Path { nodes: SmallVec::new(), leaf: layout.leaf_first() };
         let (mut level, mut between) = (None, None);
@@ -165,18 +177,21 @@ impl<S: Source> View<'_, S> {
                 let LeafEntry { hash: highest, address: child } = table.entry(block, index);
                 let lowest = index.checked_sub(1).map_or(0, |i| table.entry(block, i).hash);
                 between = Some((lowest, highest));
-                Step::Node { level: leaf::level(&layout, block), index, child }
+                Step::Node { level: leaf::level(&layout, block), index, child, highest }
             })?;
             match step {
                 Step::Leaf(seen) if level.is_none_or(|level| level == 1) => {
-                    return Ok((path, seen));
+                    return Ok((path, Some(seen)));
                 }
-                Step::Node { level: found, index, child }
+                Step::Node { level: found, index, child, highest }
                     if found > 0 && level.is_none_or(|level| level == found + 1) =>
                 {
                     path.nodes.push((at, index));
                     path.leaf = check_index_block(self.dir, &layout, child)?;
                     level = Some(found);
+                    if found == 1 && !arrive(self, path.leaf, highest) {
+                        return Ok((path, None));
+                    }
                 }
                 _ => {
                     return Err(self.dir.corrupt("directory node", format!("level of block {at}")));
@@ -189,8 +204,23 @@ impl<S: Source> View<'_, S> {
     pub(super) fn search(&mut self, name: &[u8]) -> Result<Search> {
         let layout = self.layout;
         let hash = layout.hash(name);
-        let (path, mut row) = self.descend(hash, |block, table| Row::of(block, table, hash))?;
+        let mut waiting = Waiting::new();
+        let (path, row) = self.descend(
+            hash,
+            |block, table| Row::of(block, table, hash),
+            |view, at, highest| view.arrive((at, highest), hash, &mut waiting),
+        )?;
+        let Some(mut row) = row else {
+            return Ok(Search { path, hash, spot: None, is_absent: true });
+        };
         let (mut at, mut best) = (path.leaf, None);
+        for address in waiting {
+            if let Some((matched, spot)) = self.candidate((at, 0), address, name)?
+                && best.is_none_or(|(other, _)| matched > other)
+            {
+                best = Some((matched, Spot { is_waiting: true, ..spot }));
+            }
+        }
         // A leaf met before would be met again and again: one that is kept in mind for twice as long
         // each time is met sooner or later.
         let (mut hops, mut mark) = (0_u64, at);
@@ -205,7 +235,8 @@ impl<S: Source> View<'_, S> {
             }
             let is_exact = best.is_some_and(|(matched, _)| matched == Match::Exact);
             if is_exact || !row.goes_on || row.forw == 0 {
-                return Ok(Search { path, hash, spot: best.map(|(_, spot)| spot) });
+                let spot = best.map(|(_, spot)| spot);
+                return Ok(Search { path, hash, spot, is_absent: false });
             }
             let next = check_index_block(self.dir, &layout, row.forw)?;
             if next == mark {
@@ -218,6 +249,22 @@ impl<S: Source> View<'_, S> {
                 mark = at;
             }
         }
+    }
+
+    /// Before a leaf is read: notes what waits for it. False if neither has the hash.
+    ///
+    /// Who only reads must ask for what waits first: between the two, it may go into the leaf.
+    fn arrive(&mut self, (at, highest): (FileBlock, u32), hash: u32, waiting: &mut Waiting) -> bool {
+        let leaf = leaf_number(&self.layout, at);
+        let Some(buffers) = self.buffers else {
+            *waiting = self.source.waiting(self.dir.ino(), leaf, hash);
+            return true;
+        };
+        if hash < highest && buffers.lacks(leaf, hash) {
+            return false;
+        }
+        *waiting = buffers.with_hash(leaf, hash);
+        true
     }
 
     /// What the leaf behind `before` has of a hash.
@@ -246,7 +293,8 @@ impl<S: Source> View<'_, S> {
             let dirent = data::entry_at(&layout, block, offset)?;
             let matched = compare(&layout, dirent.name, name);
             Some(matched.map(|matched| {
-                (matched, Spot { found: found(&dirent), number, offset, leaf, index, hops: 0 })
+                let found = found(&dirent);
+                (matched, Spot { found, number, offset, leaf, index, hops: 0, is_waiting: false })
             }))
         })?;
         outcome.flatten().ok_or_else(|| {
@@ -259,7 +307,7 @@ impl<S: Source> View<'_, S> {
 /// What is met on the way down.
 enum Step<T> {
     Leaf(T),
-    Node { level: u16, index: usize, child: u32 },
+    Node { level: u16, index: usize, child: u32, highest: u32 },
 }
 
 /// What a leaf has of a hash.

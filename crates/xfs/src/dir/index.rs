@@ -10,7 +10,7 @@
 use vfs::{Error, Result};
 
 use super::find::{Path, Spot, check_index_block};
-use super::node::leaf_at;
+use super::node::{leaf_at, leaf_number};
 use super::state::DirState;
 use super::view::{DirBuf, NewBlock};
 use crate::format::address::FileBlock;
@@ -21,7 +21,7 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 impl Op<'_> {
-    fn index_buffer(
+    pub(super) fn index_buffer(
         &mut self,
         dir: &Handle,
         state: &mut DirState,
@@ -56,8 +56,9 @@ impl Op<'_> {
     ) -> Result<()> {
         let layout = self.dir_layout();
         state.set_changed();
-        let number = (at.0 - layout.leaf_first().0) / u64::from(layout.blocks());
-        state.leaves.give_back(number as u32);
+        let number = leaf_number(&layout, at);
+        state.buffers.forget(number);
+        state.leaves.give_back(number);
         self.dir_drop(dir, Some(&mut state.maps), at)
     }
 
@@ -119,6 +120,10 @@ impl Op<'_> {
         let new_entry = LeafEntry { hash: high, address: new_at.0 as u32 };
         leaf::insert_at(&mut held, &table, index + 1, new_entry);
         leaf::set_counts(&layout, &mut held, table.count + 1, above.into());
+        if kind == LeafKind::Many {
+            self.make_buffer(dir, state, at)?;
+            self.make_buffer(dir, state, new_at)?;
+        }
         Ok(())
     }
 
@@ -187,8 +192,13 @@ impl Op<'_> {
         let stale = leaf::stale(&layout, held.bytes()) + 1;
         leaf::set_stale(&mut held, &table, spot.index);
         leaf::set_counts(&layout, &mut held, table.count, stale);
+        if path.nodes.is_empty() {
+            return Ok(());
+        }
         let live = table.count.saturating_sub(stale);
-        if path.nodes.is_empty() || live > layout.leaf_capacity() / 2 {
+        let leaf = leaf_number(&layout, spot.leaf);
+        state.buffers.note_live(leaf, None, live);
+        if live + state.buffers.count(leaf) > layout.leaf_capacity() / 2 {
             return Ok(());
         }
         self.shrink(dir, state, &mut path)
@@ -243,9 +253,10 @@ impl Op<'_> {
         self.lower_root(dir, state)
     }
 
-    /// Entries of a block of the index that are not stale.
+    /// Entries of a block of the index that are not stale, and that is all of them: nothing waits.
     fn live(&mut self, dir: &Handle, state: &mut DirState, at: FileBlock) -> Result<usize> {
         let layout = self.dir_layout();
+        self.merge_waiting(dir, state, at, None)?;
         let buf = self.index_buffer(dir, state, at)?;
         let block = self.dir_bytes(buf);
         let count = leaf::table(&layout, block).count;
@@ -339,7 +350,11 @@ impl Op<'_> {
         held.edit(table.end()..table.end() + rows.len()).copy_from_slice(&rows);
         let count = table.count + rows.len() / ENTRY_SIZE;
         leaf::set_counts(&layout, &mut held, count, level.into());
-        Ok(leaf::table(&layout, held.bytes()).last_hash(held.bytes()))
+        let last = leaf::table(&layout, held.bytes()).last_hash(held.bytes());
+        if !is_node {
+            self.make_buffer(dir, state, low)?;
+        }
+        Ok(last)
     }
 
     /// Puts the only child of the root in its place, as long as it has but one.
@@ -359,6 +374,7 @@ impl Op<'_> {
                 break;
             }
             let at = check_index_block(dir, &layout, table.entry(block, 0).address)?;
+            self.merge_waiting(dir, state, at, None)?;
             let child = self.index_buffer(dir, state, at)?;
             let block = self.dir_bytes(child);
             let kind = leaf::kind(&layout, block).unwrap_or(LeafKind::Many);

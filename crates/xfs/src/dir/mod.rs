@@ -4,17 +4,21 @@
 //! shortform, block, leaf, node ([`crate::format::dir`] says what these are).
 
 mod block;
+mod buffers;
 mod find;
 pub(crate) mod free;
 mod index;
 mod leaf;
 mod list;
 mod node;
+mod settle;
 mod short;
 #[cfg(test)]
 mod speed;
 mod state;
+mod store;
 mod view;
+mod waiting;
 mod whole;
 
 use std::ops::ControlFlow;
@@ -32,7 +36,9 @@ use view::View;
 
 #[cfg(test)]
 use free::FreeIndexStrategy;
-pub(crate) use state::{States, Taken};
+pub(crate) use find::Waiting;
+pub(crate) use store::{States, Taken};
+pub use store::LeafBuffering;
 pub(crate) use whole::Wholes;
 
 /// An entry to be made.

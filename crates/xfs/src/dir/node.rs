@@ -3,6 +3,7 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
+use super::find::Path;
 use super::leaf::insert_hash;
 use super::state::DirState;
 use super::view::{DirBuf, NewBlock, View};
@@ -31,6 +32,7 @@ impl Op<'_> {
         let layout = self.dir_layout();
         let mut view = View::new(self, dir);
         view.maps = Some(&mut state.maps);
+        view.buffers = Some(&state.buffers);
         let search = view.search(entry.name)?;
         if search.spot.is_some() {
             return Err(Error::Exists);
@@ -54,14 +56,32 @@ impl Op<'_> {
             self.set_best(dir, state, number, best)?;
         }
         let new = LeafEntry { hash: search.hash, address: layout.address(number, offset) };
-        let mut path = search.path;
+        if search.is_absent && self.add_waiting(dir, state, search.path.leaf, new)? {
+            return Ok(());
+        }
+        self.insert_node(dir, state, search.path, new)
+    }
+
+    /// Puts a hash into its leaf.
+    fn insert_node(
+        &mut self,
+        dir: &mut Handle,
+        state: &mut DirState,
+        mut path: Path,
+        new: LeafEntry,
+    ) -> Result<()> {
+        let layout = self.dir_layout();
         for _ in 0..ROUNDS_MAX {
             let at = path.leaf;
+            self.merge_waiting(dir, state, at, None)?;
             let leaf = self.dir_buffer(dir, Some(&mut state.maps), at, Part::Leaf)?;
             let block = self.dir_bytes(leaf);
             let count = leaf::table(&layout, block).count;
             if count < layout.leaf_capacity() || leaf::stale(&layout, block) > 0 {
                 insert_hash(&layout, &mut self.held(leaf), new);
+                if !path.nodes.is_empty() {
+                    self.note_leaf(dir, state, at, Some(new.hash))?;
+                }
                 let block = self.dir_bytes(leaf);
                 let last = leaf::table(&layout, block).last_hash(block);
                 return self.set_hash_above(dir, state, &path.nodes, last);
@@ -69,7 +89,7 @@ impl Op<'_> {
             self.split_once(dir, state, &path)?;
             let mut view = View::new(self, dir);
             view.maps = Some(&mut state.maps);
-            path = view.descend(new.hash, |_, _| ())?.0;
+            path = view.descend(new.hash, |_, _| (), |_, _, _| true)?.0;
         }
         Err(Corruption::new("directory node", "no room after many splits")
             .of_inode(dir.ino().0)
@@ -165,6 +185,7 @@ impl Op<'_> {
         let layout = self.dir_layout();
         let mut view = View::new(self, dir);
         view.maps = Some(&mut state.maps);
+        view.buffers = Some(&state.buffers);
         let search = view.search(name)?;
         let spot = search.spot.ok_or(Error::NotFound)?;
         let best = self.release_entry(dir, Some(&mut state.maps), &spot, name)?;
@@ -176,7 +197,12 @@ impl Op<'_> {
                 self.set_best(dir, state, spot.number, best)?;
             }
         }
-        self.remove_hash(dir, state, search.path, &spot)?;
+        if spot.is_waiting {
+            let address = layout.address(spot.number, spot.offset);
+            self.remove_waiting(dir, state, spot.leaf, LeafEntry { hash: search.hash, address })?;
+        } else {
+            self.remove_hash(dir, state, search.path, &spot)?;
+        }
         if self.try_node_to_leaf(dir)? {
             state.set_changed();
             state.set_over();
@@ -252,6 +278,11 @@ impl Op<'_> {
         }
         Ok(())
     }
+}
+
+/// The number of a block of the hash index.
+pub(super) fn leaf_number(layout: &Layout, at: FileBlock) -> u32 {
+    ((at.0 - layout.leaf_first().0) / u64::from(layout.blocks())) as u32
 }
 
 /// The logical block of a block of the hash index, by its number there.

@@ -1,19 +1,17 @@
 //! What is kept in memory of node directories that were changed: where their blocks are, which logical
-//! blocks are holes, and what finds room for an entry. All of it can be read from the directory, so
-//! that it may be dropped at any time.
+//! blocks are holes, what finds room for an entry, and names on their way into the hash index. But for
+//! these, all of it can be read from the directory.
 //!
-//! An operation takes the state of a directory out of the common store and puts it back when it ends;
-//! nobody else wants it meanwhile, because the operation has locked the directory. A failed operation
-//! takes its changes back, or drops a state in which more has changed than room.
+//! A failed operation takes its changes back; where more has changed than room, the state is read again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use parking_lot::Mutex;
-use smallvec::SmallVec;
 use vfs::{Ino, Result};
 
+use super::buffers::LeafBuffers;
 use super::free::{Bests, FreeIndexStrategy};
+use super::store::Reported;
 use crate::Xfs;
 use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
@@ -21,13 +19,6 @@ use crate::format::dir::Layout;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
-
-/// Locks of the store.
-const SHARDS: usize = 64;
-/// Most directories that a shard keeps.
-const SHARD_STATES: usize = 16;
-/// Most bytes that the states of a shard take, unless it keeps but one.
-const SHARD_BYTES: usize = 2 << 20;
 
 /// Where a directory's blocks are on the device, as far as is known: data, leaves, free index.
 #[derive(Default)]
@@ -98,6 +89,11 @@ impl Numbers {
         number
     }
 
+    /// How many there are, but for a few holes.
+    pub(super) fn count(&self) -> u32 {
+        self.end.saturating_sub(self.holes.len() as u32)
+    }
+
     /// The number is a hole again.
     pub(super) fn give_back(&mut self, number: u32) {
         if number + 1 == self.end {
@@ -139,22 +135,28 @@ impl Numbers {
 
 /// What is kept of a node directory.
 pub(crate) struct DirState {
-    ino: Ino,
-    generation: u32,
+    pub(super) ino: Ino,
+    pub(super) generation: u32,
     pub(super) maps: Maps,
     pub(super) data: Numbers,
     pub(super) leaves: Numbers,
     pub(super) bests: Bests,
+    pub(super) buffers: LeafBuffers,
+    /// What the store was told of the leaf buffers.
+    pub(super) reported: Reported,
     /// Old values of `bests`.
     undo: Vec<(u32, u16)>,
     /// Whether more has changed than `undo` knows of.
     is_changed: bool,
     /// Whether the directory is of another form now.
     is_over: bool,
+    /// Whether all but the leaf buffers must be read again.
+    is_unread: bool,
 }
 
 impl DirState {
-    fn bytes(&self) -> usize {
+    /// Bytes of memory, without those of leaf buffers.
+    pub(super) fn bytes(&self) -> usize {
         self.maps.bytes() + self.bests.bytes() + self.data.holes.capacity() * 8
     }
 
@@ -175,91 +177,41 @@ impl DirState {
         }
     }
 
-    fn roll_back(&mut self) {
-        for (number, old) in std::mem::take(&mut self.undo).into_iter().rev() {
+    /// Whether the directory is one with nodes.
+    pub(super) fn is_valid(&self) -> bool {
+        !self.is_over
+    }
+
+    /// Whether it may be dropped.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_over || self.buffers.waiting == 0
+    }
+
+    /// The state is to be read anew, but for what cannot be.
+    pub(super) fn set_unread(&mut self) {
+        self.is_unread = true;
+    }
+
+    /// The operation commits. False if the state is of no use any more.
+    pub(super) fn keep(&mut self) -> bool {
+        self.undo.clear();
+        self.buffers.keep();
+        self.is_changed = false;
+        !self.is_over
+    }
+
+    /// The operation failed. False if the state is of no use any more.
+    pub(super) fn roll_back(&mut self) -> bool {
+        while let Some((number, old)) = self.undo.pop() {
             self.bests.set(number, old);
         }
-    }
-}
-
-/// States in the order in which they were put back.
-#[allow(clippy::vec_box, reason = "they move to operations and back")]
-type Shard = Vec<Box<DirState>>;
-
-/// The states of all directories.
-pub(crate) struct States {
-    shards: Box<[Mutex<Shard>]>,
-    pub(super) strategy: FreeIndexStrategy,
-}
-
-impl States {
-    pub(crate) fn new(strategy: FreeIndexStrategy) -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), strategy }
-    }
-
-    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
-        let mixed = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.shards[mixed as usize % SHARDS]
-    }
-
-    fn take(&self, ino: Ino) -> Option<Box<DirState>> {
-        let mut shard = self.shard(ino).lock();
-        let at = shard.iter().position(|state| state.ino == ino)?;
-        Some(shard.remove(at))
-    }
-
-    /// Keeps a state, and lets those go that were not used for longest.
-    fn put(&self, state: Box<DirState>) {
-        let mut shard = self.shard(state.ino).lock();
-        shard.push(state);
-        let total: usize = shard.iter().map(|state| state.bytes()).sum();
-        let mut excess = total.saturating_sub(SHARD_BYTES);
-        while shard.len() > 1 && (excess > 0 || shard.len() > SHARD_STATES) {
-            excess = excess.saturating_sub(shard.remove(0).bytes());
+        self.buffers.roll_back();
+        self.is_over = false;
+        if std::mem::take(&mut self.is_changed) {
+            self.is_unread = true;
+            return !self.is_idle();
         }
-    }
-}
-
-/// The states that an operation has taken.
-pub(crate) struct Taken<'a> {
-    states: &'a States,
-    taken: SmallVec<[Box<DirState>; 2]>,
-    is_kept: bool,
-}
-
-impl<'a> Taken<'a> {
-    pub(crate) fn new(states: &'a States) -> Self {
-        Self { states, taken: SmallVec::new(), is_kept: false }
-    }
-
-    /// The operation commits.
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
-    }
-
-    fn take(&mut self, dir: &Handle) -> Option<Box<DirState>> {
-        let ino = dir.ino();
-        let state = match self.taken.iter().position(|state| state.ino == ino) {
-            Some(at) => self.taken.swap_remove(at),
-            None => self.states.take(ino)?,
-        };
-        (state.generation == dir.inode.generation() && !state.is_over).then_some(state)
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        for mut state in self.taken.drain(..) {
-            if self.is_kept {
-                state.undo.clear();
-                state.is_changed = false;
-            } else {
-                state.roll_back();
-            }
-            if !state.is_over && !state.is_changed {
-                self.states.put(state);
-            }
-        }
+        true
     }
 }
 
@@ -271,18 +223,35 @@ impl Op<'_> {
         body: impl FnOnce(&mut Self, &mut Handle, &mut DirState) -> Result<T>,
     ) -> Result<T> {
         let mut state = match self.dirs.take(dir) {
-            Some(state) => state,
+            Some(mut state) => {
+                if state.is_unread
+                    && let Err(error) = self.read_again(dir, &mut state)
+                {
+                    self.dirs.give(state);
+                    return Err(error);
+                }
+                state
+            }
             None => Box::new(self.read_state(dir)?),
         };
         let outcome = body(self, dir, &mut state);
-        self.dirs.taken.push(state);
+        self.dirs.give(state);
         outcome
+    }
+
+    /// Reads a state again, and keeps what waits for its leaves.
+    fn read_again(&mut self, dir: &Handle, state: &mut DirState) -> Result<()> {
+        let mut new = self.read_state(dir)?;
+        std::mem::swap(&mut new.buffers, &mut state.buffers);
+        new.reported = state.reported;
+        *state = new;
+        Ok(())
     }
 
     /// Whether something is kept of a directory, which then is one with nodes.
     pub(super) fn has_state(&mut self, dir: &Handle) -> bool {
         let Some(state) = self.dirs.take(dir) else { return false };
-        self.dirs.taken.push(state);
+        self.dirs.give(state);
         true
     }
 
@@ -291,7 +260,7 @@ impl Op<'_> {
         let data = (FileBlock(0), layout.leaf_first());
         let leaves = (layout.leaf_first(), layout.free_first());
         let mut maps = Maps::default();
-        let strategy = self.fs.dirs.strategy;
+        let strategy = self.fs.free_index;
         Ok(DirState {
             ino: dir.ino(),
             generation: dir.inode.generation(),
@@ -299,9 +268,12 @@ impl Op<'_> {
             leaves: Numbers::read(self, dir, &layout, leaves)?,
             bests: Bests::read(strategy, self, dir, &mut maps)?,
             maps,
+            buffers: LeafBuffers::new(self.fs.dirs.shape(&layout)),
+            reported: Reported::default(),
             undo: Vec::new(),
             is_changed: false,
             is_over: false,
+            is_unread: false,
         })
     }
 }
@@ -309,13 +281,14 @@ impl Op<'_> {
 impl Xfs {
     /// Forgets what is kept of a directory: its inode becomes another one.
     pub(super) fn forget_dir(&self, ino: Ino) {
-        drop(self.dirs.take(ino));
+        self.dirs.forget(ino);
     }
 
     /// Chooses how room for new entries is found in large directories. What is written differs only
     /// in where entries lie.
     pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
-        self.dirs = States::new(strategy);
+        self.free_index = strategy;
+        self.dirs.read_all_again();
     }
 }
 

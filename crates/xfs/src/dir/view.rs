@@ -6,6 +6,7 @@ use std::ops::Range;
 use transaction::BufferId;
 use vfs::{Error, Result};
 
+use super::buffers::LeafBuffers;
 use super::state::Maps;
 use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
@@ -38,12 +39,14 @@ pub(super) struct View<'v, S: Source> {
     pub(super) layout: Layout,
     /// Where its blocks are, as far as an operation has found out before.
     pub(super) maps: Option<&'v mut Maps>,
+    /// What an operation that has it in its hands knows of the leaves.
+    pub(super) buffers: Option<&'v LeafBuffers>,
 }
 
 impl<'v, S: Source> View<'v, S> {
     pub(super) fn new(source: &'v mut S, dir: &'v Handle) -> Self {
         let layout = Layout::new(&source.fs().volume.geometry);
-        Self { source, dir, layout, maps: None }
+        Self { source, dir, layout, maps: None, buffers: None }
     }
 
     /// Data blocks that the directory's size says it has, and holes among them.

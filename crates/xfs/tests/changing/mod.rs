@@ -14,8 +14,10 @@ use blockdev::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Timestamp};
 use workload::crash::{Mounted, Target};
 use workload::trial::Trial;
-use xfs::Xfs;
+use xfs::format::checksum;
+use xfs::format::superblock::{self, RawSuperblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
+use xfs::{LeafBuffering, Xfs};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -32,7 +34,13 @@ pub struct Layout {
     pub ag_count: Option<u32>,
     /// Changes to mkfs's default features.
     pub features: &'static str,
+    /// When names of large directories wait for their leaves, if not as usual.
+    pub buffering: Option<LeafBuffering>,
 }
+
+/// Names wait in all directories that have nodes, but few at a time.
+pub const TINY_BUFFERS: LeafBuffering =
+    LeafBuffering { leaves_min: 1, waiting_max: 3, bytes_max: 1 << 20 };
 
 impl Layout {
     pub const DEFAULT: Self = Self {
@@ -42,7 +50,9 @@ impl Layout {
         dir_block_size: None,
         ag_count: None,
         features: "",
+        buffering: None,
     };
+    pub const BUFFERED: Self = Self { buffering: Some(TINY_BUFFERS), ..Self::DEFAULT };
     pub const SMALL_BLOCKS: Self = Self { block_size: 1024, ..Self::DEFAULT };
     pub const LARGE_INODES: Self = Self { inode_size: 2048, ..Self::DEFAULT };
     pub const LARGE_DIR_BLOCKS: Self =
@@ -53,6 +63,15 @@ impl Layout {
     };
     pub const LARGE_BLOCKS: Self = Self { block_size: 64 << 10, size: 512 * MIB, ..Self::DEFAULT };
     pub const MANY_GROUPS: Self = Self { ag_count: Some(7), size: 128 * MIB, ..Self::DEFAULT };
+
+    /// Opens a device with a new file system of this kind.
+    pub fn open(&self, device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Xfs> {
+        let fs = Xfs::open_fresh(device, cache_bytes)?;
+        if let Some(buffering) = self.buffering {
+            fs.set_leaf_buffering(buffering);
+        }
+        Ok(fs)
+    }
 
     /// A device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {
@@ -101,7 +120,7 @@ impl Target for XfsTarget {
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
-        Ok(Box::new(Open(Xfs::open_fresh(device, SMALL_CACHE_BYTES)?)))
+        Ok(Box::new(Open(self.layout.open(device, SMALL_CACHE_BYTES)?)))
     }
 }
 
@@ -120,6 +139,15 @@ pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     file.set_len(device.len())?;
     device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
+}
+
+/// Makes an image that was not finished one that can be opened.
+pub fn seem_finished(device: &MemoryDevice) {
+    let mut sector = [0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    sector[std::mem::offset_of!(RawSuperblock, inprogress)] = 0;
+    checksum::seal(&mut sector, superblock::CRC_OFFSET);
+    device.write_at(0, &sector).unwrap();
 }
 
 /// Asserts that xfs_repair has nothing to say about an image.

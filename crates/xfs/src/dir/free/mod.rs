@@ -148,7 +148,7 @@ impl Op<'_> {
         state: &mut DirState,
         size: usize,
     ) -> Result<Option<u32>> {
-        let order = match self.fs.dirs.strategy {
+        let order = match self.fs.free_index {
             FreeIndexStrategy::Tree => match &state.bests {
                 Bests::Tree(tree) => return Ok(tree.first_with(size as u16)),
                 _ => Order::Reverse,

@@ -6,6 +6,7 @@
 //! the child whose highest hash it has. Both take 8 bytes, the hash first, and the counts lie in the
 //! same places, so that most of what is here serves both.
 
+use smallvec::SmallVec;
 use transaction::Corruption;
 
 use super::{Layout, data, header, magic};
@@ -16,6 +17,8 @@ use crate::format::edit::Edit;
 pub const ENTRY_SIZE: usize = 8;
 /// Bytes of the tail of block form: count and stale count (`xfs_dir2_block_tail`).
 pub const TAIL_SIZE: usize = 8;
+/// Entries that are merged into a leaf without memory being allocated for it.
+const MERGED_USUALLY: usize = 36;
 /// Most levels of nodes above the leaves (`XFS_DA_NODE_MAXDEPTH` counts the leaves too).
 pub const LEVELS_MAX: u16 = 4;
 const NAME: &str = "directory leaf";
@@ -285,6 +288,38 @@ pub fn insert_over_stale(
     true
 }
 
+/// Puts entries into a leaf of many in one pass, which sorts them. The last hash stays what it was, unless
+/// a higher one comes in, so that the node above need not change. False if there is no room for all of
+/// them and one more, even without the stale entries; the leaf is then what it was.
+pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
+    new.sort_unstable_by_key(|entry| (entry.hash, entry.address));
+    let (count, stale) = (table(layout, block.bytes()).count, stale(layout, block.bytes()));
+    if count.saturating_sub(stale) + new.len() >= layout.leaf_capacity() {
+        return false;
+    }
+    if count + new.len() > layout.leaf_capacity() {
+        compact_before_last(layout, block);
+    }
+    let stale = self::stale(layout, block.bytes());
+    let table = table(layout, block.bytes());
+    let bytes = block.bytes();
+    let places: SmallVec<[usize; MERGED_USUALLY]> =
+        new.iter().map(|entry| table.lower_bound(bytes, entry.hash)).collect();
+    let Some(&first) = places.first() else { return true };
+    let start = table.at(first);
+    let rows = block.edit(start..table.at(table.count + new.len()));
+    // From the end on, so that nothing is moved twice.
+    let mut end = table.count;
+    for (i, (entry, &place)) in new.iter().zip(&places).enumerate().rev() {
+        let (from, to) = (table.at(place) - start, table.at(place + i) - start);
+        rows.copy_within(from..table.at(end) - start, to + ENTRY_SIZE);
+        put(&mut rows[to..to + ENTRY_SIZE], *entry);
+        end = place;
+    }
+    set_counts(layout, block, table.count + new.len(), stale);
+    true
+}
+
 /// Takes an entry out of a row that shrinks at its end. The counts are the caller's to change.
 pub fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
     if index + 1 < table.count {
@@ -316,6 +351,16 @@ pub fn compact(layout: &Layout, block: &mut impl Edit) {
         let count = squeeze(block, &table(layout, block.bytes()));
         set_counts(layout, block, count, 0);
     }
+}
+
+/// Squeezes the stale entries out of a leaf, but for the last entry, whose hash the node above names.
+fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
+    let table = table(layout, block.bytes());
+    let Some(index) = table.count.checked_sub(1) else { return };
+    let last = table.entry(block.bytes(), index);
+    let count = squeeze(block, &Table { count: index, ..table });
+    set_entry(block, &table, count, last);
+    set_counts(layout, block, count + 1, usize::from(last.address == 0));
 }
 
 /// Data blocks that the end of a single leaf describes.
