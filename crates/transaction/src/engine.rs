@@ -190,7 +190,9 @@ impl Engine {
         Ok(Txn::new(self, Some(Admission { gate: self.gate.read(), permit })))
     }
 
-    pub(crate) fn check_alive(&self) -> Result<()> {
+    /// Fails once a checkpoint could not be written, as [`Engine::begin`] does: for what is written with
+    /// no transaction.
+    pub fn check_alive(&self) -> Result<()> {
         if self.failed.load(Ordering::Relaxed) {
             return Err(Error::Device(std::io::Error::other(
                 "an earlier write failed; nothing more is written",

@@ -4,7 +4,7 @@ mod changing;
 
 use changing::{Layout, MIB, XfsTarget};
 use oracle::require;
-use workload::trial::{fail_allocations, fail_reads};
+use workload::trial::{fail_allocations, fail_reads, overwrites};
 
 #[test]
 fn a_failed_read_leaves_no_trace() {
@@ -29,4 +29,11 @@ fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
     require!(Tool("xfs_repair"));
     let layout = Layout { size: 32 * MIB, ..Layout::SMALL_BLOCKS };
     fail_allocations(&XfsTarget::new(layout).trial());
+}
+
+#[test]
+fn writing_over_data_changes_nothing_else() {
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN] {
+        overwrites(&XfsTarget::new(layout).trial());
+    }
 }

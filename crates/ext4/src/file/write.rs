@@ -1,6 +1,7 @@
 //! Writing.
 
-use vfs::{Ino, Result};
+use smallvec::SmallVec;
+use vfs::{Error, ExtentPlace, Ino, Result};
 
 use super::data::{DataRuns, push};
 use super::inline::Unpacked;
@@ -8,7 +9,9 @@ use super::{CHANGES_PER_OP_MAX, WRITTEN_PER_OP_MAX};
 use crate::Ext4;
 use crate::block_map::Want;
 use crate::format::address::FileBlock;
+use crate::format::inode::flags;
 use crate::op::{Handle, Op};
+use crate::read::file::bytes_at;
 
 impl Ext4 {
     pub(crate) fn write_file(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
@@ -27,6 +30,10 @@ impl Ext4 {
             // Pieces end with blocks.
             let len_max = WRITTEN_PER_OP_MAX - at % u64::from(self.volume.geometry.block_size());
             let part = &part[..part.len().min(len_max as usize)];
+            if self.overwrite(&before, at, part)? {
+                done += part.len();
+                continue;
+            }
             let (len, _) = self.atomically_then(
                 |op| op.prepare_part(&before, unpacked.as_ref(), at, part.len() as u64),
                 |(len, runs)| {
@@ -36,6 +43,34 @@ impl Ext4 {
             done += len;
         }
         Ok(())
+    }
+
+    /// Writes over what was written of a file before, with no operation, as nothing but data changes.
+    /// Whether it could: not if some of the bytes are past the size, or on blocks that no data was
+    /// written to. The caller has the file's lock exclusively.
+    fn overwrite(&self, file: &Handle, offset: u64, data: &[u8]) -> Result<bool> {
+        let end = offset + data.len() as u64;
+        if end > file.inode.size() || file.has_flag(flags::INLINE_DATA) {
+            return Ok(false);
+        }
+        let mut runs: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+        let mut at = offset;
+        while at < end {
+            let (ExtentPlace::Device(place), len) = bytes_at(self, file, at)? else {
+                return Ok(false);
+            };
+            let len = len.min(end - at);
+            runs.push((place, len as usize));
+            at += len;
+        }
+        self.engine.check_alive()?;
+        let mut rest = data;
+        for (place, len) in runs {
+            let part;
+            (part, rest) = rest.split_at(len);
+            self.engine.device().write_at(place, part).map_err(Error::Device)?;
+        }
+        Ok(true)
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn read_contents(
 }
 
 /// Where byte `offset` of a file that is not inline is, and how many bytes lie there together.
-fn bytes_at(fs: &Ext4, handle: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> {
+pub(crate) fn bytes_at(fs: &Ext4, handle: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> {
     let log = fs.volume.geometry.block_size_log;
     let within = offset & ((1 << log) - 1);
     let Ok(block) = u32::try_from(offset >> log) else {

@@ -4,6 +4,7 @@
 //! Everything here panics with the full story, because its callers are tests.
 
 mod failing;
+mod overwrites;
 mod random;
 mod refusals;
 mod threads;
@@ -16,6 +17,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode, Timestamp};
 
 pub use failing::{fail_allocations, fail_reads};
+pub use overwrites::overwrites;
 pub use random::{one_thread, several_threads};
 pub use refusals::{refusals, unnamed};
 pub use threads::{many_threads, no_circle};

@@ -39,7 +39,7 @@ pub(crate) fn read(fs: &Xfs, file: &Handle, offset: u64, buf: &mut [u8]) -> Resu
 }
 
 /// Where byte `offset` of a file is, and how many bytes lie there together.
-fn bytes_at(fs: &Xfs, file: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> {
+pub(super) fn bytes_at(fs: &Xfs, file: &Handle, offset: u64) -> Result<(ExtentPlace, u64)> {
     let geometry = &fs.volume.geometry;
     let log = geometry.block_log;
     let within = offset & ((1 << log) - 1);

@@ -1,11 +1,14 @@
 //! Writing.
 
-use vfs::{Ino, Result};
+use smallvec::SmallVec;
+use vfs::{Error, ExtentPlace, Ino, Result};
 
 use super::data::DataRuns;
+use super::read::bytes_at;
 use super::{CHANGES_PER_OP_MAX, WRITTEN_PER_OP_MAX, blocks_of};
 use crate::Xfs;
 use crate::bmap::Want;
+use crate::format::inode::flags2;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -26,6 +29,10 @@ impl Xfs {
             // Pieces end with blocks.
             let len_max = WRITTEN_PER_OP_MAX - at % geometry.block_size() as u64;
             let part = &part[..part.len().min(len_max as usize)];
+            if self.overwrite(&before, at, part)? {
+                done += part.len();
+                continue;
+            }
             let (len, _) = self.atomically_then(
                 |op| op.prepare_part(&before, at, part.len() as u64),
                 |(len, runs)| {
@@ -35,6 +42,34 @@ impl Xfs {
             done += len;
         }
         Ok(())
+    }
+
+    /// Writes over what was written of a file before, with no operation, as nothing but data changes.
+    /// Whether it could: not if some of the bytes are past the size, on blocks that no data was written
+    /// to, or on blocks that may be another file's, too. The caller has the file's lock exclusively.
+    fn overwrite(&self, file: &Handle, offset: u64, data: &[u8]) -> Result<bool> {
+        let end = offset + data.len() as u64;
+        if end > file.inode.size() || file.inode.flags2() & flags2::REFLINK != 0 {
+            return Ok(false);
+        }
+        let mut runs: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+        let mut at = offset;
+        while at < end {
+            let (ExtentPlace::Device(place), len) = bytes_at(self, file, at)? else {
+                return Ok(false);
+            };
+            let len = len.min(end - at);
+            runs.push((place, len as usize));
+            at += len;
+        }
+        self.engine.check_alive()?;
+        let mut rest = data;
+        for (place, len) in runs {
+            let part;
+            (part, rest) = rest.split_at(len);
+            self.engine.device().write_at(place, part).map_err(Error::Device)?;
+        }
+        Ok(true)
     }
 }
 
