@@ -1,6 +1,6 @@
 //! Making files, directories, links and special files.
 
-use vfs::names::check_name;
+use vfs::names::{check_name, taken_first};
 use vfs::{Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use crate::Ext4;
@@ -9,6 +9,7 @@ use crate::format::extent;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
 use crate::link::touch;
 use crate::op::{Handle, Op};
+use crate::rename::Names;
 
 impl Ext4 {
     pub(crate) fn create_file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
@@ -85,28 +86,11 @@ impl Ext4 {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_dir(dir)?;
-        let is_dir = file_type == FileType::Directory;
-        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&before)))?;
-        self.atomically(|op| {
-            let mut parent = before;
-            if is_dir {
-                self.add_subdirectory(&mut parent)?;
-            }
-            let mut child = op.allocate_inode(&parent, is_dir)?;
-            set_new(&mut child.inode, file_type, new);
-            if is_dir && parent.has_flag(flags::CASEFOLD) {
-                child.inode.set_flag(flags::CASEFOLD, true);
-            }
-            self.inherit_project(&parent, &mut child.inode);
-            fill(op, &mut child)?;
-            op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
-            if let Some(time) = new.parent_time {
-                touch(&mut parent.inode, time);
-            }
-            op.stage_dir(parent, &before)?;
-            op.stage_new(child);
-            Ok(child.ino())
-        })
+        let project = self.project_below(&before);
+        let made = self
+            .provide_quota(Some(new.uid), Some(new.gid), Some(project))
+            .and_then(|()| self.atomically(|op| op.make(&before, name, file_type, new, &fill)));
+        taken_first::<Names, _>(self, (&before, name), made)
     }
 }
 
@@ -122,6 +106,36 @@ pub(crate) fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
 }
 
 impl Op<'_> {
+    /// Makes an inode with a name in `before`, a directory.
+    fn make(
+        &mut self,
+        before: &Handle,
+        name: &[u8],
+        file_type: FileType,
+        new: &NewInode,
+        fill: &impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
+    ) -> Result<Ino> {
+        let is_dir = file_type == FileType::Directory;
+        let mut parent = *before;
+        if is_dir {
+            self.fs.add_subdirectory(&mut parent)?;
+        }
+        let mut child = self.allocate_inode(&parent, is_dir)?;
+        set_new(&mut child.inode, file_type, new);
+        if is_dir && parent.has_flag(flags::CASEFOLD) {
+            child.inode.set_flag(flags::CASEFOLD, true);
+        }
+        self.fs.inherit_project(&parent, &mut child.inode);
+        fill(self, &mut child)?;
+        self.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
+        if let Some(time) = new.parent_time {
+            touch(&mut parent.inode, time);
+        }
+        self.stage_dir(parent, before)?;
+        self.stage_new(child);
+        Ok(child.ino())
+    }
+
     /// Gives a new inode an empty block map.
     pub(crate) fn init_map(&self, file: &mut Handle) {
         if self.fs.volume.extents {

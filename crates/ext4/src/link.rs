@@ -1,12 +1,13 @@
 //! Counts of links, and giving an inode one more name.
 
-use vfs::names::check_name;
+use vfs::names::{check_name, taken_first};
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
 use crate::Ext4;
 use crate::dir::Entry;
 use crate::format::inode::{Inode, Time, flags};
 use crate::op::{Handle, Op};
+use crate::rename::Names;
 
 /// Most links of an inode (`EXT4_LINK_MAX`).
 const LINKS_MAX: u16 = 65_000;
@@ -60,14 +61,24 @@ impl Ext4 {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
         let before = self.load_dir(dir)?;
+        let added = self.add_link_in(&before, name, ino, time);
+        taken_first::<Names, _>(self, (&before, name), added)
+    }
+
+    fn add_link_in(
+        &self,
+        dir: &Handle,
+        name: &[u8],
+        ino: Ino,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let (file, links) = self.load_linkable(ino, time)?;
         let file_type = file.file_type()?;
-        self.check_project(&before, &file)?;
+        self.check_project(dir, &file)?;
         self.atomically(|op| {
-            let mut parent = before;
+            let mut parent = *dir;
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
-            op.stage_named((parent, &before), (file, links), time)?;
-            Ok(())
+            op.stage_named((parent, dir), (file, links), time)
         })
     }
 

@@ -121,6 +121,34 @@ pub fn lock_entry<'a, D: Directories>(
     }
 }
 
+/// What making a name came to, which changed nothing if it failed: `Exists` before any other refusal if
+/// the name is taken. The directory, locked, is given as it was before. What succeeds is not looked up,
+/// as nothing is entered twice.
+///
+/// # Errors
+/// The outcome's.
+pub fn taken_first<D: Directories, R>(
+    fs: &D::Fs,
+    (dir, name): (&D::Dir, &[u8]),
+    outcome: Result<R>,
+) -> Result<R> {
+    let Err(
+        Error::NoSpace
+        | Error::NoInodes
+        | Error::TooManyLinks
+        | Error::IsADirectory
+        | Error::Invalid(_),
+    ) = outcome
+    else {
+        return outcome;
+    };
+    // If it cannot be looked up, the first reason is as good.
+    match D::find_named(fs, dir, name) {
+        Ok(Some(_)) => Err(Error::Exists),
+        _ => outcome,
+    }
+}
+
 /// What a rename found with both directories locked.
 pub struct Plan<'n, D: Directories> {
     /// The name that moves.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use changing::{Layout, SMALL_CACHE_BYTES, XfsTarget};
 use oracle::require;
 use vfs::{Error, FileSystem, Ino, NewInode};
-use workload::trial::{many_threads, no_circle, refusals, unnamed};
+use workload::trial::{many_threads, no_circle, refusals, taken, unnamed};
 use xfs::Xfs;
 
 #[test]
@@ -15,6 +15,14 @@ fn what_fails_leaves_no_trace() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::PLAIN] {
         refusals(&XfsTarget::new(layout).trial());
+    }
+}
+
+#[test]
+fn a_taken_name_comes_before_a_full_file_system() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS, Layout::BUFFERED] {
+        taken(&XfsTarget::new(layout).trial());
     }
 }
 

@@ -144,6 +144,8 @@ fn directories_count_their_links_as_far_as_they_can() {
         } else {
             assert!(matches!(more, Err(Error::TooManyLinks)));
             assert!(matches!(moved, Err(Error::TooManyLinks)));
+            let taken = fs.mkdir(top, &name(7), &NEW);
+            assert!(matches!(taken, Err(Error::Exists)), "{taken:?}");
             fs.rmdir(top, &name(2), None).unwrap();
             assert_eq!(fs.attributes(top).unwrap().links, 64_999);
         }
@@ -162,6 +164,7 @@ fn a_file_has_as_many_names_as_it_can_count() {
         link(n).unwrap();
     }
     assert!(matches!(link(65_000), Err(Error::TooManyLinks)));
+    assert!(matches!(link(8), Err(Error::Exists)));
     fs.unlink(fs.root(), b"7", None).unwrap();
     link(65_000).unwrap();
     image.close(fs);

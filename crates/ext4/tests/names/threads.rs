@@ -1,7 +1,7 @@
 //! What every format must do with names, and many threads on the same ones.
 
 use oracle::require;
-use workload::trial::{many_threads, no_circle, refusals, unnamed};
+use workload::trial::{many_threads, no_circle, refusals, taken, unnamed};
 
 use crate::changing::Layout;
 use crate::changing::crashing::Ext4Target;
@@ -13,6 +13,14 @@ const LARGE_BLOCKS: Layout = Layout { inodes: 4_000, size: 32 << 20, ..Layout::D
 fn what_fails_leaves_no_trace() {
     require!(Tool("e2fsck"));
     refusals(&Ext4Target::new(SMALL_BLOCKS).trial());
+}
+
+#[test]
+fn a_taken_name_comes_before_a_full_file_system() {
+    require!(Tool("e2fsck"));
+    for layout in [SMALL_BLOCKS, LARGE_BLOCKS, Layout { size: 32 << 20, ..Layout::BLOCK_MAPS }] {
+        taken(&Ext4Target::new(layout).trial());
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod failing;
 mod overwrites;
 mod random;
 mod refusals;
+mod taken;
 mod threads;
 mod watchdog;
 
@@ -20,6 +21,7 @@ pub use failing::{fail_allocations, fail_reads};
 pub use overwrites::overwrites;
 pub use random::{one_thread, several_threads};
 pub use refusals::{refusals, unnamed};
+pub use taken::taken;
 pub use threads::{many_threads, no_circle};
 pub use watchdog::Watchdog;
 

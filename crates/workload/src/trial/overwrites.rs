@@ -14,7 +14,7 @@ fn contents(fs: &dyn FileSystem, ino: Ino, len: usize) -> Vec<u8> {
 }
 
 /// Writing over what a file has is one write of the device for data that lies together, leaves nothing
-/// to make durable but that, and is refused once a checkpoint could not be written.
+/// to make durable but that, which is done, and is refused once a checkpoint could not be written.
 ///
 /// # Panics
 /// If it is not so.
@@ -33,8 +33,10 @@ pub fn overwrites(trial: &Trial<'_>) {
     faulty.set(Access::Write, Fault::Never);
     fs.write(ino, from as u64, &expected[from..from + len]).unwrap();
     assert_eq!(faulty.count(Access::Write), 1, "{}: writes", trial.name);
+    faulty.set(Access::Flush, Fault::Never);
     fs.sync().unwrap();
     assert_eq!(faulty.count(Access::Write), 1, "{}: writes with a sync", trial.name);
+    assert!(faulty.count(Access::Flush) > 0, "{}: nothing made the data durable", trial.name);
     assert_eq!(contents(fs, ino, expected.len()), expected, "{}", trial.name);
 
     fs.create(fs.root(), b"other", &NEW).unwrap();

@@ -1,8 +1,9 @@
 //! Making files, directories, links and special files.
 
-use vfs::names::check_name;
+use vfs::names::{check_name, taken_first};
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
+use super::entry::Names;
 use super::link::touch;
 use crate::Xfs;
 use crate::attr::parent::Link;
@@ -76,30 +77,41 @@ impl Xfs {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_dir(dir)?;
-        let is_dir = file_type == FileType::Directory;
-        self.atomically(|op| {
-            let mut parent = before.clone();
-            if is_dir {
-                parent.add_subdirectory()?;
-            }
-            let mut child = op.allocate_inode(&parent, is_dir)?;
-            op.set_new(&mut child.inode, file_type, new);
-            self.inherit_project(&parent, &mut child.inode);
-            fill(op, &mut child)?;
-            op.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
-            op.add_parent(&mut child, Link::new(&parent, name))?;
-            if let Some(time) = new.parent_time {
-                touch(&mut parent.inode, time);
-            }
-            op.stage(parent);
-            let ino = child.ino();
-            op.stage(child);
-            Ok(ino)
-        })
+        let made = self.atomically(|op| op.make(&before, name, file_type, new, &fill));
+        taken_first::<Names, _>(self, (&before, name), made)
     }
 }
 
 impl Op<'_> {
+    /// Makes an inode with a name in `before`, a directory.
+    fn make(
+        &mut self,
+        before: &Handle,
+        name: &[u8],
+        file_type: FileType,
+        new: &NewInode,
+        fill: &impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
+    ) -> Result<Ino> {
+        let is_dir = file_type == FileType::Directory;
+        let mut parent = before.clone();
+        if is_dir {
+            parent.add_subdirectory()?;
+        }
+        let mut child = self.allocate_inode(&parent, is_dir)?;
+        self.set_new(&mut child.inode, file_type, new);
+        self.fs.inherit_project(&parent, &mut child.inode);
+        fill(self, &mut child)?;
+        self.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
+        self.add_parent(&mut child, Link::new(&parent, name))?;
+        if let Some(time) = new.parent_time {
+            touch(&mut parent.inode, time);
+        }
+        self.stage(parent);
+        let ino = child.ino();
+        self.stage(child);
+        Ok(ino)
+    }
+
     /// Sets what the maker of a new inode asks for, and makes room for its links.
     pub(crate) fn set_new(&self, inode: &mut Inode, file_type: FileType, new: &NewInode) {
         inode.set_mode(file_type, new.permissions);

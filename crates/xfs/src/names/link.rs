@@ -1,8 +1,9 @@
 //! Counts of links, and giving an inode one more name.
 
-use vfs::names::check_name;
+use vfs::names::{check_name, taken_first};
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
+use super::entry::Names;
 use crate::Xfs;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
@@ -11,7 +12,7 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 /// Most links of an inode (`XFS_MAXLINK`).
-const LINKS_MAX: u32 = i32::MAX as u32;
+pub(super) const LINKS_MAX: u32 = i32::MAX as u32;
 
 /// Links of a directory without subdirectories.
 const LINKS_EMPTY_DIR: u32 = 2;
@@ -54,11 +55,22 @@ impl Xfs {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[ino, dir]);
         let before = self.load_dir(dir)?;
+        let added = self.add_link_in(&before, name, ino, time);
+        taken_first::<Names, _>(self, (&before, name), added)
+    }
+
+    fn add_link_in(
+        &self,
+        dir: &Handle,
+        name: &[u8],
+        ino: Ino,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let file = self.load_linkable(ino)?;
         let file_type = file.file_type()?;
-        self.check_project(&before, &file)?;
+        self.check_project(dir, &file)?;
         self.atomically(|op| {
-            let mut parent = before.clone();
+            let mut parent = dir.clone();
             op.add_entry(&mut parent, Entry { name, ino, file_type })?;
             op.stage_named(parent, file.clone(), name, time)
         })

@@ -8,3 +8,6 @@ mod entry;
 mod link;
 mod rename;
 mod unlink;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! A name that is taken is what is said to be wrong, whatever else is.
+
+use vfs::{AllocateMode, Error, FileSystem, Ino, Result, SpecialFile};
+
+use super::{NEW, Trial, entries};
+
+/// Blocks that the filler takes at once, from many to one.
+const STEPS: [u64; 3] = [256, 16, 1];
+/// Bytes of a target that takes a block.
+const TARGET: [u8; 600] = [b't'; 600];
+
+/// Takes all blocks, then all inodes that can be had without blocks.
+fn fill(fs: &dyn FileSystem, dir: Ino, block_bytes: u64) {
+    let filler = fs.create(dir, b"filler", &NEW).unwrap();
+    let mut size = 0;
+    for step in STEPS.map(|blocks| blocks * block_bytes) {
+        while fs.allocate(filler, size, step, AllocateMode::Unwritten).is_ok() {
+            size += step;
+        }
+    }
+    let mut number = 0;
+    while fs.create(dir, format!("more {number}").as_bytes(), &NEW).is_ok() {
+        number += 1;
+    }
+}
+
+/// Everything that enters a name, with that name, except for giving one to a directory.
+fn additions(fs: &dyn FileSystem, dir: Ino, name: &[u8], file: Ino) -> Vec<Result<()>> {
+    vec![
+        fs.create(dir, name, &NEW).map(drop),
+        fs.mkdir(dir, name, &NEW).map(drop),
+        fs.mknod(dir, name, SpecialFile::Fifo, &NEW).map(drop),
+        fs.symlink(dir, name, &TARGET, &NEW).map(drop),
+        fs.link(file, dir, name, None),
+    ]
+}
+
+/// On a full file system a new name finds no room, but one that is taken is refused for that, and
+/// nothing changes. So is a further name for a directory.
+///
+/// # Panics
+/// If it is not so.
+pub fn taken(trial: &Trial<'_>) {
+    let device = trial.make();
+    let mounted = trial.open(device.clone());
+    let fs = mounted.file_system();
+    let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
+    let file = fs.create(dir, b"file", &NEW).unwrap();
+    fill(fs, dir, trial.block_bytes);
+    let before = (entries(fs, dir), fs.statfs().unwrap(), fs.attributes(dir).unwrap());
+
+    for refused in &additions(fs, dir, b"new", file)[..4] {
+        let is_full = matches!(refused, Err(Error::NoSpace | Error::NoInodes));
+        assert!(is_full, "{}: {refused:?}", trial.name);
+    }
+    for name in ["file", "filler", "more 0"] {
+        for refused in additions(fs, dir, name.as_bytes(), file) {
+            assert!(matches!(refused, Err(Error::Exists)), "{}: {name}: {refused:?}", trial.name);
+        }
+    }
+    let (taken, new) = (fs.link(dir, dir, b"file", None), fs.link(dir, dir, b"new", None));
+    assert!(matches!(taken, Err(Error::Exists)), "{}: {taken:?}", trial.name);
+    assert!(matches!(new, Err(Error::IsADirectory)), "{}: {new:?}", trial.name);
+
+    let after = (entries(fs, dir), fs.statfs().unwrap(), fs.attributes(dir).unwrap());
+    assert_eq!(before, after, "{}", trial.name);
+    trial.close(mounted, &device);
+}
