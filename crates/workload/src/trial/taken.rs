@@ -9,6 +9,9 @@ const STEPS: [u64; 3] = [256, 16, 1];
 /// Bytes of a target that takes a block.
 const TARGET: [u8; 600] = [b't'; 600];
 
+/// A new name, longer than those that fill the directory: where they find no room, it finds none.
+const NEW_NAME: [u8; 200] = [b'n'; 200];
+
 /// Takes all blocks, then all inodes that can be had without blocks.
 fn fill(fs: &dyn FileSystem, dir: Ino, block_bytes: u64) {
     let filler = fs.create(dir, b"filler", &NEW).unwrap();
@@ -49,7 +52,7 @@ pub fn taken(trial: &Trial<'_>) {
     fill(fs, dir, trial.block_bytes);
     let before = (entries(fs, dir), fs.statfs().unwrap(), fs.attributes(dir).unwrap());
 
-    for refused in &additions(fs, dir, b"new", file)[..4] {
+    for refused in &additions(fs, dir, &NEW_NAME, file)[..4] {
         let is_full = matches!(refused, Err(Error::NoSpace | Error::NoInodes));
         assert!(is_full, "{}: {refused:?}", trial.name);
     }
