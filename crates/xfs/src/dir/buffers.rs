@@ -137,8 +137,10 @@ impl Shape {
 enum Undo {
     /// An entry was added to those that wait for a leaf.
     Added(u32),
+    /// Number of live entries of a leaf that nothing waited for.
+    Lived(u32, u16),
     /// Number of live entries of a leaf, and what waited for it.
-    Had(u32, u16, Entries),
+    Had(u32, u16, Box<Entries>),
     /// Another buffer took the place of this one.
     Replaced(u32, LeafBuffer),
 }
@@ -259,8 +261,12 @@ impl LeafBuffers {
     /// Notes what is to come back if the operation fails.
     fn note_old(&mut self, leaf: u32) {
         let Some(buffer) = self.get(leaf) else { return };
-        let entries = buffer.entries(self.shape.filter).collect();
-        self.undo.push(Undo::Had(leaf, buffer.live, entries));
+        self.undo.push(if buffer.waiting == 0 {
+            Undo::Lived(leaf, buffer.live)
+        } else {
+            let entries = buffer.entries(self.shape.filter).collect();
+            Undo::Had(leaf, buffer.live, Box::new(entries))
+        });
     }
 
     /// What waited for a leaf is in it now, `more` beside, and it has `live` entries.
@@ -334,6 +340,10 @@ impl LeafBuffers {
         while let Some(step) = self.undo.pop() {
             match step {
                 Undo::Added(leaf) => self.set_waiting(leaf, |buffer, _| buffer.waiting -= 1),
+                Undo::Lived(leaf, live) => self.set_waiting(leaf, |buffer, _| {
+                    buffer.live = live;
+                    buffer.waiting = 0;
+                }),
                 Undo::Had(leaf, live, entries) => self.set_waiting(leaf, |buffer, filter| {
                     buffer.live = live;
                     buffer.set_entries(filter, &entries);
@@ -425,9 +435,15 @@ mod tests {
         assert_eq!((buffers.waiting, buffers.kept), (0, 1));
         buffers.roll_back();
         assert_eq!(buffers.entries(3).collect::<Vec<_>>(), before);
-        assert_eq!((buffers.waiting, buffers.kept, buffers.next_waiting(0)), (1, 1, Some((3, Block(77)))));
+        assert_eq!(
+            (buffers.waiting, buffers.kept, buffers.next_waiting(0)),
+            (1, 1, Some((3, Block(77))))
+        );
         assert!((0..400).all(|i| !buffers.lacks(3, i * 1000)));
         buffers.settle(3);
-        assert_eq!((buffers.waiting, buffers.next_waiting(0), buffers.leaves[3].live), (0, None, 410));
+        assert_eq!(
+            (buffers.waiting, buffers.next_waiting(0), buffers.leaves[3].live),
+            (0, None, 410)
+        );
     }
 }
