@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use oracle::{Format, Need};
+use workload::Machine;
+use workload::report::Summary;
 
 use crate::contestant::{Contestant, Job, mkfs_xfs, program_under_test};
-use crate::machine::Machine;
-use crate::measure::{Summary, peak_memory, timed};
+use crate::measure::{peak_memory, timed};
 use crate::report::{CaseReport, Report, Row};
 use crate::sources::{self, Census};
+use crate::versions::versions;
 use crate::{BuildFormat, BuildOptions};
 
 /// mke2fs looks at the whole directory for each name it adds, so it takes part up to here.
@@ -63,7 +65,7 @@ pub(crate) fn run(options: &BuildOptions) -> Result<Report, String> {
         skipped: Vec::new(),
     };
     let mkfs_xfs = setting.mkfs_xfs.as_deref().ok();
-    let machine = Machine::describe(&setting.scratch, &setting.program, mkfs_xfs);
+    let machine = Machine::describe(&setting.scratch, versions(&setting.program, mkfs_xfs));
     let mut cases = Vec::new();
     for source in sources_for(options) {
         let name = source.name();

@@ -11,9 +11,9 @@ use blockdev::FileDevice;
 use ext4::{Ext4, OpenOptions};
 use oracle::{KernelMount, Mke2fs, MountOptions};
 use vfs::{Cookie, FileSystem, Ino, NewInode};
+use workload::report::Summary;
 
 use crate::ListOptions;
-use crate::measure::Summary;
 
 /// How a directory is listed.
 const WAYS: [&str; 3] = ["diskwright, hash order", "diskwright, any order", "kernel ext4"];
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &ListOptions) -> Result<String, String> {
         for (way, times) in WAYS.iter().zip(times?) {
             let summary = Summary::of(&times).ok_or("no rounds")?;
             let per_entry = summary.median_s * 1e9 / f64::from(entries);
-            let (runs, spread) = (summary.runs, summary.spread() * 100.0);
+            let (runs, spread) = (summary.runs, summary.spread * 100.0);
             let _ =
                 writeln!(text, "| {entries} | {way} | {runs} | {per_entry:.0} | {spread:.0} % |");
         }

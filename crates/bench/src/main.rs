@@ -9,11 +9,11 @@ mod build;
 mod contestant;
 mod edit;
 mod list;
-mod machine;
 mod measure;
 mod report;
 mod seeds;
 mod sources;
+mod versions;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,11 +1,9 @@
-//! Running one contestant once, and what many runs say.
+//! Running one contestant once.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-use serde::Serialize;
 
 /// How often a running process is asked for its peak memory. The kernel keeps the peak
 /// itself, so only growth in the last interval before the exit is missed.
@@ -53,53 +51,11 @@ fn high_water(status: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// What the timed runs of one contestant say.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Summary {
-    pub(crate) runs: usize,
-    pub(crate) median_s: f64,
-    pub(crate) min_s: f64,
-    pub(crate) max_s: f64,
-}
-
-impl Summary {
-    /// `None` without a run.
-    pub(crate) fn of(times: &[Duration]) -> Option<Self> {
-        let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-        seconds.sort_by(f64::total_cmp);
-        let (&min_s, &max_s) = (seconds.first()?, seconds.last()?);
-        let middle = seconds.len() / 2;
-        let median_s = if seconds.len().is_multiple_of(2) {
-            f64::midpoint(seconds[middle - 1], seconds[middle])
-        } else {
-            seconds[middle]
-        };
-        Some(Summary { runs: seconds.len(), median_s, min_s, max_s })
-    }
-
-    /// Distance of the extremes as a share of the median.
-    pub(crate) fn spread(&self) -> f64 {
-        (self.max_s - self.min_s) / self.median_s
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::time::Duration;
 
-    use super::{Summary, high_water, peak_memory, timed};
-
-    #[test]
-    fn the_median_is_the_middle() {
-        let of = |seconds: &[u64]| {
-            let times: Vec<_> = seconds.iter().copied().map(Duration::from_secs).collect();
-            Summary::of(&times).map(|summary| (summary.median_s, summary.spread()))
-        };
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[9, 1, 4]), Some((4.0, 2.0)));
-        assert_eq!(of(&[4, 2]), Some((3.0, 2.0 / 3.0)));
-    }
+    use super::{high_water, peak_memory, timed};
 
     #[test]
     fn memory_is_read_from_the_kernel() {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use workload::Machine;
+use workload::report::Summary;
 
-use crate::machine::Machine;
-use crate::measure::Summary;
 use crate::sources::Census;
 
 /// A whole run.
@@ -71,7 +71,7 @@ impl Report {
                     times.runs.to_string(),
                     format!("{:.3}", times.median_s),
                     format!("{:.3}", times.min_s),
-                    format!("{:.0} %", times.spread() * 100.0),
+                    format!("{:.0} %", times.spread * 100.0),
                     format!("{:.0}", case.entries as f64 / times.median_s),
                     peak.unwrap_or_default(),
                     format!("{:.2}x", times.median_s / ours),
@@ -82,13 +82,7 @@ impl Report {
     }
 
     fn header(&self) -> Vec<String> {
-        let machine = &self.machine;
-        let mut lines = vec![
-            format!("{} x {}, {} GiB", machine.cores, machine.cpu, machine.memory_gib),
-            format!("Linux {}, images in {}", machine.kernel, machine.scratch),
-        ];
-        lines.extend(machine.versions.iter().cloned());
-        lines
+        self.machine.lines()
     }
 
     /// Remarks below the table.

@@ -7,7 +7,7 @@ use diskwright::OpenImage;
 
 use crate::commands::{
     build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, paths, recover, rm,
-    rmdir, setfattr, truncate,
+    rmdir, setfattr, truncate, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -77,7 +77,8 @@ pub(crate) struct PlaceArgs {
 impl PlaceArgs {
     /// How an image is opened that lies there.
     pub(crate) fn options(self, stale: bool) -> OpenImage {
-        OpenImage { offset: self.offset, partition: self.partition, stale }
+        let Self { offset, partition } = self;
+        OpenImage { offset, partition, stale, ..OpenImage::default() }
     }
 }
 
@@ -124,6 +125,7 @@ pub(crate) enum Command {
     Truncate(truncate::TruncateArgs),
     Recover(recover::RecoverArgs),
     Dump(dump::DumpArgs),
+    Workload(workload::WorkloadArgs),
 }
 
 /// A path in an image, as the bytes it was typed as.

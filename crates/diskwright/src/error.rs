@@ -22,6 +22,8 @@ pub enum Outcome {
     Image = 3,
     /// Reading or writing failed, or there is no space.
     Io = 4,
+    /// Somebody asked it to end before its time: what shells say of a program that SIGINT ended.
+    Interrupted = 130,
 }
 
 /// A failed command.

@@ -28,6 +28,8 @@ pub struct OpenImage {
     pub partition: Option<u32>,
     /// Read an image as it lies, though its journal or log needs recovery or somebody changes it.
     pub stale: bool,
+    /// Memory for cached metadata, in bytes, instead of what is usual for the format.
+    pub cache_bytes: Option<usize>,
 }
 
 /// An open image.
@@ -85,6 +87,18 @@ pub struct Section {
     pub title: String,
     /// Names and values.
     pub values: Vec<(String, String)>,
+}
+
+impl OpenImage {
+    pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
+        let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
+        ::ext4::OpenOptions { cache_bytes, stale: self.stale, ..Default::default() }
+    }
+
+    fn xfs(&self) -> ::xfs::OpenOptions {
+        let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
+        ::xfs::OpenOptions { cache_bytes, stale: self.stale }
+    }
 }
 
 impl Image {
@@ -237,15 +251,12 @@ fn open_format(
 ) -> vfs::Result<Image> {
     match kind {
         Kind::Ext => {
-            let defaults = ::ext4::OpenOptions::default();
-            let fs = Ext4::open(device, &::ext4::OpenOptions { stale: options.stale, ..defaults })?;
+            let fs = Ext4::open(device, &options.ext4())?;
             let info = ext4::info(&fs)?;
             Ok(Image::new(Box::new(fs), info))
         }
         Kind::Xfs => {
-            let defaults = ::xfs::OpenOptions::default();
-            let opening = ::xfs::OpenOptions { stale: options.stale, ..defaults };
-            let fs = Xfs::open(Arc::clone(&device), &opening)?;
+            let fs = Xfs::open(Arc::clone(&device), &options.xfs())?;
             // Any other log was refused, unless the image is read as it lies.
             let log = if options.stale {
                 xfs::LogState::of(&*device, fs.superblock())?

@@ -5,6 +5,7 @@
 //! - [`build`] makes an image of a directory or a tar archive.
 //! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
 //!   their like do.
+//! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod lock;
 pub mod partition;
 mod record;
 pub mod text;
+pub mod workload;
 
 pub use error::{Error, Outcome, Result};
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
 
 use diskwright::extract::Observer;
-use diskwright::{Error, Result};
+use diskwright::{Error, Result, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Bytes of output collected before they are written.
@@ -70,11 +70,61 @@ impl Observer for CopyProgress {
     fn copied(&mut self, bytes: u64) {
         self.bytes += bytes;
         if !self.bar.is_hidden() {
-            self.bar.set_message(diskwright::text::size(self.bytes));
+            self.bar.set_message(text::size(self.bytes));
         }
     }
 
     fn warning(&mut self, text: &str) {
         self.bar.suspend(|| message(&text));
+    }
+}
+
+/// Shows how workloads go: one bar over all operations, with what is run at the moment.
+pub(crate) struct WorkloadProgress {
+    bar: ProgressBar,
+}
+
+impl WorkloadProgress {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        let template = "{spinner} {bar:20} {percent:>3}% {wide_msg} {elapsed}, {eta} to go";
+        let style = ProgressStyle::with_template(template);
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(125));
+        Self { bar }
+    }
+
+    fn tell(&self, contestant: &str, what: &dyn Display) {
+        let contestant = text::escaped(contestant.as_bytes());
+        self.bar.suspend(|| message(&format_args!("{contestant}: {what}")));
+    }
+}
+
+impl Drop for WorkloadProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl workload::run::Observer for WorkloadProgress {
+    fn total(&self, operations: u64) {
+        self.bar.set_length(operations);
+    }
+
+    fn begin(&self, workload: &str, contestant: &str, x: u64, round: u32, _: u64) {
+        let contestant = text::escaped(contestant.as_bytes());
+        self.bar.set_message(format!("{workload} {x}, {contestant}, round {round}"));
+    }
+
+    fn advance(&self, operations: u64) {
+        self.bar.inc(operations);
+    }
+
+    fn skipped(&self, contestant: &str, why: &str) {
+        self.tell(contestant, &format_args!("skipped: {why}"));
+    }
+
+    fn failed(&self, workload: &str, contestant: &str, x: u64, why: &str) {
+        self.tell(contestant, &format_args!("{workload} {x} failed: {why}"));
     }
 }

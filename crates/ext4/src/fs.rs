@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU32;
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
 use transaction::{BufferRef, Engine, Tag};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino, ListingProfile, Result, Timestamp};
 
 use crate::alloc::spread::Spread;
+use crate::clock::Clock;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::op::Handle;
@@ -32,11 +33,16 @@ pub struct OpenOptions {
     pub stale: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
+    /// The time that the file system writes by itself (of deletions, of commits, of its closing), and
+    /// that the generations of new inodes follow from, instead of the machine's: the same operations
+    /// then give the same bytes. For tests and measurements only.
+    pub time: Option<Timestamp>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false, orphans: OrphanPolicy::default() }
+        let orphans = OrphanPolicy::default();
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false, orphans, time: None }
     }
 }
 
@@ -53,7 +59,9 @@ pub struct Ext4 {
     /// What the replay of the journal did.
     pub(crate) recovered: crate::journal::Report,
     pub(crate) mode: Mode,
+    pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
+    pub(crate) listings: ListingProfile,
 }
 
 /// What may be done to an open file system.

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, MappedExtent, NAME_LEN_MAX,
-    NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, ListingProfile, MappedExtent,
+    NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
 use crate::read;
-use crate::read::listing::Scratch;
+use crate::read::listing::{Listing, Scratch};
 
 thread_local! {
     /// Memory of listings, kept by each thread so that listing allocates nothing per entry.
@@ -155,9 +155,11 @@ impl FileSystem for Ext4 {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let clock = self.listings.clock();
         let _lock = self.locks.shared(dir);
         let handle = self.load_dir(dir)?;
-        with_scratch(|scratch| read::listing::readdir(self, &handle, from, scratch, each))
+        let mut listing = Listing::new(self, &handle, clock);
+        with_scratch(|scratch| listing.readdir(from, scratch, each))
     }
 
     fn for_each_entry(
@@ -165,9 +167,15 @@ impl FileSystem for Ext4 {
         dir: Ino,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let clock = self.listings.clock();
         let _lock = self.locks.shared(dir);
         let handle = self.load_dir(dir)?;
-        with_scratch(|scratch| read::listing::for_each_entry(self, &handle, scratch, each))
+        let mut listing = Listing::new(self, &handle, clock);
+        with_scratch(|scratch| listing.for_each_entry(scratch, each))
+    }
+
+    fn listing_profile(&self) -> Option<&ListingProfile> {
+        Some(&self.listings)
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

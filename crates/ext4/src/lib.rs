@@ -3,6 +3,7 @@
 
 mod alloc;
 mod block_map;
+mod clock;
 mod create;
 mod dir;
 mod extent;

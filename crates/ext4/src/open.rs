@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use blockdev::{BlockDevice, OverlayDevice};
 use parking_lot::Mutex;
 use transaction::Engine;
-use vfs::{Corruption, Error, Result};
+use vfs::{Corruption, Error, ListingProfile, Result};
 use zerocopy::FromBytes;
 
 use crate::Ext4;
 use crate::alloc::spread::Spread;
+use crate::clock::Clock;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
 use crate::fs::{Mode, OpenOptions};
@@ -88,8 +89,10 @@ impl Ext4 {
         }
         let map = JournalMap::read(&*device, &sb)?;
         let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
-        let mut fs = Self::with_device(device, log.transpose()?, options, Mode::Writable)?;
-        fs.generations = AtomicU32::new(arbitrary());
+        let clock = Clock { fixed: options.time };
+        let log = log.transpose()?.map(|log| log.with_clock(clock));
+        let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
+        fs.generations = AtomicU32::new(arbitrary(clock));
         // What is damaged is found before anything is written.
         let orphans = fs.find_orphans()?;
         let quota = fs.read_quota()?;
@@ -126,7 +129,7 @@ impl Ext4 {
         features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
         raw.set_features(&features);
         raw.state = self.volume.sb.raw.state;
-        raw.set_wtime(now().saturating_sub(CLOCK_STEP).as_secs() as i64);
+        raw.set_wtime(self.clock.now().saturating_sub(CLOCK_STEP).as_secs() as i64);
         let device = self.engine.device();
         self.volume.write_superblock(&raw, &**device)?;
         device.flush().map_err(Error::Device)
@@ -146,7 +149,7 @@ impl Ext4 {
         options: &OpenOptions,
         mode: Mode,
     ) -> Result<Self> {
-        let OpenOptions { cache_bytes, orphans: policy, .. } = *options;
+        let OpenOptions { cache_bytes, orphans: policy, time, .. } = *options;
         let mut volume = Volume::read(&*device)?;
         volume.keeps_counts = mode == Mode::Writable;
         let volume = Arc::new(volume);
@@ -164,7 +167,9 @@ impl Ext4 {
             generations: AtomicU32::new(0),
             recovered: journal::Report::default(),
             mode,
+            clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
+            listings: ListingProfile::default(),
         })
     }
 
@@ -276,13 +281,8 @@ fn no_fast_commits_in_clusters() -> Error {
 /// the future.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// The time since 1970; none before that.
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 /// A number that differs from one opening to the next, for the generations of new inodes.
-fn arbitrary() -> u32 {
-    let now = now();
+fn arbitrary(clock: Clock) -> u32 {
+    let now = clock.now();
     (now.as_secs() as u32).rotate_left(16) ^ now.subsec_nanos()
 }

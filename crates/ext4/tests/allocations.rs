@@ -87,3 +87,39 @@ fn names_come_and_go_without_the_heap() {
     assert_eq!(lookups.count_total, 0);
     image.close(fs);
 }
+
+/// As `find` goes through it: directories of all sizes, each found by its name and listed.
+#[test]
+fn walking_a_tree_takes_no_heap() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    // One block; an index with one leaf level; an index of two levels.
+    const SIZES: [u32; 5] = [0, 3, 40, 2_000, 20_000];
+    for features in ["dir_index", "^dir_index", "inline_data"] {
+        let image = Image::ext4(1024, features, 128);
+        let fs = image.open();
+        let file = fs.create(fs.root(), b"file", &NEW).unwrap();
+        let sizes = if features == "^dir_index" { &SIZES[..4] } else { &SIZES[..] };
+        for (nth, &size) in sizes.iter().enumerate() {
+            let dir = fs.mkdir(fs.root(), &name(nth as u32), &NEW).unwrap();
+            for n in 0..size {
+                fs.link(file, dir, &name(n), None).unwrap();
+            }
+        }
+        let walk = || {
+            for (nth, &size) in sizes.iter().enumerate() {
+                let dir = fs.lookup(fs.root(), &name(nth as u32)).unwrap();
+                let mut entries = 0;
+                fs.readdir(dir, Cookie(0), &mut |_| {
+                    entries += 1;
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+                assert_eq!(entries, size + 2);
+            }
+        };
+        // The first one makes the memory that the thread keeps.
+        walk();
+        assert_eq!(measure(walk).count_total, 0, "{features}");
+        image.close(fs);
+    }
+}

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use crate::{
-    AllocateMode, Attributes, Cookie, DirEntry, Ino, MappedExtent, NewInode, RenameMode, Result,
-    SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Ino, ListingProfile, MappedExtent, NewInode,
+    RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
@@ -126,6 +126,11 @@ pub trait FileSystem: Send + Sync {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.readdir(dir, Cookie::default(), each)
+    }
+
+    /// What tells where the time of listings goes, if the file system measures that.
+    fn listing_profile(&self) -> Option<&ListingProfile> {
+        None
     }
 
     /// The value of an extended attribute, named as Linux names it (`user.x`,

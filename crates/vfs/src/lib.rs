@@ -8,9 +8,11 @@ pub mod locks;
 pub mod names;
 pub mod opens;
 pub mod path;
+mod profile;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};
 pub use filesystem::FileSystem;
 pub use path::Paths;
+pub use profile::{ListingClock, ListingProfile, ListingStep, ListingTimes};
 pub use types::*;

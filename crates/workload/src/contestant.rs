@@ -19,11 +19,27 @@ pub struct Need {
     pub existing: bool,
 }
 
+/// Whose work a contestant shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// This project's.
+    Ours,
+    /// The kernel's own file system, of the same format as one of ours: what ours is held against.
+    Kernel,
+    /// Anything else, for instance a directory that was given.
+    #[default]
+    Other,
+}
+
 /// What a report says of a contestant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Description {
     /// Its name in tables, as on the command line: `memory:xfs,^parent`.
     pub name: String,
+    /// Whose work it shows: the summary of a report holds the best of ours against the best of the
+    /// kernel's.
+    pub side: Side,
     /// What it is, in a sentence.
     pub what: String,
     /// The features of its file system, in the format's own terms, as far as they can be told.
@@ -61,6 +77,14 @@ pub trait Session {
 
     /// The size of the file system in bytes, for the report.
     fn size(&self) -> u64;
+
+    /// What tells where the time of listings goes, if the target is a file system that measures that.
+    fn profile(&self) -> Option<&vfs::ListingProfile> {
+        match self.target() {
+            AnyTarget::InProcess(target) => target.file_system().listing_profile(),
+            AnyTarget::Host(_) => None,
+        }
+    }
 
     /// Ends the run; what was asked to be durable is.
     fn finish(self: Box<Self>) -> Result<()>;

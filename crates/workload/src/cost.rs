@@ -1,5 +1,6 @@
 //! What something costs: time on the wall, and of the processor.
 
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -23,6 +24,15 @@ impl Cost {
         let start = Stopwatch::start();
         let value = work()?;
         Ok((value, start.stop()))
+    }
+}
+
+impl AddAssign for Cost {
+    /// Joins what was measured in pieces, one after another.
+    fn add_assign(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.user += other.user;
+        self.system += other.system;
     }
 }
 

@@ -1,11 +1,18 @@
 //! Running workloads on contestants in turn.
 
+mod progress;
+mod turns;
+
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use crate::contestant::{Contestant, Session};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::jobs::{Case, Context, Job, Step};
+use crate::machine::Machine;
+use crate::report::{DURABILITY, FORMAT, Report};
+use progress::Progress;
+use turns::{End, Turns};
 
 /// A workload, and who is to run it.
 pub struct Entry {
@@ -24,16 +31,74 @@ pub struct Options {
     pub seed: u64,
     /// The command that was given, for the report.
     pub command: String,
+    /// When it is made, in words, for the report.
+    pub date: String,
+    /// Where it is made, as it was before the start.
+    pub machine: Machine,
 }
 
 /// Is told how a comparison goes.
 pub trait Observer: Sync {
-    /// A run begins, of so many operations.
+    /// How many operations there are in all, done ones included. Told at the start, and again whenever
+    /// it changes because some will not be done.
+    fn total(&self, operations: u64) {
+        let _ = operations;
+    }
+    /// A run begins, of so many operations. The contestant is made ready first, which may take a while.
     fn begin(&self, workload: &str, contestant: &str, x: u64, round: u32, operations: u64);
     /// Operations were done.
     fn advance(&self, operations: u64);
-    /// A contestant cannot take part.
+    /// A contestant cannot take part. Told once for each workload.
     fn skipped(&self, contestant: &str, why: &str);
+    /// A run went wrong; this contestant is done with this case.
+    fn failed(&self, workload: &str, contestant: &str, x: u64, why: &str) {
+        let _ = (workload, contestant, x, why);
+    }
+}
+
+/// Runs every workload on its contestants: each case round by round, in each round all contestants in
+/// turn, beginning with another one each time.
+///
+/// A contestant that cannot take part, and a case that fails, stand in the report with the reason while
+/// the others go on. Once `stop` is set, the report is of what was done until then.
+///
+/// # Errors
+/// `Unsupported` if there is nothing to run.
+pub fn run(
+    entries: &[Entry],
+    options: &Options,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<Report> {
+    let planned = entries.iter().map(|entry| turns::operations(entry, options)).sum();
+    let anything =
+        entries.iter().any(|one| !one.contestants.is_empty() && !one.job.cases().is_empty());
+    if options.rounds == 0 || !anything {
+        return Err(Error::Unsupported("there is nothing to run".to_owned()));
+    }
+    let progress = Progress::new(observer, planned);
+    let mut report = Report {
+        format: FORMAT,
+        date: options.date.clone(),
+        command: options.command.clone(),
+        seed: options.seed,
+        rounds: options.rounds,
+        optimised: !cfg!(debug_assertions),
+        cut_short: false,
+        durability: DURABILITY,
+        machine: options.machine.clone(),
+        workloads: Vec::new(),
+    };
+    for entry in entries {
+        let mut turns = Turns::new(entry, options, stop, &progress);
+        let end = turns.run();
+        report.workloads.push(turns.finish());
+        if matches!(end, End::Interrupted) {
+            report.cut_short = true;
+            break;
+        }
+    }
+    Ok(report)
 }
 
 /// Runs one case once on one contestant.
@@ -45,8 +110,19 @@ pub fn once(
     stop: &AtomicBool,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<Step>> {
+    sized(job, case, contestant, &Context::new(seed, stop, progress)).map(|(steps, _)| steps)
+}
+
+/// What one run says, and the size of the file system it was on.
+fn sized(
+    job: &dyn Job,
+    case: &Case,
+    contestant: &dyn Contestant,
+    context: &Context<'_>,
+) -> Result<(Vec<Step>, u64)> {
     let mut session: Box<dyn Session> = contestant.start(&case.need)?;
-    let steps = job.run(case, &mut *session, &Context::new(seed, stop, progress))?;
+    let steps = job.run(case, &mut *session, context)?;
+    let size = session.size();
     session.finish()?;
-    Ok(steps)
+    Ok((steps, size))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::locks::InodeLocks;
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino, ListingProfile, Result};
 
 use crate::dir::States;
 use crate::dir::free::FreeIndexStrategy;
@@ -48,6 +48,7 @@ pub struct Xfs {
     pub(crate) mode: Mode,
     /// Where data of new files goes.
     pub(crate) hints: Hints,
+    pub(crate) listings: ListingProfile,
 }
 
 /// What may be done to an open file system.

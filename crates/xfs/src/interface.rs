@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, MappedExtent, NewInode,
-    RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, ListingProfile,
+    MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 use crate::format::features::Incompat;
@@ -128,8 +128,13 @@ impl FileSystem for Xfs {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let mut clock = self.listings.clock();
         let _lock = self.locks.shared(dir);
-        dir::readdir(self, &self.load_dir(dir)?, from, each)
+        dir::readdir(self, &self.load_dir(dir)?, from, &mut clock, each)
+    }
+
+    fn listing_profile(&self) -> Option<&ListingProfile> {
+        Some(&self.listings)
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use transaction::Engine;
 use vfs::locks::InodeLocks;
-use vfs::{Error, Result};
+use vfs::{Error, ListingProfile, Result};
 
 use crate::Xfs;
 use crate::dir::States;
@@ -73,7 +73,8 @@ impl Xfs {
         let hints = Hints::new(&volume.geometry);
         let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
         let free_index = FreeIndexStrategy::default();
-        Self { engine, volume, locks, unlinked, gone, dirs, free_index, mode, hints }
+        let listings = ListingProfile::default();
+        Self { engine, volume, locks, unlinked, gone, dirs, free_index, mode, hints, listings }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use workload::report::Summary;
+
 use super::{Case, Timing};
 use crate::edit::target::Contestant;
-use crate::measure::Summary;
 
 /// A whole run.
 pub(crate) struct Report {
@@ -64,7 +65,7 @@ impl Row {
             self.contestant.to_owned(),
             format!("{:.0}", self.operations as f64 / times.median_s),
             format!("{:.2}", per_op(times.median_s)),
-            format!("{:.0} %", times.spread() * 100.0),
+            format!("{:.0} %", times.spread * 100.0),
             format!("{:.2}", per_op(durable.median_s)),
         ])
     }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use vfs::{FileSystem, Ino};
+use workload::report::Summary;
 use xfs::{FreeIndexStrategy, Xfs};
 
 use super::image::{NEW, Ours, TIME, judge};
 use super::text;
-use crate::measure::Summary;
 use crate::{ChurnOptions, Removed};
 
 /// Changes that are made up at once, outside of what is timed.
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
             blocks = (outcome.blocks_before, outcome.blocks_after);
         }
         let summary = Summary::of(&times).ok_or("no rounds")?;
-        let (micros, spread) = (summary.median_s * 1e6, summary.spread() * 100.0);
+        let (micros, spread) = (summary.median_s * 1e6, summary.spread * 100.0);
         let runs = summary.runs;
         let (before, after) = blocks;
         let _ = writeln!(

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use oracle::{KernelMount, MountOptions};
 use rustix::fs::{FileType, Mode, OFlags};
 use vfs::FileSystem;
+use workload::report::Summary;
 use xfs::FreeIndexStrategy;
 
 use super::image::{NEW, Names, Ours, judge};
 use super::text;
 use crate::DirectoryOptions;
-use crate::measure::Summary;
 
 /// Names that are made up at once, outside of what is timed.
 const BATCH: usize = 1000;
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &DirectoryOptions) -> Result<String, String> {
         for ((_, name), times) in contestants.iter().zip(&times) {
             let summary = Summary::of(times).ok_or("no rounds")?;
             let rate = f64::from(files) / summary.median_s;
-            let (runs, spread) = (summary.runs, summary.spread() * 100.0);
+            let (runs, spread) = (summary.runs, summary.spread * 100.0);
             let seconds = summary.median_s;
             let _ = writeln!(
                 table,

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use vfs::{FileSystem, FileType, Ino};
+use workload::report::Summary;
 use xfs::{FreeIndexStrategy, Xfs};
 
 use super::image::{NEW, Names, Ours, TIME, judge};
 use super::text;
 use crate::ParentsOptions;
-use crate::measure::Summary;
 
 /// What one run took: of the clock and of all processors.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &ParentsOptions) -> Result<String, String> {
             let (wall, cpu) = summaries(costs)?;
             let more = |a: &Summary, b: &Summary| (a.median_s / b.median_s - 1.0) * 100.0;
             let (cpu_more, wall_more) = (more(&cpu, &off.1), more(&wall, &off.0));
-            let (runs, spread) = (cpu.runs, cpu.spread() * 100.0);
+            let (runs, spread) = (cpu.runs, cpu.spread * 100.0);
             let _ = writeln!(
                 table,
                 "| {step} | {parent} | {runs} | {:.3} | {:.3} | {spread:.0} % | {cpu_more:.1} % | {wall_more:.1} % |",

@@ -1,6 +1,8 @@
 //! What to build, and what was built.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -14,6 +16,16 @@ pub enum Format {
     Ext4,
     /// XFS.
     Xfs,
+}
+
+impl Format {
+    /// Its name: `ext4` or `xfs`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
 }
 
 /// The owner of everything in an image.
@@ -32,6 +44,30 @@ pub struct FeatureChange {
     pub name: String,
     /// Whether it is turned on.
     pub is_on: bool,
+}
+
+impl FromStr for FeatureChange {
+    type Err = String;
+
+    /// `+name` or `name` turns it on, `-name` or `^name` off. Whether a format has it shows when an
+    /// image is made.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, is_on) = match text.strip_prefix(['-', '^']) {
+            Some(name) => (name, false),
+            None => (text.strip_prefix('+').unwrap_or(text), true),
+        };
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || !name.chars().all(is_word) {
+            return Err("write names of features, such as +large_dir or ^has_journal".into());
+        }
+        Ok(Self { name: name.into(), is_on })
+    }
+}
+
+impl fmt::Display for FeatureChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.is_on { '+' } else { '^' }, self.name)
+    }
 }
 
 /// What to build, and how.

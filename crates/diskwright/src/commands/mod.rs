@@ -20,6 +20,7 @@ pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod truncate;
+pub(crate) mod workload;
 
 use diskwright::{Outcome, Result};
 
@@ -47,5 +48,6 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Truncate(args) => truncate::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Workload(args) => workload::run(args),
     }
 }

@@ -114,7 +114,7 @@ impl Image {
         let at = |source| Error::Image { image: path.to_owned(), source };
         match probe_kind(path, &device, options)? {
             Kind::Ext => {
-                let fs = Ext4::open_writable(device, &ext4::OpenOptions::default()).map_err(at)?;
+                let fs = Ext4::open_writable(device, &options.ext4()).map_err(at)?;
                 Ok(OpenToEdit { fs: Box::new(fs), image: path.to_owned() })
             }
             Kind::Xfs => Err(at(vfs::Error::unsupported(

@@ -1,8 +1,6 @@
 //! Giving blocks and inodes back.
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use vfs::{Corruption, Result};
 
 use super::bitmap;
@@ -62,7 +60,7 @@ impl Op<'_> {
             let mut gone = handle;
             gone.inode = Inode::zeroed(usize::from(self.fs.volume.geometry.inode_size));
             gone.inode.set_generation(handle.inode.generation());
-            gone.inode.set_dtime(now());
+            gone.inode.set_dtime(self.fs.clock.deletion());
             self.stage_new(gone);
         }
         Ok(())
@@ -93,9 +91,4 @@ impl Op<'_> {
         state.first_free_inode = state.first_free_inode.min(index);
         Ok(())
     }
-}
-
-/// The time of deletion, as a slot keeps it: seconds since 1970.
-fn now() -> u32 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32)
 }

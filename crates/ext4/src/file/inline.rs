@@ -12,7 +12,7 @@ use crate::read;
 
 /// Inline data, read before the operation that puts it into a block.
 pub(super) struct Unpacked {
-    contents: Vec<u8>,
+    contents: read::inline::Contents,
     /// What follows the fixed fields of the inode, without the data.
     tail: Vec<u8>,
 }

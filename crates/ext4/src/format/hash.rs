@@ -102,12 +102,22 @@ impl NameHasher {
         let length = (rest.len() as u32) | (rest.len() as u32) << 8;
         let fill = length | length << 16;
         let mut words = [fill; N];
-        for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
-            for &byte in bytes {
-                *word = (*word << 8).wrapping_add(self.value(byte));
-            }
+        let (quads, tail) = rest[..rest.len().min(4 * N)].as_chunks::<4>();
+        for (word, &quad) in words.iter_mut().zip(quads) {
+            *word = self.sum(u32::from_be_bytes(quad));
+        }
+        if let Some(word) = words.get_mut(quads.len()).filter(|_| !tail.is_empty()) {
+            let bytes = tail.iter().fold(0, |bytes, &byte| bytes << 8 | u32::from(byte));
+            *word = (fill << (8 * tail.len())).wrapping_add(self.sum(bytes));
         }
         words
+    }
+
+    /// The sum of the bytes of a word, each at its place. A negative byte is 256 less than a positive
+    /// one: one less at the place above it.
+    fn sum(&self, bytes: u32) -> u32 {
+        let negative = if self.unsigned { 0 } else { bytes & 0x8080_8080 };
+        bytes.wrapping_sub(negative << 1)
     }
 }
 
@@ -118,31 +128,37 @@ fn chunks(name: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
 }
 
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
-    type Mix = fn(u32, u32, u32) -> u32;
-    const ROUNDS: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [
-        (|x, y, z| z ^ (x & (y ^ z)), 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
-        (
-            |x, y, z| (x & y).wrapping_add((x ^ y) & z),
-            0x5a82_7999,
-            [1, 3, 5, 7, 0, 2, 4, 6],
-            [3, 5, 9, 13],
-        ),
-        (|x, y, z| x ^ y ^ z, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
-    ];
+    let before = *state;
+    let in_order = |order: [usize; 8]| order.map(|at| input[at]);
+    round(state, [3, 7, 11, 19], in_order([0, 1, 2, 3, 4, 5, 6, 7]), |x, y, z| z ^ (x & (y ^ z)));
+    let second = in_order([1, 3, 5, 7, 0, 2, 4, 6]).map(|word| word.wrapping_add(0x5a82_7999));
+    round(state, [3, 5, 9, 13], second, |x, y, z| (x & y).wrapping_add((x ^ y) & z));
+    let third = in_order([3, 7, 2, 6, 1, 5, 0, 4]).map(|word| word.wrapping_add(0x6ed9_eba1));
+    round(state, [3, 9, 11, 15], third, |x, y, z| x ^ y ^ z);
+    for (word, before) in state.iter_mut().zip(before) {
+        *word = word.wrapping_add(before);
+    }
+}
+
+/// Eight steps. Each waits for the one before: what does not depend on that is added first.
+#[inline(always)]
+fn round(
+    state: &mut [u32; 4],
+    shifts: [u32; 4],
+    words: [u32; 8],
+    mix: impl Fn(u32, u32, u32) -> u32,
+) {
+    let step = |word: u32, other: u32, shift: u32, mixed: u32| {
+        word.wrapping_add(other).wrapping_add(mixed).rotate_left(shift)
+    };
     let [mut a, mut b, mut c, mut d] = *state;
-    for (mix, constant, order, shifts) in ROUNDS {
-        for (step, &at) in order.iter().enumerate() {
-            let sum = a
-                .wrapping_add(mix(b, c, d))
-                .wrapping_add(input[at])
-                .wrapping_add(constant)
-                .rotate_left(shifts[step % 4]);
-            (a, b, c, d) = (d, sum, b, c);
-        }
+    for four in words.as_chunks::<4>().0 {
+        a = step(a, four[0], shifts[0], mix(b, c, d));
+        d = step(d, four[1], shifts[1], mix(a, b, c));
+        c = step(c, four[2], shifts[2], mix(d, a, b));
+        b = step(b, four[3], shifts[3], mix(c, d, a));
     }
-    for (word, add) in state.iter_mut().zip([a, b, c, d]) {
-        *word = word.wrapping_add(add);
-    }
+    *state = [a, b, c, d];
 }
 
 fn tea(state: &mut [u32; 4], input: &[u32; 4]) {
@@ -222,6 +238,29 @@ mod tests {
             ],
         ),
     ];
+
+    /// As the format's documents say it: byte after byte, each shifting what is there.
+    fn words_by_byte(hasher: &NameHasher, rest: &[u8]) -> [u32; 8] {
+        let length = (rest.len() as u32) | (rest.len() as u32) << 8;
+        let mut words = [length | length << 16; 8];
+        for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
+            for &byte in bytes {
+                *word = (*word << 8).wrapping_add(hasher.value(byte));
+            }
+        }
+        words
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_are_packed_as_one_by_one(
+            rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..70),
+            unsigned in proptest::prelude::any::<bool>(),
+        ) {
+            let hasher = NameHasher { version: HashVersion::HalfMd4, unsigned, seed: [0; 4] };
+            proptest::prop_assert_eq!(hasher.words::<8>(&rest), words_by_byte(&hasher, &rest));
+        }
+    }
 
     #[test]
     fn hashes_are_those_observed() {

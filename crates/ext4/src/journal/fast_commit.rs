@@ -16,7 +16,6 @@ mod ranges;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use vfs::names::check_name;
 use vfs::{Corruption, Error, FileType, Ino, Result, Timestamp};
@@ -48,9 +47,11 @@ impl Ext4 {
         tags: &[FastCommitTag],
         quota: Option<Quota>,
     ) -> Result<()> {
+        let now = self.clock.now();
+        let now = Timestamp { sec: now.as_secs() as i64, nsec: now.subsec_nanos() };
         let doomed = self.atomically(|op| {
             let mut replay =
-                Replay { op, inodes: BTreeMap::new(), reserved: Ranges::default(), now: now() };
+                Replay { op, inodes: BTreeMap::new(), reserved: Ranges::default(), now };
             replay.reserve_ranges(tags)?;
             for tag in tags {
                 replay.apply(tag)?;
@@ -67,11 +68,6 @@ impl Ext4 {
         }
         Ok(())
     }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { sec: since.as_secs() as i64, nsec: since.subsec_nanos() }
 }
 
 /// The operation, and what it has changed so far but not written.

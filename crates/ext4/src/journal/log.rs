@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
@@ -13,6 +12,7 @@ use vfs::{Error, Result};
 use super::map::JournalMap;
 use super::recover::{Resume, read_journal_superblock, write_journal_superblock};
 use super::writer::{BUFFER_BYTES, Writer};
+use crate::clock::Clock;
 use crate::format::features::Incompat;
 use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
 use crate::format::superblock::Superblock;
@@ -60,6 +60,7 @@ pub struct Journal {
     map: JournalMap,
     blocks_max: usize,
     log_blocks: u32,
+    clock: Clock,
     state: Mutex<State>,
 }
 
@@ -107,7 +108,18 @@ impl Journal {
         let blocks_max = blocks_max(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
         let state = State { sb: journal, head, next, used, live, is_started, buffer };
-        Ok(Self { device, map, blocks_max, log_blocks, state: Mutex::new(state) })
+        let (clock, state) = (Clock::default(), Mutex::new(state));
+        Ok(Self { device, map, blocks_max, log_blocks, clock, state })
+    }
+
+    /// Takes the time of commits from `clock`.
+    pub(crate) fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    fn commit_time(&self) -> Commit {
+        let now = self.clock.now();
+        Commit { sec: now.as_secs(), nsec: now.subsec_nanos() }
     }
 
     /// Empties the log. Everything in it must be home, durably.
@@ -150,7 +162,7 @@ impl Journal {
             write_journal_superblock(&*self.device, &self.map, &mut first)?;
         }
         self.device.flush()?;
-        let (end, room_left) = writer.commit(now())?;
+        let (end, room_left) = writer.commit(self.commit_time())?;
         self.device.flush()?;
         *is_started = true;
         *used += room - room_left;
@@ -212,9 +224,4 @@ fn blocks_max(layout: &Layout, share: u32) -> usize {
     // Around the end of a buffer up to one more descriptor is begun.
     let with_descriptors = rest * per_descriptor / (per_descriptor + 2);
     with_descriptors.max(1)
-}
-
-fn now() -> Commit {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Commit { sec: since.as_secs(), nsec: since.subsec_nanos() }
 }

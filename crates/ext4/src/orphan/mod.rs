@@ -15,6 +15,7 @@
 
 mod cleanup;
 mod fate;
+mod names;
 mod pending;
 mod slots;
 

@@ -200,6 +200,9 @@ pub(crate) fn nodes(
     blocks_max: u64,
 ) -> Result<Vec<FileBlock>> {
     let mut all: Vec<FileBlock> = Vec::new();
+    if info.indirect_levels == 0 {
+        return Ok(all);
+    }
     let mut level = vec![FileBlock(0)];
     for step in 0..usize::from(info.indirect_levels).min(STEPS_MAX - 1) {
         let mut below = Vec::new();

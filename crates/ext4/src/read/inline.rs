@@ -1,5 +1,6 @@
 //! Inline data: contents that lie in the inode, first in `i_block`, then in an attribute.
 
+use smallvec::SmallVec;
 use vfs::{Corruption, Result};
 
 use super::xattr;
@@ -8,8 +9,11 @@ use crate::format::inode::I_BLOCK_SIZE;
 use crate::format::xattr::{AttributeName, Value};
 use crate::read::inode::Handle;
 
+/// Inline data. That of an inode of the usual size takes nothing from the heap.
+pub(crate) type Contents = SmallVec<[u8; 256]>;
+
 /// The contents of an inode whose data is inline, as many bytes as its size says.
-pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
+pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
     if size > room as u64 {
@@ -23,8 +27,8 @@ pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 }
 
 /// All bytes that the inode has for inline data.
-pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
-    let mut bytes = handle.inode.i_block().to_vec();
+pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Contents> {
+    let mut bytes = Contents::from_slice(handle.inode.i_block());
     let slot = xattr::slot_tail(fs, handle)?;
     let area = xattr::parse_slot_area(handle, &slot)?;
     let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));

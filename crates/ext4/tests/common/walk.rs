@@ -13,8 +13,12 @@ pub use workload::walk::Outcome;
 const INODES_MAX: u64 = 200;
 
 /// How an image is opened: with a cache that is smaller than some of the images.
-pub const OPTIONS: OpenOptions =
-    OpenOptions { cache_bytes: 256 << 10, stale: true, orphans: ext4::OrphanPolicy::WhenNeeded };
+pub const OPTIONS: OpenOptions = OpenOptions {
+    cache_bytes: 256 << 10,
+    stale: true,
+    orphans: ext4::OrphanPolicy::WhenNeeded,
+    time: None,
+};
 
 /// Opens an image and reads everything: from the root down and inode by inode.
 pub fn everything(device: Arc<dyn BlockDevice>) -> Outcome {

@@ -1,7 +1,30 @@
 //! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
 //! is timed.
 
+mod create;
+mod fill;
+mod find;
+mod fingerprint;
+mod fs_mark;
+mod fserver;
+mod names;
+mod removal;
+mod remove;
+mod repeats;
+mod stress_orphan;
+mod stress_unlink;
+mod threads;
+mod together;
+
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use create::Create;
+pub use find::{Find, FindTree};
+pub use fs_mark::FsMark;
+pub use fserver::Fserver;
+pub use remove::Remove;
+pub use stress_orphan::StressOrphan;
+pub use stress_unlink::StressUnlink;
 
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType as HostType, Mode, OFlags, RawDir};
 use vfs::FileType;
 
-use super::{EachEntry, Target};
+use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
 /// Bytes of entries that are asked for at once: what glibc's `readdir` asks for.
@@ -39,6 +39,7 @@ fn failed<E: Into<std::io::Error>>(call: &'static str) -> impl FnOnce(E) -> Erro
 impl Target for Host {
     type Dir = OwnedFd;
     type File = OwnedFd;
+    type Listing = OwnedFd;
 
     fn top(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -127,20 +128,34 @@ impl Target for Host {
         rustix::fs::ftruncate(file, size).map_err(failed("ftruncate"))
     }
 
-    fn list(&self, dir: &OwnedFd, each: &mut EachEntry<'_>) -> Result<()> {
+    fn start_listing(&self, dir: &OwnedFd) -> Result<OwnedFd> {
         // A descriptor of its own, because the place in the listing belongs to the descriptor.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let own = rustix::fs::openat(dir, c".", flags, Mode::empty()).map_err(failed("open"))?;
+        rustix::fs::openat(dir, c".", flags, Mode::empty()).map_err(failed("open"))
+    }
+
+    fn list_part(
+        &self,
+        listing: &mut OwnedFd,
+        wanted: usize,
+        each: &mut EachListed<'_>,
+    ) -> Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
-        let mut entries = RawDir::new(own, &mut buffer);
+        let mut entries = RawDir::new(&*listing, &mut buffer);
+        let mut count = 0;
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(failed("getdents"))?;
             let name = entry.file_name().to_bytes();
             if !matches!(name, b"." | b"..") {
-                each(name, type_of(entry.file_type()))?;
+                each(Listed { name, ino: entry.ino(), file_type: type_of(entry.file_type()) })?;
+                count += 1;
+            }
+            // What the kernel has handed out does not come again.
+            if count >= wanted && entries.is_buffer_empty() {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn sync_file(&self, file: &OwnedFd) -> Result<()> {

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{FileSystem, FileType, Ino, NewInode, Timestamp};
+use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, Timestamp};
 
-use super::{EachEntry, Target};
+use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
 /// The time of all changes: always the same, so that runs with the same seed give the same image.
@@ -39,6 +39,7 @@ fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
 impl Target for InProcess<'_> {
     type Dir = Ino;
     type File = Ino;
+    type Listing = (Ino, Cookie);
 
     fn top(&self) -> Result<Ino> {
         Ok(self.top)
@@ -113,17 +114,29 @@ impl Target for InProcess<'_> {
         self.fs.truncate(*file, size).map_err(failed("truncate"))
     }
 
-    fn list(&self, dir: &Ino, each: &mut EachEntry<'_>) -> Result<()> {
-        let mut outcome = Ok(());
-        let listed = self.fs.readdir(*dir, vfs::Cookie::default(), &mut |entry| {
-            if matches!(entry.name, b"." | b"..") {
-                return ControlFlow::Continue(());
+    fn start_listing(&self, dir: &Ino) -> Result<(Ino, Cookie)> {
+        Ok((*dir, Cookie::default()))
+    }
+
+    fn list_part(
+        &self,
+        (dir, place): &mut (Ino, Cookie),
+        wanted: usize,
+        each: &mut EachListed<'_>,
+    ) -> Result<bool> {
+        let (mut outcome, mut count, from) = (Ok(()), 0, *place);
+        let listed = self.fs.readdir(*dir, from, &mut |entry| {
+            *place = entry.next;
+            if !matches!(entry.name, b"." | b"..") {
+                let (name, file_type) = (entry.name, entry.file_type);
+                outcome = each(Listed { name, ino: entry.ino.0, file_type });
+                count += 1;
             }
-            outcome = each(entry.name, entry.file_type);
-            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            let goes_on = outcome.is_ok() && count < wanted;
+            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         listed.map_err(failed("readdir"))?;
-        outcome
+        outcome.map(|()| count >= wanted)
     }
 
     fn sync_file(&self, file: &Ino) -> Result<()> {

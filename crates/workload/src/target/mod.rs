@@ -14,6 +14,20 @@ use crate::error::Result;
 /// Is told the name and the type of an entry. An error ends the listing.
 pub type EachEntry<'a> = dyn FnMut(&[u8], Option<FileType>) -> Result<()> + 'a;
 
+/// An entry of a directory, as a listing in parts has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The number of its inode.
+    pub ino: u64,
+    /// The type that the entry has, unless the file system does not keep it there.
+    pub file_type: Option<FileType>,
+}
+
+/// Is told an entry. An error ends the listing.
+pub type EachListed<'a> = dyn FnMut(Listed<'_>) -> Result<()> + 'a;
+
 /// The operations that workloads are made of. Names are single components. Every method may be called
 /// from any thread.
 ///
@@ -23,6 +37,8 @@ pub trait Target: Send + Sync {
     type Dir: Send + Sync;
     /// An open regular file.
     type File: Send + Sync;
+    /// A place in the listing of a directory.
+    type Listing: Send;
 
     /// The directory that the workload has for itself.
     fn top(&self) -> Result<Self::Dir>;
@@ -68,7 +84,24 @@ pub trait Target: Send + Sync {
 
     /// Lists a directory without `.` and `..`, in the order in which `readdir` has it. The type is that
     /// of the entry, unless the file system does not keep it there.
-    fn list(&self, dir: &Self::Dir, each: &mut EachEntry<'_>) -> Result<()>;
+    fn list(&self, dir: &Self::Dir, each: &mut EachEntry<'_>) -> Result<()> {
+        let mut listing = self.start_listing(dir)?;
+        self.list_part(&mut listing, usize::MAX, &mut |entry| each(entry.name, entry.file_type))?;
+        Ok(())
+    }
+
+    /// The start of a listing in parts. Between them the directory may change: entries that are there
+    /// all the while come exactly once.
+    fn start_listing(&self, dir: &Self::Dir) -> Result<Self::Listing>;
+
+    /// Lists the next entries, `.` and `..` left out: at least `wanted` and not many more, or all that
+    /// there are. False if the listing is at its end. Where it goes on is not certain after an error.
+    fn list_part(
+        &self,
+        listing: &mut Self::Listing,
+        wanted: usize,
+        each: &mut EachListed<'_>,
+    ) -> Result<bool>;
 
     /// Makes a file durable.
     fn sync_file(&self, file: &Self::File) -> Result<()>;

@@ -7,12 +7,12 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, DirEntry, FileType, Result};
+use vfs::{Cookie, DirEntry, FileType, ListingClock, ListingStep, Result};
 
 use super::view::View;
 use crate::bmap::{self, Place};
 use crate::format::address::FileBlock;
-use crate::format::dir::{Part, data};
+use crate::format::dir::{Layout, Part, data};
 use crate::format::inode::{Fork, Format};
 use crate::source::Source;
 
@@ -21,15 +21,25 @@ pub(super) type Each<'e> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'e;
 
 impl<S: Source> View<'_, S> {
     /// Lists the directory from a cookie on, `.` and `..` first.
-    pub(super) fn list(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+    pub(super) fn list(
+        &mut self,
+        from: Cookie,
+        clock: &mut ListingClock<'_>,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
         if self.dir.inode.fork_format(Fork::Data) == Format::Local {
-            self.list_short(from, each)
+            clock.lap(ListingStep::Reading);
+            let entries = self.list_short(from, each)?;
+            clock.lap(ListingStep::Delivering);
+            clock.count(0, entries);
+            Ok(())
         } else {
-            self.list_blocks(from, each)
+            self.list_blocks(from, clock, each)
         }
     }
 
-    fn list_short(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+    /// Lists a directory that lies in its inode; the number of entries handed over but for the dots.
+    fn list_short(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<u64> {
         let (layout, short) = (self.layout, self.short()?);
         let directory = Some(FileType::Directory);
         let dots = [
@@ -37,20 +47,27 @@ impl<S: Source> View<'_, S> {
             (layout.dot_dot(), b"..".as_slice(), short.parent(), directory),
         ];
         let entries = short.entries().map(|e| (e.offset, e.name, e.ino, e.file_type()));
+        let mut delivered = 0;
         for (offset, name, ino, file_type) in dots.into_iter().chain(entries) {
             if (offset as u64) >> 3 < from.0 {
                 continue;
             }
+            delivered += u64::from(offset >= layout.first_entry());
             let end = offset + layout.entry_size(name.len());
             let next = Cookie(end as u64 >> 3);
             if each(DirEntry { name, ino, file_type, next }).is_break() {
                 break;
             }
         }
-        Ok(())
+        Ok(delivered)
     }
 
-    fn list_blocks(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<()> {
+    fn list_blocks(
+        &mut self,
+        from: Cookie,
+        clock: &mut ListingClock<'_>,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
         let layout = self.layout;
         let count = self.data_blocks()?;
         let first = from.0 >> (layout.size_log - 3);
@@ -58,7 +75,11 @@ impl<S: Source> View<'_, S> {
         while number < count {
             let base = u64::from(number) << layout.size_log;
             let flow = self.with_if(layout.data_at(number), Part::Data, |block| {
-                list_block(&layout, block, base, from, each)
+                clock.lap(ListingStep::Reading);
+                let (delivered, flow) = list_block(&layout, block, base, from, each);
+                clock.lap(ListingStep::Delivering);
+                clock.count(1, delivered);
+                flow
             })?;
             match flow {
                 Some(ControlFlow::Break(())) => return Ok(()),
@@ -80,21 +101,27 @@ impl<S: Source> View<'_, S> {
     }
 }
 
+/// Lists a data block; the number of entries handed over but for the dots, and whether to go on.
 fn list_block(
-    layout: &crate::format::dir::Layout,
+    layout: &Layout,
     block: &[u8],
     base: u64,
     from: Cookie,
     each: &mut Each<'_>,
-) -> ControlFlow<()> {
+) -> (u64, ControlFlow<()>) {
+    let first = layout.first_entry() as u64;
+    let mut delivered = 0;
     for entry in data::entries(layout, block) {
         let position = base + entry.offset as u64;
         if position >> 3 < from.0 {
             continue;
         }
+        delivered += u64::from(position >= first);
         let next = Cookie((position + entry.size as u64) >> 3);
         let (ino, file_type) = (entry.ino, entry.file_type);
-        each(DirEntry { name: entry.name, ino, file_type, next })?;
+        if each(DirEntry { name: entry.name, ino, file_type, next }).is_break() {
+            return (delivered, ControlFlow::Break(()));
+        }
     }
-    ControlFlow::Continue(())
+    (delivered, ControlFlow::Continue(()))
 }

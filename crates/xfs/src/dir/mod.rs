@@ -23,7 +23,7 @@ mod whole;
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, DirEntry, Error, FileType, Ino, NAME_LEN_MAX, Result};
+use vfs::{Cookie, DirEntry, Error, FileType, Ino, ListingClock, NAME_LEN_MAX, Result};
 
 use crate::Xfs;
 use crate::format::dir::Part;
@@ -93,7 +93,8 @@ pub(crate) fn for_each_entry(
     dir: &Handle,
     each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    View::new(source, dir).list(Cookie(0), &mut |entry| match entry.name {
+    let mut clock = ListingClock::off();
+    View::new(source, dir).list(Cookie(0), &mut clock, &mut |entry| match entry.name {
         b"." | b".." => ControlFlow::Continue(()),
         _ => each(entry),
     })
@@ -104,9 +105,10 @@ pub(crate) fn readdir(
     fs: &Xfs,
     dir: &Handle,
     from: Cookie,
+    clock: &mut ListingClock<'_>,
     each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    View::new(&mut &*fs, dir).list(from, each)
+    View::new(&mut &*fs, dir).list(from, clock, each)
 }
 
 impl Op<'_> {

@@ -1,5 +1,6 @@
 //! Blocks of a directory: found by their logical block, read, and held to be changed.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use transaction::BufferId;
@@ -16,6 +17,11 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 use crate::source::Source;
+
+thread_local! {
+    /// Memory for a directory block of several blocks that is only looked at: 64 KiB at most.
+    static PIECES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The kind of block that a part of a directory's space has.
 pub(super) const fn kind_of(part: Part) -> Kind {
@@ -84,8 +90,13 @@ impl<'v, S: Source> View<'v, S> {
         if let Some(data) = self.source.whole(self.dir.ino(), at) {
             return Ok(Some(look(data)));
         }
-        let Some((_, data)) = self.assemble(at, part)? else { return Ok(None) };
-        Ok(Some(look(&data)))
+        // If a look leads to another one, that one finds no memory and takes its own.
+        let mut data = PIECES.take();
+        data.clear();
+        let first = self.assemble_into(at, part, &mut data, |_| ())?;
+        let seen = first.map(|_| look(&data));
+        PIECES.set(data);
+        Ok(seen)
     }
 
     /// Lets `look` see a directory block that must be there.
@@ -107,6 +118,20 @@ impl<'v, S: Source> View<'v, S> {
     ) -> Result<Option<(Vec<Block>, Vec<u8>)>> {
         let mut data = Vec::with_capacity(self.layout.size());
         let mut places = Vec::with_capacity(self.layout.blocks() as usize);
+        let first = self.assemble_into(at, part, &mut data, |place| places.push(place))?;
+        Ok(first.map(|_| (places, data)))
+    }
+
+    /// Appends a directory block of several blocks to `data`, and checks it. Where its first block is;
+    /// `None` if there is none.
+    fn assemble_into(
+        &mut self,
+        at: FileBlock,
+        part: Part,
+        data: &mut Vec<u8>,
+        mut note: impl FnMut(Block),
+    ) -> Result<Option<Block>> {
+        let mut first = None;
         for i in 0..u64::from(self.layout.blocks()) {
             let here = at.plus(i);
             let Some(place) = self.place(here)? else {
@@ -114,13 +139,14 @@ impl<'v, S: Source> View<'v, S> {
             };
             let tag = Kind::Part.of_inode(self.dir.ino(), here.0 as u32);
             self.source.with(place, tag, |bytes| data.extend_from_slice(bytes))?;
-            places.push(place);
+            first.get_or_insert(place);
+            note(place);
         }
-        let first = places[0];
         let geometry = self.source.geometry();
-        format::verify(&geometry, part, (self.dir.ino(), at.0 as u32), first, &data)
-            .map_err(|c| c.at_block(first.0))?;
-        Ok(Some((places, data)))
+        let place = first.unwrap_or_default();
+        format::verify(&geometry, part, (self.dir.ino(), at.0 as u32), place, data)
+            .map_err(|c| c.at_block(place.0))?;
+        Ok(first)
     }
 }
 

@@ -132,10 +132,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
     }
 }
 
-/// The features of a build, each as the text that a format parses: its name after a sign.
+/// The features of a build, as the list that a format parses.
 fn feature_list(options: &BuildOptions) -> String {
-    let change = |feature: &super::FeatureChange| {
-        format!("{}{}", if feature.is_on { '+' } else { '-' }, feature.name)
-    };
-    options.features.iter().map(change).collect::<Vec<_>>().join(",")
+    options.features.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

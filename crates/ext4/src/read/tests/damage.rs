@@ -9,8 +9,8 @@ use oracle::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::Ino;
 
 use super::{
-    Scratch, attributes, extent_map, for_each_entry, get_xattr, list_from, list_xattrs, lookup,
-    read, readlink,
+    Listing, ListingClock, Scratch, attributes, extent_map, get_xattr, list_from, list_xattrs,
+    lookup, read, readlink,
 };
 use crate::read::inode::Handle;
 use crate::{Ext4, OpenOptions};
@@ -48,10 +48,13 @@ fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
         for entry in listed.unwrap_or_default() {
             errors += usize::from(lookup(fs, handle, &entry.name).is_err());
         }
-        let walked = for_each_entry(fs, handle, &mut Scratch::default(), &mut |entry| {
-            pending.push(entry.ino);
-            ControlFlow::Continue(())
-        });
+        let walked = Listing::new(fs, handle, ListingClock::off()).for_each_entry(
+            &mut Scratch::default(),
+            &mut |entry| {
+                pending.push(entry.ino);
+                ControlFlow::Continue(())
+            },
+        );
         return errors + usize::from(walked.is_err());
     }
     let mut extents = 0;
@@ -74,8 +77,7 @@ fn is_damage<T>(result: &vfs::Result<T>) -> bool {
 }
 
 fn open_bytes(bytes: &[u8]) -> Option<Ext4> {
-    let options =
-        OpenOptions { cache_bytes: 1 << 20, stale: true, orphans: crate::OrphanPolicy::WhenNeeded };
+    let options = OpenOptions { cache_bytes: 1 << 20, stale: true, ..OpenOptions::default() };
     Ext4::open(Arc::new(MemoryDevice::from_bytes(bytes)), &options).ok()
 }
 

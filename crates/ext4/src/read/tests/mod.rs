@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use blockdev::FileDevice;
 use oracle::{HOLE_GRANULE, Kind as NodeKind, Node, Tree};
-use vfs::{Attributes, Cookie, ExtentPlace, FileType, Ino, Result, Timestamp};
+use vfs::{Attributes, Cookie, ExtentPlace, FileType, Ino, ListingClock, Result, Timestamp};
 
 use super::directory::lookup;
 use super::file::{extent_map, read, readlink};
 use super::inode::attributes;
-use super::listing::{Scratch, for_each_entry, readdir};
+use super::listing::{Listing, Scratch};
 use super::xattr::{get as get_xattr, list as list_xattrs};
 use crate::read::inode::Handle;
 use crate::{Ext4, OpenOptions};
@@ -40,7 +40,8 @@ struct Listed {
 /// Lists a directory from a cookie, `count_max` entries at most.
 fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec<Listed>> {
     let mut all = Vec::new();
-    readdir(fs, dir, Cookie(from), &mut Scratch::default(), &mut |entry| {
+    let mut listing = Listing::new(fs, dir, ListingClock::off());
+    listing.readdir(Cookie(from), &mut Scratch::default(), &mut |entry| {
         all.push(Listed {
             name: entry.name.to_vec(),
             ino: entry.ino.0,
@@ -67,11 +68,12 @@ fn list_thoroughly(fs: &Ext4, dir: &Handle) -> Vec<Listed> {
     }
     assert!(pieces == all, "a listing that is resumed differs");
     let mut unordered = BTreeSet::new();
-    for_each_entry(fs, dir, &mut Scratch::default(), &mut |entry| {
-        assert!(unordered.insert((entry.name.to_vec(), entry.ino.0)));
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    Listing::new(fs, dir, ListingClock::off())
+        .for_each_entry(&mut Scratch::default(), &mut |entry| {
+            assert!(unordered.insert((entry.name.to_vec(), entry.ino.0)));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
     assert_eq!(unordered, all.iter().map(|l| (l.name.clone(), l.ino)).collect());
     for entry in &all {
         assert_eq!(lookup(fs, dir, &entry.name).unwrap(), Ino(entry.ino));

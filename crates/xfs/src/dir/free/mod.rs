@@ -5,6 +5,7 @@
 //! have done it, and as was proposed), and the default, which keeps the row in memory with the largest
 //! of each sixteen above it, and finds the first block with room in a few steps.
 
+mod names;
 mod scan;
 mod tree;
 

@@ -1,0 +1,83 @@
+//! What all workloads are told: where to run, how often, and what to write.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diskwright::text::escaped;
+use diskwright::workload::TargetSpec;
+use diskwright::{Error, Result};
+
+use super::counts::small_count;
+
+/// Headings in the help.
+const RUN: &str = "Run";
+const REPORT: &str = "Report";
+
+/// Where a workload runs, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Where to run: memory:FORMAT, kernel:FORMAT, an image or a directory; may be repeated. What is
+    /// taken without it, and how targets are written, is said below
+    #[arg(long = "target", value_name = "TARGET", help_heading = RUN)]
+    pub(super) targets: Vec<TargetSpec>,
+
+    /// Runs of each case on each target, interleaved; the median counts. Large cases run once
+    /// [default: 1, in compare that of the set]
+    #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
+    pub(super) rounds: Option<u32>,
+
+    /// Number that names and choices follow from: the same one gives the same operations
+    #[arg(long, value_name = "N", default_value = "1", help_heading = RUN)]
+    pub(super) seed: u64,
+
+    /// Directory for images that are made for kernel: targets [default: /dev/shm if it is there, else
+    /// the temporary directory]
+    #[arg(long, value_name = "DIRECTORY", help_heading = RUN)]
+    pub(super) scratch: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) report: ReportArgs,
+}
+
+/// What is written.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Write the report as JSON to standard output
+    #[arg(long, conflicts_with = "markdown", help_heading = REPORT)]
+    pub(super) json: bool,
+
+    /// Write the report as Markdown to standard output
+    #[arg(long, help_heading = REPORT)]
+    pub(super) markdown: bool,
+
+    /// Write report.html and report.json into this directory, which is made
+    /// [default of compare: ./workload-report]
+    #[arg(long = "report", value_name = "DIRECTORY", help_heading = REPORT)]
+    pub(super) directory: Option<PathBuf>,
+}
+
+/// The targets that were given, or others.
+///
+/// # Errors
+/// `Usage` if the others cannot be had.
+pub(super) fn targets_or(given: &[TargetSpec], others: &[&str]) -> Result<Vec<TargetSpec>> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    others.iter().map(|name| name.parse().map_err(Error::Usage)).collect()
+}
+
+/// The directory for images that are made: in memory, if that can be had.
+pub(super) fn scratch(given: Option<&Path>) -> Result<PathBuf> {
+    let shared = Path::new("/dev/shm");
+    let scratch = match given {
+        Some(directory) => directory.to_owned(),
+        None if shared.is_dir() => shared.to_owned(),
+        None => std::env::temp_dir(),
+    };
+    if !scratch.is_dir() {
+        let name = escaped(scratch.as_os_str().as_encoded_bytes());
+        return Err(Error::Usage(format!("--scratch {name}: no such directory; make it first")));
+    }
+    Ok(scratch)
+}

@@ -1,0 +1,134 @@
+//! Running what was planned, and writing the report.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use diskwright::text::{escaped, minute};
+use diskwright::workload::{Settings, contestant};
+use diskwright::{Error, Outcome, Result};
+use vfs::Timestamp;
+use workload::Machine;
+use workload::contestant::Contestant;
+use workload::report::Report;
+use workload::run::{self, Entry, Options};
+
+use super::common::{self, ReportArgs, RunArgs};
+use super::expand::Rival;
+use super::planned::Planned;
+use crate::terminal;
+
+/// What to run, how, and where the pages of the report go by default.
+pub(super) struct Plan<'a> {
+    pub(super) planned: Vec<Planned>,
+    pub(super) run: &'a RunArgs,
+    pub(super) rounds: u32,
+    pub(super) directory: Option<&'a Path>,
+}
+
+/// Runs a plan and writes its report.
+pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
+    if cfg!(debug_assertions) {
+        let hint = "this is a debug build: its figures mean little; build it with --release";
+        terminal::message(&hint);
+    }
+    let scratch = common::scratch(plan.run.scratch.as_deref())?;
+    let directory = plan.run.report.directory.as_deref().or(plan.directory);
+    if let Some(directory) = directory {
+        // Before hours of work, not after.
+        fs::create_dir_all(directory).map_err(|error| host("create", directory, error))?;
+    }
+    let settings = Settings { scratch };
+    let options = Options {
+        rounds: plan.rounds,
+        seed: plan.run.seed,
+        command: command(),
+        date: date(),
+        machine: Machine::describe(&settings.scratch, versions()),
+    };
+    let entries = plan.planned.into_iter().map(|planned| entry(planned, &settings));
+    let entries = entries.collect::<Result<Vec<_>>>()?;
+    let stop = diskwright::workload::stop_on_signals()?;
+    let bar = terminal::WorkloadProgress::new();
+    let report = run::run(&entries, &options, stop, &bar);
+    drop(bar);
+    let report = report.map_err(|error| Error::Usage(error.to_string()))?;
+    write_report(&report, &plan.run.report, directory)?;
+    Ok(outcome(&report))
+}
+
+fn entry(planned: Planned, settings: &Settings) -> Result<Entry> {
+    let contestants = planned.rivals.into_iter().map(|rival| ready(rival, settings));
+    Ok(Entry { job: planned.job, contestants: contestants.collect::<Result<_>>()? })
+}
+
+fn ready(rival: Rival, settings: &Settings) -> Result<Rc<dyn Contestant>> {
+    contestant(&rival.target, rival.base, settings).map_err(|error| {
+        // A path that leads to nothing that could be worked on is one that was not meant.
+        let is_other = match &error {
+            Error::Host { source, .. } => source.kind() == ErrorKind::NotFound,
+            Error::Image { source, .. } => matches!(source, vfs::Error::Unsupported(_)),
+            _ => false,
+        };
+        if is_other { Error::Usage(error.with_advice()) } else { error }
+    })
+}
+
+/// The arguments as they were given.
+fn command() -> String {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| escaped(word.as_encoded_bytes()).to_string());
+    ["diskwright".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn date() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{} UTC", minute(Timestamp { sec: now.as_secs() as i64, nsec: 0 }))
+}
+
+fn versions() -> Vec<String> {
+    vec![format!("diskwright {}", env!("CARGO_PKG_VERSION"))]
+}
+
+fn write_report(report: &Report, args: &ReportArgs, directory: Option<&Path>) -> Result<()> {
+    // The files first: a reader of standard output may go away.
+    if let Some(directory) = directory {
+        let title = "Diskwright workloads";
+        for (name, text) in [("report.html", report.html(title)), ("report.json", report.json())] {
+            let path = directory.join(name);
+            fs::write(&path, text).map_err(|error| host("write", &path, error))?;
+        }
+        let name = escaped(directory.as_os_str().as_encoded_bytes());
+        terminal::message(&format_args!("wrote report.html and report.json to {name}"));
+    }
+    let text = match (args.json, args.markdown) {
+        (true, _) => report.json(),
+        (false, true) => report.markdown(),
+        (false, false) => report.text(),
+    };
+    terminal::with_output(|out| writeln!(out, "{}", text.trim_end()).map_err(Error::Output))
+}
+
+fn host(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Host { operation, path: path.to_owned(), source }
+}
+
+/// What happened: an interruption, a failure, nothing at all, or what was asked for.
+fn outcome(report: &Report) -> Outcome {
+    if report.cut_short {
+        terminal::message(&"interrupted: the report is of what was measured until then");
+        return Outcome::Interrupted;
+    }
+    let failed: usize = report.workloads.iter().map(|workload| workload.failed.len()).sum();
+    if failed > 0 {
+        terminal::message(&format_args!("{failed} of the runs failed: the report says which"));
+        return Outcome::No;
+    }
+    if report.workloads.iter().all(|workload| workload.rows.is_empty()) {
+        terminal::message(&"none of the targets can be had here: nothing was run");
+        return Outcome::No;
+    }
+    Outcome::Done
+}

@@ -1,0 +1,118 @@
+//! `diskwright workload`: one file for each part. Arguments ([`options`], [`common`], [`compare`]) become
+//! jobs with their contestants ([`planned`], [`expand`]), which are run and reported ([`execute`]).
+
+mod common;
+mod compare;
+mod counts;
+mod execute;
+mod expand;
+mod help;
+mod options;
+mod planned;
+mod sets;
+
+use clap::{Args, Subcommand};
+use diskwright::{Outcome, Result};
+
+use common::RunArgs;
+use compare::CompareArgs;
+use execute::Plan;
+use options::{
+    CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions, StressOrphanOptions,
+    StressUnlinkOptions,
+};
+use planned::Workload;
+
+/// Run the workloads that file systems are argued about, here and on the kernel's own
+#[derive(Debug, Args)]
+#[command(after_help = help::ALL)]
+pub(crate) struct WorkloadArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// A workload with its options, and how to run it.
+#[derive(Debug, Args)]
+pub(crate) struct Single<T: Args> {
+    #[command(flatten)]
+    options: T,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make files in one directory
+    #[command(after_help = help::CREATE)]
+    Create(Single<CreateOptions>),
+
+    /// Remove the files of one directory
+    #[command(after_help = help::REMOVE)]
+    Remove(Single<RemoveOptions>),
+
+    /// Make and remove files with long names in many directories, with and without parent pointers
+    #[command(after_help = help::FS_MARK)]
+    FsMark(Single<FsMarkOptions>),
+
+    /// Walk a tree looking for a name that is not there
+    #[command(after_help = help::FIND)]
+    Find(Single<FindOptions>),
+
+    /// Truncate files byte by byte from many threads, with orphans recorded in every way
+    #[command(after_help = help::STRESS_ORPHAN)]
+    StressOrphan(Single<StressOrphanOptions>),
+
+    /// Write, sync and remove files from many threads
+    #[command(after_help = help::STRESS_UNLINK)]
+    StressUnlink(Single<StressUnlinkOptions>),
+
+    /// Do the jobs of a file server from many tasks at once
+    #[command(after_help = help::FSERVER)]
+    Fserver(Single<FserverOptions>),
+
+    /// Run a set of workloads on several targets and write a report with plots
+    #[command(after_help = help::COMPARE)]
+    Compare(CompareArgs),
+}
+
+impl What {
+    /// The workload and how to run it; nothing for a comparison of several.
+    fn single(&self) -> Result<(Workload, &RunArgs), &CompareArgs> {
+        Ok(match self {
+            Self::Create(Single { options, run }) => (Workload::Create(options.clone()), run),
+            Self::Remove(Single { options, run }) => (Workload::Remove(options.clone()), run),
+            Self::FsMark(Single { options, run }) => (Workload::FsMark(options.clone()), run),
+            Self::Find(Single { options, run }) => (Workload::Find(options.clone()), run),
+            Self::StressOrphan(Single { options, run }) => {
+                (Workload::StressOrphan(options.clone()), run)
+            }
+            Self::StressUnlink(Single { options, run }) => {
+                (Workload::StressUnlink(options.clone()), run)
+            }
+            Self::Fserver(Single { options, run }) => (Workload::Fserver(options.clone()), run),
+            Self::Compare(compare) => return Err(compare),
+        })
+    }
+}
+
+impl WorkloadArgs {
+    /// The workload, if it is a single one.
+    fn workload(&self) -> Option<Workload> {
+        self.what.single().ok().map(|(workload, _)| workload)
+    }
+}
+
+pub(crate) fn run(args: &WorkloadArgs) -> Result<Outcome> {
+    match args.what.single() {
+        Ok((workload, run)) => single(&workload, run),
+        Err(compare) => compare::run(compare),
+    }
+}
+
+fn single(workload: &Workload, run: &RunArgs) -> Result<Outcome> {
+    let targets = common::targets_or(&run.targets, &[workload.default_target()])?;
+    workload.refuse_idle_options(&targets)?;
+    let planned = workload.plan(&targets)?;
+    execute::execute(Plan { planned, run, rounds: run.rounds.unwrap_or(1), directory: None })
+}

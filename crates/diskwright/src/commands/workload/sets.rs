@@ -1,0 +1,103 @@
+//! The sets of `compare`: workloads as they would be asked for one by one.
+
+use clap::Parser;
+
+use super::WorkloadArgs;
+use super::planned::Workload;
+
+/// A set of workloads.
+pub(super) struct Set {
+    /// Its name on the command line.
+    pub(super) name: &'static str,
+    /// Runs of each case, unless it is said.
+    pub(super) rounds: u32,
+    lines: &'static [&'static str],
+}
+
+/// All sets, the smallest first.
+pub(super) const SETS: [Set; 3] = [
+    Set {
+        name: "quick",
+        rounds: 1,
+        lines: &[
+            "create --files 20k --free-index reverse,tree",
+            "remove --files 20k --cold",
+            "fs-mark -D 10 -n 2k -L 2 -t 2 --cold",
+            "find --tree generated:2k --walks 5",
+            "stress-orphan --threads 1,4 --file-size 256 --files 4",
+            "stress-unlink --threads 1,4 --files 10",
+            "fserver --tasks 1,5 --jobs 24 --file-size 64K --pool-size 1M",
+        ],
+    },
+    Set {
+        name: "seeds",
+        rounds: 3,
+        lines: &[
+            "create --files 10k,20k,100k,200k,1M --free-index all",
+            "remove --files 10k,20k,100k,200k,1M --cold",
+            "fs-mark -n 25k --cold",
+            "find --walks 20",
+            "stress-orphan --files 8",
+            "stress-unlink",
+            "fserver --jobs 24 --file-size 256K --pool-size 8M",
+        ],
+    },
+    Set {
+        name: "full",
+        rounds: 5,
+        lines: &[
+            "create --files 10k,20k,100k,200k,1M,2M --free-index all",
+            "create --files 10k,20k,100k,200k,1M,2M,10M",
+            "remove --files 10k,20k,100k,200k,1M,2M,10M --cold",
+            "fs-mark --cold",
+            "find",
+            "stress-orphan --files 160",
+            "stress-unlink --files 1k",
+            "fserver",
+        ],
+    },
+];
+
+/// A line of a set, as arguments.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: WorkloadArgs,
+}
+
+impl Set {
+    /// What it consists of. Lines that cannot be parsed are left out; a test sees that there are none.
+    pub(super) fn workloads(&self) -> Vec<Workload> {
+        self.lines.iter().filter_map(|line| workload(line).ok()).collect()
+    }
+}
+
+fn workload(line: &str) -> Result<Workload, String> {
+    let words = std::iter::once("workload").chain(line.split(' '));
+    let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    line.arguments.workload().ok_or_else(|| "not a single workload".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use diskwright::workload::TargetSpec;
+
+    use super::super::planned::NAMES;
+    use super::*;
+
+    #[test]
+    fn every_set_has_every_workload() {
+        let targets: [TargetSpec; 2] = ["memory:xfs", "memory:ext4"].map(|t| t.parse().unwrap());
+        for set in &SETS {
+            let mut names = Vec::new();
+            for line in set.lines {
+                let workload = workload(line).unwrap_or_else(|said| panic!("{line}: {said}"));
+                assert!(!workload.plan(&targets).unwrap().is_empty(), "{line}");
+                names.push(workload.name());
+            }
+            assert_eq!(set.workloads().len(), set.lines.len(), "{}", set.name);
+            names.dedup();
+            assert_eq!(names, NAMES, "{}", set.name);
+        }
+    }
+}

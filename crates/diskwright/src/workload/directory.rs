@@ -1,0 +1,186 @@
+//! A directory of any mounted file system, by system calls.
+//!
+//! A workload that writes has a new directory of its own there, `diskwright-workload-PID-N`, which goes
+//! with all that is in it when the run ends: also with an error, with a panic, and after Ctrl-C. A program
+//! that is killed leaves it. Nobody else's directory of that name is ever touched.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use ::workload::target::Host;
+use ::workload::{Error, Result};
+use rustix::io::Errno;
+
+use super::mounts::Mount;
+
+/// Most names that are tried for the directory.
+const NAMES_MAX: u64 = 1000;
+
+/// A directory of a mounted file system.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+    base: Option<String>,
+}
+
+/// A directory in which a workload runs.
+#[derive(Debug)]
+struct DirectorySession {
+    host: Host,
+    /// The directory was made for the run.
+    is_own: bool,
+}
+
+impl Directory {
+    /// The directory `path`. Its figures are compared with those of `base`.
+    pub fn new(path: impl Into<PathBuf>, base: Option<String>) -> Self {
+        Self { path: path.into(), base }
+    }
+}
+
+impl Contestant for Directory {
+    fn describe(&self) -> Description {
+        let what = Mount::of(&self.path).map_or_else(
+            || "a directory of a mounted file system".to_owned(),
+            |mount| {
+                let Mount { point, fs_type, options } = mount;
+                format!("{fs_type}, mounted at {} ({options})", point.display())
+            },
+        );
+        Description {
+            name: self.path.display().to_string(),
+            side: Side::Other,
+            what,
+            features: String::new(),
+            base: self.base.clone(),
+            remarks: remarks(&self.path),
+        }
+    }
+
+    fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
+        let top = fs::canonicalize(&self.path).map_err(|e| refused("open", &self.path, e))?;
+        if !top.is_dir() {
+            return Err(Error::Unsupported(format!("{} is not a directory", top.display())));
+        }
+        if need.existing {
+            return Ok(Box::new(DirectorySession { host: Host::new(top), is_own: false }));
+        }
+        check_room(&top, need)?;
+        let own = make_directory(&top)?;
+        Ok(Box::new(DirectorySession { host: Host::new(own), is_own: true }))
+    }
+}
+
+impl Session for DirectorySession {
+    fn target(&self) -> AnyTarget<'_> {
+        AnyTarget::Host(&self.host)
+    }
+
+    fn drop_caches(&mut self) -> Result<()> {
+        drop_kernel_caches(self.host.path())
+    }
+
+    fn size(&self) -> u64 {
+        // Only for the report; a directory that is gone shows in the workload.
+        rustix::fs::statvfs(self.host.path())
+            .map_or(0, |totals| totals.f_blocks.saturating_mul(totals.f_frsize))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.remove().map_err(|e| Error::host("remove the workload's directory", e))
+    }
+}
+
+impl DirectorySession {
+    /// Removes what was made. Tries only once.
+    fn remove(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_own) { fs::remove_dir_all(self.host.path()) } else { Ok(()) }
+    }
+}
+
+impl Drop for DirectorySession {
+    fn drop(&mut self) {
+        // The run failed, and its error is the one to be told.
+        let _ = self.remove();
+    }
+}
+
+/// What makes figures differ for other reasons than the file system.
+fn remarks(path: &Path) -> Vec<String> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut remarks = vec![
+        format!("operations are system calls of Linux {release}: each enters the kernel, what runs in \
+                 this process does not"),
+        "the kernel's page cache and its inode and directory caches take as much memory as is free"
+            .to_owned(),
+        "whatever else lives on the file system or uses it, its age and how full it is, show in the \
+         figures"
+            .to_owned(),
+        "work that the kernel puts off to threads of its own is in no processor time".to_owned(),
+    ];
+    if Mount::of(path).is_some_and(|mount| mount.is_cache()) {
+        remarks.push("it is in memory only: syncing does nothing".to_owned());
+    }
+    remarks
+}
+
+/// What this machine or this user cannot have leaves others to go on.
+fn refused(operation: &str, path: &Path, error: impl Into<io::Error>) -> Error {
+    let error: io::Error = error.into();
+    let operation = format!("{operation} {}", path.display());
+    match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            Error::Unsupported(format!("{operation}: {error}"))
+        }
+        _ => Error::host(operation, error),
+    }
+}
+
+/// Refuses a workload for which there is no room. File systems that make inodes as they are needed may
+/// say that they have none at all.
+fn check_room(top: &Path, need: &Need) -> Result<()> {
+    let totals = rustix::fs::statvfs(top).map_err(|e| refused("statvfs", top, e))?;
+    let bytes = totals.f_bavail.saturating_mul(totals.f_frsize);
+    let has_inodes = totals.f_files == 0 || totals.f_favail >= need.inodes;
+    if has_inodes && bytes >= need.bytes {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "it has {} free and room for {} files, which is too little for this workload",
+        crate::text::size(bytes),
+        totals.f_favail
+    )))
+}
+
+fn make_directory(top: &Path) -> Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..NAMES_MAX {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let own = top.join(format!("diskwright-workload-{}-{number}", std::process::id()));
+        match fs::create_dir(&own) {
+            Ok(()) => return Ok(own),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused("make a directory in", top, error)),
+        }
+    }
+    Err(Error::Unsupported("it is full of directories of workloads that were killed".into()))
+}
+
+/// Writes everything and has the kernel drop what it can: pages, inodes and names, of all file systems.
+fn drop_kernel_caches(directory: &Path) -> Result<()> {
+    const SWITCH: &str = "/proc/sys/vm/drop_caches";
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Unsupported(format!("caches are dropped by root only, in {SWITCH}")));
+    }
+    if Mount::of(directory).is_some_and(|mount| mount.is_cache()) {
+        return Err(Error::Unsupported("there is nothing behind the cache".into()));
+    }
+    // Only what is clean is dropped.
+    let open = fs::File::open(directory).map_err(|e| Error::host("open", e))?;
+    rustix::fs::syncfs(open).map_err(|e| Error::host("syncfs", e))?;
+    // 3: inodes and names, and pages, which is where ext4 has all of its metadata.
+    fs::write(SWITCH, "3").map_err(|e| Error::Unsupported(format!("{SWITCH}: {e}")))
+}

@@ -1,0 +1,208 @@
+//! The kernel's own file systems, each on an image that this program makes.
+//!
+//! For each run there is a new image: a sparse file in the scratch directory that has no name from the
+//! start, mounted where nobody else sees it ([`mount`]). So nothing is left behind however the program
+//! ends: what it made is held by open files alone.
+
+mod mount;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use ::workload::target::Host;
+use ::workload::{Error, Result};
+use blockdev::FileDevice;
+use rustix::fs::Advice;
+
+use self::mount::Mounted;
+use super::format::{self, Plan};
+use super::{FsSpec, TargetSpec};
+use crate::build::Format;
+
+/// A path of nothing.
+const NOWHERE: &str = "/proc/self/fd/none";
+
+/// What an inode and its names take at least, in bytes, to tell whether the scratch directory has room.
+const INODE_BYTES: u64 = 256;
+
+/// A file system of the kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    spec: FsSpec,
+    base: Option<String>,
+    scratch: PathBuf,
+    image: Option<PathBuf>,
+}
+
+/// A mounted image in which a workload runs.
+#[derive(Debug)]
+struct KernelSession {
+    host: Host,
+    /// `None` only while it is unmounted, to be mounted again. Before `image`, so that it goes first.
+    mounted: Option<Mounted>,
+    image: File,
+    size: u64,
+    fs_type: &'static str,
+    scratch: PathBuf,
+}
+
+impl Kernel {
+    /// The file system that is described, its images in the directory `scratch`. Its figures are
+    /// compared with those of `base`.
+    pub fn new(spec: FsSpec, base: Option<String>, scratch: impl Into<PathBuf>) -> Self {
+        Self { spec, base, scratch: scratch.into(), image: None }
+    }
+
+    /// Keeps the image under a name: each run replaces what is there.
+    #[must_use]
+    pub fn keep_image(mut self, path: impl Into<PathBuf>) -> Self {
+        self.image = Some(path.into());
+        self
+    }
+
+    fn make_image(&self, size: u64) -> Result<File> {
+        let made = match &self.image {
+            Some(path) => {
+                File::options().read(true).write(true).create(true).truncate(true).open(path)
+            }
+            None => tempfile::tempfile_in(&self.scratch),
+        };
+        let place = self.image.as_ref().unwrap_or(&self.scratch);
+        let failed = |e| Error::host(format!("make an image in {}", place.display()), e);
+        let image = made.map_err(failed)?;
+        image.set_len(size).map_err(failed)?;
+        Ok(image)
+    }
+}
+
+/// The kernel's name of a format.
+fn fs_type(format: Format) -> &'static str {
+    match format {
+        Format::Ext4 => "ext4",
+        Format::Xfs => "xfs",
+    }
+}
+
+/// How it is mounted. Images of the same seed have the same UUID and may be mounted at the same time.
+fn mount_options(fs_type: &str) -> &'static str {
+    if fs_type == "xfs" { "loop,nouuid" } else { "loop" }
+}
+
+impl Contestant for Kernel {
+    fn describe(&self) -> Description {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let (name, scratch) = (self.spec.format.name(), self.scratch.display());
+        Description {
+            name: TargetSpec::Kernel(self.spec.clone()).to_string(),
+            side: Side::Kernel,
+            what: format!(
+                "{name} of Linux {release}, on an image made by Diskwright, through a loop device, in \
+                 {scratch}"
+            ),
+            features: format::features(&self.spec),
+            base: self.base.clone(),
+            remarks: remarks(),
+        }
+    }
+
+    fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
+        if !rustix::process::geteuid().is_root() {
+            let problem = "kernel targets need root: an image is mounted through a loop device";
+            return Err(Error::Unsupported(problem.into()));
+        }
+        if need.existing {
+            let problem = "there is nothing to read in a file system that is made for the run";
+            return Err(Error::Unsupported(problem.into()));
+        }
+        check_room(&self.scratch, need)?;
+        let plan = Plan::new(&self.spec, need)?;
+        let image = self.make_image(plan.size())?;
+        format(&plan, &image).map_err(|e| Error::host("make an image", e))??;
+        let mut session = KernelSession {
+            host: Host::new(NOWHERE),
+            mounted: None,
+            image,
+            size: plan.size(),
+            fs_type: fs_type(self.spec.format),
+            scratch: self.scratch.clone(),
+        };
+        session.mount()?;
+        Ok(Box::new(session))
+    }
+}
+
+fn format(plan: &Plan, image: &File) -> io::Result<Result<()>> {
+    Ok(plan.format(&FileDevice::new(image.try_clone()?)?))
+}
+
+/// Refuses a workload that would fill the scratch directory: the file system would see that as errors of
+/// its device.
+fn check_room(scratch: &Path, need: &Need) -> Result<()> {
+    let failed = |e| Error::host(format!("statvfs {}", scratch.display()), e);
+    let totals = rustix::fs::statvfs(scratch).map_err(failed)?;
+    let bytes = totals.f_bavail.saturating_mul(totals.f_frsize);
+    if need.inodes.saturating_mul(INODE_BYTES).saturating_add(need.bytes) <= bytes {
+        return Ok(());
+    }
+    let free = crate::text::size(bytes);
+    let problem = "free, which is too little for this workload";
+    Err(Error::Unsupported(format!("{} has {free} {problem}", scratch.display())))
+}
+
+/// What makes figures differ for other reasons than the file system.
+fn remarks() -> Vec<String> {
+    [
+        "operations are system calls: each enters the kernel, what runs in this process does not",
+        "mounted with the kernel's defaults: relatime, with journal or log, without discard",
+        "metadata and data are cached by the kernel, in as much memory as is free, and go through a loop \
+         device to a file, which takes processor time of the kernel that is not counted here",
+        "caches are dropped by unmounting and mounting again",
+        "work that the kernel puts off to threads of its own is in no processor time",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+impl Session for KernelSession {
+    fn target(&self) -> AnyTarget<'_> {
+        AnyTarget::Host(&self.host)
+    }
+
+    /// Unmounts and mounts again. `/proc/sys/vm/drop_caches` would slow down everybody else and leaves
+    /// some: buffers of XFS, for instance, stay for several rounds if they were used often. With the last
+    /// unmount, the pages of the loop device go as well.
+    fn drop_caches(&mut self) -> Result<()> {
+        self.unmount()?;
+        // In memory, the pages of the file are the image, and nothing happens.
+        self.image.sync_data().map_err(|e| Error::host("fdatasync", e))?;
+        rustix::fs::fadvise(&self.image, 0, None, Advice::DontNeed)
+            .map_err(|e| Error::host("fadvise", e))?;
+        self.mount()
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.unmount()
+    }
+}
+
+impl KernelSession {
+    fn mount(&mut self) -> Result<()> {
+        let options = mount_options(self.fs_type);
+        let mounted = Mounted::new(&self.image, self.fs_type, options, &self.scratch)?;
+        self.host = Host::new(mounted.path());
+        self.mounted = Some(mounted);
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<()> {
+        // The number of the open directory may soon be another one's.
+        self.host = Host::new(NOWHERE);
+        self.mounted.take().map_or(Ok(()), Mounted::unmount)
+    }
+}

@@ -1,0 +1,179 @@
+//! File systems of this program's, in memory.
+
+use std::sync::Arc;
+
+use ::ext4::{Ext4, OrphanPolicy};
+use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use ::workload::target::{InProcess, TIME};
+use ::workload::{Error, Result};
+use ::xfs::Xfs;
+use blockdev::{BlockDevice, MemoryDevice};
+use vfs::FileSystem;
+
+use super::format::{self, Plan};
+use super::{CACHE_BYTES, FsSpec, TargetSpec};
+use crate::build::Format;
+
+/// A file system of this program's, made in memory for each run.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    spec: FsSpec,
+    base: Option<String>,
+}
+
+/// One that is made. A workload's place is its root.
+pub struct MemorySession {
+    spec: FsSpec,
+    device: Arc<MemoryDevice>,
+    /// `None` only while it is closed, to be opened again.
+    fs: Option<Opened>,
+}
+
+enum Opened {
+    /// With its journal, as a kernel has it.
+    Ext4(Box<Ext4>),
+    /// As a fresh image, because there is no log yet.
+    Xfs(Box<Xfs>),
+}
+
+impl Memory {
+    /// A file system as `spec` says. Its figures are compared with those of `base`.
+    pub fn new(spec: FsSpec, base: Option<String>) -> Self {
+        Self { spec, base }
+    }
+
+    /// Makes one, with room for what is needed.
+    ///
+    /// # Errors
+    /// `Unsupported` if there cannot be such room, or if something is to be there already.
+    pub fn make(&self, need: &Need) -> Result<MemorySession> {
+        if need.existing {
+            let problem = "there is nothing yet in a file system that is made for a run: give an image \
+                           or a directory";
+            return Err(Error::Unsupported(problem.into()));
+        }
+        let plan = Plan::new(&self.spec, need)?;
+        let device = Arc::new(MemoryDevice::new(plan.size()));
+        plan.format(&*device)?;
+        let fs = Opened::open(&self.spec, &device)?;
+        Ok(MemorySession { spec: self.spec.clone(), device, fs: Some(fs) })
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = vec![
+            "operations are calls within the process: there are no system calls".to_owned(),
+            "the device is memory, and a cold cache is read from there".to_owned(),
+            "every time stamp is the same".to_owned(),
+        ];
+        if self.spec.format == Format::Xfs {
+            let log = "XFS is written without a log: fsync and sync write metadata to its place, all \
+                       of it, and a crash in between would lose the image";
+            remarks.push(log.to_owned());
+        }
+        remarks
+    }
+}
+
+impl Memory {
+    /// Without records of orphans it is a limit to be measured against, and nothing to boast of.
+    fn side(&self) -> Side {
+        if self.spec.orphans == Some(OrphanPolicy::Off) { Side::Other } else { Side::Ours }
+    }
+}
+
+impl Contestant for Memory {
+    fn describe(&self) -> Description {
+        Description {
+            name: TargetSpec::Memory(self.spec.clone()).to_string(),
+            side: self.side(),
+            what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
+            features: format::features(&self.spec),
+            base: self.base.clone(),
+            remarks: self.remarks(),
+        }
+    }
+
+    fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
+        Ok(Box::new(self.make(need)?))
+    }
+}
+
+fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
+    move |source| Error::FileSystem { operation, source }
+}
+
+impl Opened {
+    fn open(spec: &FsSpec, device: &Arc<MemoryDevice>) -> Result<Self> {
+        let device: Arc<dyn BlockDevice> = device.clone();
+        let opened = match spec.format {
+            Format::Ext4 => {
+                let options = ::ext4::OpenOptions {
+                    cache_bytes: CACHE_BYTES,
+                    orphans: spec.orphans.unwrap_or_default(),
+                    time: Some(TIME),
+                    ..Default::default()
+                };
+                Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
+            }
+            Format::Xfs => Xfs::open_fresh(device, CACHE_BYTES).map(|mut fs| {
+                if let Some(strategy) = spec.free_index {
+                    fs.set_free_index(strategy);
+                }
+                Self::Xfs(Box::new(fs))
+            }),
+        };
+        opened.map_err(failed("open"))
+    }
+
+    fn file_system(&self) -> &dyn FileSystem {
+        match self {
+            Self::Ext4(fs) => &**fs,
+            Self::Xfs(fs) => &**fs,
+        }
+    }
+
+    /// Leaves a clean image on the device.
+    fn close(self) -> Result<()> {
+        let closed = match self {
+            Self::Ext4(fs) => fs.close(),
+            Self::Xfs(fs) => fs.finish(None),
+        };
+        closed.map_err(failed("close"))
+    }
+}
+
+impl MemorySession {
+    /// What the file system is on.
+    pub fn device(&self) -> &Arc<MemoryDevice> {
+        &self.device
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.fs.take().map_or(Ok(()), Opened::close)
+    }
+}
+
+impl Session for MemorySession {
+    /// # Panics
+    /// After caches could not be dropped.
+    fn target(&self) -> AnyTarget<'_> {
+        let fs = self.fs.as_ref().expect("a session ends when dropping caches fails").file_system();
+        AnyTarget::InProcess(InProcess::new(fs, fs.root()))
+    }
+
+    /// Closes the file system and opens it again: what is read then comes from the device, and is
+    /// verified. Files that were open are not any more.
+    fn drop_caches(&mut self) -> Result<()> {
+        self.close()?;
+        self.fs = Some(Opened::open(&self.spec, &self.device)?);
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.close()
+    }
+}

@@ -1,0 +1,58 @@
+//! Where the workloads of [`::workload`] are run: file systems in this process and what the kernel has
+//! mounted, each as it is named on the command line.
+
+mod directory;
+mod format;
+mod image;
+mod kernel;
+mod memory;
+mod mounts;
+mod spec;
+mod stop;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use ::workload::contestant::Contestant;
+
+use crate::{Error, Result};
+
+pub use directory::Directory;
+pub use image::ImageFile;
+pub use kernel::Kernel;
+pub use memory::{Memory, MemorySession};
+pub use spec::{FsSpec, TargetSpec};
+pub use stop::stop_on_signals;
+
+/// What contestants have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory for images that are made for a run.
+    pub scratch: PathBuf,
+}
+
+/// Memory for cached metadata, in bytes: all of a large directory stays in memory, as in a kernel.
+const CACHE_BYTES: usize = 2 << 30;
+
+/// The contestant of a name. Its figures are compared with those of `base`, another one's name.
+///
+/// # Errors
+/// If there is nothing of that name, or it is damaged, or no file system that this program knows. What
+/// cannot be had here shows when a run starts.
+pub fn contestant(
+    spec: &TargetSpec,
+    base: Option<String>,
+    settings: &Settings,
+) -> Result<Rc<dyn Contestant>> {
+    match spec {
+        TargetSpec::Memory(fs) => Ok(Rc::new(Memory::new(fs.clone(), base))),
+        TargetSpec::Kernel(fs) => Ok(Rc::new(Kernel::new(fs.clone(), base, &settings.scratch))),
+        TargetSpec::Path(path) => {
+            let metadata = std::fs::metadata(path).map_err(|e| Error::host("open", path, e))?;
+            if metadata.is_dir() {
+                return Ok(Rc::new(Directory::new(path, base)));
+            }
+            Ok(Rc::new(ImageFile::new(path.clone(), base)?))
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What is mounted where.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A line of `/proc/self/mounts`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub(super) point: PathBuf,
+    pub(super) fs_type: String,
+    pub(super) options: String,
+}
+
+impl Mount {
+    /// The mount that a directory is in; `None` if it cannot be told.
+    pub(super) fn of(directory: &Path) -> Option<Self> {
+        let directory = fs::canonicalize(directory).ok()?;
+        find(&fs::read("/proc/self/mounts").ok()?, &directory)
+    }
+
+    /// Whether its files are nowhere but in the cache.
+    pub(super) fn is_cache(&self) -> bool {
+        matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
+    }
+}
+
+/// The mount with the longest point above `directory`. Of several at the same point, the last one hides
+/// the others.
+fn find(table: &[u8], directory: &Path) -> Option<Mount> {
+    let mounts = table.split(|&byte| byte == b'\n').filter_map(parse);
+    let above = mounts.filter(|mount| directory.starts_with(&mount.point));
+    // `max_by_key` takes the last of equals.
+    above.max_by_key(|mount| mount.point.components().count())
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(1);
+    let point = OsString::from_vec(unescaped(fields.next()?)).into();
+    let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
+    Some(Mount { point, fs_type: text()?, options: text()? })
+}
+
+/// Undoes what the kernel writes for white space and backslashes: `\040` and its like.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| first == b'\\').and_then(octal);
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    bytes
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"/dev/vda / ext4 rw,relatime 0 0\n\
+        proc /proc proc rw 0 0\n\
+        /dev/vdb /data xfs rw,noatime 0 0\n\
+        tmpfs /data/with\\040space\\134 tmpfs rw,size=4k 0 0\n\
+        /dev/vdc /data btrfs ro 0 0\n\
+        broken\n";
+
+    fn fs_type(directory: &str) -> String {
+        find(TABLE, Path::new(directory)).unwrap().fs_type
+    }
+
+    #[test]
+    fn the_longest_mount_point_counts_and_of_equals_the_last() {
+        assert_eq!(fs_type("/home/somebody"), "ext4");
+        assert_eq!(fs_type("/proc/1"), "proc");
+        assert_eq!(fs_type("/data/x"), "btrfs");
+        assert_eq!(fs_type("/database"), "ext4");
+        assert_eq!(fs_type("/data/with space\\/x"), "tmpfs");
+        assert_eq!(find(TABLE, Path::new("/data")).unwrap().options, "ro");
+        assert_eq!(find(b"", Path::new("/")), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_mount_for_every_directory() {
+        assert_eq!(Mount::of(Path::new("/proc/self")).unwrap().fs_type, "proc");
+        assert_eq!(Mount::of(Path::new("/no such directory")), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Ctrl-C in the middle: nothing is left behind, and what was measured is reported.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use oracle::{require, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::common::{list, only, text, workload};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(dir: &Path, line: &str) -> Child {
+    workload(dir, line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Interrupts a run and waits for its end; what it said.
+#[track_caller]
+fn interrupt(mut child: Child, signal: Signal) -> String {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    wait_until("ending", || child.try_wait().unwrap().is_some());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: "), "{said}");
+    said
+}
+
+/// The report says that it is a part.
+fn check_report(dir: &Path) -> Value {
+    let json = fs::read_to_string(dir.join("report/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["cut_short"], true);
+    let page = fs::read_to_string(dir.join("report/report.html")).unwrap();
+    assert!(page.contains("Interrupted"), "the page does not say so");
+    report
+}
+
+/// Loop devices whose image is in this directory.
+fn loop_devices(dir: &Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        devices.filter_map(|device| fs::read_to_string(device.join("loop/backing_file")).ok());
+    files.filter(|file| file.starts_with(dir.to_str().unwrap())).count()
+}
+
+#[test]
+fn a_kernel_target_goes_with_its_image_mount_and_loop_device() {
+    require!(Root, Loop, Mount("ext4"));
+    let dir = scratch();
+    let images = dir.path().join("images");
+    fs::create_dir(&images).unwrap();
+    let line =
+        "create --files 1k,5M --rounds 3 --target kernel:ext4 --scratch images --report report";
+    let child = start(dir.path(), line);
+    wait_until("a loop device", || loop_devices(&images) > 0);
+    sleep(Duration::from_secs(1));
+    interrupt(child, Signal::INT);
+    assert_eq!(loop_devices(&images), 0, "a loop device is left");
+    assert_eq!(fs::read_dir(&images).unwrap().count(), 0, "a file is left");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(images.to_str().unwrap()), "{mounts}");
+    check_report(dir.path());
+}
+
+#[test]
+fn what_was_measured_before_is_reported() {
+    let dir = scratch();
+    let place = dir.path().join("place");
+    fs::create_dir(&place).unwrap();
+    // The directory's turn comes after that of the file system in memory.
+    let line = "create --files 500,2M --target memory:ext4 --target place --report report";
+    let child = start(dir.path(), line);
+    let has_begun = || fs::read_dir(&place).unwrap().count() > 0;
+    wait_until("a run in the directory", has_begun);
+    interrupt(child, Signal::TERM);
+    assert!(!has_begun(), "a directory is left");
+    let report = check_report(dir.path());
+    let rows = list(only(&report), "rows");
+    assert!(rows.iter().all(|row| row["x"] == 500), "{rows:?}");
+    assert!(rows.iter().any(|row| text(row, "contestant") == "memory:ext4"), "{rows:?}");
+}

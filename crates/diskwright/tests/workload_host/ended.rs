@@ -1,0 +1,230 @@
+//! Programs that are stopped or killed in the middle of a workload.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use diskwright::workload::{Directory, Kernel, stop_on_signals};
+use oracle::require;
+use rustix::process::{Pid, Signal, kill_process};
+use workload::contestant::{Contestant, Session};
+use workload::jobs::{Case, Context, Job, Step};
+use workload::target::Target;
+use workload::{Error, Result, run, with_target};
+
+use super::NEED;
+use super::kernel::spec;
+use super::traces::{assert_no_trace, assert_no_trace_soon, loop_devices};
+
+/// Arguments that make this program a child.
+const CHILD: [&str; 4] = ["ended::child", "--exact", "--ignored", "--nocapture"];
+/// Tells a child what to work on.
+const TARGET: &str = "DISKWRIGHT_TEST_TARGET";
+const SCRATCH: &str = "DISKWRIGHT_TEST_SCRATCH";
+/// Set for a child that does not look whether it is to stop.
+const DEAF: &str = "DISKWRIGHT_TEST_DEAF";
+/// What a child says when its workload has begun.
+const READY: &str = "ready";
+
+/// Children that are killed while they start.
+const KILLS: u32 = 24;
+/// Time for what the last of them started.
+const AFTERMATH: Duration = Duration::from_millis(500);
+
+/// Status of a child that stopped because it was asked to.
+const STOPPED: i32 = 42;
+/// Status of a child that cannot have its target.
+const REFUSED: i32 = 43;
+/// A user with no rights: `nobody`.
+const NOBODY: u32 = 65534;
+
+/// Makes and removes files until it is stopped.
+struct Endless;
+
+impl Job for Endless {
+    fn name(&self) -> &'static str {
+        "endless"
+    }
+
+    fn what(&self) -> String {
+        "makes and removes files".into()
+    }
+
+    fn axis(&self) -> &'static str {
+        "files"
+    }
+
+    fn unit(&self) -> &'static str {
+        "files/s"
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        vec![Case { x: 1, need: NEED, operations: u64::MAX, rounds_max: 1 }]
+    }
+
+    fn run(&self, _: &Case, session: &mut dyn Session, context: &Context<'_>) -> Result<Vec<Step>> {
+        with_target!(session.target(), target => forever(target, context))
+    }
+}
+
+fn forever<T: Target>(target: &T, context: &Context<'_>) -> Result<Vec<Step>> {
+    let top = target.top()?;
+    let is_deaf = std::env::var_os(DEAF).is_some();
+    for round in 0_u64.. {
+        for number in 0..100 {
+            let file = target.create(&top, format!("{number}").as_bytes(), false)?;
+            target.write(&file, 0, &[7; 5000])?;
+            target.close(file)?;
+        }
+        if round == 1 {
+            println!("{READY}");
+        }
+        for number in 0..50 {
+            target.unlink(&top, format!("{number}").as_bytes())?;
+        }
+        let goes_on = context.advance(150);
+        if !is_deaf {
+            goes_on?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Not a test by itself: what the others start.
+#[test]
+#[ignore = "a part of other tests, which start it"]
+fn child() {
+    let Ok(target) = std::env::var(TARGET) else { return };
+    let scratch = std::env::var(SCRATCH).unwrap();
+    let stop = stop_on_signals().unwrap();
+    let contestant: Box<dyn Contestant> = if target == "directory" {
+        Box::new(Directory::new(scratch, None))
+    } else {
+        Box::new(Kernel::new(spec(&target), None, scratch))
+    };
+    let done = AtomicU64::new(0);
+    let progress = |operations| {
+        done.fetch_add(operations, Ordering::Relaxed);
+    };
+    let case = Endless.cases()[0];
+    let ended = run::once(&Endless, &case, &*contestant, 1, stop, &progress);
+    if let Err(Error::Unsupported(why)) = ended {
+        println!("{why}");
+        std::process::exit(REFUSED);
+    }
+    assert!(matches!(ended, Err(Error::Interrupted)), "{:?}", ended.map(|steps| steps.len()));
+    assert!(done.load(Ordering::Relaxed) > 0);
+    std::process::exit(STOPPED);
+}
+
+fn command(target: &str, scratch: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(CHILD);
+    command.env(TARGET, target).env(SCRATCH, scratch).stdout(Stdio::piped());
+    command
+}
+
+/// Starts a child and waits until its workload has begun.
+fn started(command: &mut Command) -> Child {
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The harness may have begun the line.
+    let is_ready = lines.map_while(|line| line.ok()).any(|line| line.ends_with(READY));
+    assert!(is_ready, "it ended early: {:?}", child.wait());
+    child
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn signalled(target: &str, signal: Signal) -> ExitStatus {
+    let scratch = oracle::scratch();
+    let mut child = started(&mut command(target, scratch.path()));
+    if target == "directory" {
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+    } else {
+        assert_eq!(loop_devices(scratch.path()).len(), 1);
+    }
+    send(&child, signal);
+    let status = child.wait().unwrap();
+    if signal == Signal::KILL {
+        assert_no_trace_soon(scratch.path());
+    } else {
+        assert_no_trace(scratch.path());
+    }
+    status
+}
+
+#[test]
+fn signals_end_a_run_in_a_directory_and_nothing_stays() {
+    assert_eq!(signalled("directory", Signal::INT).code(), Some(STOPPED));
+    assert_eq!(signalled("directory", Signal::TERM).code(), Some(STOPPED));
+}
+
+#[test]
+fn signals_end_a_run_on_a_kernel_target_and_nothing_stays() {
+    require!(Mount("ext4"), Mount("xfs"));
+    assert_eq!(signalled("kernel:ext4", Signal::INT).code(), Some(STOPPED));
+    assert_eq!(signalled("kernel:xfs", Signal::TERM).code(), Some(STOPPED));
+}
+
+#[test]
+fn nothing_stays_of_kernel_targets_of_a_killed_program() {
+    require!(Mount("ext4"), Mount("xfs"));
+    assert_eq!(signalled("kernel:ext4", Signal::KILL).signal(), Some(9));
+    assert_eq!(signalled("kernel:xfs", Signal::KILL).signal(), Some(9));
+}
+
+#[test]
+fn the_second_signal_ends_a_program_at_once() {
+    let scratch = oracle::scratch();
+    let mut child = started(command("directory", scratch.path()).env(DEAF, "1"));
+    send(&child, Signal::INT);
+    sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "the first one only asks");
+    send(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Also while the image is made, mounted and unmounted: at moments all over the start of the program.
+#[test]
+fn nothing_stays_whenever_a_program_is_killed() {
+    require!(Mount("ext4"), Mount("xfs"));
+    let scratch = oracle::scratch();
+    let clock = Instant::now();
+    let mut first = started(&mut command("kernel:xfs", scratch.path()));
+    let whole = clock.elapsed();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..KILLS {
+        let target = if round % 2 == 0 { "kernel:ext4" } else { "kernel:xfs" };
+        let mut child = command(target, scratch.path()).stdout(Stdio::null()).spawn().unwrap();
+        let share = (f64::from(round) + random.f64()) / f64::from(KILLS);
+        sleep(whole.mul_f64(share));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // A program `mount` outlives the one that started it, and may mount when that is long dead.
+    sleep(AFTERMATH);
+    assert_no_trace_soon(scratch.path());
+}
+
+#[test]
+fn users_without_rights_are_told_what_is_missing() {
+    require!(Root);
+    let scratch = oracle::scratch();
+    // The test itself, but not by its path, which may lead through directories that others cannot enter.
+    let mut user = Command::new("/proc/self/exe");
+    user.args(CHILD).env(TARGET, "kernel:ext4").env(SCRATCH, scratch.path()).current_dir("/");
+    let output = user.uid(NOBODY).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(REFUSED), "{said}");
+    assert!(said.contains("kernel targets need root"), "{said}");
+    assert_no_trace(scratch.path());
+}

@@ -1,0 +1,45 @@
+//! What a run could leave behind.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to clean up after a process that is dead.
+const CLEANUP_MAX: Duration = Duration::from_secs(10);
+
+/// Loop devices on files of a directory, those without a name included, as `losetup -a` shows them. The
+/// directory's own name is looked for, which is never used twice: what is above it may not be shown.
+pub(crate) fn loop_devices(scratch: &Path) -> Vec<String> {
+    let part = format!("/{}/", scratch.file_name().unwrap().display());
+    let devices = fs::read_dir("/sys/block").unwrap().map(Result::unwrap);
+    let backing = devices.map(|device| fs::read_to_string(device.path().join("loop/backing_file")));
+    backing.flatten().filter(|file| file.contains(&part)).collect()
+}
+
+/// Everything that is left of runs with this scratch directory, in words.
+fn traces(scratch: &Path) -> Vec<String> {
+    let mut found = loop_devices(scratch);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let scratch_text = scratch.display().to_string();
+    found.extend(mounts.lines().filter(|line| line.contains(&scratch_text)).map(str::to_owned));
+    let files = fs::read_dir(scratch).unwrap().map(|entry| entry.unwrap().path());
+    found.extend(files.map(|path| path.display().to_string()));
+    found
+}
+
+/// Asserts that nothing is left.
+#[track_caller]
+pub(crate) fn assert_no_trace(scratch: &Path) {
+    assert_eq!(traces(scratch), [""; 0]);
+}
+
+/// Asserts that nothing is left soon after a process has died.
+#[track_caller]
+pub(crate) fn assert_no_trace_soon(scratch: &Path) {
+    let start = Instant::now();
+    while !traces(scratch).is_empty() && start.elapsed() < CLEANUP_MAX {
+        sleep(Duration::from_millis(20));
+    }
+    assert_no_trace(scratch);
+}

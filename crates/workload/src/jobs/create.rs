@@ -1,0 +1,149 @@
+//! Files made in one directory: the table of 2018 about finding room in XFS directories.
+
+use super::fill::{Lane, files_of, fill};
+use super::repeats::{files_of_step, need, repeats, rounds_max, step};
+use super::{Case, Context, Job, Published, Step};
+use crate::contestant::Session;
+use crate::cost::Cost;
+use crate::error::Result;
+use crate::target::Target;
+use crate::with_target;
+
+/// Makes empty files in one directory.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// Files of a directory, one case for each number; at least 1.
+    pub files: Vec<u64>,
+    /// Threads, each with a directory of its own; at least 1.
+    pub threads: u32,
+}
+
+impl Create {
+    /// The numbers of files of the thread of 2018.
+    pub const SEED_COUNTS: [u64; 7] =
+        [10_000, 20_000, 100_000, 200_000, 1_000_000, 2_000_000, 10_000_000];
+}
+
+impl Job for Create {
+    fn name(&self) -> &'static str {
+        "create"
+    }
+
+    fn what(&self) -> String {
+        format!(
+            "Makes empty files in a directory that grows, as Dave Chinner's tables of 2018 about XFS \
+             directories do; each of {} threads has a directory of its own. The names are fs_mark's, \
+             40 bytes, and made outside of what is timed; a file is made without being opened \
+             (mknod). Where a step would have less than 100,000 files, several directories are filled \
+             one after another; times are then those of all of them, and that of one is given beside. \
+             Nothing is made durable.",
+            self.threads
+        )
+    }
+
+    fn axis(&self) -> &'static str {
+        "files"
+    }
+
+    fn unit(&self) -> &'static str {
+        "files/s"
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let case = |&files: &u64| Case {
+            x: files,
+            need: need(files, self.threads),
+            operations: files_of_step(files, self.threads),
+            rounds_max: rounds_max(files, self.threads),
+        };
+        self.files.iter().map(case).collect()
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<Step>> {
+        let repeats = repeats(case.x, self.threads);
+        let filling = Filling { files: case.x, threads: self.threads, repeats };
+        let cost = with_target!(session.target(), target => filling.run(target, context))?;
+        Ok(vec![step("create", case.x, self.threads, cost)])
+    }
+
+    fn published(&self) -> Vec<Published> {
+        published()
+    }
+}
+
+/// Directories to fill.
+pub(super) struct Filling {
+    /// Files of each.
+    pub(super) files: u64,
+    /// So many are filled at a time.
+    pub(super) threads: u32,
+    /// How often that is done.
+    pub(super) repeats: u64,
+}
+
+impl Filling {
+    /// Fills the directories and checks that they have what they should; what the filling cost.
+    pub(super) fn run<T: Target>(&self, target: &T, context: &Context<'_>) -> Result<Cost> {
+        let mut cost = Cost::default();
+        for repeat in 0..self.repeats {
+            let first = repeat * u64::from(self.threads);
+            let numbers = first..first + u64::from(self.threads);
+            let lanes = numbers.map(|number| Lane::make(target, number, context));
+            let mut lanes = lanes.collect::<Result<Vec<_>>>()?;
+            cost += fill(&mut lanes, self.files, context, |lane, name| {
+                target.make_file(lane.dir(), name)
+            })?;
+            for lane in &lanes {
+                let found = files_of(target, &lane.top, &[], context)?;
+                lane.made.expect(&found, &lane.name)?;
+            }
+        }
+        Ok(cost)
+    }
+}
+
+/// The tables of the thread of 2018, and of the change that came of it.
+fn published() -> Vec<Published> {
+    let thread = Published {
+        source: "Dave Chinner, \"xfs: speed up directory bestfree block scanning\", linux-xfs, \
+                 3 January 2018; Linux 4.15 before its release, the machine is not told",
+        columns: vec![
+            "files",
+            "vanilla, s",
+            "vanilla, files/s",
+            "loop-fix, s",
+            "loop-fix, files/s",
+            "+reverse, s",
+            "+reverse, files/s",
+        ],
+        rows: vec![
+            vec![10e3, 0.54, 18.5e3, 0.53, 18.9e3, 0.52, 19.3e3],
+            vec![20e3, 1.10, 18.1e3, 1.05, 19.0e3, 1.00, 20.0e3],
+            vec![100e3, 4.21, 23.8e3, 3.91, 25.6e3, 3.58, 27.9e3],
+            vec![200e3, 9.66, 20.7e3, 7.37, 27.1e3, 7.08, 28.3e3],
+            vec![1e6, 86.61, 11.5e3, 48.26, 20.7e3, 38.33, 26.1e3],
+            vec![2e6, 206.13, 9.7e3, 129.71, 15.4e3, 82.20, 24.3e3],
+            vec![10e6, 2843.57, 3.5e3, 1817.39, 5.5e3, 591.78, 16.9e3],
+        ],
+    };
+    let merged = Published {
+        source: "Dave Chinner, \"xfs: reverse search directory freespace indexes\", as merged in 2019; \
+                 kernel and machine are not told",
+        columns: vec!["files", "before, s", "before, files/s", "reverse, s", "reverse, files/s"],
+        rows: vec![
+            vec![10e3, 0.41, 24.3e3, 0.41, 24.3e3],
+            vec![20e3, 0.74, 27.0e3, 0.75, 26.7e3],
+            vec![100e3, 3.81, 26.4e3, 3.27, 30.6e3],
+            vec![200e3, 8.58, 23.3e3, 6.71, 29.8e3],
+            vec![1e6, 85.69, 11.7e3, 37.67, 26.5e3],
+            vec![2e6, 280.31, 7.1e3, 79.55, 25.2e3],
+            vec![10e6, 3913.26, 2.5e3, 552.89, 18.1e3],
+        ],
+    };
+    vec![thread, merged]
+}

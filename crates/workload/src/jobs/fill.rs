@@ -1,0 +1,111 @@
+//! Directories that are filled by a thread each.
+
+use super::Context;
+use super::fingerprint::Fingerprint;
+use super::names::{Name, Names};
+use super::threads::on_all;
+use crate::cost::Cost;
+use crate::error::{Error, Result};
+use crate::target::Target;
+use vfs::FileType;
+
+/// Names that are made at once for all threads together, outside of what is timed: 40 MiB of them.
+const NAMES_PER_ROUND: u64 = 1 << 20;
+
+/// Operations after which a thread says how far it is.
+pub(super) const OPERATIONS_PER_ADVANCE: usize = 1000;
+
+/// The name of a directory that a thread has for itself.
+pub(super) fn directory_name(number: u64) -> String {
+    format!("{number:04}")
+}
+
+/// A directory that a thread has for itself.
+pub(super) struct Lane<D> {
+    /// Its name.
+    pub(super) name: String,
+    /// It.
+    pub(super) top: D,
+    /// The directory in it that files go to now, with its name.
+    pub(super) subdirectory: Option<(Vec<u8>, D)>,
+    /// The names of the files to come.
+    pub(super) names: Names,
+    /// The files there should be.
+    pub(super) made: Fingerprint,
+    batch: Vec<Name>,
+}
+
+impl<D> Lane<D> {
+    /// Makes the directory.
+    pub(super) fn make<T>(target: &T, number: u64, context: &Context<'_>) -> Result<Self>
+    where
+        T: Target<Dir = D>,
+    {
+        let (all, name) = (target.top()?, directory_name(number));
+        target.make_dir(&all, name.as_bytes())?;
+        let top = target.open_dir(&all, name.as_bytes())?;
+        let (names, made) = (Names::new(context.seed, number), Fingerprint::default());
+        Ok(Self { name, top, subdirectory: None, names, made, batch: Vec::new() })
+    }
+
+    /// Where files go now.
+    pub(super) fn dir(&self) -> &D {
+        self.subdirectory.as_ref().map_or(&self.top, |(_, dir)| dir)
+    }
+
+    fn prepare(&mut self, count: u64) {
+        self.names.fill(&mut self.batch, count as usize);
+        let path = self.subdirectory.as_ref().map_or(&[][..], |(name, _)| name);
+        for name in &self.batch {
+            self.made.add(&[path, name]);
+        }
+    }
+}
+
+/// Has every thread make `files` files with `make`; what it cost.
+pub(super) fn fill<D: Send + Sync>(
+    lanes: &mut [Lane<D>],
+    files: u64,
+    context: &Context<'_>,
+    make: impl Fn(&Lane<D>, &Name) -> Result<()> + Sync,
+) -> Result<Cost> {
+    let mut cost = Cost::default();
+    let round = NAMES_PER_ROUND / lanes.len().max(1) as u64 + 1;
+    let mut left = files;
+    while left > 0 {
+        let count = left.min(round);
+        lanes.iter_mut().for_each(|lane| lane.prepare(count));
+        let make_all = |lane: &Lane<D>, context: &Context<'_>| {
+            for names in lane.batch.chunks(OPERATIONS_PER_ADVANCE) {
+                names.iter().try_for_each(|name| make(lane, name))?;
+                context.advance(names.len() as u64)?;
+            }
+            Ok(())
+        };
+        cost += Cost::of(|| on_all(lanes, context, make_all))?.1;
+        left -= count;
+    }
+    Ok(cost)
+}
+
+/// The files of a directory, whose path goes in front of their names.
+///
+/// # Errors
+/// `Wrong` if something else is in it; `Interrupted` if the run is to end.
+pub(super) fn files_of<T: Target>(
+    target: &T,
+    dir: &T::Dir,
+    path: &[u8],
+    context: &Context<'_>,
+) -> Result<Fingerprint> {
+    let mut files = Fingerprint::default();
+    target.list(dir, &mut |name, file_type| {
+        if file_type.is_some_and(|found| found != FileType::Regular) {
+            let name = name.escape_ascii();
+            return Err(Error::Wrong(format!("{name} is a {file_type:?} and not a file")));
+        }
+        files.add(&[path, name]);
+        if files.count().is_multiple_of(1 << 16) { context.advance(0) } else { Ok(()) }
+    })?;
+    Ok(files)
+}

@@ -1,0 +1,97 @@
+//! Directories removed as `rm -rf` does, from a warm and from a cold cache.
+
+use super::create::Filling;
+use super::removal::{NO_COLD_RUN, forgets, remove_directories};
+use super::repeats::{files_of_step, need, repeats, rounds_max, step};
+use super::{Case, Context, Job, Step};
+use crate::contestant::Session;
+use crate::cost::Cost;
+use crate::error::Result;
+use crate::target::Target;
+use crate::with_target;
+
+/// Removes directories full of empty files.
+#[derive(Clone, Debug)]
+pub struct Remove {
+    /// Files of a directory, one case for each number; at least 1.
+    pub files: Vec<u64>,
+    /// Threads, each with a directory of its own; at least 1.
+    pub threads: u32,
+    /// A second time after everything that was cached is forgotten. Where a session cannot do that,
+    /// that step is missing and the one before has the figure `cold runs`, which is 0.
+    pub cold: bool,
+}
+
+impl Job for Remove {
+    fn name(&self) -> &'static str {
+        "remove"
+    }
+
+    fn what(&self) -> String {
+        let cold = if self.cold {
+            " It is done again with new directories after all that is cached was made durable and \
+             forgotten."
+        } else {
+            ""
+        };
+        format!(
+            "Fills directories as `create` does, which is not timed, and removes them as rm -rf does: \
+             reads 100,000 entries, removes them in the order of their inode numbers if they are more \
+             than 10,000 and in the order of the directory otherwise, reads on, and removes the \
+             directory in the end; {} threads, each with a directory of its own. Reading is timed, \
+             too. Where a step would have less than 100,000 files there are several directories; times \
+             are those of all of them, and that of one is given beside.{cold}",
+            self.threads
+        )
+    }
+
+    fn axis(&self) -> &'static str {
+        "files"
+    }
+
+    fn unit(&self) -> &'static str {
+        "files/s"
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let times = if self.cold { 4 } else { 2 };
+        let case = |&files: &u64| Case {
+            x: files,
+            need: need(files, self.threads),
+            operations: files_of_step(files, self.threads).saturating_mul(times),
+            rounds_max: rounds_max(files, self.threads),
+        };
+        self.files.iter().map(case).collect()
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<Step>> {
+        let repeats = repeats(case.x, self.threads);
+        let filling = Filling { files: case.x, threads: self.threads, repeats };
+        with_target!(session.target(), target => filling.run(target, context))?;
+        let cost = with_target!(session.target(), target => remove(&filling, target, context))?;
+        let mut warm = step("remove", case.x, self.threads, cost);
+        if !self.cold {
+            return Ok(vec![warm]);
+        }
+        if !forgets(session)? {
+            warm.extras.push(NO_COLD_RUN);
+            context.advance(warm.operations * 2)?;
+            return Ok(vec![warm]);
+        }
+        with_target!(session.target(), target => filling.run(target, context))?;
+        session.drop_caches()?;
+        let cost = with_target!(session.target(), target => remove(&filling, target, context))?;
+        Ok(vec![warm, step("remove, cold cache", case.x, self.threads, cost)])
+    }
+}
+
+fn remove<T: Target>(filled: &Filling, target: &T, context: &Context<'_>) -> Result<Cost> {
+    let Filling { files, threads, repeats } = *filled;
+    let directories = repeats * u64::from(threads);
+    remove_directories(target, (directories, threads), directories * files, context)
+}

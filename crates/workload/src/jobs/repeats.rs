@@ -1,0 +1,59 @@
+//! Small directories are filled, or emptied, several times over in one timing: a step of a few
+//! milliseconds says little.
+
+use super::{Extra, Step};
+use crate::contestant::Need;
+use crate::cost::Cost;
+
+/// Files of a step, at least.
+const FILES_PER_STEP: u64 = 100_000;
+
+/// From so many files on, a case lasts long enough to be run once.
+const ONCE_FROM: u64 = 2_000_000;
+
+/// How often `threads` directories with `files` files each are made for one step.
+pub(super) fn repeats(files: u64, threads: u32) -> u64 {
+    (FILES_PER_STEP / files.saturating_mul(threads.into()).max(1)).max(1)
+}
+
+/// Files of a step.
+pub(super) fn files_of_step(files: u64, threads: u32) -> u64 {
+    files.saturating_mul(threads.into()).saturating_mul(repeats(files, threads))
+}
+
+/// What the files of a step need of a file system.
+pub(super) fn need(files: u64, threads: u32) -> Need {
+    let directories = repeats(files, threads) * u64::from(threads);
+    let inodes = files_of_step(files, threads).saturating_add(directories);
+    Need { inodes, bytes: 0, threads, existing: false }
+}
+
+/// Most rounds that a case is worth.
+pub(super) fn rounds_max(files: u64, threads: u32) -> u32 {
+    if files_of_step(files, threads) >= ONCE_FROM { 1 } else { u32::MAX }
+}
+
+/// A step over all the directories. `cost` is that of all of them; that of one is said, too.
+pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> Step {
+    let value = cost.wall.as_secs_f64() / repeats(files, threads) as f64;
+    let extras = vec![Extra { name: "one directory", unit: "s", value }];
+    Step { name, operations: files_of_step(files, threads), cost, extras }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_small_directories_are_repeated() {
+        assert_eq!(
+            [1, 10_000, 60_000, 100_000, 10_000_000].map(|files| repeats(files, 1)),
+            [100_000, 10, 1, 1, 1]
+        );
+        assert_eq!(repeats(10_000, 4), 2);
+        assert_eq!(files_of_step(10_000, 4), 80_000);
+        assert_eq!(need(10_000, 4).inodes, 80_008);
+        assert_eq!(files_of_step(u64::MAX, 2), u64::MAX);
+        assert_eq!((rounds_max(1_000_000, 1), rounds_max(1_000_000, 2)), (u32::MAX, 1));
+    }
+}

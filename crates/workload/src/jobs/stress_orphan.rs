@@ -1,0 +1,229 @@
+//! stress-orphan: threads that truncate files byte by byte.
+//!
+//! Each truncation makes its inode an orphan for as long as it takes, where a file system records that,
+//! so the threads meet in the place where orphans are recorded and nowhere else.
+
+use super::together::together;
+use super::{Case, Context, Extra, Job, Published, Step};
+use crate::contestant::{Need, Session};
+use crate::cost::Cost;
+use crate::error::{Error, Result};
+use crate::target::Target;
+use crate::with_target;
+
+/// Truncates between two looks at whether to stop.
+const BATCH: u32 = 1024;
+
+/// Space of files is counted in blocks of this many bytes.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Truncates of a case from which it is run fewer times.
+const LARGE: u64 = 2_000_000;
+
+/// Threads that truncate files byte by byte, each in a directory of its own.
+#[derive(Clone, Debug)]
+pub struct StressOrphan {
+    /// Numbers of threads, a case for each. All threads do the same work.
+    pub threads: Vec<u32>,
+    /// Bytes of a file, and thus truncates until it is empty.
+    pub file_bytes: u32,
+    /// Files that each thread truncates, one after the other.
+    pub rounds: u32,
+}
+
+impl Default for StressOrphan {
+    /// 1, 2, 4 … 128 threads, 16 files of 4096 bytes for each.
+    fn default() -> Self {
+        Self { threads: (0..8).map(|log| 1 << log).collect(), file_bytes: 4096, rounds: 16 }
+    }
+}
+
+impl StressOrphan {
+    fn truncates_per_thread(&self) -> u64 {
+        u64::from(self.rounds) * u64::from(self.file_bytes)
+    }
+
+    fn on<T: Target>(&self, target: &T, threads: u32, context: &Context<'_>) -> Result<Vec<Step>> {
+        let dirs = self.prepare(target, threads, context)?;
+        let cost = together(threads, |thread| {
+            let dir = &dirs[thread as usize];
+            (0..self.rounds).try_for_each(|round| self.empty(target, dir, round, context))
+        })?;
+        for dir in &dirs {
+            self.check(target, dir)?;
+        }
+        Ok(vec![self.step(threads, cost)])
+    }
+
+    /// Writes the files of all threads and makes them durable, so that they have their blocks.
+    fn prepare<T: Target>(
+        &self,
+        target: &T,
+        threads: u32,
+        context: &Context<'_>,
+    ) -> Result<Vec<T::Dir>> {
+        let top = target.top()?;
+        let contents = vec![b'o'; self.file_bytes as usize];
+        let mut dirs = Vec::new();
+        for thread in 0..threads {
+            let name = format!("thread-{thread:03}");
+            target.make_dir(&top, name.as_bytes())?;
+            let dir = target.open_dir(&top, name.as_bytes())?;
+            for round in 0..self.rounds {
+                let file = target.create(&dir, &name_of(round), false)?;
+                target.write(&file, 0, &contents)?;
+                target.close(file)?;
+            }
+            dirs.push(dir);
+            context.advance(0)?;
+        }
+        target.sync()?;
+        Ok(dirs)
+    }
+
+    /// Truncates a file byte by byte.
+    fn empty<T: Target>(
+        &self,
+        target: &T,
+        dir: &T::Dir,
+        round: u32,
+        context: &Context<'_>,
+    ) -> Result<()> {
+        let file = target.open(dir, &name_of(round))?;
+        let mut size = self.file_bytes;
+        while size > 0 {
+            let count = size.min(BATCH);
+            for _ in 0..count {
+                size -= 1;
+                target.truncate(&file, size.into())?;
+            }
+            context.advance(count.into())?;
+        }
+        target.close(file)
+    }
+
+    /// Every file of a thread is there, and empty.
+    fn check<T: Target>(&self, target: &T, dir: &T::Dir) -> Result<()> {
+        for round in 0..self.rounds {
+            let name = name_of(round);
+            let (_, size) = target.stat(dir, &name)?;
+            if size != 0 {
+                let name = name.escape_ascii();
+                return Err(Error::Wrong(format!("{name} has {size} bytes, not none")));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, threads: u32, cost: Cost) -> Step {
+        let each = self.truncates_per_thread();
+        let microseconds = cost.wall.as_secs_f64() * 1e6 / each.max(1) as f64;
+        let extras = vec![Extra {
+            name: "a truncate, as its thread sees it",
+            unit: "µs",
+            value: microseconds,
+        }];
+        Step { name: "truncate", operations: u64::from(threads) * each, cost, extras }
+    }
+}
+
+fn name_of(round: u32) -> Vec<u8> {
+    format!("file-{round:04}").into_bytes()
+}
+
+impl Job for StressOrphan {
+    fn name(&self) -> &'static str {
+        "stress-orphan"
+    }
+
+    fn what(&self) -> String {
+        let Self { file_bytes, rounds, .. } = self;
+        format!(
+            "Each thread truncates {rounds} files of {file_bytes} bytes byte by byte, one after the other, \
+             in a directory of its own. The program of the orphan file's author was never published; he \
+             described it as \"truncating files byte-by-byte from N processes in parallel\", and size and \
+             number of the files are our choice. They are written and made durable before the clock \
+             starts: what is timed is an open, {file_bytes} truncates and a close for each file. Every \
+             thread does the same work, so times can be compared with those of the thread, in proportion. \
+             Threads start together; here they are threads of one process. Nothing is synced while the \
+             clock runs."
+        )
+    }
+
+    fn axis(&self) -> &'static str {
+        "threads"
+    }
+
+    fn unit(&self) -> &'static str {
+        "truncates/s"
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let blocks = u64::from(self.file_bytes).div_ceil(BLOCK_BYTES);
+        let case = |&threads: &u32| {
+            let files = u64::from(threads) * u64::from(self.rounds);
+            let operations = u64::from(threads) * self.truncates_per_thread();
+            let need = Need {
+                inodes: files + u64::from(threads),
+                bytes: files * blocks * BLOCK_BYTES,
+                threads,
+                existing: false,
+            };
+            let rounds_max = if operations < LARGE { 5 } else { 3 };
+            Case { x: threads.into(), need, operations, rounds_max }
+        };
+        self.threads.iter().map(case).collect()
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<Step>> {
+        with_target!(session.target(), target => self.on(target, case.need.threads, context))
+    }
+
+    fn published(&self) -> Vec<Published> {
+        published()
+    }
+}
+
+/// The figures of the orphan file's author, in seconds. What each thread did is not known, but it was
+/// the same for all numbers of threads.
+fn published() -> Vec<Published> {
+    const ROWS_2015: [[f64; 3]; 8] = [
+        [1.0, 1.6028, 1.26],
+        [2.0, 4.2922, 2.455],
+        [4.0, 6.2028, 3.8484],
+        [8.0, 10.415, 6.8330],
+        [16.0, 18.9336, 12.8832],
+        [32.0, 38.5172, 25.3422],
+        [64.0, 79.805, 50.9184],
+        [128.0, 159.6292, 102.666],
+    ];
+    let first = Published {
+        source: "Jan Kara, April 2015: ext4 on a RAM disk, Xeon server with 48 CPUs and 32 GB, mean of 5 \
+                 runs; \"patched\" is the orphan file under a spinlock",
+        columns: vec!["threads", "vanilla (s)", "patched (s)"],
+        rows: ROWS_2015.iter().map(|row| row.to_vec()).collect(),
+    };
+    let one = Published {
+        source: "Jan Kara, 2021: ext4 on an SSD, server with 80 CPUs, one process",
+        columns: vec!["threads", "vanilla (s)", "orphan file (s)"],
+        rows: vec![vec![1.0, 1.06, 0.95]],
+    };
+    let many = Published {
+        source: "Jan Kara, 2021: ext4 on an SSD, server with 80 CPUs, 128 processes; the last column is \
+                 the limit: no orphan is recorded at all",
+        columns: vec![
+            "threads",
+            "vanilla (s)",
+            "orphan file with a lock (s)",
+            "orphan file without a lock (s)",
+            "no orphan handling (s)",
+        ],
+        rows: vec![vec![128.0, 206.5, 122.9, 71.0, 69.3]],
+    };
+    vec![first, one, many]
+}

@@ -1,0 +1,81 @@
+//! Several threads at once.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::Context;
+use crate::error::{Error, Result};
+
+/// Does `work` for every item, each in a thread of its own; a single one in this thread. If one of them
+/// fails the others end soon.
+///
+/// # Errors
+/// That of the first item that failed of its own accord.
+pub(super) fn on_all<I: Sync, R: Send>(
+    items: &[I],
+    context: &Context<'_>,
+    work: impl Fn(&I, &Context<'_>) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if let [item] = items {
+        return Ok(vec![work(item, context)?]);
+    }
+    let stop = AtomicBool::new(false);
+    let progress = |operations| {
+        if context.advance(operations).is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let one = |item| {
+        let result = work(item, &Context::new(context.seed, &stop, &progress));
+        if result.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        result
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| one(item))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    let mut values = Vec::with_capacity(items.len());
+    let mut outcome = Ok(());
+    for result in results {
+        match result {
+            Ok(value) => values.push(value),
+            // Those that were made to stop do not say why.
+            Err(Error::Interrupted) if outcome.is_err() => {}
+            Err(error) if matches!(outcome, Ok(()) | Err(Error::Interrupted)) => {
+                outcome = Err(error);
+            }
+            Err(_) => {}
+        }
+    }
+    outcome.map(|()| values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_fails_ends_the_others_and_is_the_one_that_is_told() {
+        let stop = AtomicBool::new(false);
+        let context = Context::new(1, &stop, &|_| ());
+        let result = on_all(&[0, 1, 2], &context, |&item, context| {
+            if item == 1 {
+                return Err(Error::Wrong("it is".into()));
+            }
+            while context.advance(0).is_ok() {
+                thread::yield_now();
+            }
+            Err::<(), _>(Error::Interrupted)
+        });
+        assert!(matches!(result, Err(Error::Wrong(_))), "{result:?}");
+        assert!(!stop.load(Ordering::Relaxed));
+        let doubled = on_all(&[3, 4], &context, |item, _| Ok(item * 2));
+        assert_eq!(doubled.unwrap(), [6, 8]);
+        stop.store(true, Ordering::Relaxed);
+        let result = on_all(&[0, 1], &context, |_, context| context.advance(1));
+        assert!(matches!(result, Err(Error::Interrupted)), "{result:?}");
+    }
+}

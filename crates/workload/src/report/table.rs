@@ -1,0 +1,132 @@
+//! A table, for a terminal and in Markdown.
+
+use unicode_width::UnicodeWidthStr;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The name of a contestant.
+    Contestant,
+    /// Other words.
+    Words,
+    /// Figures, which are aligned at their ends.
+    Figure,
+    /// Figures of the contestant whose name is the title.
+    FigureOf,
+}
+
+/// Cells under titles. Every row has as many cells as there are titles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub(super) titles: Vec<(Kind, String)>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Without what would move a terminal's cursor or end a line.
+pub(super) fn clean(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// As words in a Markdown document.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in clean(text).chars() {
+        match c {
+            '<' => escaped += "&lt;",
+            '&' => escaped += "&amp;",
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' => escaped.extend(['\\', c]),
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+impl Kind {
+    /// Cells are aligned at their ends.
+    pub(super) fn is_figure(self) -> bool {
+        matches!(self, Self::Figure | Self::FigureOf)
+    }
+}
+
+impl Table {
+    pub(super) fn new(titles: impl IntoIterator<Item = (Kind, String)>) -> Self {
+        Self { titles: titles.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Aligned with spaces; no line ends in one.
+    pub(super) fn text(&self) -> String {
+        let titles = self.titles.iter().map(|(_, title)| clean(title)).collect();
+        let body = self.rows.iter().map(|cells| cells.iter().map(|cell| clean(cell)).collect());
+        let rows: Vec<Vec<String>> = std::iter::once(titles).chain(body).collect();
+        let width = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.titles.len()).map(width).collect();
+        let mut text = String::new();
+        for row in &rows {
+            let mut line = String::new();
+            for ((cell, width), (kind, _)) in row.iter().zip(&widths).zip(&self.titles) {
+                let spaces = " ".repeat(width - cell.width());
+                let (before, after) =
+                    if kind.is_figure() { (&*spaces, "") } else { ("", &*spaces) };
+                line += &format!("{before}{cell}{after}  ");
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// In Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let rule = |(kind, _): &(Kind, String)| if kind.is_figure() { "--:" } else { "---" };
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut text = row(self.titles.iter().map(|(_, title)| escaped(title)).collect());
+        text += &format!("|{}|\n", self.titles.iter().map(rule).collect::<Vec<_>>().join("|"));
+        for cells in &self.rows {
+            text += &row(cells.iter().map(|cell| escaped(cell)).collect());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::{Kind, Table};
+
+    fn table() -> Table {
+        let mut table = Table::new([
+            (Kind::Contestant, "who".to_owned()),
+            (Kind::Figure, "rate".to_owned()),
+            (Kind::Words, "why".to_owned()),
+        ]);
+        table.rows.push(["memory:xfs", "1.20 M", "x"].map(str::to_owned).to_vec());
+        table.rows.push(["目录|\u{1b}[2J", "7 ×", "a_b\n"].map(str::to_owned).to_vec());
+        table
+    }
+
+    #[test]
+    fn columns_align_whatever_the_width_of_letters() {
+        let text = table().text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "who           rate  why");
+        assert_eq!(lines[1], "memory:xfs  1.20 M  x");
+        // The first two characters are two columns wide each.
+        assert_eq!(lines[2], "目录|\u{fffd}[2J      7 ×  a_b\u{fffd}");
+        assert_eq!(lines[2].split("7 ×").next().unwrap().width(), 15);
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn markdown_has_no_cell_that_ends_early() {
+        let text = table().markdown();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "|---|--:|---|");
+        assert_eq!(lines[2], "| memory:xfs | 1.20 M | x |");
+        assert_eq!(lines[3], "| 目录\\|\u{fffd}\\[2J | 7 × | a\\_b\u{fffd} |");
+    }
+}

@@ -1,0 +1,210 @@
+//! Which tables a report has.
+
+use super::headline::{Headline, headlines};
+use super::make::distinct;
+use super::number::{NONE, change, count, plain, rate, share, short, times};
+use super::table::{Kind, Table};
+use super::{Flatness, Report, Row, Workload};
+use crate::jobs::Published;
+
+const OVERHEADS: [&str; 4] = ["wall +", "user +", "system +", "u+s +"];
+
+/// Every step with its figures.
+pub(super) fn steps(workload: &Workload) -> Vec<(&str, Table)> {
+    let steps = distinct(workload.rows.iter().map(|row| row.step.as_str()));
+    steps.into_iter().map(|step| (step, self::step(workload, step))).collect()
+}
+
+fn step(workload: &Workload, step: &str) -> Table {
+    let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
+    let extras =
+        distinct(rows.iter().flat_map(|row| &row.extras).map(|one| (&one.name, &one.unit)));
+    let has_overheads = rows.iter().any(|row| row.overhead.is_some());
+    let figures = |titles: &[&str]| {
+        titles.iter().map(|title| (Kind::Figure, (*title).to_owned())).collect::<Vec<_>>()
+    };
+    let mut titles = figures(&[&workload.axis]);
+    titles.push((Kind::Contestant, "contestant".to_owned()));
+    titles.extend(figures(&[
+        "runs",
+        "operations",
+        &workload.unit,
+        "wall s",
+        "spread",
+        "user s",
+        "system s",
+    ]));
+    titles.extend(extras.iter().map(|(name, unit)| (Kind::Figure, format!("{name} {unit}"))));
+    if has_overheads {
+        titles.extend(figures(&OVERHEADS));
+    }
+    let mut table = Table::new(titles);
+    for row in rows {
+        let mut cells = cells(row);
+        for &(name, unit) in &extras {
+            let extra = row.extras.iter().find(|one| (&one.name, &one.unit) == (name, unit));
+            cells.push(extra.and_then(|one| one.median).map_or_else(|| NONE.to_owned(), plain));
+        }
+        if has_overheads {
+            cells.extend(overheads(row));
+        }
+        table.rows.push(cells);
+    }
+    table
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        count(row.x),
+        row.contestant.clone(),
+        row.runs.to_string(),
+        count(row.operations),
+        row.rate.map_or_else(|| NONE.to_owned(), short),
+        plain(row.wall.median_s),
+        share(row.wall.spread),
+        plain(row.user.median_s),
+        plain(row.system.median_s),
+    ]
+}
+
+fn overheads(row: &Row) -> [String; 4] {
+    row.overhead.as_ref().map_or_else(Default::default, |overhead| {
+        [
+            overhead.wall_percent,
+            overhead.user_percent,
+            overhead.system_percent,
+            overhead.processor_percent,
+        ]
+        .map(change)
+    })
+}
+
+/// A step as the threads have it: a line for each size, with time and rate of each contestant.
+/// `None` if there is one size only.
+pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
+    let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
+    let sizes = distinct(rows.iter().map(|row| row.x));
+    let names = distinct(rows.iter().map(|row| row.contestant.as_str()));
+    let mut table = Table::new([(Kind::Figure, workload.axis.clone())]);
+    table.titles.extend(names.iter().map(|name| (Kind::FigureOf, (*name).to_owned())));
+    for &x in &sizes {
+        let cell = |name: &&str| {
+            let row = rows.iter().find(|row| row.x == x && row.contestant == **name);
+            row.map_or_else(
+                || NONE.to_owned(),
+                |row| {
+                    let rate = row.rate.map_or_else(|| NONE.to_owned(), short);
+                    format!("{} / {rate}", plain(row.wall.median_s))
+                },
+            )
+        };
+        table.rows.push(std::iter::once(count(x)).chain(names.iter().map(cell)).collect());
+    }
+    (sizes.len() > 1).then_some(table)
+}
+
+/// What a cell of [`by_size`] holds.
+pub(super) fn by_size_caption(workload: &Workload, step: &str) -> String {
+    format!("{step}: wall s / {}", workload.unit)
+}
+
+/// Who is held against whom, in words; empty if nobody is.
+pub(super) fn bases(workload: &Workload) -> Vec<String> {
+    let of = |row: &Row| {
+        row.overhead
+            .as_ref()
+            .map(|overhead| format!("{} against {}", row.contestant, overhead.base))
+    };
+    distinct(workload.rows.iter().filter_map(of))
+}
+
+/// How rates change with the size, step by step; `None` if there is one size only.
+pub(super) fn flatness(workload: &Workload) -> Option<Table> {
+    let all = &workload.flatness;
+    let steps = distinct(all.iter().map(|one| &one.step));
+    let mut table = Table::new([(Kind::Contestant, "contestant".to_owned())]);
+    let figures = ["from", "to"].into_iter().chain(steps.iter().map(|step| step.as_str()));
+    table.titles.extend(figures.map(|title| (Kind::Figure, title.to_owned())));
+    for (contestant, from, to) in
+        distinct(all.iter().map(|one| (&one.contestant, one.from, one.to)))
+    {
+        let cell = |step: &&String| {
+            let is_it = |one: &&Flatness| {
+                (&one.contestant, one.from, one.to, &one.step) == (contestant, from, to, *step)
+            };
+            let ratio = all.iter().find(is_it).and_then(|one| one.ratio);
+            ratio.map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"))
+        };
+        let first = [contestant.clone(), count(from), count(to)];
+        table.rows.push(first.into_iter().chain(steps.iter().map(cell)).collect());
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What [`flatness`] shows.
+pub(super) fn flatness_caption(workload: &Workload) -> String {
+    format!("flatness: rate at the largest / smallest number of {}", workload.axis)
+}
+
+/// The figures that somebody published.
+pub(super) fn published(published: &Published) -> Table {
+    let mut table =
+        Table::new(published.columns.iter().map(|title| (Kind::Figure, (*title).to_owned())));
+    for row in &published.rows {
+        let mut cells: Vec<String> = row.iter().map(|&value| exact(value)).collect();
+        cells.resize(table.titles.len(), String::new());
+        table.rows.push(cells);
+    }
+    table
+}
+
+/// Others' figures as they wrote them.
+fn exact(value: f64) -> String {
+    let is_count = value.fract() == 0.0 && (0.0..1e15).contains(&value);
+    if is_count {
+        count(value as u64)
+    } else if value.is_finite() {
+        value.to_string()
+    } else {
+        NONE.to_owned()
+    }
+}
+
+/// The summary of a report.
+pub(super) fn summary(report: &Report) -> Table {
+    let words = ["workload", "step", "at"].map(|title| (Kind::Words, title.to_owned()));
+    let mut table = Table::new(words);
+    for (kind, title) in [
+        (Kind::Contestant, "ours, the best"),
+        (Kind::Figure, "rate"),
+        (Kind::Contestant, "the kernel's best"),
+        (Kind::Figure, "rate"),
+        (Kind::Figure, "ours / kernel's"),
+        (Kind::Figure, "flatness"),
+        (Kind::Figure, "kernel's"),
+    ] {
+        table.titles.push((kind, title.to_owned()));
+    }
+    table.rows.extend(headlines(report).iter().map(headline));
+    table
+}
+
+fn headline(headline: &Headline<'_>) -> Vec<String> {
+    let name =
+        |row: Option<&Row>| row.map_or_else(|| NONE.to_owned(), |row| row.contestant.clone());
+    let speed = |row: Option<&Row>| rate(row.and_then(|row| row.rate), &headline.workload.unit);
+    let flatness =
+        |row| headline.flatness(row).map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"));
+    vec![
+        headline.workload.name.clone(),
+        headline.step.to_owned(),
+        format!("{} {}", count(headline.x), headline.workload.axis),
+        name(headline.ours),
+        speed(headline.ours),
+        name(headline.kernel),
+        speed(headline.kernel),
+        times(headline.times()),
+        flatness(headline.ours),
+        flatness(headline.kernel),
+    ]
+}

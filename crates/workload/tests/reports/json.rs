@@ -1,0 +1,115 @@
+//! The report for programs: every figure here was worked out by hand.
+
+use serde_json::{Value, json};
+use workload::contestant::Side;
+use workload::jobs::{Case, Published};
+use workload::report::Report;
+
+use crate::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
+
+/// Two contestants, of which one is the base of the other, and two sizes; three rounds of the first size
+/// and one of the second.
+fn report() -> Report {
+    let cases: Vec<Case> = vec![case(1000, 3), case(4000, 1)];
+    let mut job = FakeJob::new(cases, |asked| {
+        let walls = match (asked.contestant, asked.x) {
+            ("memory:xfs", 1000) => [[120, 90, 20], [110, 99, 33], [200, 120, 22]],
+            ("memory:xfs", _) => [[600, 400, 100]; 3],
+            (_, 1000) => [[100, 90, 20], [100, 90, 20], [80, 90, 0]],
+            _ => [[400, 320, 80]; 3],
+        };
+        let mut step = step("create", asked.x, walls[asked.run as usize - 1]);
+        step.extras.push(extra("allocations", "per file", f64::from(asked.run)));
+        Ok(vec![step])
+    });
+    job.published.push(Published {
+        source: "somebody, 2015",
+        columns: vec!["files", "s"],
+        rows: vec![vec![1000.0, 0.5]],
+    });
+    let mut ours = Fake::new("memory:xfs");
+    ours.description.base = Some("memory:xfs,^parent".to_owned());
+    ours.description.features = "parent=1".to_owned();
+    ours.description.remarks = vec!["no system calls".to_owned()];
+    let mut absent = Fake::new("kernel:xfs");
+    absent.unsupported = Some((0, "it needs root".to_owned()));
+    let contestants = vec![ours, Fake::new("memory:xfs,^parent"), absent];
+    run_with(&[entry(job, contestants)], 3, &Notes::default())
+}
+
+#[test]
+fn every_figure_is_right() {
+    let value: Value = serde_json::from_str(&report().json()).unwrap();
+    let rows = &value["workloads"][0]["rows"];
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+    let expected = json!({
+        "step": "create", "x": 1000, "contestant": "memory:xfs", "runs": 3, "operations": 1000,
+        // 1000 files in the median of 110, 120 and 200 ms.
+        "rate": 1000.0 / 0.12,
+        "wall": { "runs": 3, "median_s": 0.12, "min_s": 0.11, "max_s": 0.2, "spread": (0.2 - 0.11) / 0.12 },
+        "user": { "runs": 3, "median_s": 0.099, "min_s": 0.09, "max_s": 0.12, "spread": (0.12 - 0.09) / 0.099 },
+        "system": { "runs": 3, "median_s": 0.022, "min_s": 0.02, "max_s": 0.033, "spread": (0.033 - 0.02) / 0.022 },
+        "extras": [{ "name": "allocations", "unit": "per file", "median": 2.0 }],
+        "overhead": {
+            "base": "memory:xfs,^parent",
+            "wall_percent": (0.12 / 0.1 - 1.0) * 100.0,
+            "user_percent": (0.099 / 0.09 - 1.0) * 100.0,
+            "system_percent": (0.022 / 0.02 - 1.0) * 100.0,
+            "processor_percent": ((0.099 + 0.022) / (0.09 + 0.02) - 1.0) * 100.0,
+        },
+        "size_bytes": 8_589_934_592_u64,
+    });
+    assert_eq!(rows[0], expected);
+    assert_eq!(
+        (&rows[1]["contestant"], &rows[1]["overhead"]),
+        (&json!("memory:xfs,^parent"), &Value::Null)
+    );
+    assert_eq!((&rows[2]["x"], &rows[2]["runs"]), (&json!(4000), &json!(1)));
+}
+
+#[test]
+fn everything_that_a_report_must_say_is_said() {
+    let mut value: Value = serde_json::from_str(&report().json()).unwrap();
+    value["workloads"][0]["rows"] = json!([]);
+    // A test build has no optimisations, or it has.
+    assert_eq!(value["optimised"], json!(!cfg!(debug_assertions)));
+    value["optimised"] = json!(true);
+    // 8,333 and 6,667 files a second: 600 ms for 4000 files; the base stays at 10,000.
+    let ratio = (4000.0 / 0.6) / (1000.0 / 0.12);
+    let contestant = |name: &str, side: Side| {
+        json!({ "name": name, "side": side, "what": format!("What {name} is."), "features": "",
+                "base": null, "remarks": [] })
+    };
+    let mut ours = contestant("memory:xfs", Side::Ours);
+    ours["base"] = json!("memory:xfs,^parent");
+    ours["features"] = json!("parent=1");
+    ours["remarks"] = json!(["no system calls"]);
+    let expected = json!({
+        "format": 1,
+        "date": "2026-11-21 14:00 UTC",
+        "command": "diskwright workload compare",
+        "seed": 7,
+        "rounds": 3,
+        "optimised": true,
+        "cut_short": false,
+        "durability": "Nothing is synced, unless the name of a step or the words about a workload say so.",
+        "machine": {
+            "cpu": "Example CPU", "cores": 2, "memory_bytes": 25_769_803_776_u64, "kernel": "6.18.5",
+            "scratch": "/dev/shm (tmpfs)", "load": 0.25, "governor": null,
+            "virtual_machine": "Example", "versions": ["diskwright 0.1.0"],
+        },
+        "workloads": [{
+            "name": "create", "what": "Makes files.", "axis": "files", "unit": "files/s",
+            "contestants": [ours, contestant("memory:xfs,^parent", Side::Ours), contestant("kernel:xfs", Side::Kernel)],
+            "rows": [],
+            "flatness": [
+                { "contestant": "memory:xfs", "step": "create", "from": 1000, "to": 4000, "ratio": ratio },
+                { "contestant": "memory:xfs,^parent", "step": "create", "from": 1000, "to": 4000, "ratio": 1.0 },
+            ],
+            "skipped": [{ "contestant": "kernel:xfs", "from": 1000, "why": "it needs root" }],
+            "failed": [],
+            "published": [{ "source": "somebody, 2015", "columns": ["files", "s"], "rows": [[1000.0, 0.5]] }],
+        }],
+    });
+    assert_eq!(value, expected);
+}
