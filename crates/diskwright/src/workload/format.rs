@@ -2,9 +2,11 @@
 //! are the same images.
 
 use ::{ext4::mkfs as ext4_mkfs, xfs::mkfs as xfs_mkfs};
+use ::ext4::OrphanPolicy;
 use ::workload::contestant::Need;
 use ::workload::target::TIME;
 use ::workload::{Error, Result};
+use ::xfs::FreeIndexStrategy;
 use blockdev::BlockDevice;
 use ext4_mkfs::InodeCount;
 
@@ -148,6 +150,28 @@ impl Plan {
 /// All features of such file systems, in the format's own terms, for a report.
 pub(super) fn features(spec: &FsSpec) -> String {
     Plan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
+}
+
+/// How many settings are not what they would be if nothing was said, whether they were said or not.
+pub(super) fn deviations(spec: &FsSpec) -> u32 {
+    let plain = FsSpec {
+        format: spec.format,
+        features: Vec::new(),
+        free_index: None,
+        orphans: None,
+        size: None,
+    };
+    let names = |spec| Plan::new(spec, &NOTHING).map(|plan| plan.features()).unwrap_or_default();
+    let (usual, these) = (names(&plain), names(&FsSpec { size: None, ..spec.clone() }));
+    let only_in = |one: &[String], other: &[String]| {
+        one.iter().filter(|name| !other.contains(name)).count() as u32
+    };
+    let is_unusual = [
+        spec.orphans.unwrap_or_default() != OrphanPolicy::default(),
+        spec.free_index.unwrap_or_default() != FreeIndexStrategy::default(),
+    ];
+    let ways = is_unusual.into_iter().map(u32::from).sum::<u32>();
+    only_in(&usual, &these) + only_in(&these, &usual) + ways
 }
 
 /// Inodes of ext4 for a workload, and some to spare.
