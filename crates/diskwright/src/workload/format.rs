@@ -44,6 +44,8 @@ const XFS_INODES_PERCENT: u8 = 25;
 const XFS_AG_COUNTS: (u32, u32) = (4, 256);
 /// Groups that are asked for are at least this large, in bytes.
 const XFS_AG_BYTES_MIN: u64 = 256 << 20;
+/// No group can be as large as this, in bytes.
+const XFS_AG_BYTES_END: u64 = 1 << 40;
 
 /// What cannot be made for this can never be.
 pub(super) const NOTHING: Need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
@@ -223,9 +225,10 @@ fn xfs_groups(need: &Need) -> u32 {
 }
 
 fn xfs_layout(spec: &FsSpec, size: u64, need: &Need) -> vfs::Result<xfs_mkfs::Layout> {
-    // A size that was given may be too small for so many groups: mkfs then chooses.
+    // A size may be too small for so many groups, or too large for so few: mkfs then chooses.
     let groups = xfs_groups(need);
-    let has_room = size / u64::from(groups) >= XFS_AG_BYTES_MIN;
+    let bytes = size.div_ceil(groups.into());
+    let has_room = (XFS_AG_BYTES_MIN..XFS_AG_BYTES_END).contains(&bytes);
     xfs_mkfs::plan(&xfs_mkfs::Options {
         ag_count: has_room.then_some(groups),
         allow_small: true,

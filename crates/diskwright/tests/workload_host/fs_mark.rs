@@ -128,8 +128,9 @@ fn run_reference(job: &FsMark, dir: &Path) {
         command.args(["-D", &job.subdirectories.to_string()]);
     }
     for name in DIRECTORIES {
-        let path = dir.join("files").join(name);
-        fs::create_dir_all(&path).unwrap();
+        // From where it is run: it takes no path of 40 bytes.
+        let path = Path::new("files").join(name);
+        fs::create_dir_all(dir.join(&path)).unwrap();
         command.arg("-d").arg(path);
     }
     let output = command.output().unwrap();
