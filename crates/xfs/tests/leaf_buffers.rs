@@ -89,7 +89,9 @@ impl Trial {
                     let (from, to) = ((self.dir, &text(old)[..]), (self.dir, &text(new)[..]));
                     self.fs.rename(from, to, RenameMode::Replace, None).unwrap();
                     // Two names of one file are left alone.
-                    if self.names.get(&new) != self.names.get(&old) || !self.names.contains_key(&new) {
+                    if self.names.get(&new) != self.names.get(&old)
+                        || !self.names.contains_key(&new)
+                    {
                         let file = self.names.remove(&old).unwrap();
                         self.names.insert(new, file);
                     }

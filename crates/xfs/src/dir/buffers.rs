@@ -425,9 +425,15 @@ mod tests {
         assert_eq!((buffers.waiting, buffers.kept), (0, 1));
         buffers.roll_back();
         assert_eq!(buffers.entries(3).collect::<Vec<_>>(), before);
-        assert_eq!((buffers.waiting, buffers.kept, buffers.next_waiting(0)), (1, 1, Some((3, Block(77)))));
+        assert_eq!(
+            (buffers.waiting, buffers.kept, buffers.next_waiting(0)),
+            (1, 1, Some((3, Block(77))))
+        );
         assert!((0..400).all(|i| !buffers.lacks(3, i * 1000)));
         buffers.settle(3);
-        assert_eq!((buffers.waiting, buffers.next_waiting(0), buffers.leaves[3].live), (0, None, 410));
+        assert_eq!(
+            (buffers.waiting, buffers.next_waiting(0), buffers.leaves[3].live),
+            (0, None, 410)
+        );
     }
 }

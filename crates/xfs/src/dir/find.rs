@@ -254,7 +254,12 @@ impl<S: Source> View<'_, S> {
     /// Before a leaf is read: notes what waits for it. False if neither has the hash.
     ///
     /// Who only reads must ask for what waits first: between the two, it may go into the leaf.
-    fn arrive(&mut self, (at, highest): (FileBlock, u32), hash: u32, waiting: &mut Waiting) -> bool {
+    fn arrive(
+        &mut self,
+        (at, highest): (FileBlock, u32),
+        hash: u32,
+        waiting: &mut Waiting,
+    ) -> bool {
         let leaf = leaf_number(&self.layout, at);
         let Some(buffers) = self.buffers else {
             *waiting = self.source.waiting(self.dir.ino(), leaf, hash);

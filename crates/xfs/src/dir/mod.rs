@@ -34,11 +34,11 @@ use crate::source::Source;
 use find::Form;
 use view::View;
 
+pub(crate) use find::Waiting;
 #[cfg(test)]
 use free::FreeIndexStrategy;
-pub(crate) use find::Waiting;
-pub(crate) use store::{States, Taken};
 pub use store::LeafBuffering;
+pub(crate) use store::{States, Taken};
 pub(crate) use whole::Wholes;
 
 /// An entry to be made.

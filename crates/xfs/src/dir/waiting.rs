@@ -108,7 +108,8 @@ impl Op<'_> {
         let block = self.dir_bytes(buf);
         let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
         let DirBuf::One(id) = buf else { return Ok(()) };
-        let may_buffer = self.fs.dirs.may_buffer(state, state.leaves.count(), state.buffers.shape());
+        let may_buffer =
+            self.fs.dirs.may_buffer(state, state.leaves.count(), state.buffers.shape());
         if is_leaf && may_buffer {
             let place = Block(self.txn.block(id));
             state.buffers.make(number, place, leaf::live(block, &leaf::table(&layout, block)));
