@@ -6,12 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod churn;
 mod contestant;
-mod edit;
 mod list;
 mod measure;
 mod report;
-mod seeds;
 mod sources;
 mod versions;
 
@@ -31,43 +30,10 @@ struct Arguments {
 enum Benchmark {
     /// Images from directories: against mke2fs -d, mkfs.xfs -p and tar
     Build(BuildOptions),
-    /// Changes in place: against the kernel's ext4 on a loop device over the same memory
-    Edit(EditOptions),
     /// Listing large directories: against the kernel's ext4 on the same image
     List(ListOptions),
-    /// Files made in one XFS directory, for every strategy of finding free space, and in the kernel
-    Directory(DirectoryOptions),
     /// Names made and removed at random in one half-empty XFS directory, for every strategy
     Churn(ChurnOptions),
-    /// What parent pointers add to making and removing files on XFS
-    Parents(ParentsOptions),
-}
-
-/// What the benchmark of growing directories is asked to do.
-#[derive(Args)]
-struct DirectoryOptions {
-    /// Files to make
-    #[arg(long, value_delimiter = ',',
-          default_values_t = [10_000, 20_000, 100_000, 200_000, 1_000_000, 2_000_000, 10_000_000])]
-    files: Vec<u32>,
-    /// Timed runs of each case; the median counts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Number of files from which a case runs only once
-    #[arg(long, value_name = "FILES", default_value_t = 2_000_000)]
-    once: u32,
-    /// Only the strategies whose name contains one of these
-    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
-    only: Vec<String>,
-    /// Not the kernel
-    #[arg(long)]
-    alone: bool,
-    /// Most files of an image that xfs_repair judges
-    #[arg(long, value_name = "FILES", default_value_t = 1_000_000)]
-    judge_max: u32,
-    /// Directory on a memory-backed file system for the images
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    scratch: PathBuf,
 }
 
 /// Which half of a directory's names goes first.
@@ -105,26 +71,6 @@ struct ChurnOptions {
     scratch: PathBuf,
 }
 
-/// What the benchmark of parent pointers is asked to do.
-#[derive(Args)]
-struct ParentsOptions {
-    /// Threads, each in a directory and an allocation group of its own
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    threads: u32,
-    /// Files of each thread
-    #[arg(long, default_value_t = 200_000)]
-    files: u32,
-    /// Subdirectories of each thread
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    directories: u32,
-    /// Timed runs with and without parent pointers; the medians count
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Directory on a memory-backed file system for the images
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    scratch: PathBuf,
-}
-
 /// What the benchmark of listings is asked to do.
 #[derive(Args)]
 struct ListOptions {
@@ -137,35 +83,6 @@ struct ListOptions {
     /// Directory on a memory-backed file system for the images
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     scratch: PathBuf,
-}
-
-/// What the benchmark of changes is asked to do.
-#[derive(Args)]
-struct EditOptions {
-    /// Files to create and remove per thread
-    #[arg(long, default_value_t = 200_000)]
-    files: u32,
-    /// Truncates of all threads together in the orphan cases
-    #[arg(long, default_value_t = 1 << 20)]
-    truncates: u64,
-    /// Timed runs of each case; the median counts
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Directory on a memory-backed file system for the images
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    scratch: PathBuf,
-    /// Only the cases whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-    /// Only this project, not the kernel: for profiling
-    #[arg(long)]
-    alone: bool,
-    /// Only cases of this number of threads
-    #[arg(long, value_name = "N")]
-    threads: Option<u32>,
-    /// Print the table as Markdown
-    #[arg(long)]
-    markdown: bool,
 }
 
 /// A format to build images in.
@@ -223,13 +140,8 @@ struct BuildOptions {
 fn main() -> ExitCode {
     let options = match Arguments::parse().benchmark {
         Benchmark::Build(options) => options,
-        Benchmark::Edit(options) => {
-            return print(edit::run(&options).map(|report| report.text(options.markdown)));
-        }
         Benchmark::List(options) => return print(list::run(&options)),
-        Benchmark::Directory(options) => return print(seeds::directory::run(&options)),
-        Benchmark::Churn(options) => return print(seeds::churn::run(&options)),
-        Benchmark::Parents(options) => return print(seeds::parents::run(&options)),
+        Benchmark::Churn(options) => return print(churn::run(&options)),
     };
     match build::run(&options) {
         Ok(report) if options.json => print!("{}", report.json()),

@@ -97,6 +97,10 @@ impl BlockDevice for MemoryDevice {
         for (chunk, within, part) in Self::pieces(offset, data.len()) {
             let part = &data[part];
             let mut chunk = self.chunks[chunk].write();
+            if chunk.is_none() && part.len() == CHUNK_BYTES {
+                *chunk = Some(part.into());
+                continue;
+            }
             let bytes = chunk.get_or_insert_with(|| vec![0; CHUNK_BYTES].into());
             Arc::make_mut(bytes)[within..within + part.len()].copy_from_slice(part);
         }

@@ -40,6 +40,10 @@ pub struct Description {
     /// Whose work it shows: the summary of a report holds the best of ours against the best of the
     /// kernel's.
     pub side: Side,
+    /// How many of its settings are not what one gets who chooses nothing: features that are there or
+    /// are missing, and ways of doing things. Of one side, a summary shows the contestant with the fewest,
+    /// so that the default stands there, and not whatever was fastest by chance.
+    pub deviations: u32,
     /// What it is, in a sentence.
     pub what: String,
     /// The features of its file system, in the format's own terms, as far as they can be told.

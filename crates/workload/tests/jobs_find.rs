@@ -1,6 +1,5 @@
 //! The workload `find`: the same tree on every target, all of it seen, and what goes wrong noticed.
 
-#[path = "common/memory.rs"]
 mod common;
 
 use std::alloc::System;
@@ -13,18 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use alloc_tracker::Allocator;
-use common::{Directory, Memory};
+use common::{AtPath, InMemory, ext4, ext4_with, run, xfs};
 use tempfile::TempDir;
-use vfs::{FileType, NewInode};
-use workload::contestant::{AnyTarget, Session};
+use vfs::{FileSystem, FileType, NewInode};
+use workload::Error;
+use workload::contestant::Session;
 use workload::jobs::{Context, Find, FindTree, Job, Step};
+use workload::model::Model;
 use workload::tree::{Rules, Tree};
-use workload::{Error, Result};
 
 #[global_allocator]
 static ALLOCATOR: Allocator<System> = Allocator::system();
 
-const SIZE: u64 = 1 << 30;
 const FILES: u64 = 3_000;
 const DIRECTORIES: u64 = FILES / 15;
 const GENERATED: FindTree = FindTree::Generated { files: FILES };
@@ -36,18 +35,6 @@ const NEW: NewInode = NewInode {
     parent_time: None,
 };
 
-/// Runs a workload once, and checks that it tells how far it is.
-fn run(find: &Find, session: &mut dyn Session, seed: u64) -> Result<Vec<Step>> {
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let progress = |operations| {
-        done.fetch_add(operations, Relaxed);
-    };
-    let case = find.cases()[0];
-    let steps = find.run(&case, session, &Context::new(seed, &stop, &progress))?;
-    assert_eq!(done.into_inner(), case.operations);
-    Ok(steps)
-}
-
 fn extra(step: &Step, name: &str) -> f64 {
     let found = step.extras.iter().find(|extra| extra.name == name);
     found.unwrap_or_else(|| panic!("{} has no {name}", step.name)).value
@@ -57,38 +44,18 @@ fn names(steps: &[Step]) -> Vec<&str> {
     steps.iter().map(|step| step.name).collect()
 }
 
-/// A session whose file system the test keeps, to look at it or to change it.
-struct Shared(Arc<Memory>);
-
-impl Session for Shared {
-    fn target(&self) -> AnyTarget<'_> {
-        self.0.target()
-    }
-
-    fn drop_caches(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn size(&self) -> u64 {
-        SIZE
-    }
-
-    fn finish(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
-}
-
-fn all_in_memory() -> [Arc<Memory>; 3] {
-    [Memory::model(), Memory::ext4(SIZE), Memory::xfs(SIZE)].map(Arc::new)
+/// The model, ext4 and XFS.
+fn all_in_memory() -> [Arc<dyn FileSystem>; 3] {
+    [Arc::new(Model::new()), Arc::new(ext4()), Arc::new(xfs())]
 }
 
 #[test]
 fn all_targets_count_the_same() {
     let find = Find { tree: GENERATED, walks: 4 };
     let home = TempDir::new().unwrap();
-    let mut sessions: Vec<Box<dyn Session>> = vec![Box::new(Directory::new(home.path()))];
+    let mut sessions: Vec<Box<dyn Session>> = vec![Box::new(AtPath::new(home.path()))];
     for memory in all_in_memory() {
-        sessions.push(Box::new(Shared(memory)));
+        sessions.push(Box::new(InMemory::sharing(&memory)));
     }
     for session in &mut sessions {
         let steps = run(&find, &mut **session, 1).unwrap();
@@ -107,10 +74,9 @@ fn all_targets_count_the_same() {
 #[test]
 fn our_formats_say_where_the_time_goes_and_allocate_nothing() {
     let find = Find { tree: GENERATED, walks: 4 };
-    for memory in all_in_memory() {
-        let is_model = matches!(*memory, Memory::Model(_));
-        let is_ext4 = matches!(*memory, Memory::Ext4(_));
-        let steps = run(&find, &mut Shared(memory), 1).unwrap();
+    for (memory, name) in all_in_memory().into_iter().zip(["model", "ext4", "xfs"]) {
+        let (is_model, is_ext4) = (name == "model", name == "ext4");
+        let steps = run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
         if is_model {
             assert_eq!(names(&steps), ["walk, first", "walk, cached"]);
             assert!(extra(&steps[1], "allocations") > 0.1, "the model allocates, and it is seen");
@@ -135,7 +101,7 @@ fn our_formats_say_where_the_time_goes_and_allocate_nothing() {
 #[test]
 fn caches_that_stay_are_not_called_cold() {
     let find = Find { tree: GENERATED, walks: 0 };
-    let mut session = Memory::xfs(SIZE);
+    let mut session = InMemory::new(xfs());
     let steps = run(&find, &mut session, 1).unwrap();
     assert_eq!(names(&steps), ["walk, first, not cold", "walk, profiled"]);
     assert_eq!(steps[0].operations, FILES + DIRECTORIES);
@@ -170,8 +136,8 @@ fn paths_of(tree: &Tree) -> BTreeMap<Vec<u8>, bool> {
 fn all_targets_get_the_same_tree() {
     let find = Find { tree: GENERATED, walks: 1 };
     let trees = all_in_memory().map(|memory| {
-        run(&find, &mut Shared(memory.clone()), 1).unwrap();
-        Tree::of(memory.file_system()).unwrap()
+        run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
+        Tree::of(&*memory).unwrap()
     });
     let rules = Rules { times: false, ..Rules::default() };
     for tree in &trees[1..] {
@@ -184,12 +150,12 @@ fn all_targets_get_the_same_tree() {
     ));
 
     let home = TempDir::new().unwrap();
-    run(&find, &mut Directory::new(home.path()), 1).unwrap();
+    run(&find, &mut AtPath::new(home.path()), 1).unwrap();
     assert!(host_paths(home.path()) == paths_of(&trees[0]));
 
-    let other = Arc::new(Memory::model());
-    run(&find, &mut Shared(other.clone()), 2).unwrap();
-    assert!(paths_of(&Tree::of(other.file_system()).unwrap()) != paths_of(&trees[0]));
+    let other: Arc<dyn FileSystem> = Arc::new(Model::new());
+    run(&find, &mut InMemory::sharing(&other), 2).unwrap();
+    assert!(paths_of(&Tree::of(&*other).unwrap()) != paths_of(&trees[0]));
 }
 
 #[test]
@@ -208,22 +174,22 @@ fn a_tree_like_another_has_its_names() {
         .collect();
     let find = Find { tree: FindTree::Like(top.into()), walks: 2 };
     for memory in all_in_memory() {
-        let steps = run(&find, &mut Shared(memory.clone()), 1).unwrap();
+        let steps = run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
         assert_eq!([extra(&steps[0], "entries"), extra(&steps[0], "directories")], [8.0, 4.0]);
-        assert_eq!(paths_of(&Tree::of(memory.file_system()).unwrap()), expected);
+        assert_eq!(paths_of(&Tree::of(&*memory).unwrap()), expected);
     }
     let home = TempDir::new().unwrap();
-    run(&find, &mut Directory::new(home.path()), 1).unwrap();
+    run(&find, &mut AtPath::new(home.path()), 1).unwrap();
     assert_eq!(host_paths(home.path()), expected);
 
     // Made inside of itself, it would never end.
     let inside = top.join("empty");
-    let outcome = run(&find, &mut Directory::new(&inside), 1);
+    let outcome = run(&find, &mut AtPath::new(&inside), 1);
     assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
     assert_eq!(fs::read_dir(inside).unwrap().count(), 0);
 
     let missing = Find { tree: FindTree::Like(top.join("missing")), walks: 1 };
-    let outcome = run(&missing, &mut Memory::model(), 1);
+    let outcome = run(&missing, &mut InMemory::new(Model::new()), 1);
     assert!(matches!(outcome, Err(Error::Host { .. })), "{outcome:?}");
 }
 
@@ -231,12 +197,12 @@ fn a_tree_like_another_has_its_names() {
 fn what_is_there_is_walked_from_the_top() {
     let find = Find { tree: FindTree::Existing, walks: 3 };
     for memory in all_in_memory() {
-        let fs = memory.file_system();
+        let fs = &memory;
         let lost_and_found = fs.lookup(fs.root(), b"lost+found").is_ok();
         let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
         fs.mkdir(dir, b"dir", &NEW).unwrap();
         fs.create(dir, b"file", &NEW).unwrap();
-        let mut session = Shared(memory.clone());
+        let mut session = InMemory::sharing(&memory);
         let steps = run(&find, &mut session, 1).unwrap();
         let entries = 3 + u64::from(lost_and_found);
         assert_eq!([steps[0].operations, steps[1].operations], [entries, 2 * entries]);
@@ -251,13 +217,13 @@ fn what_is_there_is_walked_from_the_top() {
 fn entries_without_types_are_looked_at() {
     let home = TempDir::new().unwrap();
     let find = Find { tree: GENERATED, walks: 2 };
-    let mut plain = Memory::ext4_with(SIZE, "-filetype");
-    let expected = run(&find, &mut Directory::new(home.path()), 1).unwrap();
+    let mut plain = InMemory::new(ext4_with("-filetype"));
+    let expected = run(&find, &mut AtPath::new(home.path()), 1).unwrap();
     let found = run(&find, &mut plain, 1).unwrap();
     for name in ["entries", "directories"] {
         assert_eq!(extra(&found[1], name), extra(&expected[1], name));
     }
-    let fs = plain.file_system();
+    let fs = &plain.fs;
     let mut types = 0;
     fs.readdir(fs.root(), vfs::Cookie(0), &mut |entry| {
         types += usize::from(entry.file_type.is_some());
@@ -275,7 +241,7 @@ fn an_entry_that_is_lost_between_walks_is_missed() {
         let progress = |entries: u64| {
             // Each walk tells its entries at once, there are so few; the second call ends the second.
             if entries > 0 && walks.fetch_add(1, Relaxed) == 1 {
-                let fs = memory.file_system();
+                let fs = &memory;
                 let dir = fs.lookup(fs.root(), b"linux").unwrap();
                 let mut file = None;
                 fs.readdir(dir, vfs::Cookie(0), &mut |entry| {
@@ -289,7 +255,7 @@ fn an_entry_that_is_lost_between_walks_is_missed() {
             }
         };
         let context = Context::new(6, &stop, &progress);
-        let outcome = find.run(&find.cases()[0], &mut Shared(memory.clone()), &context);
+        let outcome = find.run(&find.cases()[0], &mut InMemory::sharing(&memory), &context);
         assert!(matches!(&outcome, Err(Error::Wrong(_))), "{outcome:?}");
         assert_eq!(walks.into_inner(), 3);
     }
@@ -300,7 +266,7 @@ fn a_run_can_be_interrupted() {
     let find = Find { tree: GENERATED, walks: 1_000_000 };
     let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |_| stop.store(calls.fetch_add(1, Relaxed) == 10, Relaxed);
-    let mut session = Memory::model();
+    let mut session = InMemory::new(Model::new());
     let outcome = find.run(&find.cases()[0], &mut session, &Context::new(1, &stop, &progress));
     assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
     assert_eq!(calls.into_inner(), 11);

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use vfs::{FileSystem, FileType};
+use vfs::FileType;
 use workload::contestant::Session;
 use workload::jobs::{Create, FsMark, Job, Remove};
 use workload::model::Model;
@@ -284,11 +284,9 @@ fn take_apart<T: workload::target::Target>(target: &T) -> Vec<(Vec<u8>, u64)> {
 #[test]
 fn a_directory_is_listed_in_parts_while_entries_go() {
     let mut sessions: Vec<Box<dyn Session>> = vec![Box::new(OnHost::new())];
-    let formats: [Box<dyn FileSystem>; 3] =
-        [Box::new(Model::new()), Box::new(ext4()), Box::new(xfs())];
-    for fs in formats {
-        sessions.push(Box::new(InMemory { fs, seen: None }));
-    }
+    sessions.push(Box::new(InMemory::new(Model::new())));
+    sessions.push(Box::new(InMemory::new(ext4())));
+    sessions.push(Box::new(InMemory::new(xfs())));
     for session in sessions {
         let mut all = with_target!(session.target(), target => take_apart(target));
         all.sort();

@@ -53,6 +53,7 @@ impl Contestant for Directory {
         Description {
             name: self.path.display().to_string(),
             side: Side::Other,
+            deviations: 0,
             what,
             features: String::new(),
             base: self.base.clone(),

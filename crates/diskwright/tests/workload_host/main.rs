@@ -4,6 +4,7 @@
 mod directory;
 mod driver;
 mod ended;
+mod fs_mark;
 mod kernel;
 mod traces;
 

@@ -2,7 +2,7 @@
 
 use super::fill::{Lane, files_of, fill};
 use super::repeats::{files_of_step, need, repeats, rounds_max, step};
-use super::{Case, Context, Job, Published, Step};
+use super::{Case, Context, Headline, Job, Measure, Published, Step, Theirs};
 use crate::contestant::Session;
 use crate::cost::Cost;
 use crate::error::Result;
@@ -32,12 +32,12 @@ impl Job for Create {
     fn what(&self) -> String {
         format!(
             "Makes empty files in a directory that grows, as Dave Chinner's tables of 2018 about XFS \
-             directories do; each of {} threads has a directory of its own. The names are fs_mark's, \
+             directories do; {}. The names are fs_mark's, \
              40 bytes, and made outside of what is timed; a file is made without being opened \
              (mknod). Where a step would have less than 100,000 files, several directories are filled \
              one after another; times are then those of all of them, and that of one is given beside. \
              Nothing is made durable.",
-            self.threads
+            own_directories(self.threads)
         )
     }
 
@@ -73,6 +73,26 @@ impl Job for Create {
 
     fn published(&self) -> Vec<Published> {
         published()
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        vec![Headline {
+            name: "flatness: the rate of large directories by that of small ones",
+            step: "create",
+            measure: Measure::Flatness,
+            theirs: vec![
+                Theirs { about: "2018, + reverse, 10 M files by 10 k", ratio: 16.9 / 19.3 },
+                Theirs { about: "2019, as merged, 10 M files by 10 k", ratio: 18.1 / 24.3 },
+            ],
+        }]
+    }
+}
+
+/// Who works where.
+pub(super) fn own_directories(threads: u32) -> String {
+    match threads {
+        1 => "one thread works in one directory".to_owned(),
+        _ => format!("each of {threads} threads has a directory of its own"),
     }
 }
 

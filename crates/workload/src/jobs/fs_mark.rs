@@ -14,7 +14,7 @@ use super::fill::{Lane, files_of, fill};
 use super::fingerprint::Fingerprint;
 use super::names::count_in;
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
-use super::{Case, Context, Extra, Job, Published, Step};
+use super::{Case, Context, Extra, Headline, Job, Published, Step};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -132,6 +132,10 @@ impl Job for FsMark {
 
     fn what(&self) -> String {
         let Self { threads, files, loops, subdirectories, .. } = self;
+        let directories = match threads {
+            1 => "one directory, and then rm -rf".to_owned(),
+            _ => format!("{threads} directories, and then rm -rf with a thread for each of them"),
+        };
         let cold = if self.cold {
             " All of it is made and removed again, with what is cached made durable and forgotten in \
              between."
@@ -139,8 +143,8 @@ impl Job for FsMark {
             ""
         };
         format!(
-            "Does what fs_mark -k -S 0 -s 0 -D {subdirectories} -n {files} -L {loops} does with {threads} \
-             directories, and then rm -rf with a thread for each of them: the run that Darrick Wong \
+            "Does what fs_mark -k -S 0 -s 0 -D {subdirectories} -n {files} -L {loops} does with \
+             {directories}: the run that Darrick Wong \
              measured parent pointers with in 2025. Before each file its subdirectory is made, which is \
              there already; the file is opened with O_CREAT and O_TRUNC and closed. The time that names \
              and subdirectories follow from is not the machine's: it starts at a fixed moment, and a \
@@ -191,6 +195,10 @@ impl Job for FsMark {
 
     fn published(&self) -> Vec<Published> {
         published::tables()
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        published::headlines()
     }
 }
 

@@ -7,6 +7,7 @@ mod find;
 mod fingerprint;
 mod fs_mark;
 mod fserver;
+mod headline;
 mod names;
 mod removal;
 mod remove;
@@ -22,6 +23,7 @@ pub use create::Create;
 pub use find::{Find, FindTree};
 pub use fs_mark::FsMark;
 pub use fserver::Fserver;
+pub use headline::{Headline, Measure, Theirs};
 pub use remove::Remove;
 pub use stress_orphan::StressOrphan;
 pub use stress_unlink::StressUnlink;
@@ -61,6 +63,11 @@ pub trait Job {
 
     /// The figures of the thread that the workload is from; empty if there are none.
     fn published(&self) -> Vec<Published> {
+        Vec::new()
+    }
+
+    /// The comparisons that it is about; empty if rates are all there is to say.
+    fn headlines(&self) -> Vec<Headline> {
         Vec::new()
     }
 }

@@ -1,6 +1,6 @@
 //! Directories removed as `rm -rf` does, from a warm and from a cold cache.
 
-use super::create::Filling;
+use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
 use super::repeats::{files_of_step, need, repeats, rounds_max, step};
 use super::{Case, Context, Job, Step};
@@ -38,10 +38,10 @@ impl Job for Remove {
             "Fills directories as `create` does, which is not timed, and removes them as rm -rf does: \
              reads 100,000 entries, removes them in the order of their inode numbers if they are more \
              than 10,000 and in the order of the directory otherwise, reads on, and removes the \
-             directory in the end; {} threads, each with a directory of its own. Reading is timed, \
+             directory in the end; {}. Reading is timed, \
              too. Where a step would have less than 100,000 files there are several directories; times \
              are those of all of them, and that of one is given beside.{cold}",
-            self.threads
+            own_directories(self.threads)
         )
     }
 

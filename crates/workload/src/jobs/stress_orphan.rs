@@ -3,8 +3,10 @@
 //! Each truncation makes its inode an orphan for as long as it takes, where a file system records that,
 //! so the threads meet in the place where orphans are recorded and nowhere else.
 
+mod published;
+
 use super::together::together;
-use super::{Case, Context, Extra, Job, Published, Step};
+use super::{Case, Context, Extra, Headline, Job, Published, Step};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -185,45 +187,10 @@ impl Job for StressOrphan {
     }
 
     fn published(&self) -> Vec<Published> {
-        published()
+        published::tables()
     }
-}
 
-/// The figures of the orphan file's author, in seconds. What each thread did is not known, but it was
-/// the same for all numbers of threads.
-fn published() -> Vec<Published> {
-    const ROWS_2015: [[f64; 3]; 8] = [
-        [1.0, 1.6028, 1.26],
-        [2.0, 4.2922, 2.455],
-        [4.0, 6.2028, 3.8484],
-        [8.0, 10.415, 6.8330],
-        [16.0, 18.9336, 12.8832],
-        [32.0, 38.5172, 25.3422],
-        [64.0, 79.805, 50.9184],
-        [128.0, 159.6292, 102.666],
-    ];
-    let first = Published {
-        source: "Jan Kara, April 2015: ext4 on a RAM disk, Xeon server with 48 CPUs and 32 GB, mean of 5 \
-                 runs; \"patched\" is the orphan file under a spinlock",
-        columns: vec!["threads", "vanilla (s)", "patched (s)"],
-        rows: ROWS_2015.iter().map(|row| row.to_vec()).collect(),
-    };
-    let one = Published {
-        source: "Jan Kara, 2021: ext4 on an SSD, server with 80 CPUs, one process",
-        columns: vec!["threads", "vanilla (s)", "orphan file (s)"],
-        rows: vec![vec![1.0, 1.06, 0.95]],
-    };
-    let many = Published {
-        source: "Jan Kara, 2021: ext4 on an SSD, server with 80 CPUs, 128 processes; the last column is \
-                 the limit: no orphan is recorded at all",
-        columns: vec![
-            "threads",
-            "vanilla (s)",
-            "orphan file with a lock (s)",
-            "orphan file without a lock (s)",
-            "no orphan handling (s)",
-        ],
-        rows: vec![vec![128.0, 206.5, 122.9, 71.0, 69.3]],
-    };
-    vec![first, one, many]
+    fn headlines(&self) -> Vec<Headline> {
+        published::headlines()
+    }
 }

@@ -1,64 +1,203 @@
-//! The few figures of a report that stand above all others.
+//! The figures that a workload is about.
+
+use serde::Serialize;
 
 use super::make::distinct;
-use super::{Report, Row, Workload};
-use crate::contestant::Side;
+use super::number::{change, count_of, times};
+use super::{Row, Workload};
+use crate::contestant::{Description, Side};
+use crate::jobs::{Headline, Measure, Theirs};
 
-/// The best of ours and the best of the kernel's at one step, in the largest case that both have been
-/// through.
-pub(super) struct Headline<'r> {
-    pub(super) workload: &'r Workload,
-    pub(super) step: &'r str,
-    /// The size of the case.
-    pub(super) x: u64,
-    pub(super) ours: Option<&'r Row>,
-    pub(super) kernel: Option<&'r Row>,
+/// A comparison that a report says before its tables.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeadlineRow {
+    /// What it is.
+    pub name: String,
+    /// The part of the workload.
+    pub step: String,
+    /// What its ratios are of.
+    pub kind: HeadlineKind,
+    /// What was measured; never empty.
+    pub values: Vec<HeadlineValue>,
+    /// The same ratio from the thread that the workload is from.
+    pub theirs: Vec<Theirs>,
 }
 
-impl Headline<'_> {
-    /// How many times the kernel's rate ours is.
-    pub(super) fn times(&self) -> Option<f64> {
-        Some(self.ours?.rate? / self.kernel?.rate?)
-    }
+/// What ratios are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HeadlineKind {
+    /// Rates at two sizes: 1 is flat.
+    Flatness,
+    /// Rates: more is faster.
+    Rates,
+    /// Processor times: more is dearer.
+    Processor,
+}
 
-    /// The rate at the largest case by the rate at the smallest, of the one that is best.
-    pub(super) fn flatness(&self, row: Option<&Row>) -> Option<f64> {
-        let is_it = |name: &str, step: &str| {
-            row.is_some_and(|row| row.contestant == name && row.step == step)
+/// A ratio of one contestant.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeadlineValue {
+    /// Its name.
+    pub contestant: String,
+    /// Whose figure its own is divided by; `None` if that is its own at the size `from`.
+    pub against: Option<String>,
+    /// The smallest size, of flatness only.
+    pub from: Option<u64>,
+    /// The size that the ratio is of: the largest.
+    pub x: u64,
+    /// The ratio.
+    pub ratio: f64,
+    /// The smallest ratio from some size on, if there are several of these.
+    pub least: Option<Least>,
+}
+
+/// The smallest of several ratios.
+#[derive(Clone, Debug, Serialize)]
+pub struct Least {
+    /// The size from which on it is the smallest.
+    pub from: u64,
+    /// The ratio.
+    pub ratio: f64,
+}
+
+/// What there is to say, of a workload whose rows and flatness are known.
+pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<HeadlineRow> {
+    let of = |headline: &Headline| {
+        let (kind, values) = match headline.measure {
+            Measure::Flatness => (HeadlineKind::Flatness, flat(workload, headline.step)),
+            Measure::Rates { with, without, least_from } => {
+                let pairs = Pairs { workload, step: headline.step, with, without };
+                (HeadlineKind::Rates, pairs.values(|row| row.rate, least_from))
+            }
+            Measure::Processor { with, without } => {
+                let pairs = Pairs { workload, step: headline.step, with, without };
+                let processor = |row: &Row| Some(row.user.median_s + row.system.median_s);
+                (HeadlineKind::Processor, pairs.values(processor, None))
+            }
         };
-        let mut all = self.workload.flatness.iter();
-        all.find(|flatness| is_it(&flatness.contestant, &flatness.step))?.ratio
+        let row = HeadlineRow {
+            name: headline.name.to_owned(),
+            step: headline.step.to_owned(),
+            kind,
+            values,
+            theirs: headline.theirs.clone(),
+        };
+        (!row.values.is_empty()).then_some(row)
+    };
+    asked.iter().filter_map(of).collect()
+}
+
+/// Of those that are set up by default.
+fn flat(workload: &Workload, step: &str) -> Vec<HeadlineValue> {
+    let is_usual = |name: &str| {
+        let mut all = workload.contestants.iter();
+        all.any(|one| one.name == name && one.deviations == 0 && one.side != Side::Other)
+    };
+    let of_step = workload.flatness.iter().filter(|one| one.step == step);
+    let value = |one: &super::Flatness| {
+        Some(HeadlineValue {
+            contestant: one.contestant.clone(),
+            against: None,
+            from: Some(one.from),
+            x: one.to,
+            ratio: one.ratio?,
+            least: None,
+        })
+    };
+    of_step.filter(|one| is_usual(&one.contestant)).filter_map(value).collect()
+}
+
+/// Contestants that differ in one setting.
+struct Pairs<'a> {
+    workload: &'a Workload,
+    step: &'a str,
+    with: &'a str,
+    without: &'a str,
+}
+
+impl Pairs<'_> {
+    fn values(
+        &self,
+        figure: impl Fn(&Row) -> Option<f64>,
+        least_from: Option<u64>,
+    ) -> Vec<HeadlineValue> {
+        let value = |one: &Description| {
+            let other = self.other(&one.name)?;
+            let ratios = self.ratios(&one.name, other, &figure);
+            let &(x, ratio) = ratios.last()?;
+            let least = least_from.and_then(|from| least(&ratios, from));
+            let (contestant, against) = (one.name.clone(), Some(other.to_owned()));
+            Some(HeadlineValue { contestant, against, from: None, x, ratio, least })
+        };
+        self.workload.contestants.iter().filter_map(value).collect()
+    }
+
+    /// The name of the one without the setting.
+    fn other(&self, name: &str) -> Option<&str> {
+        let settings = || name.split(',').skip(1);
+        settings().find(|setting| *setting == self.with)?;
+        let swap = |part| if part == self.with { self.without } else { part };
+        let name = name.split(',').map(swap).collect::<Vec<_>>().join(",");
+        let mut all = self.workload.contestants.iter();
+        all.find(|one| one.name == name).map(|one| one.name.as_str())
+    }
+
+    /// By size, the smallest first.
+    fn ratios(
+        &self,
+        one: &str,
+        other: &str,
+        figure: impl Fn(&Row) -> Option<f64>,
+    ) -> Vec<(u64, f64)> {
+        let rows = || self.workload.rows.iter().filter(|row| row.step == self.step);
+        let at = |name: &str, x| {
+            let mut rows = rows();
+            rows.find(|row| row.contestant == name && row.x == x).and_then(&figure)
+        };
+        let mut sizes = distinct(rows().map(|row| row.x));
+        sizes.sort_unstable();
+        let ratio = |x| {
+            let ratio = at(one, x)? / at(other, x)?;
+            ratio.is_finite().then_some((x, ratio))
+        };
+        sizes.into_iter().filter_map(ratio).collect()
     }
 }
 
-/// One for each step of each workload that has figures of ours or the kernel's.
-pub(super) fn headlines(report: &Report) -> Vec<Headline<'_>> {
-    report.workloads.iter().flat_map(of_workload).collect()
+fn least(ratios: &[(u64, f64)], from: u64) -> Option<Least> {
+    let many: Vec<f64> = ratios.iter().filter(|(x, _)| *x >= from).map(|(_, r)| *r).collect();
+    let ratio = many.iter().copied().fold(f64::INFINITY, f64::min);
+    (many.len() > 1).then_some(Least { from, ratio })
 }
 
-fn of_workload(workload: &Workload) -> Vec<Headline<'_>> {
-    let steps = distinct(workload.rows.iter().map(|row| row.step.as_str()));
-    steps.into_iter().filter_map(|step| of_step(workload, step)).collect()
-}
+impl HeadlineRow {
+    /// A ratio as this kind is read.
+    pub(super) fn shown(&self, ratio: f64) -> String {
+        match self.kind {
+            HeadlineKind::Flatness => format!("{ratio:.2}"),
+            HeadlineKind::Rates => times(Some(ratio)),
+            HeadlineKind::Processor => change(Some((ratio - 1.0) * 100.0)),
+        }
+    }
 
-fn of_step<'r>(workload: &'r Workload, step: &'r str) -> Option<Headline<'r>> {
-    let sizes = |side| {
-        let rows = rows(workload, step, side);
-        rows.map(|row| row.x).collect::<Vec<_>>()
-    };
-    let (ours, kernel) = (sizes(Side::Ours), sizes(Side::Kernel));
-    let both = ours.iter().filter(|x| kernel.contains(x)).max();
-    let x = *both.or(ours.iter().max()).or(kernel.iter().max())?;
-    let best = |side| {
-        let rows = rows(workload, step, side).filter(|row| row.x == x);
-        rows.max_by(|a, b| a.rate.unwrap_or(0.0).total_cmp(&b.rate.unwrap_or(0.0)))
-    };
-    Some(Headline { workload, step, x, ours: best(Side::Ours), kernel: best(Side::Kernel) })
-}
+    /// Of which sizes a ratio is, and how small it gets.
+    pub(super) fn where_(&self, value: &HeadlineValue, axis: &str) -> String {
+        let mut text = match value.from {
+            Some(from) => format!("{} by {}", count_of(value.x, axis), count_of(from, axis)),
+            None => format!("at {}", count_of(value.x, axis)),
+        };
+        if let Some(least) = &value.least {
+            let (ratio, from) = (self.shown(least.ratio), count_of(least.from, axis));
+            text += &format!(", {ratio} at the least from {from} on");
+        }
+        text
+    }
 
-fn rows<'r>(workload: &'r Workload, step: &str, side: Side) -> impl Iterator<Item = &'r Row> {
-    let is_on = move |row: &&Row| {
-        workload.contestants.iter().any(|one| one.side == side && one.name == row.contestant)
-    };
-    workload.rows.iter().filter(move |row| row.step == step).filter(is_on)
+    /// What others had; `None` if that is not known.
+    pub(super) fn thread(&self) -> Option<String> {
+        let one = |theirs: &Theirs| format!("{} ({})", self.shown(theirs.ratio), theirs.about);
+        let all: Vec<String> = self.theirs.iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("the thread's: {}", all.join(", ")))
+    }
 }

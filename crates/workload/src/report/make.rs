@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::headline::headlines;
 use super::summary::{Summary, median};
 use super::{ExtraRow, Failed, Flatness, Overhead, Row, Skipped, Workload};
 use crate::contestant::Description;
@@ -30,7 +31,7 @@ pub(crate) fn workload(
 ) -> Workload {
     let mut rows = rows(&contestants, samples);
     add_overheads(&mut rows, &contestants);
-    Workload {
+    let mut workload = Workload {
         name: job.name().to_owned(),
         what: job.what(),
         axis: job.axis().to_owned(),
@@ -41,7 +42,10 @@ pub(crate) fn workload(
         skipped,
         failed,
         published: job.published(),
-    }
+        headlines: Vec::new(),
+    };
+    workload.headlines = headlines(&workload, &job.headlines());
+    workload
 }
 
 /// The values of a list without repetitions, in the order in which they come first.

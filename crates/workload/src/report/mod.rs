@@ -2,16 +2,19 @@
 //!
 //! The types here are an interface: their field names are those of the JSON, and stay.
 
+mod everybody;
 mod headline;
 mod make;
 mod number;
 mod page;
 mod plot;
+mod sides;
 mod summary;
 mod table;
 mod tables;
 mod text;
 
+pub use headline::{HeadlineKind, HeadlineRow, HeadlineValue, Least};
 pub use summary::Summary;
 
 pub(crate) use make::{Sample, workload};
@@ -71,6 +74,8 @@ pub struct Workload {
     pub unit: String,
     /// Who was to take part, in the order of the tables.
     pub contestants: Vec<Description>,
+    /// The comparisons that it is about, as far as those took part who are compared.
+    pub headlines: Vec<HeadlineRow>,
     /// What was measured, by step, then `x`, then contestant.
     pub rows: Vec<Row>,
     /// How rates change from the smallest `x` to the largest, of contestants with more than one.
@@ -220,10 +225,11 @@ impl Report {
     /// How it was made.
     fn conditions(&self) -> Vec<String> {
         let mut lines = self.machine.lines();
-        lines.push(format!(
-            "up to {} runs of each case in turns, seed {}; medians",
-            self.rounds, self.seed
-        ));
+        let runs = match self.rounds {
+            1 => "one run of each case".to_owned(),
+            rounds => format!("up to {rounds} runs of each case in turns, medians"),
+        };
+        lines.push(format!("{runs}; seed {}", self.seed));
         lines.push(self.durability.to_owned());
         lines
     }

@@ -53,6 +53,27 @@ pub(crate) fn count(value: u64) -> String {
     format!("{}{} {prefix}", grouped(whole), fraction.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A count of things whose plural is given: `1 thread`, `20 k files`.
+pub(crate) fn count_of(value: u64, plural: &str) -> String {
+    let name = match plural.strip_suffix("ies") {
+        _ if value != 1 => plural.to_owned(),
+        Some(stem) => format!("{stem}y"),
+        None => plural.strip_suffix('s').unwrap_or(plural).to_owned(),
+    };
+    format!("{} {name}", count(value))
+}
+
+/// Seconds: three significant digits, but nothing that is shorter than what is counted, 10 µs.
+pub(crate) fn seconds(value: f64) -> String {
+    if value > 0.0 && value < 1e-5 {
+        "<0.00001".to_owned()
+    } else if value > 0.0 && value < 1e-2 {
+        format!("{value:.5}")
+    } else {
+        plain(value)
+    }
+}
+
 fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -106,7 +127,7 @@ pub(crate) fn bytes(value: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NONE, bytes, change, count, plain, rate, share, short, times};
+    use super::{NONE, bytes, change, count, count_of, plain, rate, seconds, share, short, times};
 
     #[test]
     fn three_digits_count() {
@@ -163,6 +184,19 @@ mod tests {
         for (value, expected) in cases {
             assert_eq!(count(value), expected);
         }
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let one = ["threads", "files", "entries"].map(|axis| count_of(1, axis));
+        assert_eq!(one, ["1 thread", "1 file", "1 entry"]);
+        assert_eq!([count_of(0, "files"), count_of(20_000, "files")], ["0 files", "20 k files"]);
+    }
+
+    #[test]
+    fn seconds_have_no_digits_that_nobody_measured() {
+        let shown = [0.0, 3e-6, 0.001_234_5, 0.0567, 18.54, 3913.4, f64::NAN].map(seconds);
+        assert_eq!(shown, ["0", "<0.00001", "0.00123", "0.0567", "18.5", "3913", NONE]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use unicode_width::UnicodeWidthStr;
 
+use super::number::NONE;
+
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -52,6 +54,18 @@ impl Kind {
 impl Table {
     pub(super) fn new(titles: impl IntoIterator<Item = (Kind, String)>) -> Self {
         Self { titles: titles.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Without columns that say nothing in any row.
+    pub(super) fn without_empty_columns(self) -> Self {
+        let says = |cell: &String| !cell.is_empty() && cell != NONE;
+        let is_kept = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(says));
+        let kept: Vec<bool> = (0..self.titles.len()).map(is_kept).collect();
+        fn of<T>(cells: Vec<T>, kept: &[bool]) -> Vec<T> {
+            cells.into_iter().zip(kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell).collect()
+        }
+        let rows = self.rows.into_iter().map(|row| of(row, &kept)).collect();
+        Self { titles: of(self.titles, &kept), rows }
     }
 
     /// Aligned with spaces; no line ends in one.

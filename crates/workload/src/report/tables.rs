@@ -1,8 +1,8 @@
 //! Which tables a report has.
 
-use super::headline::{Headline, headlines};
 use super::make::distinct;
-use super::number::{NONE, change, count, plain, rate, share, short, times};
+use super::number::{NONE, change, count, count_of, plain, rate, seconds, share, short, times};
+use super::sides::{Sides, sides};
 use super::table::{Kind, Table};
 use super::{Flatness, Report, Row, Workload};
 use crate::jobs::Published;
@@ -50,7 +50,7 @@ fn step(workload: &Workload, step: &str) -> Table {
         }
         table.rows.push(cells);
     }
-    table
+    table.without_empty_columns()
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -60,10 +60,11 @@ fn cells(row: &Row) -> Vec<String> {
         row.runs.to_string(),
         count(row.operations),
         row.rate.map_or_else(|| NONE.to_owned(), short),
-        plain(row.wall.median_s),
-        share(row.wall.spread),
-        plain(row.user.median_s),
-        plain(row.system.median_s),
+        seconds(row.wall.median_s),
+        // Of one run there is none.
+        if row.runs > 1 { share(row.wall.spread) } else { NONE.to_owned() },
+        seconds(row.user.median_s),
+        seconds(row.system.median_s),
     ]
 }
 
@@ -94,7 +95,7 @@ pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
                 || NONE.to_owned(),
                 |row| {
                     let rate = row.rate.map_or_else(|| NONE.to_owned(), short);
-                    format!("{} / {rate}", plain(row.wall.median_s))
+                    format!("{} / {rate}", seconds(row.wall.median_s))
                 },
             )
         };
@@ -151,20 +152,27 @@ pub(super) fn published(published: &Published) -> Table {
     let mut table =
         Table::new(published.columns.iter().map(|title| (Kind::Figure, (*title).to_owned())));
     for row in &published.rows {
-        let mut cells: Vec<String> = row.iter().map(|&value| exact(value)).collect();
+        let digits = |column| digits(published.rows.iter().filter_map(|row| row.get(column)));
+        let exact = |(column, &value)| exact(value, digits(column));
+        let mut cells: Vec<String> = row.iter().enumerate().map(exact).collect();
         cells.resize(table.titles.len(), String::new());
         table.rows.push(cells);
     }
     table
 }
 
-/// Others' figures as they wrote them.
-fn exact(value: f64) -> String {
-    let is_count = value.fract() == 0.0 && (0.0..1e15).contains(&value);
-    if is_count {
+/// Most digits behind the point of some figures as they were written.
+fn digits<'v>(values: impl Iterator<Item = &'v f64>) -> usize {
+    let of = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
+    values.filter(|value| value.is_finite()).map(of).max().unwrap_or(0)
+}
+
+/// Others' figures as they wrote them, with as many digits as their column has.
+fn exact(value: f64, digits: usize) -> String {
+    if digits == 0 && (0.0..1e15).contains(&value) {
         count(value as u64)
     } else if value.is_finite() {
-        value.to_string()
+        format!("{value:.digits$}")
     } else {
         NONE.to_owned()
     }
@@ -175,9 +183,9 @@ pub(super) fn summary(report: &Report) -> Table {
     let words = ["workload", "step", "at"].map(|title| (Kind::Words, title.to_owned()));
     let mut table = Table::new(words);
     for (kind, title) in [
-        (Kind::Contestant, "ours, the best"),
+        (Kind::Contestant, "ours"),
         (Kind::Figure, "rate"),
-        (Kind::Contestant, "the kernel's best"),
+        (Kind::Contestant, "the kernel's"),
         (Kind::Figure, "rate"),
         (Kind::Figure, "ours / kernel's"),
         (Kind::Figure, "flatness"),
@@ -185,26 +193,26 @@ pub(super) fn summary(report: &Report) -> Table {
     ] {
         table.titles.push((kind, title.to_owned()));
     }
-    table.rows.extend(headlines(report).iter().map(headline));
-    table
+    table.rows.extend(sides(report).iter().map(side));
+    table.without_empty_columns()
 }
 
-fn headline(headline: &Headline<'_>) -> Vec<String> {
+fn side(sides: &Sides<'_>) -> Vec<String> {
     let name =
         |row: Option<&Row>| row.map_or_else(|| NONE.to_owned(), |row| row.contestant.clone());
-    let speed = |row: Option<&Row>| rate(row.and_then(|row| row.rate), &headline.workload.unit);
+    let speed = |row: Option<&Row>| rate(row.and_then(|row| row.rate), &sides.workload.unit);
     let flatness =
-        |row| headline.flatness(row).map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"));
+        |row| sides.flatness(row).map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"));
     vec![
-        headline.workload.name.clone(),
-        headline.step.to_owned(),
-        format!("{} {}", count(headline.x), headline.workload.axis),
-        name(headline.ours),
-        speed(headline.ours),
-        name(headline.kernel),
-        speed(headline.kernel),
-        times(headline.times()),
-        flatness(headline.ours),
-        flatness(headline.kernel),
+        sides.workload.name.clone(),
+        sides.step.to_owned(),
+        count_of(sides.x, &sides.workload.axis),
+        name(sides.ours),
+        speed(sides.ours),
+        name(sides.kernel),
+        speed(sides.kernel),
+        times(sides.times()),
+        flatness(sides.ours),
+        flatness(sides.kernel),
     ]
 }

@@ -1,8 +1,8 @@
 //! A report as text: aligned for a terminal, or in Markdown.
 
-use super::number::{bytes, count};
+use super::number::count_of;
 use super::table::{Table, clean, escaped};
-use super::{OTHERS, Report, Workload, tables};
+use super::{HeadlineRow, HeadlineValue, OTHERS, Report, Workload, everybody, tables};
 
 /// How the parts of a text look.
 #[derive(Clone, Copy)]
@@ -72,9 +72,11 @@ fn whole(report: &Report, style: Style) -> String {
         text += &style.heading(2, "Summary");
         text += &style.table(&summary);
     }
+    text += &headlines(report, style);
     for workload in &report.workloads {
         text += &self::workload(workload, style);
     }
+    text += &everybody(report, style);
     text.trim_start().to_owned()
 }
 
@@ -89,6 +91,10 @@ fn workload(workload: &Workload, style: Style) -> String {
         text += &style.heading(3, step);
         text += &style.table(&table);
     }
+    let sizes = everybody::sizes(workload);
+    if !sizes.is_empty() {
+        text += &style.paragraph(&format!("File systems: {}.", sizes.join(", ")));
+    }
     let bases = tables::bases(workload);
     if !bases.is_empty() {
         text += &style.paragraph(&format!("Overheads (+): {}.", bases.join("; ")));
@@ -97,8 +103,6 @@ fn workload(workload: &Workload, style: Style) -> String {
         text += &style.heading(3, &tables::flatness_caption(workload));
         text += &style.table(&table);
     }
-    text += &style.heading(3, "contestants");
-    text += &style.list(&contestants(workload));
     let missing = missing(workload);
     if !missing.is_empty() {
         text += &style.heading(3, "not in the tables");
@@ -112,46 +116,68 @@ fn workload(workload: &Workload, style: Style) -> String {
     text
 }
 
-/// Who took part, on file systems of what size, and what is not comparable.
-fn contestants(workload: &Workload) -> Vec<String> {
-    let line = |one: &crate::contestant::Description| {
-        let mut parts = vec![one.what.trim_end_matches('.').to_owned()];
-        parts.extend(size(std::iter::once(workload), &one.name));
-        parts.extend((!one.features.is_empty()).then(|| format!("features {}", one.features)));
-        parts.extend(one.remarks.iter().map(|remark| format!("not comparable: {remark}")));
-        parts.retain(|part| !part.is_empty());
-        format!("{}: {}", one.name, parts.join("; "))
+/// Who is who, and what is not comparable.
+fn everybody(report: &Report, style: Style) -> String {
+    let all = everybody::contestants(report);
+    if all.is_empty() {
+        return String::new();
+    }
+    let list = |kind: Vec<everybody::Shared<'_>>| {
+        let line = |one: &everybody::Shared<'_>| {
+            let what = one.what.trim_end_matches('.');
+            format!("{}: {what}", everybody::names(&one.names, &all))
+        };
+        kind.iter().map(line).collect::<Vec<_>>()
     };
-    workload.contestants.iter().map(line).collect()
+    let mut text = style.heading(2, "Contestants");
+    for (title, lines) in [
+        ("who they are", list(everybody::kinds(&all))),
+        ("features", list(everybody::features(&all))),
+        ("not comparable", list(everybody::remarks(&all))),
+    ] {
+        if !lines.is_empty() {
+            text += &style.heading(3, title);
+            text += &style.list(&lines);
+        }
+    }
+    text
 }
 
-/// The sizes of the file systems that a contestant had.
-pub(super) fn size<'r>(
-    workloads: impl Iterator<Item = &'r Workload>,
-    contestant: &str,
-) -> Option<String> {
-    let rows = workloads.flat_map(|workload| &workload.rows);
-    let sizes: Vec<u64> =
-        rows.filter(|row| row.contestant == contestant).map(|row| row.size_bytes).collect();
-    let (least, most) = (*sizes.iter().min()?, *sizes.iter().max()?);
-    let range = if least == most { String::new() } else { format!(" to {}", bytes(most)) };
-    Some(bytes(least) + &range)
+/// What the workloads are about, in figures.
+fn headlines(report: &Report, style: Style) -> String {
+    let of = |workload: &Workload| {
+        let lines = workload.headlines.iter().map(|row| headline(workload, row, style));
+        lines.collect::<String>()
+    };
+    let lines: String = report.workloads.iter().map(of).collect();
+    if lines.is_empty() { lines } else { style.heading(2, "What the threads are about") + &lines }
+}
+
+fn headline(workload: &Workload, row: &HeadlineRow, style: Style) -> String {
+    let value = |value: &HeadlineValue| {
+        let where_ = row.where_(value, &workload.axis);
+        let ratio = row.shown(value.ratio);
+        let by = value.against.as_ref().map(|name| format!(" against {name}")).unwrap_or_default();
+        format!("{ratio} {where_}: {}{by}", value.contestant)
+    };
+    let lines: Vec<String> = row.values.iter().map(value).chain(row.thread()).collect();
+    let title = format!("{}, {}: {}", workload.name, row.step, row.name);
+    style.heading(3, &title) + &style.list(&lines)
 }
 
 /// Who was skipped and what failed.
 pub(super) fn missing(workload: &Workload) -> Vec<String> {
     let skipped = workload.skipped.iter().map(|one| {
         format!(
-            "skipped {} from {} {}: {}",
+            "skipped {} from {} on: {}",
             one.contestant,
-            count(one.from),
-            workload.axis,
+            count_of(one.from, &workload.axis),
             one.why
         )
     });
     let failed = workload.failed.iter().map(|one| {
-        let (at, axis) = (count(one.x), &workload.axis);
-        format!("FAILED {} at {at} {axis}, run {}: {}", one.contestant, one.round, one.why)
+        let at = count_of(one.x, &workload.axis);
+        format!("FAILED {} at {at}, run {}: {}", one.contestant, one.round, one.why)
     });
     skipped.chain(failed).collect()
 }

@@ -3,6 +3,7 @@
 
 pub mod tampered;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,18 +23,23 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// A session in a file system that has nothing to forget.
 pub struct InMemory {
-    pub fs: Box<dyn FileSystem>,
+    pub fs: Arc<dyn FileSystem>,
     /// What there was each time that caches were to be dropped. Without it, they cannot be.
     pub seen: Option<Vec<Tree>>,
 }
 
 impl InMemory {
     pub fn new(fs: impl FileSystem + 'static) -> Self {
-        Self { fs: Box::new(fs), seen: None }
+        Self { fs: Arc::new(fs), seen: None }
     }
 
     pub fn watching(fs: impl FileSystem + 'static) -> Self {
-        Self { fs: Box::new(fs), seen: Some(Vec::new()) }
+        Self::sharing(&(Arc::new(fs) as Arc<dyn FileSystem>))
+    }
+
+    /// One whose file system the test keeps, to look at it or to change it.
+    pub fn sharing(fs: &Arc<dyn FileSystem>) -> Self {
+        Self { fs: Arc::clone(fs), seen: Some(Vec::new()) }
     }
 
     pub fn tree(&self) -> Tree {
@@ -61,7 +67,34 @@ impl Session for InMemory {
     }
 }
 
-/// A session in a directory of this machine.
+/// A session in a directory that the test keeps, which claims to forget what is cached.
+pub struct AtPath(Host);
+
+impl AtPath {
+    pub fn new(path: &Path) -> Self {
+        Self(Host::new(path))
+    }
+}
+
+impl Session for AtPath {
+    fn target(&self) -> AnyTarget<'_> {
+        AnyTarget::Host(&self.0)
+    }
+
+    fn drop_caches(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        0
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A session in a directory of its own on this machine.
 pub struct OnHost {
     pub folder: TempDir,
     host: Host,
@@ -121,7 +154,7 @@ pub struct Reopened {
 
 impl Reopened {
     pub fn new() -> Self {
-        let device = ext4_image();
+        let device = ext4_image("");
         let fs = Some(Ext4::open_writable(device.clone(), &OpenOptions::default()).unwrap());
         Self { device, fs }
     }
@@ -149,17 +182,23 @@ impl Session for Reopened {
     }
 }
 
-fn ext4_image() -> Arc<MemoryDevice> {
+fn ext4_image(features: &str) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     let inodes = ext4::mkfs::InodeCount::Count(100_000);
-    let options = ext4::mkfs::Options { inodes, ..ext4::mkfs::Options::new(IMAGE_BYTES) };
+    let features = ext4::mkfs::FeatureChange::parse_list(features).unwrap();
+    let options = ext4::mkfs::Options { inodes, features, ..ext4::mkfs::Options::new(IMAGE_BYTES) };
     let layout = ext4::mkfs::plan(&options).unwrap();
     ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
     device
 }
 
 pub fn ext4() -> Ext4 {
-    Ext4::open_fresh(ext4_image(), CACHE_BYTES).unwrap()
+    ext4_with("")
+}
+
+/// With changes to the usual features.
+pub fn ext4_with(features: &str) -> Ext4 {
+    Ext4::open_fresh(ext4_image(features), CACHE_BYTES).unwrap()
 }
 
 pub fn xfs() -> Xfs {

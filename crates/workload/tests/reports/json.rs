@@ -77,7 +77,7 @@ fn everything_that_a_report_must_say_is_said() {
     // 8,333 and 6,667 files a second: 600 ms for 4000 files; the base stays at 10,000.
     let ratio = (4000.0 / 0.6) / (1000.0 / 0.12);
     let contestant = |name: &str, side: Side| {
-        json!({ "name": name, "side": side, "what": format!("What {name} is."), "features": "",
+        json!({ "name": name, "side": side, "deviations": 0, "what": format!("What {name} is."), "features": "",
                 "base": null, "remarks": [] })
     };
     let mut ours = contestant("memory:xfs", Side::Ours);
@@ -101,6 +101,7 @@ fn everything_that_a_report_must_say_is_said() {
         "workloads": [{
             "name": "create", "what": "Makes files.", "axis": "files", "unit": "files/s",
             "contestants": [ours, contestant("memory:xfs,^parent", Side::Ours), contestant("kernel:xfs", Side::Kernel)],
+            "headlines": [],
             "rows": [],
             "flatness": [
                 { "contestant": "memory:xfs", "step": "create", "from": 1000, "to": 4000, "ratio": ratio },

@@ -17,8 +17,11 @@
 //! - A filter knows every hash of the leaf and of what waits for it. It may know more.
 //! - What waits is nowhere else, so it is never dropped. All else can be read from the directory.
 
+mod slab;
+
 use smallvec::SmallVec;
 
+use self::slab::{LINE_WORDS, Line, Slab, Slot};
 use super::find::Waiting;
 use crate::format::address::Block;
 use crate::format::dir::leaf::LeafEntry;
@@ -27,12 +30,6 @@ use crate::format::dir::leaf::LeafEntry;
 const HASHES_PER_LINE: usize = 64;
 /// Bits that a hash sets in its line.
 const BITS_PER_HASH: u32 = 4;
-const LINE_WORDS: usize = 8;
-
-/// What lies together in memory.
-#[derive(Clone, Default)]
-#[repr(align(64))]
-struct Line([u64; LINE_WORDS]);
 
 /// Entries of one leaf, or more where tests say so.
 pub(super) type Entries = SmallVec<[LeafEntry; 36]>;
@@ -40,8 +37,8 @@ pub(super) type Entries = SmallVec<[LeafEntry; 36]>;
 /// What is kept of a leaf.
 #[derive(Default)]
 struct LeafBuffer {
-    /// The filter and behind it what waits. Empty if neither is kept.
-    lines: Box<[Line]>,
+    /// The lines of the filter and behind them what waits. `None` if neither is kept.
+    slot: Option<Slot>,
     block: u64,
     /// Entries of the leaf that are not stale.
     live: u16,
@@ -70,36 +67,21 @@ const fn unpack(word: u64) -> LeafEntry {
     LeafEntry { hash: (word >> 32) as u32, address: word as u32 }
 }
 
-impl LeafBuffer {
-    fn mark(&mut self, hash: u32, filter: usize) {
-        let (line, bits) = place_of(hash, filter);
-        for (word, bit) in bits {
-            self.lines[line].0[word] |= bit;
-        }
-        self.marked = self.marked.saturating_add(1);
+fn mark(lines: &mut [Line], hash: u32, filter: usize) {
+    let (line, bits) = place_of(hash, filter);
+    for (word, bit) in bits {
+        lines[line].0[word] |= bit;
     }
+}
 
-    fn may_have(&self, hash: u32, filter: usize) -> bool {
-        let (line, bits) = place_of(hash, filter);
-        let line = &self.lines[line].0;
-        bits.iter().all(|&(word, bit)| line[word] & bit != 0)
-    }
+fn may_have(lines: &[Line], hash: u32, filter: usize) -> bool {
+    let (line, bits) = place_of(hash, filter);
+    let line = &lines[line].0;
+    bits.iter().all(|&(word, bit)| line[word] & bit != 0)
+}
 
-    fn word(&mut self, filter: usize, index: usize) -> &mut u64 {
-        &mut self.lines[filter + index / LINE_WORDS].0[index % LINE_WORDS]
-    }
-
-    fn entries(&self, filter: usize) -> impl Iterator<Item = LeafEntry> + '_ {
-        let words = self.lines.iter().skip(filter).flat_map(|line| line.0);
-        words.take(self.waiting.into()).map(unpack)
-    }
-
-    fn set_entries(&mut self, filter: usize, entries: &[LeafEntry]) {
-        for (index, entry) in entries.iter().enumerate() {
-            *self.word(filter, index) = pack(*entry);
-        }
-        self.waiting = entries.len() as u16;
-    }
+fn set_entry(lines: &mut [Line], filter: usize, index: usize, entry: LeafEntry) {
+    lines[filter + index / LINE_WORDS].0[index % LINE_WORDS] = pack(entry);
 }
 
 /// How large leaf buffers are.
@@ -137,8 +119,10 @@ impl Shape {
 enum Undo {
     /// An entry was added to those that wait for a leaf.
     Added(u32),
+    /// Number of live entries of a leaf that nothing waited for.
+    Lived(u32, u16),
     /// Number of live entries of a leaf, and what waited for it.
-    Had(u32, u16, Entries),
+    Had(u32, u16, Box<Entries>),
     /// Another buffer took the place of this one.
     Replaced(u32, LeafBuffer),
 }
@@ -158,6 +142,7 @@ pub(super) enum Room {
 pub(super) struct LeafBuffers {
     shape: Shape,
     leaves: Vec<LeafBuffer>,
+    slab: Slab,
     /// Leaves that something waits for.
     pub(super) waiting: usize,
     /// Leaves with a buffer.
@@ -167,7 +152,8 @@ pub(super) struct LeafBuffers {
 
 impl LeafBuffers {
     pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, leaves: Vec::new(), waiting: 0, kept: 0, undo: Vec::new() }
+        let slab = Slab::new(shape.lines());
+        Self { shape, leaves: Vec::new(), slab, waiting: 0, kept: 0, undo: Vec::new() }
     }
 
     /// How large its buffers are.
@@ -175,14 +161,17 @@ impl LeafBuffers {
         self.shape
     }
 
-    fn get(&self, leaf: u32) -> Option<&LeafBuffer> {
-        self.leaves.get(leaf as usize).filter(|buffer| !buffer.lines.is_empty())
+    /// The buffer of a leaf, if it has one, and its lines.
+    fn get(&self, leaf: u32) -> Option<(&LeafBuffer, &[Line])> {
+        let buffer = self.leaves.get(leaf as usize)?;
+        Some((buffer, self.slab.get(buffer.slot?)))
     }
 
-    fn set_waiting(&mut self, leaf: u32, change: impl FnOnce(&mut LeafBuffer, usize)) {
+    /// Changes a buffer, and counts those that something waits for.
+    fn set_waiting(&mut self, leaf: u32, change: impl FnOnce(&mut LeafBuffer)) {
         let buffer = &mut self.leaves[leaf as usize];
         let before = buffer.waiting > 0;
-        change(buffer, self.shape.filter);
+        change(buffer);
         match (before, buffer.waiting > 0) {
             (false, true) => self.waiting += 1,
             (true, false) => self.waiting -= 1,
@@ -190,27 +179,51 @@ impl LeafBuffers {
         }
     }
 
+    /// Enters a hash into the filter of a leaf that has a buffer.
+    fn mark(&mut self, leaf: u32, hash: u32) {
+        let buffer = &mut self.leaves[leaf as usize];
+        if let Some(slot) = buffer.slot {
+            mark(self.slab.get_mut(slot), hash, self.shape.filter);
+            buffer.marked = buffer.marked.saturating_add(1);
+        }
+    }
+
+    /// Lets these entries wait and no others.
+    fn set_entries(&mut self, leaf: u32, entries: &[LeafEntry]) {
+        if let Some(slot) = self.leaves[leaf as usize].slot {
+            let lines = self.slab.get_mut(slot);
+            for (index, entry) in entries.iter().enumerate() {
+                set_entry(lines, self.shape.filter, index, *entry);
+            }
+        }
+        self.set_waiting(leaf, |buffer| buffer.waiting = entries.len() as u16);
+    }
+
     fn replace(&mut self, leaf: u32, new: LeafBuffer) -> LeafBuffer {
         if leaf as usize >= self.leaves.len() {
             self.leaves.resize_with(leaf as usize + 1, LeafBuffer::default);
         }
-        let is_kept = !new.lines.is_empty();
+        let is_kept = new.slot.is_some();
         self.waiting += usize::from(new.waiting > 0);
         let old = std::mem::replace(&mut self.leaves[leaf as usize], new);
         self.waiting -= usize::from(old.waiting > 0);
         self.kept += usize::from(is_kept);
-        self.kept -= usize::from(!old.lines.is_empty());
+        self.kept -= usize::from(old.slot.is_some());
         old
     }
 
     /// Whether neither a leaf nor what waits for it has a hash. False if that is not known.
     pub(super) fn lacks(&self, leaf: u32, hash: u32) -> bool {
-        self.get(leaf).is_some_and(|buffer| !buffer.may_have(hash, self.shape.filter))
+        self.get(leaf).is_some_and(|(_, lines)| !may_have(lines, hash, self.shape.filter))
     }
 
     /// What waits for a leaf.
     pub(super) fn entries(&self, leaf: u32) -> impl Iterator<Item = LeafEntry> + '_ {
-        self.get(leaf).into_iter().flat_map(|buffer| buffer.entries(self.shape.filter))
+        let found = self.get(leaf).into_iter();
+        found.flat_map(|(buffer, lines)| {
+            let words = lines.iter().skip(self.shape.filter).flat_map(|line| line.0);
+            words.take(buffer.waiting.into()).map(unpack)
+        })
     }
 
     /// Addresses of what waits for a leaf with a hash.
@@ -220,12 +233,12 @@ impl LeafBuffers {
 
     /// How many entries wait for a leaf.
     pub(super) fn count(&self, leaf: u32) -> usize {
-        self.get(leaf).map_or(0, |buffer| buffer.waiting.into())
+        self.get(leaf).map_or(0, |(buffer, _)| buffer.waiting.into())
     }
 
     /// What a leaf with a buffer can do with one more entry.
     pub(super) fn room(&self, leaf: u32) -> Room {
-        let Some(buffer) = self.get(leaf) else { return Room::Full };
+        let Some((buffer, _)) = self.get(leaf) else { return Room::Full };
         let waiting = usize::from(buffer.waiting);
         if usize::from(buffer.live) + waiting + 1 >= self.shape.capacity {
             Room::Full
@@ -239,11 +252,13 @@ impl LeafBuffers {
     /// Lets an entry wait. There must be room.
     pub(super) fn push(&mut self, leaf: u32, entry: LeafEntry) {
         self.undo.push(Undo::Added(leaf));
-        self.set_waiting(leaf, |buffer, filter| {
-            buffer.mark(entry.hash, filter);
-            *buffer.word(filter, buffer.waiting.into()) = pack(entry);
-            buffer.waiting += 1;
-        });
+        self.mark(leaf, entry.hash);
+        let buffer = &self.leaves[leaf as usize];
+        if let Some(slot) = buffer.slot {
+            let index = buffer.waiting.into();
+            set_entry(self.slab.get_mut(slot), self.shape.filter, index, entry);
+        }
+        self.set_waiting(leaf, |buffer| buffer.waiting += 1);
     }
 
     /// Takes out an entry that waits. False if it does not.
@@ -252,15 +267,19 @@ impl LeafBuffers {
         let Some(at) = entries.iter().position(|other| *other == entry) else { return false };
         self.note_old(leaf);
         entries.swap_remove(at);
-        self.set_waiting(leaf, |buffer, filter| buffer.set_entries(filter, &entries));
+        self.set_entries(leaf, &entries);
         true
     }
 
     /// Notes what is to come back if the operation fails.
     fn note_old(&mut self, leaf: u32) {
-        let Some(buffer) = self.get(leaf) else { return };
-        let entries = buffer.entries(self.shape.filter).collect();
-        self.undo.push(Undo::Had(leaf, buffer.live, entries));
+        let Some((buffer, _)) = self.get(leaf) else { return };
+        let step = if buffer.waiting == 0 {
+            Undo::Lived(leaf, buffer.live)
+        } else {
+            Undo::Had(leaf, buffer.live, Box::new(self.entries(leaf).collect()))
+        };
+        self.undo.push(step);
     }
 
     /// What waited for a leaf is in it now, `more` beside, and it has `live` entries.
@@ -269,10 +288,10 @@ impl LeafBuffers {
             return;
         }
         self.note_old(leaf);
-        self.set_waiting(leaf, |buffer, filter| {
-            if let Some(hash) = more {
-                buffer.mark(hash, filter);
-            }
+        if let Some(hash) = more {
+            self.mark(leaf, hash);
+        }
+        self.set_waiting(leaf, |buffer| {
             buffer.live = live as u16;
             buffer.waiting = 0;
         });
@@ -284,17 +303,15 @@ impl LeafBuffers {
             return;
         }
         self.note_old(leaf);
-        let filter = self.shape.filter;
-        let buffer = &mut self.leaves[leaf as usize];
-        buffer.live = live as u16;
+        self.leaves[leaf as usize].live = live as u16;
         if let Some(hash) = hash {
-            buffer.mark(hash, filter);
+            self.mark(leaf, hash);
         }
     }
 
     /// Whether a leaf has a buffer whose filter is good for something.
     pub(super) fn is_useful(&self, leaf: u32) -> bool {
-        self.get(leaf).is_some_and(|buffer| usize::from(buffer.marked) <= self.shape.capacity)
+        self.get(leaf).is_some_and(|(buffer, _)| usize::from(buffer.marked) <= self.shape.capacity)
     }
 
     /// Makes the buffer of a leaf anew. Nothing may wait for it.
@@ -304,12 +321,15 @@ impl LeafBuffers {
         block: Block,
         entries: impl Iterator<Item = LeafEntry>,
     ) {
-        let lines = vec![Line::default(); self.shape.lines()].into();
-        let mut buffer = LeafBuffer { lines, block: block.0, ..LeafBuffer::default() };
+        let slot = self.slab.take();
+        let lines = self.slab.get_mut(slot);
+        let mut live = 0;
         for entry in entries {
-            buffer.mark(entry.hash, self.shape.filter);
-            buffer.live += 1;
+            mark(lines, entry.hash, self.shape.filter);
+            live += 1;
         }
+        let buffer =
+            LeafBuffer { slot: Some(slot), block: block.0, live, marked: live, waiting: 0 };
         let old = self.replace(leaf, buffer);
         debug_assert_eq!(old.waiting, 0, "what waits goes into the leaf first");
         self.undo.push(Undo::Replaced(leaf, old));
@@ -326,19 +346,31 @@ impl LeafBuffers {
 
     /// The operation commits: nothing is taken back.
     pub(super) fn keep(&mut self) {
-        self.undo.clear();
+        while let Some(step) = self.undo.pop() {
+            if let Undo::Replaced(_, LeafBuffer { slot: Some(slot), .. }) = step {
+                self.slab.give(slot);
+            }
+        }
     }
 
     /// The operation failed: all is as it was, but that filters may know more hashes.
     pub(super) fn roll_back(&mut self) {
         while let Some(step) = self.undo.pop() {
             match step {
-                Undo::Added(leaf) => self.set_waiting(leaf, |buffer, _| buffer.waiting -= 1),
-                Undo::Had(leaf, live, entries) => self.set_waiting(leaf, |buffer, filter| {
+                Undo::Added(leaf) => self.set_waiting(leaf, |buffer| buffer.waiting -= 1),
+                Undo::Lived(leaf, live) => self.set_waiting(leaf, |buffer| {
                     buffer.live = live;
-                    buffer.set_entries(filter, &entries);
+                    buffer.waiting = 0;
                 }),
-                Undo::Replaced(leaf, old) => drop(self.replace(leaf, old)),
+                Undo::Had(leaf, live, entries) => {
+                    self.leaves[leaf as usize].live = live;
+                    self.set_entries(leaf, &entries);
+                }
+                Undo::Replaced(leaf, old) => {
+                    if let Some(slot) = self.replace(leaf, old).slot {
+                        self.slab.give(slot);
+                    }
+                }
             }
         }
     }
@@ -352,7 +384,7 @@ impl LeafBuffers {
 
     /// What waited for a leaf is in it, for good.
     pub(super) fn settle(&mut self, leaf: u32) {
-        self.set_waiting(leaf, |buffer, _| {
+        self.set_waiting(leaf, |buffer| {
             buffer.live += buffer.waiting;
             buffer.waiting = 0;
         });
@@ -367,7 +399,7 @@ impl LeafBuffers {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.kept * self.shape.bytes()
+        self.slab.bytes() + self.leaves.len() * size_of::<LeafBuffer>()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tables of the thread of 2025.
 
-use crate::jobs::Published;
+use crate::jobs::{Headline, Measure, Published, Theirs};
 
 const COLUMNS: [&str; 7] = [
     "files",
@@ -46,5 +46,22 @@ pub(super) fn tables() -> Vec<Published> {
             source!("remove, with the patch (system time +19 %)"),
             [58.911, 64.420, 41.329, 45.169, 807.857, 958.564],
         ),
+    ]
+}
+
+/// What parent pointers cost, beside what they cost in the thread with its patch.
+pub(super) fn headlines() -> Vec<Headline> {
+    let headline = |step, processor: [f64; 2], system: [f64; 2]| Headline {
+        name: "parent pointers: processor time (user + system) with them by that without",
+        step,
+        measure: Measure::Processor { with: "+parent", without: "^parent" },
+        theirs: vec![
+            Theirs { about: "2025, with the patch", ratio: processor[1] / processor[0] },
+            Theirs { about: "its system time alone", ratio: system[1] / system[0] },
+        ],
+    };
+    vec![
+        headline("create", [234.141 + 1197.003, 233.758 + 1290.605], [1197.003, 1290.605]),
+        headline("remove", [41.329 + 807.857, 45.169 + 958.564], [807.857, 958.564]),
     ]
 }

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::table;
 use crate::report::make::distinct;
-use crate::report::number::{NONE, change, count, plain, rate, share};
+use crate::report::number::{NONE, change, count_of, rate, seconds, share};
 use crate::report::plot::{self, Axes, Bar, Line, Looks, Point};
-use crate::report::{OTHERS, Row, Workload, tables, text};
+use crate::report::{OTHERS, Row, Workload, everybody, tables, text};
 
 /// Plots, then tables, then the figures of others.
 pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> Markup {
@@ -35,6 +35,8 @@ pub(super) fn section(place: usize, workload: &Workload, looks: &Looks<'_>) -> M
                         (table(&all, looks))
                     }
                 }
+                @let sizes = everybody::sizes(workload);
+                @if !sizes.is_empty() { p class="note" { "File systems: " (sizes.join(", ")) "." } }
                 @if !bases.is_empty() { p class="note" { "Overheads (+): " (bases.join("; ")) "." } }
                 @if let Some(flatness) = tables::flatness(workload) {
                     details open { summary { (tables::flatness_caption(workload)) } (table(&flatness, looks)) }
@@ -74,7 +76,7 @@ fn plots(workload: &Workload, step: &str, looks: &Looks<'_>) -> Markup {
     };
     match sizes[..] {
         [size] => {
-            let at = format!("{} {}", count(size), workload.axis);
+            let at = count_of(size, &workload.axis);
             let (rates, times) = (rates(workload, &rows, looks), processor_times(&rows, looks));
             html! {
                 (figure(format!("{step}: {}, {at}", workload.unit), rates))
@@ -115,11 +117,10 @@ fn about(workload: &Workload, row: &Row) -> String {
     let rate =
         row.rate.map_or_else(|| NONE.to_owned(), |rate| format!("{rate:.0} {}", workload.unit));
     format!(
-        "{}\n{}, {} {}: {rate}\nwall {:.6} s, user {:.6} s, system {:.6} s\nruns {runs}, spread {spread}",
+        "{}\n{}, {}: {rate}\nwall {:.6} s, user {:.6} s, system {:.6} s\nruns {runs}, spread {spread}",
         row.contestant,
         row.step,
-        count(row.x),
-        workload.axis,
+        count_of(row.x, &workload.axis),
         row.wall.median_s,
         row.user.median_s,
         row.system.median_s,
@@ -147,7 +148,7 @@ fn processor_times(rows: &[&Row], looks: &Looks<'_>) -> Markup {
             .as_ref()
             .map(|overhead| format!(" ({})", change(overhead.processor_percent)));
         let more = more.unwrap_or_default();
-        let label = format!("{} s system, {} s user{more}", plain(system), plain(user));
+        let label = format!("{} s system, {} s user{more}", seconds(system), seconds(user));
         let about = format!("{}\nsystem {system:.6} s, user {user:.6} s", row.contestant);
         let (look, name) = (looks.of(&row.contestant), row.contestant.as_str());
         Bar { look, name, parts: vec![system, user], range: None, label, about }

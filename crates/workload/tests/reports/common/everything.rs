@@ -1,7 +1,7 @@
 //! A report of all workloads with figures that look like real ones.
 
 use workload::Result;
-use workload::jobs::{Case, Published, Step};
+use workload::jobs::{Case, Create, FsMark, Job, Published, Step, StressOrphan};
 use workload::report::Report;
 
 use super::{Asked, Fake, FakeJob, Notes, case, entry, extra, run_with, step};
@@ -106,6 +106,12 @@ fn job(
     (job.name, job.axis, job.unit) = (name, axis, unit);
     job.what =
         format!("What {name} does, in a sentence of some length, and whose workload it was.");
+    job.headlines = match name {
+        "create" => Create { files: COUNTS.to_vec(), threads: 1 }.headlines(),
+        "fs-mark" => FsMark::SEED.headlines(),
+        "stress-orphan" => StressOrphan::default().headlines(),
+        _ => Vec::new(),
+    };
     job
 }
 
@@ -140,7 +146,7 @@ pub(crate) fn everything() -> Report {
             job("stress-orphan", ["threads", "truncates/s"], &THREADS, orphans),
             fakes(&[
                 "memory:ext4",
-                "memory:ext4,orphans=file",
+                "memory:ext4,orphans=always",
                 "memory:ext4,orphans=list",
                 "memory:ext4,orphans=off",
                 "mount:ext4",

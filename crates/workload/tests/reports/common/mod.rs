@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
-use workload::jobs::{Case, Context, Extra, Job, Published, Step};
+use workload::jobs::{Case, Context, Extra, Headline, Job, Published, Step};
 use workload::report::Report;
 use workload::run::{Entry, Observer, Options, run};
 use workload::target::Host;
@@ -97,6 +97,7 @@ pub(crate) struct FakeJob {
     pub(crate) unit: &'static str,
     pub(crate) cases: Vec<Case>,
     pub(crate) published: Vec<Published>,
+    pub(crate) headlines: Vec<Headline>,
     pub(crate) answer: Box<Answer>,
     pub(crate) runs: RefCell<Vec<(String, u64)>>,
 }
@@ -113,6 +114,7 @@ impl FakeJob {
             unit: "files/s",
             cases,
             published: Vec::new(),
+            headlines: Vec::new(),
             answer: Box::new(answer),
             runs: RefCell::default(),
         }
@@ -159,6 +161,10 @@ impl Job for FakeJob {
 
     fn published(&self) -> Vec<Published> {
         self.published.clone()
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        self.headlines.clone()
     }
 }
 

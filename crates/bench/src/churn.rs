@@ -2,20 +2,31 @@
 //! place for a name costs where it cannot be guessed.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vfs::{FileSystem, Ino};
+use blockdev::{BlockDevice, MemoryDevice};
+use vfs::{FileSystem, Ino, NewInode, Timestamp};
 use workload::report::Summary;
+use xfs::mkfs::Contents;
 use xfs::{FreeIndexStrategy, Xfs};
 
-use super::image::{NEW, Ours, TIME, judge};
-use super::text;
 use crate::{ChurnOptions, Removed};
 
 /// Changes that are made up at once, outside of what is timed.
 const BATCH: usize = 1000;
 /// Bytes of an image per file.
 const BYTES_PER_FILE: u64 = 2400;
+/// Memory for cached metadata, in bytes: all of a large directory stays there, as it does in the kernel.
+const CACHE_BYTES: usize = 2 << 30;
+/// The time of everything that is made.
+const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
+/// A new file or directory, whose directory gets the time too.
+const NEW: NewInode =
+    NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: Some(TIME) };
 
 /// Changes a directory for every strategy; a table of times.
 pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
@@ -23,7 +34,7 @@ pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
         "| way | runs | insert and remove, us | spread | blocks of the directory | after |\n",
     );
     table.push_str("|---|--:|--:|--:|--:|--:|\n");
-    for (strategy, name) in super::strategies(&options.only) {
+    for (strategy, name) in strategies(&options.only) {
         let mut times = Vec::new();
         let mut blocks = (0, 0);
         for round in 0..options.rounds {
@@ -42,6 +53,41 @@ pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
         );
     }
     Ok(table)
+}
+
+/// The strategies whose name contains one of `wanted`, with it; all of them if that is empty.
+fn strategies(wanted: &[String]) -> Vec<(FreeIndexStrategy, &'static str)> {
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    let all = FreeIndexStrategy::ALL.map(|strategy| (strategy, strategy.name()));
+    all.into_iter().filter(|(_, name)| is_wanted(name)).collect()
+}
+
+/// A file system of so many bytes in memory, with parent pointers and the fastest strategy.
+fn make(bytes: u64) -> Result<(Xfs, Arc<MemoryDevice>), String> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let mut options = xfs::mkfs::Options::new(bytes);
+    options.features = xfs::mkfs::FeatureChange::parse_list("parent").map_err(text)?;
+    let layout = xfs::mkfs::plan(&options).map_err(text)?;
+    xfs::mkfs::format(&*device, &layout, Contents::Zeros).map_err(text)?;
+    let mut fs = Xfs::open_fresh(device.clone(), CACHE_BYTES).map_err(text)?;
+    fs.set_free_index(FreeIndexStrategy::Tree);
+    Ok((fs, device))
+}
+
+/// Ends the work on an image and has xfs_repair judge it.
+fn judge(fs: Xfs, device: &MemoryDevice, path: &Path) -> Result<(), String> {
+    fs.finish(None).map_err(text)?;
+    drop(fs);
+    let file = File::create(path).map_err(text)?;
+    let outcome = device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset));
+    outcome.and_then(|()| file.set_len(device.len())).map_err(text)?;
+    oracle::xfs_repair(path);
+    std::fs::remove_file(path).map_err(text)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 struct Outcome {
@@ -63,8 +109,7 @@ fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcom
     let bytes = u64::from(options.entries) * BYTES_PER_FILE + (1 << 30);
     let bytes = bytes.next_multiple_of(1 << 20);
     // Filled and emptied with the fast one: what follows finds the same directory.
-    let (mut fs, device) =
-        Ours { bytes, parent: true, strategy: FreeIndexStrategy::Tree }.make()?;
+    let (mut fs, device) = make(bytes)?;
     let dir = fs.mkdir(fs.root(), b"d", &NEW).map_err(text)?;
     let mut live = half_empty(&fs, dir, options)?;
     fs.set_free_index(strategy);
