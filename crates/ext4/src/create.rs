@@ -1,6 +1,6 @@
 //! Making files, directories, links and special files.
 
-use vfs::names::{check_name, taken_first};
+use vfs::names::{check_free, check_name, taken_first};
 use vfs::{Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use crate::Ext4;
@@ -86,6 +86,9 @@ impl Ext4 {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_dir(dir)?;
+        if file_type == FileType::Directory {
+            check_free::<Names>(self, &before, name)?;
+        }
         let project = self.project_below(&before);
         let made = self
             .provide_quota(Some(new.uid), Some(new.gid), Some(project))

@@ -121,6 +121,18 @@ pub fn lock_entry<'a, D: Directories>(
     }
 }
 
+/// Refuses a name that is taken, before anything is made for it. To make directories, which are often
+/// there already (`mkdir -p`); for files, which mostly are new, entering the name finds it out.
+///
+/// # Errors
+/// `Exists`; what reading brings.
+pub fn check_free<D: Directories>(fs: &D::Fs, dir: &D::Dir, name: &[u8]) -> Result<()> {
+    match D::find_named(fs, dir, name)? {
+        Some(_) => Err(Error::Exists),
+        None => Ok(()),
+    }
+}
+
 /// What making a name came to, which changed nothing if it failed: `Exists` before any other refusal if
 /// the name is taken. The directory, locked, is given as it was before. What succeeds is not looked up,
 /// as nothing is entered twice.

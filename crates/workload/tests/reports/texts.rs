@@ -10,7 +10,8 @@ use crate::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
 /// The table after a heading, line by line.
 fn table<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
     let from = text.split_once(&format!("\n{heading}\n")).expect(heading).1;
-    from.lines().skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect()
+    let is_row = |line: &&str| !line.is_empty() && !line.starts_with("File systems: ");
+    from.lines().skip_while(|line| line.is_empty()).take_while(is_row).collect()
 }
 
 #[test]

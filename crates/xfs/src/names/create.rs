@@ -1,6 +1,6 @@
 //! Making files, directories, links and special files.
 
-use vfs::names::{check_name, taken_first};
+use vfs::names::{check_free, check_name, taken_first};
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
 use super::entry::Names;
@@ -77,6 +77,9 @@ impl Xfs {
         check_name(name)?;
         let _lock = self.locks.exclusive(&[dir]);
         let before = self.load_dir(dir)?;
+        if file_type == FileType::Directory {
+            check_free::<Names>(self, &before, name)?;
+        }
         let made = self.atomically(|op| op.make(&before, name, file_type, new, &fill));
         taken_first::<Names, _>(self, (&before, name), made)
     }
