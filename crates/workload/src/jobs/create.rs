@@ -1,7 +1,7 @@
 //! Files made in one directory: the table of 2018 about finding room in XFS directories.
 
 use super::fill::{Lane, files_of, fill};
-use super::repeats::{files_of_step, need, repeats, rounds_max, step};
+use super::repeats::{files_of_step, need, repeats, rounds_max, step, sync_afterwards};
 use super::{Case, Context, Headline, Job, Measure, Published, Step, Theirs};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -36,7 +36,7 @@ impl Job for Create {
              40 bytes, and made outside of what is timed; a file is made without being opened \
              (mknod). Where a step would have less than 100,000 files, several directories are filled \
              one after another; times are then those of all of them, and that of one is given beside. \
-             Nothing is made durable.",
+             Nothing is made durable while the clock runs; how long a sync takes afterwards is given beside.",
             own_directories(self.threads)
         )
     }
@@ -68,7 +68,9 @@ impl Job for Create {
         let repeats = repeats(case.x, self.threads);
         let filling = Filling { files: case.x, threads: self.threads, repeats };
         let cost = with_target!(session.target(), target => filling.run(target, context))?;
-        Ok(vec![step("create", case.x, self.threads, cost)])
+        let mut made = step("create", case.x, self.threads, cost);
+        made.extras.push(sync_afterwards(session)?);
+        Ok(vec![made])
     }
 
     fn published(&self) -> Vec<Published> {

@@ -2,7 +2,7 @@
 
 use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
-use super::repeats::{files_of_step, need, repeats, rounds_max, step};
+use super::repeats::{files_of_step, need, repeats, rounds_max, step, sync_afterwards};
 use super::{Case, Context, Job, Step};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -75,6 +75,7 @@ impl Job for Remove {
         with_target!(session.target(), target => filling.run(target, context))?;
         let cost = with_target!(session.target(), target => remove(&filling, target, context))?;
         let mut warm = step("remove", case.x, self.threads, cost);
+        warm.extras.push(sync_afterwards(session)?);
         if !self.cold {
             return Ok(vec![warm]);
         }

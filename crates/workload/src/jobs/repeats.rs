@@ -2,8 +2,11 @@
 //! milliseconds says little.
 
 use super::{Extra, Step};
-use crate::contestant::Need;
+use crate::contestant::{Need, Session};
 use crate::cost::Cost;
+use crate::error::Result;
+use crate::target::Target;
+use crate::with_target;
 
 /// Files of a step, at least.
 const FILES_PER_STEP: u64 = 100_000;
@@ -38,6 +41,13 @@ pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> 
     let value = cost.wall.as_secs_f64() / repeats(files, threads) as f64;
     let extras = vec![Extra { name: "one directory", unit: "s", value }];
     Step { name, operations: files_of_step(files, threads), cost, extras }
+}
+
+/// Makes everything durable, after a step: how long that took, which is no part of the step.
+pub(super) fn sync_afterwards(session: &dyn Session) -> Result<Extra> {
+    let target = session.target();
+    let ((), cost) = Cost::of(|| with_target!(target, target => target.sync()))?;
+    Ok(Extra { name: "sync afterwards", unit: "s", value: cost.wall.as_secs_f64() })
 }
 
 #[cfg(test)]
