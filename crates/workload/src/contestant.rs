@@ -37,9 +37,11 @@ pub enum Side {
 pub struct Description {
     /// Its name in tables, as on the command line: `memory:xfs,^parent`.
     pub name: String,
-    /// Whose work it shows: the summary of a report holds the best of ours against the best of the
-    /// kernel's.
+    /// Whose work it shows: the summary of a report holds one of ours against one of the kernel's.
     pub side: Side,
+    /// The format of its file system, `ext4` or `xfs`: contestants of one format are held against each
+    /// other. Empty if it does not matter.
+    pub format: String,
     /// How many of its settings are not what one gets who chooses nothing: features that are there or
     /// are missing, and ways of doing things. Of one side, a summary shows the contestant with the fewest,
     /// so that the default stands there, and not whatever was fastest by chance.

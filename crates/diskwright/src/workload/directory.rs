@@ -53,6 +53,7 @@ impl Contestant for Directory {
         Description {
             name: self.path.display().to_string(),
             side: Side::Other,
+            format: String::new(),
             deviations: 0,
             what,
             features: String::new(),

@@ -98,6 +98,7 @@ impl Contestant for ImageFile {
         Description {
             name: self.path.display().to_string(),
             side: Side::Ours,
+            format: self.format.clone(),
             deviations: 0,
             what: format!("Diskwright's {}, in an image file, in this process", self.format),
             features: self.features.clone(),

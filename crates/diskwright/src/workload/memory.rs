@@ -86,6 +86,7 @@ impl Contestant for Memory {
         Description {
             name: TargetSpec::Memory(self.spec.clone()).to_string(),
             side: self.side(),
+            format: self.spec.format.name().to_owned(),
             deviations: format::deviations(&self.spec),
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
             features: format::features(&self.spec),

@@ -4,8 +4,8 @@ use super::make::distinct;
 use super::{Report, Row, Workload};
 use crate::contestant::Side;
 
-/// One of ours and one of the kernel's at one step, in the largest case that both have been through: of
-/// each side the one that is most like the default, and of several such ones the fastest.
+/// One of ours and one of the kernel's of the same format at one step, in the largest case that both have
+/// been through: of each side the one that is most like the default, and of several such ones the fastest.
 pub(super) struct Sides<'r> {
     pub(super) workload: &'r Workload,
     pub(super) step: &'r str,
@@ -31,27 +31,26 @@ impl Sides<'_> {
     }
 }
 
-/// One for each step of each workload that has figures of ours or the kernel's.
+/// One for each step of each workload and each format that has figures of ours or the kernel's.
 pub(super) fn sides(report: &Report) -> Vec<Sides<'_>> {
     report.workloads.iter().flat_map(of_workload).collect()
 }
 
 fn of_workload(workload: &Workload) -> Vec<Sides<'_>> {
     let steps = distinct(workload.rows.iter().map(|row| row.step.as_str()));
-    steps.into_iter().filter_map(|step| of_step(workload, step)).collect()
+    let formats = distinct(workload.contestants.iter().map(|one| one.format.as_str()));
+    let of_step = |step| formats.iter().filter_map(move |format| of_format(workload, step, format));
+    steps.into_iter().flat_map(of_step).collect()
 }
 
-fn of_step<'r>(workload: &'r Workload, step: &'r str) -> Option<Sides<'r>> {
-    let sizes = |side| {
-        let rows = rows(workload, step, side);
-        rows.map(|row| row.x).collect::<Vec<_>>()
-    };
+fn of_format<'r>(workload: &'r Workload, step: &'r str, format: &str) -> Option<Sides<'r>> {
+    let all = |side| rows(workload, step, side, format);
+    let sizes = |side| all(side).map(|row| row.x).collect::<Vec<_>>();
     let (ours, kernel) = (sizes(Side::Ours), sizes(Side::Kernel));
     let both = ours.iter().filter(|x| kernel.contains(x)).max();
     let x = *both.or(ours.iter().max()).or(kernel.iter().max())?;
     let first = |side| {
-        let rows = rows(workload, step, side).filter(|row| row.x == x);
-        rows.max_by(|a, b| {
+        all(side).filter(|row| row.x == x).max_by(|a, b| {
             let less_usual = deviations(workload, b).cmp(&deviations(workload, a));
             less_usual.then(a.rate.unwrap_or(0.0).total_cmp(&b.rate.unwrap_or(0.0)))
         })
@@ -59,9 +58,15 @@ fn of_step<'r>(workload: &'r Workload, step: &'r str) -> Option<Sides<'r>> {
     Some(Sides { workload, step, x, ours: first(Side::Ours), kernel: first(Side::Kernel) })
 }
 
-fn rows<'r>(workload: &'r Workload, step: &str, side: Side) -> impl Iterator<Item = &'r Row> {
+fn rows<'r>(
+    workload: &'r Workload,
+    step: &str,
+    side: Side,
+    format: &str,
+) -> impl Iterator<Item = &'r Row> {
     let is_on = move |row: &&Row| {
-        workload.contestants.iter().any(|one| one.side == side && one.name == row.contestant)
+        let mut all = workload.contestants.iter();
+        all.any(|one| one.side == side && one.format == format && one.name == row.contestant)
     };
     workload.rows.iter().filter(move |row| row.step == step).filter(is_on)
 }

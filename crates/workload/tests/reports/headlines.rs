@@ -106,6 +106,27 @@ fn the_default_stands_in_the_summary_and_not_the_fastest() {
 }
 
 #[test]
+fn formats_are_held_against_themselves() {
+    let of_format = |name: &str, format: &str| {
+        let mut fake = contestant(name, 0);
+        fake.description.format = format.to_owned();
+        fake
+    };
+    let job = FakeJob::new(vec![case(10, 1)], |asked| {
+        let wall = if asked.contestant.ends_with("ext4") { 100 } else { 300 };
+        Ok(vec![step("make", 1000, [wall, wall, 0])])
+    });
+    let names = ["memory:ext4", "memory:xfs", "kernel:xfs", "kernel:ext4"];
+    let fakes = names.map(|name| of_format(name, name.split(':').nth(1).unwrap()));
+    let text = run_with(&[entry(job, fakes.into())], 1, &Notes::default()).text();
+    let summary: Vec<_> =
+        text.split("\nSummary\n").nth(1).unwrap().lines().skip(2).take(2).collect();
+    assert!(summary[0].contains("memory:ext4") && summary[0].contains("kernel:ext4"), "{text}");
+    assert!(summary[1].contains("memory:xfs") && summary[1].contains("kernel:xfs"), "{text}");
+    assert!(summary.iter().all(|line| line.contains("1.00 ×")), "{text}");
+}
+
+#[test]
 fn what_several_share_is_said_once() {
     let report = orphans();
     for text in [report.text(), report.markdown(), report.html("Once")] {

@@ -77,7 +77,7 @@ fn everything_that_a_report_must_say_is_said() {
     // 8,333 and 6,667 files a second: 600 ms for 4000 files; the base stays at 10,000.
     let ratio = (4000.0 / 0.6) / (1000.0 / 0.12);
     let contestant = |name: &str, side: Side| {
-        json!({ "name": name, "side": side, "deviations": 0, "what": format!("What {name} is."), "features": "",
+        json!({ "name": name, "side": side, "format": "", "deviations": 0, "what": format!("What {name} is."), "features": "",
                 "base": null, "remarks": [] })
     };
     let mut ours = contestant("memory:xfs", Side::Ours);

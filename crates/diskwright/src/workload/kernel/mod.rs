@@ -97,6 +97,7 @@ impl Contestant for Kernel {
         Description {
             name: TargetSpec::Kernel(self.spec.clone()).to_string(),
             side: Side::Kernel,
+            format: self.spec.format.name().to_owned(),
             deviations: format::deviations(&self.spec),
             what: format!(
                 "{name} of Linux {release}, on an image made by Diskwright, through a loop device, in \

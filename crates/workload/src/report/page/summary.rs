@@ -16,7 +16,7 @@ pub(super) fn summary(report: &Report, looks: &Looks<'_>) -> Markup {
     html! {
         section {
             h2 { "Summary" }
-            p { "One of ours and one of the kernel’s, set up as they are by default where such ones took "
+            p { "One of ours and one of the kernel’s of the same format, set up as they are by default where such ones took "
                 "part, at the largest size that both ran. A flatness of 1 means that a contestant’s rate at "
                 "its largest size is that at its smallest." }
             div class="tiles" { @for sides in &sides { (tile(report, sides, looks)) } }
