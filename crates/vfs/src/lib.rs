@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod data;
 mod error;
 mod filesystem;
 pub mod locks;

@@ -1,7 +1,7 @@
 //! Writing.
 
-use smallvec::SmallVec;
-use vfs::{Error, ExtentPlace, Ino, Result};
+use vfs::data::overwrite;
+use vfs::{Ino, Result};
 
 use super::data::DataRuns;
 use super::read::bytes_at;
@@ -52,24 +52,7 @@ impl Xfs {
         if end > file.inode.size() || file.inode.flags2() & flags2::REFLINK != 0 {
             return Ok(false);
         }
-        let mut runs: SmallVec<[(u64, usize); 4]> = SmallVec::new();
-        let mut at = offset;
-        while at < end {
-            let (ExtentPlace::Device(place), len) = bytes_at(self, file, at)? else {
-                return Ok(false);
-            };
-            let len = len.min(end - at);
-            runs.push((place, len as usize));
-            at += len;
-        }
-        self.engine.check_alive()?;
-        let mut rest = data;
-        for (place, len) in runs {
-            let part;
-            (part, rest) = rest.split_at(len);
-            self.engine.device().write_at(place, part).map_err(Error::Device)?;
-        }
-        Ok(true)
+        overwrite(&self.engine, offset, data, |at| bytes_at(self, file, at))
     }
 }
 
