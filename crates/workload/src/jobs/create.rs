@@ -1,7 +1,7 @@
 //! Files made in one directory: the table of 2018 about finding room in XFS directories.
 
 use super::fill::{Lane, files_of, fill};
-use super::repeats::{files_of_step, need, repeats, rounds_max, step, sync_afterwards};
+use super::repeats::{case, repeats, step, sync_afterwards};
 use super::{Case, Context, Headline, Job, Measure, Published, Step, Theirs};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -50,13 +50,7 @@ impl Job for Create {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let case = |&files: &u64| Case {
-            x: files,
-            need: need(files, self.threads),
-            operations: files_of_step(files, self.threads),
-            rounds_max: rounds_max(files, self.threads),
-        };
-        self.files.iter().map(case).collect()
+        self.files.iter().map(|&files| case(files, self.threads, 1)).collect()
     }
 
     fn run(
@@ -65,8 +59,7 @@ impl Job for Create {
         session: &mut dyn Session,
         context: &Context<'_>,
     ) -> Result<Vec<Step>> {
-        let repeats = repeats(case.x, self.threads);
-        let filling = Filling { files: case.x, threads: self.threads, repeats };
+        let filling = Filling { files: case.x, threads: self.threads };
         let cost = with_target!(session.target(), target => filling.run(target, context))?;
         let mut made = step("create", case.x, self.threads, cost);
         made.extras.push(sync_afterwards(session)?);
@@ -104,15 +97,18 @@ pub(super) struct Filling {
     pub(super) files: u64,
     /// So many are filled at a time.
     pub(super) threads: u32,
-    /// How often that is done.
-    pub(super) repeats: u64,
 }
 
 impl Filling {
+    /// How many directories there will be.
+    pub(super) fn directories(&self) -> u64 {
+        repeats(self.files, self.threads) * u64::from(self.threads)
+    }
+
     /// Fills the directories and checks that they have what they should; what the filling cost.
     pub(super) fn run<T: Target>(&self, target: &T, context: &Context<'_>) -> Result<Cost> {
         let mut cost = Cost::default();
-        for repeat in 0..self.repeats {
+        for repeat in 0..repeats(self.files, self.threads) {
             let first = repeat * u64::from(self.threads);
             let numbers = first..first + u64::from(self.threads);
             let lanes = numbers.map(|number| Lane::make(target, number, context));

@@ -2,7 +2,7 @@
 
 use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
-use super::repeats::{files_of_step, need, repeats, rounds_max, step, sync_afterwards};
+use super::repeats::{case, step, sync_afterwards};
 use super::{Case, Context, Job, Step};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -55,13 +55,7 @@ impl Job for Remove {
 
     fn cases(&self) -> Vec<Case> {
         let times = if self.cold { 4 } else { 2 };
-        let case = |&files: &u64| Case {
-            x: files,
-            need: need(files, self.threads),
-            operations: files_of_step(files, self.threads).saturating_mul(times),
-            rounds_max: rounds_max(files, self.threads),
-        };
-        self.files.iter().map(case).collect()
+        self.files.iter().map(|&files| case(files, self.threads, times)).collect()
     }
 
     fn run(
@@ -70,8 +64,7 @@ impl Job for Remove {
         session: &mut dyn Session,
         context: &Context<'_>,
     ) -> Result<Vec<Step>> {
-        let repeats = repeats(case.x, self.threads);
-        let filling = Filling { files: case.x, threads: self.threads, repeats };
+        let filling = Filling { files: case.x, threads: self.threads };
         with_target!(session.target(), target => filling.run(target, context))?;
         let cost = with_target!(session.target(), target => remove(&filling, target, context))?;
         let mut warm = step("remove", case.x, self.threads, cost);
@@ -92,7 +85,6 @@ impl Job for Remove {
 }
 
 fn remove<T: Target>(filled: &Filling, target: &T, context: &Context<'_>) -> Result<Cost> {
-    let Filling { files, threads, repeats } = *filled;
-    let directories = repeats * u64::from(threads);
-    remove_directories(target, (directories, threads), directories * files, context)
+    let directories = filled.directories();
+    remove_directories(target, (directories, filled.threads), directories * filled.files, context)
 }

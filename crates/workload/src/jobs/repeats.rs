@@ -1,7 +1,7 @@
 //! Small directories are filled, or emptied, several times over in one timing: a step of a few
 //! milliseconds says little.
 
-use super::{Extra, Step};
+use super::{Case, Extra, Step};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::Result;
@@ -20,19 +20,29 @@ pub(super) fn repeats(files: u64, threads: u32) -> u64 {
 }
 
 /// Files of a step.
-pub(super) fn files_of_step(files: u64, threads: u32) -> u64 {
+fn files_of_step(files: u64, threads: u32) -> u64 {
     files.saturating_mul(threads.into()).saturating_mul(repeats(files, threads))
 }
 
+/// A case whose step's files are gone through so many times.
+pub(super) fn case(files: u64, threads: u32, times: u64) -> Case {
+    Case {
+        x: files,
+        need: need(files, threads),
+        operations: files_of_step(files, threads).saturating_mul(times),
+        rounds_max: rounds_max(files, threads),
+    }
+}
+
 /// What the files of a step need of a file system.
-pub(super) fn need(files: u64, threads: u32) -> Need {
+fn need(files: u64, threads: u32) -> Need {
     let directories = repeats(files, threads) * u64::from(threads);
     let inodes = files_of_step(files, threads).saturating_add(directories);
     Need { inodes, bytes: 0, threads, existing: false }
 }
 
 /// Most rounds that a case is worth.
-pub(super) fn rounds_max(files: u64, threads: u32) -> u32 {
+fn rounds_max(files: u64, threads: u32) -> u32 {
     if files_of_step(files, threads) >= ONCE_FROM { 1 } else { u32::MAX }
 }
 
