@@ -1,0 +1,642 @@
+//! Messages as they lie in memory, by protocol 7.45 (Linux 6.18): host byte order, natural alignment.
+//! Names of fields are those of `fuse.h`, without what they mean again: kernel documentation and
+//! `fuse.h` say it, and the comments here only what is not plain from the name.
+// The fields would only repeat their names.
+#![allow(missing_docs)]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Major version of the protocol.
+pub const KERNEL_VERSION: u32 = 7;
+/// Minor version of the protocol that is described here.
+pub const KERNEL_MINOR_VERSION: u32 = 45;
+/// The node that every mount starts with.
+pub const ROOT_ID: u64 = 1;
+/// A read from the device needs room for as many bytes (`FUSE_MIN_READ_BUFFER`).
+pub const MIN_READ_BUFFER: usize = 8192;
+
+/// Numbers of requests.
+pub mod opcode {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const READLINK: u32 = 5;
+    pub const SYMLINK: u32 = 6;
+    pub const MKNOD: u32 = 8;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const SETXATTR: u32 = 21;
+    pub const GETXATTR: u32 = 22;
+    pub const LISTXATTR: u32 = 23;
+    pub const REMOVEXATTR: u32 = 24;
+    pub const FLUSH: u32 = 25;
+    pub const INIT: u32 = 26;
+    pub const OPENDIR: u32 = 27;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
+    pub const ACCESS: u32 = 34;
+    pub const CREATE: u32 = 35;
+    pub const INTERRUPT: u32 = 36;
+    pub const DESTROY: u32 = 38;
+    pub const IOCTL: u32 = 39;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
+    pub const READDIRPLUS: u32 = 44;
+    pub const RENAME2: u32 = 45;
+    pub const LSEEK: u32 = 46;
+    pub const COPY_FILE_RANGE: u32 = 47;
+    pub const SYNCFS: u32 = 50;
+    pub const TMPFILE: u32 = 51;
+    pub const STATX: u32 = 52;
+    pub const COPY_FILE_RANGE_64: u32 = 53;
+}
+
+// Bits of [`SetattrIn::valid`].
+pub const FATTR_MODE: u32 = 1 << 0;
+pub const FATTR_UID: u32 = 1 << 1;
+pub const FATTR_GID: u32 = 1 << 2;
+pub const FATTR_SIZE: u32 = 1 << 3;
+pub const FATTR_ATIME: u32 = 1 << 4;
+pub const FATTR_MTIME: u32 = 1 << 5;
+pub const FATTR_FH: u32 = 1 << 6;
+pub const FATTR_ATIME_NOW: u32 = 1 << 7;
+pub const FATTR_MTIME_NOW: u32 = 1 << 8;
+pub const FATTR_LOCKOWNER: u32 = 1 << 9;
+pub const FATTR_CTIME: u32 = 1 << 10;
+pub const FATTR_KILL_SUIDGID: u32 = 1 << 11;
+
+// Bits of [`OpenOut::open_flags`].
+pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
+pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+pub const FOPEN_NONSEEKABLE: u32 = 1 << 2;
+pub const FOPEN_CACHE_DIR: u32 = 1 << 3;
+pub const FOPEN_STREAM: u32 = 1 << 4;
+pub const FOPEN_NOFLUSH: u32 = 1 << 5;
+pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+
+// Bits of [`WriteIn::write_flags`].
+pub const WRITE_CACHE: u32 = 1 << 0;
+pub const WRITE_LOCKOWNER: u32 = 1 << 1;
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+// Bits of [`OpenIn::open_flags`] and [`CreateIn::open_flags`].
+pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+
+// Bits of [`SetxattrIn::setxattr_flags`].
+pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+
+// Bits of [`FsyncIn::fsync_flags`].
+pub const FSYNC_FDATASYNC: u32 = 1 << 0;
+
+/// What every request starts with. (`fuse_in_header`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InHeader {
+    pub len: u32,
+    pub opcode: u32,
+    pub unique: u64,
+    pub nodeid: u64,
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+    pub total_extlen: u16,
+    pub padding: u16,
+}
+
+/// What every reply starts with. `error` is 0 or a negated error number. (`fuse_out_header`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OutHeader {
+    pub len: u32,
+    pub error: i32,
+    pub unique: u64,
+}
+
+/// The attributes of an inode. (`fuse_attr`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Attr {
+    pub ino: u64,
+    pub size: u64,
+    pub blocks: u64,
+    pub atime: u64,
+    pub mtime: u64,
+    pub ctime: u64,
+    pub atimensec: u32,
+    pub mtimensec: u32,
+    pub ctimensec: u32,
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    pub blksize: u32,
+    pub flags: u32,
+}
+
+/// A name that was looked up or made, and its inode. `nodeid` 0 says there is none, and lets the kernel remember that. (`fuse_entry_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct EntryOut {
+    pub nodeid: u64,
+    pub generation: u64,
+    pub entry_valid: u64,
+    pub attr_valid: u64,
+    pub entry_valid_nsec: u32,
+    pub attr_valid_nsec: u32,
+    pub attr: Attr,
+}
+
+/// Answer to GETATTR and SETATTR. (`fuse_attr_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AttrOut {
+    pub attr_valid: u64,
+    pub attr_valid_nsec: u32,
+    pub dummy: u32,
+    pub attr: Attr,
+}
+
+/// FORGET. (`fuse_forget_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ForgetIn {
+    pub nlookup: u64,
+}
+
+/// One inode of BATCH_FORGET. (`fuse_forget_one`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ForgetOne {
+    pub nodeid: u64,
+    pub nlookup: u64,
+}
+
+/// BATCH_FORGET; `count` of [`ForgetOne`] follow. (`fuse_batch_forget_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct BatchForgetIn {
+    pub count: u32,
+    pub dummy: u32,
+}
+
+/// GETATTR. (`fuse_getattr_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct GetattrIn {
+    pub getattr_flags: u32,
+    pub dummy: u32,
+    pub fh: u64,
+}
+
+/// MKNOD. (`fuse_mknod_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MknodIn {
+    pub mode: u32,
+    pub rdev: u32,
+    pub umask: u32,
+    pub padding: u32,
+}
+
+/// MKDIR. (`fuse_mkdir_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MkdirIn {
+    pub mode: u32,
+    pub umask: u32,
+}
+
+/// RENAME; two names follow. (`fuse_rename_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RenameIn {
+    pub newdir: u64,
+}
+
+/// RENAME2; two names follow. (`fuse_rename2_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Rename2In {
+    pub newdir: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// LINK; the new name follows. (`fuse_link_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LinkIn {
+    pub oldnodeid: u64,
+}
+
+/// SETATTR. `valid` has the `FATTR_` bits of what is to be set. (`fuse_setattr_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SetattrIn {
+    pub valid: u32,
+    pub padding: u32,
+    pub fh: u64,
+    pub size: u64,
+    pub lock_owner: u64,
+    pub atime: u64,
+    pub mtime: u64,
+    pub ctime: u64,
+    pub atimensec: u32,
+    pub mtimensec: u32,
+    pub ctimensec: u32,
+    pub mode: u32,
+    pub unused4: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub unused5: u32,
+}
+
+/// OPEN and OPENDIR. (`fuse_open_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OpenIn {
+    pub flags: u32,
+    pub open_flags: u32,
+}
+
+/// CREATE and TMPFILE. (`fuse_create_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CreateIn {
+    pub flags: u32,
+    pub mode: u32,
+    pub umask: u32,
+    pub open_flags: u32,
+}
+
+/// Answer to OPEN and OPENDIR; CREATE and TMPFILE answer with [`EntryOut`] and this. (`fuse_open_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OpenOut {
+    pub fh: u64,
+    pub open_flags: u32,
+    pub backing_id: i32,
+}
+
+/// RELEASE and RELEASEDIR. (`fuse_release_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReleaseIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub release_flags: u32,
+    pub lock_owner: u64,
+}
+
+/// FLUSH. (`fuse_flush_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FlushIn {
+    pub fh: u64,
+    pub unused: u32,
+    pub padding: u32,
+    pub lock_owner: u64,
+}
+
+/// READ, READDIR and READDIRPLUS. (`fuse_read_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReadIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub size: u32,
+    pub read_flags: u32,
+    pub lock_owner: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// WRITE; `size` bytes follow. (`fuse_write_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WriteIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub size: u32,
+    pub write_flags: u32,
+    pub lock_owner: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// Answer to WRITE and COPY_FILE_RANGE. (`fuse_write_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WriteOut {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// Answer to COPY_FILE_RANGE_64. (`fuse_copy_file_range_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CopyFileRangeOut {
+    pub bytes_copied: u64,
+}
+
+/// Answer to STATFS. (`fuse_kstatfs`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Kstatfs {
+    pub blocks: u64,
+    pub bfree: u64,
+    pub bavail: u64,
+    pub files: u64,
+    pub ffree: u64,
+    pub bsize: u32,
+    pub namelen: u32,
+    pub frsize: u32,
+    pub padding: u32,
+    pub spare: [u32; 6],
+}
+
+/// FSYNC and FSYNCDIR. (`fuse_fsync_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FsyncIn {
+    pub fh: u64,
+    pub fsync_flags: u32,
+    pub padding: u32,
+}
+
+/// SETXATTR with `SETXATTR_EXT`; a name and `size` bytes follow. (`fuse_setxattr_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SetxattrIn {
+    pub size: u32,
+    pub flags: u32,
+    pub setxattr_flags: u32,
+    pub padding: u32,
+}
+
+/// GETXATTR and LISTXATTR. `size` 0 asks how long the answer is. (`fuse_getxattr_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct GetxattrIn {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// Answer to GETXATTR and LISTXATTR if the size was 0. (`fuse_getxattr_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct GetxattrOut {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// ACCESS. (`fuse_access_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AccessIn {
+    pub mask: u32,
+    pub padding: u32,
+}
+
+/// INIT. Kernels before 7.36 send the first four fields. (`fuse_init_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InitIn {
+    pub major: u32,
+    pub minor: u32,
+    pub max_readahead: u32,
+    pub flags: u32,
+    pub flags2: u32,
+    pub unused: [u32; 11],
+}
+
+/// Answer to INIT. (`fuse_init_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InitOut {
+    pub major: u32,
+    pub minor: u32,
+    pub max_readahead: u32,
+    pub flags: u32,
+    pub max_background: u16,
+    pub congestion_threshold: u16,
+    pub max_write: u32,
+    pub time_gran: u32,
+    pub max_pages: u16,
+    pub map_alignment: u16,
+    pub flags2: u32,
+    pub max_stack_depth: u32,
+    pub request_timeout: u16,
+    pub unused: [u16; 11],
+}
+
+/// INTERRUPT. (`fuse_interrupt_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InterruptIn {
+    pub unique: u64,
+}
+
+/// IOCTL; `in_size` bytes follow. (`fuse_ioctl_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct IoctlIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub cmd: u32,
+    pub arg: u64,
+    pub in_size: u32,
+    pub out_size: u32,
+}
+
+/// Answer to IOCTL; at most `out_size` bytes follow. (`fuse_ioctl_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct IoctlOut {
+    pub result: i32,
+    pub flags: u32,
+    pub in_iovs: u32,
+    pub out_iovs: u32,
+}
+
+/// FALLOCATE. `mode` has the bits of fallocate(2). (`fuse_fallocate_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FallocateIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub length: u64,
+    pub mode: u32,
+    pub padding: u32,
+}
+
+/// Answer to READDIR, again and again: the name follows, then zeros up to a multiple of 8. `off` is where a listing goes on after it; `type` is `st_mode >> 12`. (`fuse_dirent`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Dirent {
+    pub ino: u64,
+    pub off: u64,
+    pub namelen: u32,
+    pub r#type: u32,
+}
+
+/// LSEEK. (`fuse_lseek_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LseekIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub whence: u32,
+    pub padding: u32,
+}
+
+/// Answer to LSEEK. (`fuse_lseek_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LseekOut {
+    pub offset: u64,
+}
+
+/// COPY_FILE_RANGE and COPY_FILE_RANGE_64. (`fuse_copy_file_range_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CopyFileRangeIn {
+    pub fh_in: u64,
+    pub off_in: u64,
+    pub nodeid_out: u64,
+    pub fh_out: u64,
+    pub off_out: u64,
+    pub len: u64,
+    pub flags: u64,
+}
+
+/// SYNCFS. (`fuse_syncfs_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SyncfsIn {
+    pub padding: u64,
+}
+
+/// STATX. (`fuse_statx_in`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StatxIn {
+    pub getattr_flags: u32,
+    pub reserved: u32,
+    pub fh: u64,
+    pub sx_flags: u32,
+    pub sx_mask: u32,
+}
+
+/// A time in [`Statx`]. (`fuse_sx_time`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SxTime {
+    pub tv_sec: i64,
+    pub tv_nsec: u32,
+    pub reserved: i32,
+}
+
+/// What statx(2) reports. (`fuse_statx`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Statx {
+    pub mask: u32,
+    pub blksize: u32,
+    pub attributes: u64,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u16,
+    pub spare0: u16,
+    pub ino: u64,
+    pub size: u64,
+    pub blocks: u64,
+    pub attributes_mask: u64,
+    pub atime: SxTime,
+    pub btime: SxTime,
+    pub ctime: SxTime,
+    pub mtime: SxTime,
+    pub rdev_major: u32,
+    pub rdev_minor: u32,
+    pub dev_major: u32,
+    pub dev_minor: u32,
+    pub spare2: [u64; 14],
+}
+
+/// Answer to STATX. (`fuse_statx_out`)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StatxOut {
+    pub attr_valid: u64,
+    pub attr_valid_nsec: u32,
+    pub flags: u32,
+    pub spare: [u64; 2],
+    pub stat: Statx,
+}
+
+// Sizes as in fuse.h.
+const _: () = {
+    assert!(size_of::<InHeader>() == 40);
+    assert!(size_of::<OutHeader>() == 16);
+    assert!(size_of::<Attr>() == 88);
+    assert!(size_of::<EntryOut>() == 128);
+    assert!(size_of::<AttrOut>() == 104);
+    assert!(size_of::<ForgetIn>() == 8);
+    assert!(size_of::<ForgetOne>() == 16);
+    assert!(size_of::<BatchForgetIn>() == 8);
+    assert!(size_of::<GetattrIn>() == 16);
+    assert!(size_of::<MknodIn>() == 16);
+    assert!(size_of::<MkdirIn>() == 8);
+    assert!(size_of::<RenameIn>() == 8);
+    assert!(size_of::<Rename2In>() == 16);
+    assert!(size_of::<LinkIn>() == 8);
+    assert!(size_of::<SetattrIn>() == 88);
+    assert!(size_of::<OpenIn>() == 8);
+    assert!(size_of::<CreateIn>() == 16);
+    assert!(size_of::<OpenOut>() == 16);
+    assert!(size_of::<ReleaseIn>() == 24);
+    assert!(size_of::<FlushIn>() == 24);
+    assert!(size_of::<ReadIn>() == 40);
+    assert!(size_of::<WriteIn>() == 40);
+    assert!(size_of::<WriteOut>() == 8);
+    assert!(size_of::<CopyFileRangeOut>() == 8);
+    assert!(size_of::<Kstatfs>() == 80);
+    assert!(size_of::<FsyncIn>() == 16);
+    assert!(size_of::<SetxattrIn>() == 16);
+    assert!(size_of::<GetxattrIn>() == 8);
+    assert!(size_of::<GetxattrOut>() == 8);
+    assert!(size_of::<AccessIn>() == 8);
+    assert!(size_of::<InitIn>() == 64);
+    assert!(size_of::<InitOut>() == 64);
+    assert!(size_of::<InterruptIn>() == 8);
+    assert!(size_of::<IoctlIn>() == 32);
+    assert!(size_of::<IoctlOut>() == 16);
+    assert!(size_of::<FallocateIn>() == 32);
+    assert!(size_of::<Dirent>() == 24);
+    assert!(size_of::<LseekIn>() == 24);
+    assert!(size_of::<LseekOut>() == 8);
+    assert!(size_of::<CopyFileRangeIn>() == 56);
+    assert!(size_of::<SyncfsIn>() == 8);
+    assert!(size_of::<StatxIn>() == 24);
+    assert!(size_of::<SxTime>() == 16);
+    assert!(size_of::<Statx>() == 256);
+    assert!(size_of::<StatxOut>() == 288);
+};
+
+/// Bytes that a record of a listing takes, padding included.
+pub const fn padded(len: usize) -> usize {
+    len.next_multiple_of(8)
+}

@@ -1,0 +1,21 @@
+//! The kernel's FUSE protocol: the layout of its messages, mounting, and sessions that read requests
+//! and send replies. It knows no file system: that is a [`Handler`]'s.
+//!
+//! The protocol is described by `include/uapi/linux/fuse.h` (BSD-2-Clause or GPL-2.0) and by the
+//! kernel's `Documentation/filesystems/fuse*.rst`.
+
+pub mod abi;
+mod handler;
+mod init;
+mod mount;
+mod reply;
+mod request;
+mod session;
+
+pub use handler::{Handler, Kernel, Settings};
+pub use init::InitFlags;
+pub use mount::{MountOptions, Unmounter};
+pub use reply::Reply;
+pub use request::{Malformed, Operation, Request};
+pub use rustix::io::Errno;
+pub use session::{Session, SessionOptions};

@@ -1,0 +1,29 @@
+//! Errors as the numbers that programs get.
+
+use fuse_device::Errno;
+use vfs::Error;
+
+/// The number for an error of the file system.
+pub(crate) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::Device(_) => Errno::IO,
+        Error::Unsupported(_) => Errno::OPNOTSUPP,
+        // EUCLEAN: what ext4 and XFS return for damage.
+        Error::Corrupt(_) => Errno::UCLEAN,
+        Error::NotFound => Errno::NOENT,
+        Error::Exists => Errno::EXIST,
+        Error::NotADirectory => Errno::NOTDIR,
+        Error::IsADirectory => Errno::ISDIR,
+        Error::NotEmpty => Errno::NOTEMPTY,
+        Error::NameTooLong => Errno::NAMETOOLONG,
+        Error::SymlinkLoop => Errno::LOOP,
+        Error::TooManyLinks => Errno::MLINK,
+        Error::FileTooLarge => Errno::FBIG,
+        Error::NoSpace | Error::NoInodes => Errno::NOSPC,
+        Error::NoAttribute => Errno::NODATA,
+        Error::ReadOnly(_) => Errno::ROFS,
+        Error::Invalid(_) => Errno::INVAL,
+        Error::Encrypted => Errno::NOKEY,
+        _ => Errno::IO,
+    }
+}

@@ -1,0 +1,22 @@
+//! Answers the kernel's FUSE requests from a [`vfs::FileSystem`], whatever its format.
+//!
+//! Permissions are checked by the kernel (`default_permissions`, with ACLs); what a kernel file system
+//! does besides is done here: times, set-id bits, inheritance of groups and ACLs, errors as numbers.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod attributes;
+mod clock;
+mod data;
+mod errno;
+mod known;
+mod listing;
+mod names;
+mod options;
+mod serve;
+mod sync;
+mod xattrs;
+
+pub use options::{AccessTimes, OnDamage, Options};
+pub use serve::Adapter;
+pub use sync::Syncer;

@@ -1,0 +1,147 @@
+//! Requests in, answers out: which part of the adapter does what.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings, abi};
+use vfs::{Error, FileSystem, Ino};
+
+use crate::errno::errno;
+use crate::known::Known;
+use crate::{OnDamage, Options};
+
+/// Most bytes of one read or write.
+const MAX_WRITE: u32 = 1 << 20;
+
+/// What is used where the kernel has it.
+const FEATURES: InitFlags = InitFlags::ASYNC_READ
+    .union(InitFlags::EXPORT_SUPPORT)
+    .union(InitFlags::DONT_MASK)
+    .union(InitFlags::HAS_IOCTL_DIR)
+    .union(InitFlags::DO_READDIRPLUS)
+    .union(InitFlags::READDIRPLUS_AUTO)
+    .union(InitFlags::ASYNC_DIO)
+    .union(InitFlags::WRITEBACK_CACHE)
+    .union(InitFlags::NO_OPEN_SUPPORT)
+    .union(InitFlags::PARALLEL_DIROPS)
+    .union(InitFlags::POSIX_ACL)
+    .union(InitFlags::CACHE_SYMLINKS)
+    .union(InitFlags::NO_OPENDIR_SUPPORT)
+    .union(InitFlags::EXPLICIT_INVAL_DATA)
+    .union(InitFlags::HANDLE_KILLPRIV_V2)
+    .union(InitFlags::SETXATTR_EXT);
+
+/// A file system, served to the kernel.
+pub struct Adapter<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) options: Options,
+    /// Inodes that the kernel knows.
+    pub(crate) known: Known,
+    /// The image was found damaged.
+    damaged: AtomicBool,
+}
+
+impl<'a> Adapter<'a> {
+    /// Serves `fs`.
+    pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
+        Self { fs, options, known: Known::default(), damaged: AtomicBool::new(false) }
+    }
+
+    /// Whether the image was found damaged so far.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// The inode of a node: the number is the same, but the root is always node 1.
+    pub(crate) fn ino(&self, nodeid: u64) -> Ino {
+        if nodeid == abi::ROOT_ID { self.fs.root() } else { Ino(nodeid) }
+    }
+
+    /// The node of an inode.
+    pub(crate) fn node(&self, ino: Ino) -> u64 {
+        if ino == self.fs.root() { abi::ROOT_ID } else { ino.0 }
+    }
+
+    /// Changes are about to be made.
+    ///
+    /// # Errors
+    /// `EROFS` if none may be made (any more).
+    pub(crate) fn check_writable(&self) -> Result<(), Errno> {
+        let stopped = self.is_damaged() && self.options.on_damage == OnDamage::ReadOnly;
+        if self.options.read_only || stopped { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    /// The number for an error. Every error of the file system comes through here.
+    pub(crate) fn failed(&self, error: &Error) -> Errno {
+        if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
+            // The only one who can be told is who looks at this process.
+            eprintln!("diskwright: {error}");
+        }
+        errno(error)
+    }
+}
+
+impl Handler for Adapter<'_> {
+    fn init(&self, kernel: &Kernel) -> Settings {
+        Settings {
+            features: FEATURES,
+            max_write: MAX_WRITE,
+            max_readahead: kernel.max_readahead,
+            time_gran: 1,
+        }
+    }
+
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let header = &request.header;
+        let node = self.ino(header.nodeid);
+        match request.operation {
+            Operation::Lookup { name } => self.lookup(node, name, reply),
+            Operation::Forget { nlookup } => self.known.forget(self.fs, node, nlookup),
+            Operation::BatchForget { nodes } => self.forget_all(nodes),
+            Operation::Getattr(_) => self.getattr(node, reply),
+            Operation::Statx(_) => self.statx(node, reply),
+            Operation::Setattr(args) => self.setattr(node, &args, reply),
+            Operation::Statfs => self.statfs(reply),
+            Operation::Readlink => self.readlink(node, reply),
+            Operation::Symlink { name, target } => self.symlink(header, node, name, target, reply),
+            Operation::Mknod { args, name } => self.mknod(header, node, name, &args, reply),
+            Operation::Mkdir { args, name } => self.mkdir(header, node, name, &args, reply),
+            Operation::Tmpfile { args } => self.tmpfile(header, node, &args, reply),
+            Operation::Unlink { name } => self.unlink(node, name),
+            Operation::Rmdir { name } => self.rmdir(node, name),
+            Operation::Rename { newdir, flags, name, newname } => {
+                self.rename((node, name), (self.ino(newdir), newname), flags)
+            }
+            Operation::Link { oldnodeid, name } => {
+                self.link(self.ino(oldnodeid), node, name, reply)
+            }
+            Operation::Read(args) => self.read(node, &args, reply),
+            Operation::Write { args, data } => self.write(node, &args, data, reply),
+            Operation::Fallocate(args) => self.fallocate(node, &args),
+            Operation::Lseek(args) => self.lseek(node, &args, reply),
+            Operation::CopyFileRange { args, wide } => {
+                self.copy_file_range(node, &args, wide, reply)
+            }
+            Operation::Fsync(_) | Operation::Fsyncdir(_) => self.fsync(node),
+            Operation::Syncfs => self.syncfs(),
+            Operation::Readdir(args) => self.readdir(node, &args, reply),
+            Operation::Readdirplus(args) => self.readdirplus(node, &args, reply),
+            Operation::Getxattr { size, name } => self.getxattr(node, name, size, reply),
+            Operation::Listxattr { size } => self.listxattr(node, size, reply),
+            Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
+            Operation::Removexattr { name } => self.removexattr(node, name),
+            Operation::Ioctl { .. } => Err(Errno::NOTTY),
+            Operation::Destroy | Operation::Interrupt => Ok(()),
+            // Opening and closing need no message, and a file is made by MKNOD: nodes are all that
+            // requests name, and `Known` keeps them. The kernel remembers each `ENOSYS`.
+            Operation::Open(_)
+            | Operation::Opendir(_)
+            | Operation::Create { .. }
+            | Operation::Flush
+            | Operation::Release(_)
+            | Operation::Releasedir(_)
+            | Operation::Access { .. }
+            | Operation::Init(_)
+            | Operation::Other { .. } => Err(Errno::NOSYS),
+        }
+    }
+}
