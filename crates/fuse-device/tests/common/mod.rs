@@ -8,6 +8,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub(crate) const PANICS: &str = "panic";
 pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
     settings: Settings,
+    bytes_read: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -67,7 +69,12 @@ impl Memory {
             max_readahead: 128 << 10,
             time_gran: 1,
         };
-        Self { nodes: Mutex::new(nodes), settings }
+        Self { nodes: Mutex::new(nodes), settings, bytes_read: AtomicUsize::new(0) }
+    }
+
+    /// Bytes that the kernel has read from files.
+    pub(crate) fn bytes_read(&self) -> usize {
+        self.bytes_read.load(Ordering::Relaxed)
     }
 
     /// What a file in the root has in it, as far as the kernel has written it.
@@ -198,7 +205,9 @@ impl Handler for Memory {
             Operation::Read(args) => {
                 let data = &nodes.node(number)?.data;
                 let rest = data.get(args.offset as usize..).unwrap_or_default();
-                reply.put_bytes(&rest[..rest.len().min(args.size as usize)])
+                let found = &rest[..rest.len().min(args.size as usize)];
+                self.bytes_read.fetch_add(found.len(), Ordering::Relaxed);
+                reply.put_bytes(found)
             }
             Operation::Write { args, data } => {
                 reply.put(&nodes.write(number, args.offset, data)?)
