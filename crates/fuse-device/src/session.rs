@@ -205,7 +205,8 @@ mod tests {
     use std::fs::{self, File};
     use std::path::Path;
 
-    use super::{Session, Worker, serve_all, shake_hands};
+    use super::{DeviceThread, Session, serve_all, shake_hands};
+    use crate::answer::ServingThread;
     use crate::device::Device;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
 
@@ -234,11 +235,18 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
-        let mut workers: Vec<_> = (0..3).map(|_| Worker::new(&device, &agreed).unwrap()).collect();
-        // A directory cannot be read.
-        workers[1].device = Device::new(File::open(place.path().parent().unwrap()).unwrap().into());
+        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        for nth in 0..3 {
+            let mut thread = DeviceThread::new(&device, &agreed).unwrap();
+            if nth == 1 {
+                // A directory cannot be read.
+                let directory = File::open(place.path().parent().unwrap()).unwrap();
+                thread.device = Device::new(directory.into());
+            }
+            threads.push(Box::new(thread));
+        }
         drop(device);
-        let served = serve_all(workers, &Nothing, &mount.0, || ());
+        let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
         drop(mount);
