@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Files of each thread.
 const FILES: usize = 10_000;
@@ -29,28 +30,46 @@ pub const MEASURES: [(&str, &str); 7] = [
     ("read, O_DIRECT", "MiB/s"),
 ];
 
-/// Figures of one run, in the order and units of [`MEASURES`].
-pub type Figures = [f64; MEASURES.len()];
+/// One figure of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// In the unit of its measure.
+    pub rate: f64,
+    /// What the processors worked for one file, call or MiB, in microseconds, as far as it is known. The
+    /// kernel's own threads, which write back, are not in it.
+    pub work: f64,
+}
+
+/// Figures of one run, in the order of [`MEASURES`].
+pub type Figures = [Figure; MEASURES.len()];
 
 /// Uses the empty mount at `directory` with as many threads, each in a directory and with a file of its
-/// own. Leaves it empty.
-pub fn run(directory: &Path, threads: usize) -> io::Result<Figures> {
+/// own. Leaves it empty. `worked` tells how long processors have worked for those who take part.
+pub fn run(
+    directory: &Path,
+    threads: usize,
+    worked: &dyn Fn() -> io::Result<Duration>,
+) -> io::Result<Figures> {
     let workers: Vec<_> = (0..threads).map(|number| Worker::new(directory, number)).collect();
     for worker in &workers {
         fs::create_dir(&worker.directory)?;
         // So that what is written over has its memory already, as the device of a file system would.
         worker.write()?;
     }
-    let count = (FILES * threads) as f64;
-    let mebibytes = (PIECE * PIECES * threads) as f64 / f64::from(1 << 20);
+    let measure = |units: usize, task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)| {
+        let (units, before) = ((units * threads) as f64, worked()?);
+        let rate = units / timed(&workers, task)?;
+        Ok::<_, io::Error>(Figure { rate, work: (worked()? - before).as_secs_f64() * 1e6 / units })
+    };
+    let mebibytes = (PIECE * PIECES) >> 20;
     let figures = [
-        count / timed(&workers, Worker::create)?,
-        count / timed(&workers, Worker::stat)?,
-        count / timed(&workers, Worker::stat_nothing)?,
-        count / timed(&workers, Worker::unlink)?,
-        mebibytes / timed(&workers, Worker::write)?,
-        mebibytes / timed(&workers, |worker| worker.read(OFlags::empty()))?,
-        mebibytes / timed(&workers, |worker| worker.read(OFlags::DIRECT))?,
+        measure(FILES, &Worker::create)?,
+        measure(FILES, &Worker::stat)?,
+        measure(FILES, &Worker::stat_nothing)?,
+        measure(FILES, &Worker::unlink)?,
+        measure(mebibytes, &Worker::write)?,
+        measure(mebibytes, &|worker| worker.read(OFlags::empty()))?,
+        measure(mebibytes, &|worker| worker.read(OFlags::DIRECT))?,
     ];
     for worker in &workers {
         fs::remove_file(&worker.data)?;
@@ -60,8 +79,8 @@ pub fn run(directory: &Path, threads: usize) -> io::Result<Figures> {
 }
 
 /// Seconds until all threads are through.
-fn timed(workers: &[Worker], task: impl Fn(&Worker) -> io::Result<()> + Sync) -> io::Result<f64> {
-    let (start, task) = (&Barrier::new(workers.len() + 1), &task);
+fn timed(workers: &[Worker], task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)) -> io::Result<f64> {
+    let start = &Barrier::new(workers.len() + 1);
     let taken: Duration = thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter()
@@ -80,6 +99,12 @@ fn timed(workers: &[Worker], task: impl Fn(&Worker) -> io::Result<()> + Sync) ->
         Ok::<_, io::Error>(started.elapsed())
     })?;
     Ok(taken.as_secs_f64())
+}
+
+/// How long processors have worked for this process.
+pub fn own_work() -> io::Result<Duration> {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 struct Worker {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use fuse_libraries::client::{MEASURES, run};
+use fuse_libraries::client::{MEASURES, own_work, run};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -12,9 +12,9 @@ fn main() -> io::Result<()> {
         [directory, threads] => (directory, threads.parse().map_err(io::Error::other)?),
         _ => return Err(io::Error::other("usage: client DIR [THREADS]")),
     };
-    let figures = run(Path::new(directory), threads)?;
+    let figures = run(Path::new(directory), threads, &own_work)?;
     for ((name, unit), figure) in MEASURES.iter().zip(figures) {
-        println!("{name}: {figure:.0} {unit}");
+        println!("{name}: {:.0} {unit}", figure.rate);
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! `compare MOUNTPOINT THREADS RUNS LIBRARY...`: mounts each library in turn, as often as there are
-//! runs, uses it with as many threads, and prints a table of the medians.
+//! runs, uses it with as many threads, and prints a table of the medians: the rate, and in brackets for
+//! how many microseconds the processors worked, for client and server together.
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -8,7 +10,7 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fuse_libraries::client::{Figures, MEASURES, run};
+use fuse_libraries::client::{Figures, MEASURES, own_work, run};
 use rustix::mount::{UnmountFlags, unmount};
 
 fn main() -> io::Result<()> {
@@ -35,7 +37,10 @@ fn mounted(library: &str, mountpoint: &Path, threads: usize) -> io::Result<Figur
     let before = mountpoint.metadata()?.dev();
     let bare = std::env::current_exe()?.with_file_name("bare");
     let mut server = Command::new(bare).arg(library).arg(mountpoint).spawn()?;
-    let figures = ready(&mut server, mountpoint, before).and_then(|()| run(mountpoint, threads));
+    let figures = ready(&mut server, mountpoint, before).and_then(|()| {
+        let pid = server.id();
+        run(mountpoint, threads, &|| Ok(own_work()? + work_of(pid)?))
+    });
     // Lazily: a server that hangs must not hang this too.
     let unmounted = unmount(mountpoint, UnmountFlags::DETACH);
     if figures.is_err() {
@@ -69,13 +74,29 @@ fn print(libraries: &[String], figures: &[Vec<Figures>]) {
     println!("| | {} |", libraries.join(" | "));
     println!("|---|{}", "---:|".repeat(libraries.len()));
     for (measure, (name, unit)) in MEASURES.iter().enumerate() {
-        let cells = figures.iter().map(|runs| format!("{:.0}", median(runs, measure)));
+        let cells = figures.iter().map(|runs| {
+            let rate = median(runs, |figures| figures[measure].rate);
+            let work = median(runs, |figures| figures[measure].work);
+            format!("{rate:.0} ({work:.0})")
+        });
         println!("| {name}, {unit} | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
 }
 
-fn median(runs: &[Figures], measure: usize) -> f64 {
-    let mut figures: Vec<f64> = runs.iter().map(|run| run[measure]).collect();
+fn median(runs: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+    let mut figures: Vec<f64> = runs.iter().map(of).collect();
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// How long processors have worked for a process's threads, by their first number in `schedstat`, which
+/// is in nanoseconds.
+fn work_of(pid: u32) -> io::Result<Duration> {
+    let mut work = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let statistics = fs::read_to_string(thread?.path().join("schedstat"))?;
+        let nanoseconds = statistics.split(' ').next().and_then(|number| number.parse().ok());
+        work += Duration::from_nanos(nanoseconds.ok_or(io::ErrorKind::InvalidData)?);
+    }
+    Ok(work)
 }
