@@ -80,6 +80,22 @@ pub enum Error {
         /// What to do about it.
         advice: &'static str,
     },
+    /// None of this program's mounts is there.
+    #[error("{}: no image is mounted there by diskwright", shown(path))]
+    NotMounted {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// An image was found to be damaged while it was mounted.
+    #[error(
+        "{}: found to be damaged while it was mounted; check it with e2fsck -fn or, for XFS, \
+             xfs_repair -n",
+        shown(image)
+    )]
+    FoundDamaged {
+        /// The image.
+        image: PathBuf,
+    },
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
@@ -119,6 +135,8 @@ impl Error {
             Self::Host { .. } | Self::Output(_) | Self::InUse { .. } | Self::Source(_) => {
                 Outcome::Io
             }
+            Self::NotMounted { .. } => Outcome::No,
+            Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => source.outcome(),
             Self::Build(error) => error.outcome(),
