@@ -46,6 +46,15 @@ impl<'a> Adapter<'a> {
         Self { fs, options, known: Known::default(), damaged: AtomicBool::new(false) }
     }
 
+    /// Lets go of all inodes that the kernel knew, for after the mount: files that were open and have no
+    /// name are then gone. Dropping the adapter does the same.
+    ///
+    /// # Errors
+    /// The first that the file system has with one. The others are let go of all the same.
+    pub fn finish(&self) -> vfs::Result<()> {
+        self.known.close_all(self.fs)
+    }
+
     /// Whether the image was found damaged so far.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
@@ -80,6 +89,14 @@ impl<'a> Adapter<'a> {
     }
 }
 
+impl Drop for Adapter<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            self.failed(&error);
+        }
+    }
+}
+
 impl Handler for Adapter<'_> {
     fn init(&self, kernel: &Kernel) -> Settings {
         Settings {
@@ -95,7 +112,7 @@ impl Handler for Adapter<'_> {
         let node = self.ino(header.nodeid);
         match request.operation {
             Operation::Lookup { name } => self.lookup(node, name, reply),
-            Operation::Forget { nlookup } => self.known.forget(self.fs, node, nlookup),
+            Operation::Forget { nlookup } => self.forget(node, nlookup),
             Operation::BatchForget { nodes } => self.forget_all(nodes),
             Operation::Getattr(_) => self.getattr(node, reply),
             Operation::Statx(_) => self.statx(node, reply),
