@@ -55,6 +55,15 @@ impl<'a> Adapter<'a> {
         }
     }
 
+    /// Lets go of all inodes that the kernel knew, for after the mount: files that were open and have no
+    /// name are then gone. Dropping the adapter does the same.
+    ///
+    /// # Errors
+    /// The first that the file system has with one. The others are let go of all the same.
+    pub fn finish(&self) -> vfs::Result<()> {
+        self.known.close_all(self.fs)
+    }
+
     /// Whether the image was found damaged so far.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
@@ -107,6 +116,14 @@ impl<'a> Adapter<'a> {
             eprintln!("diskwright: {error}");
         }
         errno(error)
+    }
+}
+
+impl Drop for Adapter<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            self.failed(&error);
+        }
     }
 }
 
