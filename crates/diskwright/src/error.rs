@@ -80,6 +80,9 @@ pub enum Error {
         /// What to do about it.
         advice: &'static str,
     },
+    /// An image cannot be mounted; the error says where and why.
+    #[error("{0}")]
+    Mount(io::Error),
     /// None of this program's mounts is there.
     #[error("{}: no image is mounted there by diskwright", shown(path))]
     NotMounted {
@@ -132,9 +135,11 @@ impl Error {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) => Outcome::Usage,
-            Self::Host { .. } | Self::Output(_) | Self::InUse { .. } | Self::Source(_) => {
-                Outcome::Io
-            }
+            Self::Host { .. }
+            | Self::Mount(_)
+            | Self::Output(_)
+            | Self::InUse { .. }
+            | Self::Source(_) => Outcome::Io,
             Self::NotMounted { .. } => Outcome::No,
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),

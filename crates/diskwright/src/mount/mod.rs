@@ -73,7 +73,7 @@ impl Mount {
             Ok(session) => Ok(Self { session, image, options }),
             Err(error) => {
                 image.close()?;
-                Err(Error::host("mount on", mountpoint, error))
+                Err(Error::Mount(error))
             }
         }
     }
@@ -98,18 +98,21 @@ impl Mount {
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
         let served = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
-            let fs = image.file_system();
-            let _syncer = interval.map(|interval| Syncer::start(scope, fs, interval));
+            let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
             session.serve(&adapter, &session_options, ready)
         });
-        let is_damaged = adapter.is_damaged();
-        drop(adapter);
         let name = PathBuf::from(image.name());
+        let finished = adapter.finish();
+        let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
+        drop(adapter);
         if !is_damaged || options.on_damage == OnDamage::Continue {
             image.close()?;
         }
         served.map_err(|e| Error::host("serve the mount of", &name, e))?;
-        if is_damaged { Err(Error::FoundDamaged { image: name }) } else { Ok(()) }
+        if is_damaged {
+            return Err(Error::FoundDamaged { image: name });
+        }
+        finished.map_err(|source| Error::Image { image: name, source })
     }
 }
 
