@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::thread;
+use std::time::Duration;
 
 use fuse_device::Unmounter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,6 +13,9 @@ use crate::{Error, Result};
 
 /// What shells take for the status of a program that a signal ended is this and the signal's number.
 const STATUS_BASE: i32 = 128;
+
+/// Time after which it is told what is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Unmounts when this process gets SIGINT, SIGTERM or SIGHUP, so that [`Mount::serve`](super::Mount::serve)
 /// returns. The second such signal ends the process at once, with a message and the signal's status
@@ -40,8 +44,14 @@ pub fn unmount_on_signals(unmounter: Unmounter) -> Result<()> {
 
 fn unmount(unmounter: &Unmounter) {
     if let Err(error) = unmounter.unmount() {
-        say(&format!("cannot unmount: {error}"));
+        say(&error.to_string());
     }
+    // The process seldom lives that long.
+    thread::sleep(PATIENCE);
+    say(
+        "programs still use the mount, or changes are still written: it ends with that, or at once with \
+         another signal",
+    );
 }
 
 fn end_now(signal: i32) {

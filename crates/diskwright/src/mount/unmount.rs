@@ -1,15 +1,19 @@
 //! Unmounting from outside of the serving process, and waiting until that has let go of the image.
 //!
-//! The kernel takes a FUSE mount away before its server has written everything. When the server is done,
-//! it closes the image, and with that goes the lock that it holds on it: that is waited for.
+//! The kernel takes a FUSE mount away without writing back what it caches of files that are mapped or were
+//! just written, and before the server has written everything. So the first is asked for before; and when
+//! the server is done, it closes the image, and with that goes the lock that it holds on it: that is waited
+//! for.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -58,7 +62,9 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     let point = absolute(mountpoint)?;
     let mount =
         find(&mounts()?, &point).ok_or_else(|| Error::NotMounted { path: point.clone() })?;
+    let synced = sync(&point);
     take_away(&point, options.lazy)?;
+    synced.map_err(|e| Error::host("write back all of", &point, e))?;
     if let Some(other) =
         mounts()?.into_iter().find(|other| is_ours(other) && other.source == mount.source)
     {
@@ -106,6 +112,20 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 
 fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
+/// Has the kernel write back what it caches.
+fn sync(point: &Path) -> io::Result<()> {
+    let root = File::options()
+        .read(true)
+        .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed())
+        .open(point);
+    // The server is dead, or lets nobody in but the one who mounted: who closes files has them written.
+    let Ok(root) = root else { return Ok(()) };
+    match syncfs(&root) {
+        Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn take_away(point: &Path, lazy: bool) -> Result<()> {
