@@ -24,7 +24,8 @@ use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Threads that serve requests, at least 1.
+    /// Threads that serve requests, at least 1. Over io_uring each processor has its share of them, at
+    /// least two.
     pub threads: usize,
     /// Use io_uring if kernel and system allow it.
     pub io_uring: bool,
@@ -53,7 +54,8 @@ impl Session {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
-    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted.
+    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
+    /// the mount. If it is unmounted before that, `ready` is not called.
     ///
     /// # Errors
     /// If the kernel speaks another protocol, or the device fails.
@@ -65,25 +67,42 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        // Where they cannot be had there are none.
-        let rings = if options.io_uring { Ring::for_all_queues(&device) } else { Ok(Vec::new()) };
-        let rings = rings.unwrap_or_default();
-        let transport =
-            if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
-        let agreed = shake_hands(&device, handler, transport)?;
+        let Some((agreed, rings)) = start(&device, handler, options)? else {
+            return Ok(());
+        };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         for _ in 0..options.threads.max(1) {
             threads.push(Box::new(DeviceThread::new(&device, &agreed)?));
         }
-        if agreed.features.contains(InitFlags::OVER_IO_URING) {
-            for ring in rings {
-                threads.push(Box::new(RingThread::new(ring, &agreed)));
-            }
+        for ring in rings {
+            threads.push(Box::new(RingThread::new(ring, &agreed)));
         }
         // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
         serve_all(threads, handler, &guard.0, ready)
     }
+}
+
+/// Starts the protocol: with rings if they are asked for and both sides can have them. `None` if it is
+/// unmounted before that.
+fn start(
+    device: &Device,
+    handler: &dyn Handler,
+    options: &SessionOptions,
+) -> io::Result<Option<(Agreed, Vec<Ring>)>> {
+    let mut rings = Vec::new();
+    if options.io_uring {
+        // Where they cannot be had there are none.
+        rings = Ring::for_all_queues(device, options.threads).unwrap_or_default();
+    }
+    let transport = if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
+    let agreed = shake_hands(device, handler, transport)?;
+    Ok(agreed.map(|agreed| {
+        if !agreed.features.contains(InitFlags::OVER_IO_URING) {
+            rings.clear();
+        }
+        (agreed, rings)
+    }))
 }
 
 /// Unmounts at the end of its life, when nobody serves the mount any more.
@@ -175,7 +194,7 @@ impl ServingThread for DeviceThread {
             match Request::parse(&buffer[..len]) {
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
-                    if request.operation.is_answered() {
+                    if is_answered(request.header.opcode) {
                         let header = done.header(request.header.unique);
                         self.device.send(&header, &reply[..done.len])?;
                     }
@@ -234,7 +253,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
-        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         for nth in 0..3 {
             let mut thread = DeviceThread::new(&device, &agreed).unwrap();
