@@ -76,6 +76,14 @@ impl Ring {
     }
 }
 
+#[cfg(test)]
+impl Ring {
+    /// One that the kernel refuses.
+    pub(crate) fn of_no_queue(device: &Device) -> Self {
+        Self::new(device, 0, vec![u16::MAX]).unwrap()
+    }
+}
+
 /// What the thread of a ring has for itself.
 pub(crate) struct RingThread {
     ring: IoUring<Entry128>,

@@ -227,6 +227,8 @@ mod tests {
     use super::{DeviceThread, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
+    use crate::ring::{Ring, RingThread};
+    use crate::transport::SwitchedOn;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
 
     struct Nothing;
@@ -268,6 +270,36 @@ mod tests {
         let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        drop(mount);
+        assert!(!is_mounted(place.path()));
+    }
+    #[test]
+    fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
+        oracle::require!(Root, Fuse);
+        let io_uring = SwitchedOn::new();
+        if !io_uring.is_offered() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let unmounter = session.unmounter();
+        let Session { device, mount } = session;
+        let ring = Ring::of_no_queue(&device);
+        let transport = InitFlags::OVER_IO_URING;
+        let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
+        assert!(agreed.features.contains(transport));
+        let threads: Vec<Box<dyn ServingThread>> = vec![
+            Box::new(DeviceThread::new(&device, &agreed).unwrap()),
+            Box::new(RingThread::new(ring, &agreed)),
+        ];
+        drop(device);
+        let ready = || {
+            // Nobody would answer this if the kernel counted on the ring.
+            let error = fs::metadata(place.path()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
+            unmounter.unmount().unwrap();
+        };
+        serve_all(threads, &Nothing, &mount.0, ready).unwrap();
         drop(mount);
         assert!(!is_mounted(place.path()));
     }

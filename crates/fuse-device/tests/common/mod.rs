@@ -259,7 +259,7 @@ pub(crate) fn session_options(threads: usize) -> SessionOptions {
 
 /// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
 pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
-    let io_uring = SwitchedOn::new();
+    let io_uring = SwitchedOn::if_asked_for();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let session = Session::mount(place, &mount_options()).unwrap();
