@@ -38,7 +38,7 @@ impl Adapter<'_> {
 
     /// Answers STATFS.
     pub(crate) fn statfs(&self, reply: &mut Reply<'_>) -> Result<(), Errno> {
-        let totals = self.fs.statfs().map_err(|error| self.failed(&error))?;
+        let totals = self.result(self.fs.statfs())?;
         reply.put(&Kstatfs {
             blocks: totals.blocks,
             bfree: totals.blocks_free,
@@ -54,7 +54,7 @@ impl Adapter<'_> {
 
     /// The attributes of an inode as the image has them.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes, Errno> {
-        self.fs.attributes(ino).map_err(|error| self.failed(&error))
+        self.result(self.fs.attributes(ino))
     }
 
     /// An inode as the answer to a look-up.
@@ -65,7 +65,7 @@ impl Adapter<'_> {
         EntryOut {
             nodeid,
             generation: generation.into(),
-            entry_valid: VALID_SEC,
+            entry_valid: self.entry_valid_sec,
             attr_valid: VALID_SEC,
             attr: self.attr(attributes),
             ..EntryOut::default()

@@ -7,9 +7,8 @@ mod create;
 
 use fuse_device::abi::{EntryOut, ForgetOne, ROOT_ID};
 use fuse_device::{Errno, Reply};
-use vfs::{Corruption, Error, Ino, RenameMode};
+use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, RenameMode};
 
-use crate::attributes::VALID_SEC;
 use crate::{Adapter, clock};
 
 // Flags of renameat2(2).
@@ -21,16 +20,17 @@ impl Adapter<'_> {
     pub(crate) fn lookup(&self, dir: Ino, name: &[u8], reply: &mut Reply<'_>) -> Result<(), Errno> {
         let found = match name {
             b"." => Ok(dir),
+            _ if name.len() > NAME_LEN_MAX => Err(Error::NameTooLong),
             _ => self.fs.lookup(dir, name),
         };
         let is_dots = matches!(name, b"." | b"..");
         let entry = match found {
             Ok(ino) if is_dots => self.entry(ino),
             Ok(ino) => self.entry(ino).map_err(|error| missing_inode(dir, error)),
-            Err(Error::NotFound) if !is_dots => Ok(no_entry()),
+            Err(Error::NotFound) if !is_dots => Ok(no_entry(self.entry_valid_sec)),
             Err(error) => Err(error),
         };
-        self.put_entry(&entry.map_err(|error| self.failed(&error))?, reply)
+        self.put_entry(&self.result(entry)?, reply)
     }
 
     /// An inode as the answer to a look-up: counts that the kernel is told of it.
@@ -69,7 +69,7 @@ impl Adapter<'_> {
 
     /// Obeys FORGET.
     pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
-        self.known.forget(self.fs, ino, nlookup).map_err(|error| self.failed(&error))
+        self.result(self.known.forget(self.fs, ino, nlookup))
     }
 
     /// Obeys BATCH_FORGET.
@@ -81,20 +81,20 @@ impl Adapter<'_> {
 
     /// Answers READLINK.
     pub(crate) fn readlink(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
-        let target = self.fs.readlink(ino).map_err(|error| self.failed(&error))?;
+        let target = self.result(self.fs.readlink(ino))?;
         reply.put_bytes(&target)
     }
 
     /// Obeys UNLINK.
     pub(crate) fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         self.check_writable()?;
-        self.fs.unlink(dir, name, Some(clock::now())).map_err(|error| self.failed(&error))
+        self.result(self.fs.unlink(dir, name, Some(clock::now())))
     }
 
     /// Obeys RMDIR.
     pub(crate) fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         self.check_writable()?;
-        self.fs.rmdir(dir, name, Some(clock::now())).map_err(|error| self.failed(&error))
+        self.result(self.fs.rmdir(dir, name, Some(clock::now())))
     }
 
     /// Obeys RENAME and RENAME2, but for whiteouts: what leaves one would be two changes.
@@ -111,8 +111,7 @@ impl Adapter<'_> {
             RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::INVAL),
         };
-        let time = Some(clock::now());
-        self.fs.rename(from, to, mode, time).map_err(|error| self.failed(&error))
+        self.result(self.fs.rename(from, to, mode, Some(clock::now())))
     }
 
     /// Answers LINK.
@@ -126,13 +125,13 @@ impl Adapter<'_> {
         self.check_writable()?;
         let linked = self.fs.link(ino, dir, name, Some(clock::now()));
         let entry = linked.and_then(|()| self.entry(ino));
-        self.put_entry(&entry.map_err(|error| self.failed(&error))?, reply)
+        self.put_entry(&self.result(entry)?, reply)
     }
 }
 
 /// There is no such name, and will not be unless the kernel asks for it.
-fn no_entry() -> EntryOut {
-    EntryOut { nodeid: 0, entry_valid: VALID_SEC, ..EntryOut::default() }
+fn no_entry(entry_valid: u64) -> EntryOut {
+    EntryOut { nodeid: 0, entry_valid, ..EntryOut::default() }
 }
 
 /// The inode of a name must be there.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings, abi};
 use vfs::{Error, FileSystem, Ino};
 
+use crate::attributes::VALID_SEC;
 use crate::errno::errno;
 use crate::known::Known;
 use crate::{OnDamage, Options};
@@ -36,6 +37,8 @@ pub struct Adapter<'a> {
     pub(crate) options: Options,
     /// Inodes that the kernel knows.
     pub(crate) known: Known,
+    /// How long the kernel may keep which inode a name stands for, in seconds.
+    pub(crate) entry_valid_sec: u64,
     /// The image was found damaged.
     damaged: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
@@ -45,11 +48,12 @@ pub struct Adapter<'a> {
 impl<'a> Adapter<'a> {
     /// Serves `fs`.
     pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
-        let known = Known::default();
         Self {
             fs,
             options,
-            known,
+            known: Known::default(),
+            // The kernel takes names that differ for different entries: it must ask each time.
+            entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             damaged: AtomicBool::new(false),
             changed: AtomicBool::new(false),
         }

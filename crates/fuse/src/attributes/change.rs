@@ -46,7 +46,7 @@ impl Adapter<'_> {
             self.check_writable()?;
             let before = self.attributes(ino)?;
             let change = change(args, &before, clock::now())?;
-            self.apply(args, &before, &change).map_err(|error| self.failed(&error))?;
+            self.result(self.apply(args, &before, &change))?;
         }
         self.getattr(ino, reply)
     }

@@ -45,12 +45,11 @@ impl Adapter<'_> {
             FileType::Directory | FileType::Symlink => return Err(Errno::INVAL),
         };
         let start = self.start(header, dir, file_type, args.mode as u16, args.umask)?;
-        let ino = match special {
+        let made = match special {
             None => self.fs.create(dir, name, &start.new),
             Some(special) => self.fs.mknod(dir, name, special, &start.new),
         };
-        let ino = ino.map_err(|error| self.failed(&error))?;
-        self.finish_new(ino, &start, reply, || self.fs.unlink(dir, name, None))
+        self.finish_new(self.result(made)?, &start, reply, || self.fs.unlink(dir, name, None))
     }
 
     /// Answers MKDIR.
@@ -65,8 +64,7 @@ impl Adapter<'_> {
         self.check_writable()?;
         let start = self.start(header, dir, FileType::Directory, args.mode as u16, args.umask)?;
         let made = self.fs.mkdir(dir, name, &start.new);
-        let ino = made.map_err(|error| self.failed(&error))?;
-        self.finish_new(ino, &start, reply, || self.fs.rmdir(dir, name, None))
+        self.finish_new(self.result(made)?, &start, reply, || self.fs.rmdir(dir, name, None))
     }
 
     /// Answers SYMLINK.
@@ -81,8 +79,7 @@ impl Adapter<'_> {
         self.check_writable()?;
         let start = self.start(header, dir, FileType::Symlink, ACCESS_BITS, 0)?;
         let made = self.fs.symlink(dir, name, target, &start.new);
-        let ino = made.map_err(|error| self.failed(&error))?;
-        self.finish_new(ino, &start, reply, || self.fs.unlink(dir, name, None))
+        self.finish_new(self.result(made)?, &start, reply, || self.fs.unlink(dir, name, None))
     }
 
     /// Answers TMPFILE.
@@ -96,14 +93,14 @@ impl Adapter<'_> {
         self.check_writable()?;
         let start = self.start(header, dir, FileType::Regular, args.mode as u16, args.umask)?;
         let made = self.fs.create_unlinked(dir, &start.new);
-        let ino = made.map_err(|error| self.failed(&error))?;
+        let ino = self.result(made)?;
         let told = self.known.tell_opened(self.fs, ino);
         let listed = told.and_then(|()| self.set_lists(ino, &start));
         if listed.is_err() {
             self.untell(ino);
         }
         let entry = listed.and_then(|()| self.told_entry(ino));
-        self.put_entry(&entry.map_err(|error| self.failed(&error))?, reply)?;
+        self.put_entry(&self.result(entry)?, reply)?;
         let open = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, backing_id: 0 };
         reply.put(&open).inspect_err(|_| self.untell(ino))
     }
@@ -117,8 +114,7 @@ impl Adapter<'_> {
         take_back: impl FnOnce() -> vfs::Result<()>,
     ) -> Result<(), Errno> {
         let entry = self.set_lists(ino, start).and_then(|()| self.entry(ino));
-        let outcome = entry.map_err(|error| self.failed(&error));
-        let outcome = outcome.and_then(|entry| self.put_entry(&entry, reply));
+        let outcome = self.result(entry).and_then(|entry| self.put_entry(&entry, reply));
         if outcome.is_err()
             && let Err(error) = take_back()
         {
