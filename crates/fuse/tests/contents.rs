@@ -1,5 +1,6 @@
 //! The contents of files through requests, held against plain bytes.
 
+mod common;
 mod serving;
 
 use fuse::Options;
@@ -146,7 +147,7 @@ proptest! {
         for kind in CONTENT_KINDS {
             let image = Image::new(kind);
             let client = Client::new(image.fs(), Options::default());
-            let nodes: Vec<_> = (0..FILES).map(|at| client.create(&format!("f{at}"))).collect();
+            let nodes: Vec<_> = (0..FILES).map(|at| client.file(&format!("f{at}"))).collect();
             let mut model = vec![Vec::new(); FILES];
             for step in &steps {
                 run(&client, &nodes, &mut model, step);
@@ -165,7 +166,7 @@ fn seeking_is_exact_where_nothing_can_be_waiting() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let node = client.create("f");
+        let node = client.file("f");
         client.write(node, MIB, &pattern(1, 8192), 0).unwrap();
         client.truncate(node, 4 * MIB).unwrap();
         client.fallocate(node, 0, 2 * MIB, 4096).unwrap();
@@ -192,7 +193,7 @@ fn modes_of_fallocate_that_are_not_there_are_refused() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let node = client.create("f");
+        let node = client.file("f");
         client.write(node, 0, b"contents", 0).unwrap();
         for mode in [PUNCH_HOLE, 0x08, 0x20, 0x40, 0x41, 0x80, PUNCH_HOLE | ZERO_RANGE, u32::MAX] {
             assert_eq!(client.fallocate(node, mode, 0, 4096), Err(Errno::OPNOTSUPP), "{mode:#x}");
@@ -212,7 +213,7 @@ fn copies_keep_holes() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let (source, target) = (client.create("source"), client.create("target"));
+        let (source, target) = (client.file("source"), client.file("target"));
         client.write(source, 8 * MIB, &pattern(3, 5000), 0).unwrap();
         client.truncate(source, 20 * MIB).unwrap();
         // A hole in the target, data before it and after it.
@@ -236,7 +237,7 @@ fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let (source, target) = (client.create("source"), client.create("target"));
+        let (source, target) = (client.file("source"), client.file("target"));
         client.write(source, 0, &pattern(1, 10_000), 0).unwrap();
         assert_eq!(client.copy((source, 4000), (target, 7), 1 << 40, false), Ok(6000));
         assert_eq!(client.copy((source, 10_000), (target, 7), 10, false), Ok(0));
@@ -257,7 +258,7 @@ fn a_copy_that_runs_out_of_space_says_how_far_it_came() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let (source, target) = (client.create("source"), client.create("target"));
+        let (source, target) = (client.file("source"), client.file("target"));
         let data = pattern(9, 1 << 20);
         let mut size = 0;
         while client.write(source, size, &data, 0).is_ok() {
@@ -280,7 +281,7 @@ fn only_what_the_kernel_does_not_cache_sets_times() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let (node, other) = (client.create("f"), client.create("other"));
+        let (node, other) = (client.file("f"), client.file("other"));
         client.write(other, 0, b"other", 0).unwrap();
         let changes = |change: &dyn Fn()| {
             client.set_times(node, 1, 2, 3);
@@ -308,7 +309,7 @@ fn changes_take_privileges_away() {
     for kind in KINDS {
         let image = Image::new(kind);
         let mut client = Client::new(image.fs(), Options::default());
-        let (node, other) = (client.create("f"), client.create("other"));
+        let (node, other) = (client.file("f"), client.file("other"));
         client.write(other, 0, b"other", 0).unwrap();
         // What is left of the mode, and whether the capabilities are.
         let after = |client: &Client<'_>, mode: u32, change: &dyn Fn()| {
@@ -332,7 +333,7 @@ fn changes_take_privileges_away() {
         };
         assert_eq!(after(&client, 0o6777, &|| allocate(&client)), (0o6777, false));
         assert_eq!(after(&client, 0o6777, &|| copy(&client)), (0o6777, false));
-        client.uid = 1000;
+        client.0.uid = 1000;
         assert_eq!(after(&client, 0o6777, &|| allocate(&client)), (0o777, false));
         assert_eq!(after(&client, 0o6777, &|| copy(&client)), (0o777, false));
     }
@@ -343,7 +344,7 @@ fn what_cannot_be_read_or_written_says_why() {
     for kind in KINDS {
         let image = Image::new(kind);
         let client = Client::new(image.fs(), Options::default());
-        let (node, dir) = (client.create("f"), client.mkdir(1, "d"));
+        let (node, dir) = (client.file("f"), client.directory(1, "d"));
         assert_eq!(client.read(dir, 0, 10), Err(Errno::ISDIR));
         assert_eq!(client.write(dir, 0, b"x", 0), Err(Errno::ISDIR));
         assert_eq!(client.read(node, 0, u32::MAX), Err(Errno::IO), "no answer has such room");

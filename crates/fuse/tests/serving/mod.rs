@@ -1,23 +1,26 @@
-//! What the tests share: file systems in memory, and a client that asks as the kernel does.
+//! What the tests of data share: file systems in memory of many kinds, and a client that asks
+//! for contents, listings and extended attributes.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::Ext4;
 use fuse::{Adapter, Options};
 use fuse_device::abi::{
-    Attr, AttrOut, CopyFileRangeIn, CopyFileRangeOut, Dirent, EntryOut, FallocateIn, FsyncIn,
-    GetattrIn, GetxattrOut, InHeader, LseekIn, LseekOut, MkdirIn, MknodIn, ReadIn, SetattrIn,
-    SetxattrIn, WriteIn, WriteOut, padded,
+    Attr, CopyFileRangeIn, CopyFileRangeOut, Dirent, EntryOut, FATTR_ATIME, FATTR_CTIME,
+    FATTR_MODE, FATTR_MTIME, FATTR_SIZE, FallocateIn, FsyncIn, GetxattrOut, LseekIn, LseekOut,
+    ROOT_ID, ReadIn, SetattrIn, SetxattrIn, WriteIn, WriteOut, padded,
 };
-use fuse_device::{Errno, Handler, Operation, Reply, Request};
-use vfs::{FileSystem, Timestamp};
+use fuse_device::{Errno, Operation};
+use vfs::FileSystem;
 use xfs::Xfs;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::common::Caller;
 
 pub const MIB: u64 = 1 << 20;
-pub const ROOT: u64 = 1;
 pub const SEEK_DATA: u32 = 3;
 pub const SEEK_HOLE: u32 = 4;
 
@@ -123,11 +126,15 @@ fn make_xfs(kind: Kind) -> MemoryDevice {
     device
 }
 
-/// Asks as the kernel does.
-pub struct Client<'a> {
-    pub adapter: Adapter<'a>,
-    /// Who the requests are from.
-    pub uid: u32,
+/// Asks as the kernel does, for contents, listings and extended attributes, too.
+pub struct Client<'a>(pub Caller<'a>);
+
+impl<'a> Deref for Client<'a> {
+    type Target = Caller<'a>;
+
+    fn deref(&self) -> &Caller<'a> {
+        &self.0
+    }
 }
 
 /// A record of a listing.
@@ -143,16 +150,7 @@ type Answer<T> = Result<T, Errno>;
 
 impl<'a> Client<'a> {
     pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
-        Self { adapter: Adapter::new(fs, options), uid: 0 }
-    }
-
-    /// Asks one thing. The reply's buffer holds garbage at first, and has bounds.
-    pub fn ask(&self, nodeid: u64, operation: Operation<'_>) -> Answer<Vec<u8>> {
-        let mut buffer = vec![0xa5; REPLY_BYTES];
-        let mut reply = Reply::new(&mut buffer);
-        let header = InHeader { nodeid, uid: self.uid, gid: self.uid, ..InHeader::default() };
-        self.adapter.handle(&Request { header, operation }, &mut reply)?;
-        Ok(reply.as_bytes().to_vec())
+        Self(Caller { adapter: Adapter::new(fs, options), uid: 0, gid: 0, umask: 0 })
     }
 
     fn ask_for<T: FromBytes + KnownLayout + Immutable>(
@@ -164,73 +162,44 @@ impl<'a> Client<'a> {
         Ok(T::read_from_bytes(&answer).expect("an answer of its size"))
     }
 
-    /// Makes a file with these permissions; its node.
-    pub fn mknod(&self, dir: u64, name: &str, permissions: u32) -> u64 {
-        let args = MknodIn { mode: 0o100_000 | permissions, ..MknodIn::default() };
-        let made = self.ask_for(dir, Operation::Mknod { args, name: name.as_bytes() });
-        let entry: EntryOut = made.unwrap();
-        entry.nodeid
+    /// A new file in the root; its node.
+    pub fn file(&self, name: &str) -> u64 {
+        self.create(ROOT_ID, name).nodeid
     }
 
-    pub fn create(&self, name: &str) -> u64 {
-        self.mknod(ROOT, name, 0o644)
-    }
-
-    pub fn mkdir(&self, dir: u64, name: &str) -> u64 {
-        let args = MkdirIn { mode: 0o755, umask: 0 };
-        let made = self.ask_for(dir, Operation::Mkdir { args, name: name.as_bytes() });
-        let entry: EntryOut = made.unwrap();
-        entry.nodeid
-    }
-
-    pub fn symlink(&self, dir: u64, name: &str) -> u64 {
-        let operation = Operation::Symlink { name: name.as_bytes(), target: b"nowhere" };
-        self.ask_for::<EntryOut>(dir, operation).unwrap().nodeid
-    }
-
-    pub fn link(&self, node: u64, dir: u64, name: &[u8]) {
-        self.ask(dir, Operation::Link { oldnodeid: node, name }).unwrap();
-    }
-
-    pub fn unlink(&self, dir: u64, name: &[u8]) -> Answer<()> {
-        self.ask(dir, Operation::Unlink { name }).map(drop)
-    }
-
-    pub fn forget(&self, node: u64, nlookup: u64) {
-        self.ask(node, Operation::Forget { nlookup }).unwrap();
+    /// A new directory; its node.
+    pub fn directory(&self, dir: u64, name: &str) -> u64 {
+        self.mkdir(dir, name, 0o755).unwrap().nodeid
     }
 
     pub fn getattr(&self, node: u64) -> Attr {
-        let operation = Operation::Getattr(GetattrIn::default());
-        self.ask_for::<AttrOut>(node, operation).unwrap().attr
+        self.attr(node).unwrap()
     }
 
-    pub fn setattr(&self, node: u64, args: SetattrIn) -> Answer<Attr> {
-        Ok(self.ask_for::<AttrOut>(node, Operation::Setattr(args))?.attr)
+    fn change(&self, node: u64, args: SetattrIn) -> Answer<()> {
+        self.ask(node, Operation::Setattr(args)).map(drop)
     }
 
     /// Sets access, modification and change times, in seconds.
     pub fn set_times(&self, node: u64, atime: u64, mtime: u64, ctime: u64) {
-        use fuse_device::abi::{FATTR_ATIME, FATTR_CTIME, FATTR_MTIME};
         let valid = FATTR_ATIME | FATTR_MTIME | FATTR_CTIME;
-        self.setattr(node, SetattrIn { valid, atime, mtime, ctime, ..SetattrIn::default() })
-            .unwrap();
+        let args = SetattrIn { valid, atime, mtime, ctime, ..SetattrIn::default() };
+        self.change(node, args).unwrap();
     }
 
     pub fn chmod(&self, node: u64, permissions: u32) {
-        let valid = fuse_device::abi::FATTR_MODE;
-        let type_bits = self.getattr(node).mode & 0o170_000;
-        let mode = type_bits | permissions;
-        self.setattr(node, SetattrIn { valid, mode, ..SetattrIn::default() }).unwrap();
+        let mode = self.getattr(node).mode & 0o170_000 | permissions;
+        let args = SetattrIn { valid: FATTR_MODE, mode, ..SetattrIn::default() };
+        self.change(node, args).unwrap();
     }
 
     pub fn truncate(&self, node: u64, size: u64) -> Answer<()> {
-        let valid = fuse_device::abi::FATTR_SIZE;
-        self.setattr(node, SetattrIn { valid, size, ..SetattrIn::default() }).map(drop)
+        self.change(node, SetattrIn { valid: FATTR_SIZE, size, ..SetattrIn::default() })
     }
 
     pub fn read(&self, node: u64, offset: u64, size: u32) -> Answer<Vec<u8>> {
-        self.ask(node, Operation::Read(ReadIn { offset, size, ..ReadIn::default() }))
+        let args = ReadIn { offset, size, ..ReadIn::default() };
+        self.ask_with_room(node, Operation::Read(args), REPLY_BYTES)
     }
 
     pub fn write(&self, node: u64, offset: u64, data: &[u8], write_flags: u32) -> Answer<()> {
@@ -272,7 +241,7 @@ impl<'a> Client<'a> {
     }
 
     pub fn syncfs(&self) -> Answer<()> {
-        self.ask(ROOT, Operation::Syncfs).map(drop)
+        self.ask(ROOT_ID, Operation::Syncfs).map(drop)
     }
 
     pub fn readdir(&self, dir: u64, offset: u64, size: u32) -> Answer<Vec<Record>> {
@@ -349,18 +318,9 @@ fn records(mut answer: &[u8], plus: bool) -> Vec<Record> {
     records
 }
 
-pub fn seconds(time: Timestamp) -> u64 {
-    time.sec as u64
-}
-
 /// Bytes that look random.
 pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
     let step = |at: usize| (at as u32).wrapping_mul(2_654_435_761) >> 13;
     // No byte is zero, so that no data looks like a hole.
     (0..len).map(|at| (step(at) as u8 ^ seed).max(1)).collect()
-}
-
-/// A structure's bytes.
-pub fn bytes_of<T: IntoBytes + Immutable>(value: &T) -> Vec<u8> {
-    value.as_bytes().to_vec()
 }
