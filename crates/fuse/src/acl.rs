@@ -80,7 +80,8 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// Reads an attribute's value. As with the kernel, named entries of one kind may have any order.
+    /// Reads an attribute's value. Entries of named users may have any order among themselves, and so
+    /// may those of groups, but nobody may be named twice: kernels let that pass, xfs_repair does not.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if it is of another version, `EINVAL` if it is not a valid list.
@@ -160,10 +161,13 @@ impl Acl {
         let in_order =
             self.entries.is_sorted_by(|a, b| a.tag < b.tag || a.tag == b.tag && a.tag.is_named());
         let has = |tag| self.permissions(tag).is_some();
-        let has_named = self.entries.iter().any(|entry| entry.tag.is_named());
+        let named = self.entries.iter().filter(|entry| entry.tag.is_named());
+        let mut named: SmallVec<[_; 8]> = named.map(|entry| (entry.tag, entry.id)).collect();
+        named.sort_unstable();
         in_order
             && [Tag::UserObj, Tag::GroupObj, Tag::Other].into_iter().all(has)
-            && (has(Tag::Mask) || !has_named)
+            && (has(Tag::Mask) || named.is_empty())
+            && named.is_sorted_by(|a, b| a < b)
     }
 }
 
@@ -231,6 +235,7 @@ mod tests {
             &[USER_OBJ, named, GROUP_OBJ, OTHER],
             &[USER_OBJ, GROUP_OBJ, named, MASK, OTHER],
             &[USER_OBJ, (2, 4, NO_ID), GROUP_OBJ, MASK, OTHER],
+            &[USER_OBJ, named, (2, 1, 9), (2, 6, 7), GROUP_OBJ, MASK, OTHER],
             &[USER_OBJ, (2, 8, 7), GROUP_OBJ, MASK, OTHER],
             &[USER_OBJ, (3, 4, 7), GROUP_OBJ, MASK, OTHER],
             &[USER_OBJ, (0, 4, 7), GROUP_OBJ, MASK, OTHER],

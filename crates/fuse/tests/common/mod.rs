@@ -136,7 +136,7 @@ impl<'a> Caller<'a> {
         Ok(reply.as_bytes().to_vec())
     }
 
-    fn entry(&self, nodeid: u64, operation: Operation<'_>) -> Result<EntryOut, Errno> {
+    pub fn entry(&self, nodeid: u64, operation: Operation<'_>) -> Result<EntryOut, Errno> {
         Ok(EntryOut::read_from_prefix(&self.ask(nodeid, operation)?).unwrap().0)
     }
 
