@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Caller, Image, S_IFREG, on_both};
-use fuse::Options;
+use fuse::{OnDamage, Options};
 use fuse_device::abi::{Attr, EntryOut, ForgetOne, OpenOut, ROOT_ID, SetattrIn};
 use fuse_device::{Errno, Operation};
 use zerocopy::FromBytes;
@@ -329,6 +329,67 @@ fn an_answer_without_room_leaves_no_trace() {
         assert_eq!(caller.ask_with_room(ROOT_ID, lookup, 10), Err(Errno::IO));
         assert_eq!(caller.inodes_free(), free);
     });
+}
+
+/// Each thread has a directory, as if it held its lock, and all give names to one file.
+#[test]
+fn many_threads_name_and_forget_one_file() {
+    const THREADS: usize = 4;
+    on_both(|image| {
+        let caller = Caller::new(image);
+        let free = caller.inodes_free();
+        let shared = caller.tmpfile(ROOT_ID, 0o644).unwrap().nodeid;
+        let dirs: Vec<_> = (0..THREADS)
+            .map(|i| caller.mkdir(ROOT_ID, &format!("d{i}"), 0o755).unwrap().nodeid)
+            .collect();
+        std::thread::scope(|scope| {
+            for &dir in &dirs {
+                let caller = &caller;
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        caller.link(shared, dir, "shared").unwrap();
+                        assert_eq!(caller.find(dir, "shared"), Some(shared));
+                        let own = caller.create(dir, "own").nodeid;
+                        caller.unlink(dir, "own").unwrap();
+                        assert_eq!(caller.attr(own).unwrap().nlink, 0, "round {round}");
+                        caller.unlink(dir, "shared").unwrap();
+                        caller.forget(own, 1);
+                        caller.forget(shared, 1);
+                        assert!(caller.attr(shared).is_ok());
+                    }
+                });
+            }
+        });
+        assert_eq!(caller.attr(shared).unwrap().nlink, 0);
+        caller.forget(shared, 1);
+        assert_eq!(caller.attr(shared).err(), Some(Errno::NOENT));
+        for (i, dir) in dirs.into_iter().enumerate() {
+            caller.rmdir(ROOT_ID, &format!("d{i}")).unwrap();
+            caller.forget(dir, 1);
+        }
+        assert_eq!(caller.inodes_free(), free);
+    });
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_damage() {
+    oracle::require!(Tool("debugfs"));
+    for (on_damage, expected) in
+        [(OnDamage::ReadOnly, Err(Errno::ROFS)), (OnDamage::Continue, Ok(()))]
+    {
+        let image = Image::ext4();
+        let caller = Caller::new(&image);
+        caller.create(ROOT_ID, "lost");
+        drop(caller);
+        let image = image.changed_by_debugfs("clri lost");
+        let caller = Caller::with(&image, Options { on_damage, ..Options::default() });
+        assert!(!caller.adapter.is_damaged());
+        for _ in 0..2 {
+            assert_eq!(caller.lookup(ROOT_ID, "lost"), Err(Errno::UCLEAN));
+            assert!(caller.adapter.is_damaged());
+        }
+        assert_eq!(caller.mkdir(ROOT_ID, "dir", 0o755).map(drop), expected);
+    }
 }
 
 #[test]

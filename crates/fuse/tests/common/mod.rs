@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
@@ -12,6 +13,7 @@ use fuse_device::abi::{
     Attr, AttrOut, CreateIn, EntryOut, GetattrIn, InHeader, MkdirIn, MknodIn, ROOT_ID, SetattrIn,
 };
 use fuse_device::{Errno, Handler, Operation, Reply, Request};
+use tempfile::TempDir;
 use vfs::FileSystem;
 use xfs::Xfs;
 use zerocopy::FromBytes;
@@ -83,11 +85,28 @@ impl Image {
             return;
         }
         let folder = oracle::scratch();
+        oracle::judge(self.write(&folder));
+    }
+
+    /// Writes an image that is finished into a file.
+    fn write(&self, folder: &TempDir) -> PathBuf {
         let path = folder.path().join("image");
         let file = File::create_new(&path).unwrap();
         file.set_len(SIZE).unwrap();
         self.device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
-        oracle::judge(&path);
+        path
+    }
+
+    /// The ext4 image as a request to debugfs leaves it.
+    pub fn changed_by_debugfs(self, request: &str) -> Self {
+        let Opened::Ext4(fs) = &self.fs else { panic!("not ext4") };
+        fs.finish(None).unwrap();
+        let folder = oracle::scratch();
+        let path = self.write(&folder);
+        oracle::debugfs_write(&path, request);
+        let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&path).unwrap()));
+        let fs = Ext4::open_writable(device.clone(), &ext4::OpenOptions::default()).unwrap();
+        Self { device, fs: Opened::Ext4(Box::new(fs)), ..self }
     }
 }
 
@@ -136,7 +155,7 @@ impl<'a> Caller<'a> {
         Ok(reply.as_bytes().to_vec())
     }
 
-    fn entry(&self, nodeid: u64, operation: Operation<'_>) -> Result<EntryOut, Errno> {
+    pub fn entry(&self, nodeid: u64, operation: Operation<'_>) -> Result<EntryOut, Errno> {
         Ok(EntryOut::read_from_prefix(&self.ask(nodeid, operation)?).unwrap().0)
     }
 
