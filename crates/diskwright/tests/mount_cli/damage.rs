@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use oracle::{require, scratch};
 use rustix::io::Errno;
 
-use crate::common::{image, ok};
+use crate::common::{fails, image, ok};
 use crate::mount::{Mounting, Point, wait_until};
 
 /// An image whose directory `/etc` is damaged.
@@ -46,8 +46,9 @@ fn nothing_is_written_after_damage_was_met() {
     let refused = fs::write(mounted.join("after"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
-    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).status().unwrap();
-    assert!(unmounted.success());
+    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
+    assert_eq!(unmounted.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&unmounted.stderr).contains("as after a crash"));
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
     assert!(said.contains("found to be damaged") && said.contains("e2fsck -fn"), "{said}");
@@ -78,7 +79,7 @@ fn a_mount_in_the_background_tells_its_log() {
     let point = Point::new();
     ok(dir.path(), &point, "mount a.img POINT --log mount.log");
     meet_damage(point.path());
-    ok(dir.path(), &point, "unmount POINT");
+    fails(dir.path(), &point, "unmount POINT", 4);
     let said = || fs::read_to_string(&log).unwrap();
     wait_until("the last message", || said().contains("found to be damaged"));
     assert!(said().starts_with("earlier\ndiskwright: "), "{}", said());
