@@ -2,13 +2,10 @@
 
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
-use vfs::{Error, Ino, SetAttributes};
+use vfs::{Ino, SetAttributes};
 
 use crate::attributes::without_set_id;
 use crate::{Adapter, clock};
-
-/// Where Linux keeps the capabilities of a file.
-const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Adapter<'_> {
     /// The contents of a file are about to change by something else than WRITE, which says what to do.
@@ -37,11 +34,6 @@ impl Adapter<'_> {
 
     /// Takes its capabilities from a file.
     pub(super) fn kill_capabilities(&self, ino: Ino) -> Result<(), Errno> {
-        // Looked for first: most files have none, and looking disturbs nobody.
-        match self.fs.get_xattr(ino, CAPABILITIES) {
-            Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
-            Err(error) => Err(self.failed(&error)),
-            Ok(_) => self.result(self.remove_capabilities(ino)),
-        }
+        self.result(self.remove_capabilities(ino))
     }
 }
