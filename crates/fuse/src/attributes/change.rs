@@ -2,7 +2,7 @@
 
 use fuse_device::abi::{
     FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
-    FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, SetattrIn,
+    FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, InHeader, SetattrIn,
 };
 use fuse_device::{Errno, Reply};
 use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
@@ -39,8 +39,13 @@ const CHANGES_OWNER: u32 = FATTR_UID | FATTR_GID;
 
 impl Adapter<'_> {
     /// Answers SETATTR. What can fail comes first, so that it mostly happens as a whole or not at all.
+    ///
+    /// One that sets nothing is what Linux (6.18) sends before contents change of a file that could be run
+    /// with others' rights: from the answer it takes the permissions that are left. It would not ask for
+    /// them again, and go by the old ones.
     pub(crate) fn setattr(
         &self,
+        header: &InHeader,
         ino: Ino,
         args: &SetattrIn,
         reply: &mut Reply<'_>,
@@ -50,6 +55,8 @@ impl Adapter<'_> {
             let before = self.attributes(ino)?;
             let change = change(args, &before, clock::now())?;
             self.result(self.apply(args, &before, &change))?;
+        } else if self.check_writable().is_ok() {
+            self.will_change(header, ino)?;
         }
         self.getattr(ino, reply)
     }
