@@ -244,6 +244,7 @@ pub fn mounted(image: &Image, options: Options, test: impl FnOnce(&Path)) {
         allow_other: true,
         suid: true,
         dev: true,
+        read_only: options.read_only,
         ..MountOptions::default()
     };
     let session = Session::mount(folder.path(), &mount_options).unwrap();
