@@ -6,6 +6,7 @@ mod common;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use common::{Caller, Image, S_IFREG, mounted};
 use fuse::Options;
@@ -87,6 +88,9 @@ trait Side {
     fn found(&self, node: &Self::Node) -> Found;
 }
 
+/// Held while the umask, which is the whole process's, is another one.
+static UMASK: Mutex<()> = Mutex::new(());
+
 /// A mount, whoever serves it.
 struct Mounted {
     root: PathBuf,
@@ -111,6 +115,7 @@ impl Side for Mounted {
     fn make(&self, dir: &PathBuf, name: &str, mode: u32, umask: u32) -> PathBuf {
         let path = dir.join(name);
         let permissions = Mode::from_raw_mode(mode & 0o7777);
+        let _alone = UMASK.lock().unwrap();
         let before = rustix::process::umask(Mode::from_raw_mode(umask));
         let made = match FileType::from_raw_mode(mode) {
             FileType::Directory => rustix::fs::mkdirat(CWD, &path, permissions),

@@ -58,6 +58,13 @@ fn dots_are_found_from_any_node() {
         for nodeid in [0, u64::MAX, 1 << 40] {
             assert!(caller.lookup(nodeid, ".").is_err(), "{nodeid}");
         }
+        // The file system's own inodes are nobody's: journal and orphan file, bitmap and summary.
+        let own =
+            if image.name == "ext4" { [8, 12] } else { [root.attr.ino + 1, root.attr.ino + 2] };
+        for nodeid in own {
+            assert!(image.fs().attributes(vfs::Ino(nodeid)).is_ok(), "{nodeid}");
+            assert_eq!(caller.lookup(nodeid, ".").err(), Some(Errno::NOENT), "{nodeid}");
+        }
     });
 }
 
@@ -374,20 +381,25 @@ fn many_threads_name_and_forget_one_file() {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_is_damage() {
+fn a_name_that_leads_to_no_file_is_damage() {
     oracle::require!(Tool("debugfs"));
-    for (on_damage, expected) in
-        [(OnDamage::ReadOnly, Err(Errno::ROFS)), (OnDamage::Continue, Ok(()))]
-    {
+    for (request, on_damage, expected) in [
+        ("clri lost", OnDamage::ReadOnly, Err(Errno::ROFS)),
+        ("clri lost", OnDamage::Continue, Ok(())),
+        // The journal, and the resize inode.
+        ("link <8> found", OnDamage::ReadOnly, Err(Errno::ROFS)),
+        ("link <7> found", OnDamage::Continue, Ok(())),
+    ] {
         let image = Image::ext4();
         let caller = Caller::new(&image);
         caller.create(ROOT_ID, "lost");
         drop(caller);
-        let image = image.changed_by_debugfs("clri lost");
+        let image = image.changed_by_debugfs(request);
         let caller = Caller::with(&image, Options { on_damage, ..Options::default() });
         assert!(!caller.adapter.is_damaged());
         for _ in 0..2 {
-            assert_eq!(caller.lookup(ROOT_ID, "lost"), Err(Errno::UCLEAN));
+            let name = if request.contains("lost") { "lost" } else { "found" };
+            assert_eq!(caller.lookup(ROOT_ID, name), Err(Errno::UCLEAN), "{request}");
             assert!(caller.adapter.is_damaged());
         }
         assert_eq!(caller.mkdir(ROOT_ID, "dir", 0o755).map(drop), expected);
