@@ -1,5 +1,7 @@
 //! From a request to its answer: what all transports share.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::OutHeader;
@@ -38,10 +40,17 @@ pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut 
         Ok(Err(error)) => Answer::failed(error),
         Err(_) => {
             let opcode = request.header.opcode;
-            eprintln!("a FUSE request (opcode {opcode}) failed: its handler panicked");
+            complain(&format_args!(
+                "a FUSE request (opcode {opcode}) failed: its handler panicked"
+            ));
             Answer::failed(Errno::IO)
         }
     }
+}
+
+/// Says on standard error what nobody can be told otherwise. That it is closed is no reason to panic.
+pub(crate) fn complain(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::thread;
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
-use crate::answer::{Answer, answer};
+use crate::answer::{Answer, answer, complain};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
@@ -58,7 +58,8 @@ impl Session {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
-    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted.
+    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
+    /// the mount. If it is unmounted before that, `ready` is not called.
     ///
     /// # Errors
     /// If the kernel speaks another protocol, or the device fails.
@@ -70,7 +71,9 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        let agreed = shake_hands(&device, handler, InitFlags::empty())?;
+        let Some(agreed) = shake_hands(&device, handler, InitFlags::empty())? else {
+            return Ok(());
+        };
         let workers = (0..options.threads.max(1))
             .map(|_| Worker::new(&device, &agreed))
             .collect::<io::Result<Vec<_>>>()?;
@@ -162,14 +165,14 @@ impl Worker {
             match Request::parse(&buffer[..len]) {
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
-                    if request.operation.is_answered() {
+                    if is_answered(request.header.opcode) {
                         let header = done.header(request.header.unique);
                         self.device.send(&header, &reply[..done.len])?;
                     }
                 }
                 Err(malformed) => {
                     if !complained.swap(true, Ordering::Relaxed) {
-                        eprintln!("{malformed}");
+                        complain(&malformed);
                     }
                     refuse(&self.device, &buffer[..len])?;
                 }
@@ -222,7 +225,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
-        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
         let mut workers: Vec<_> = (0..3).map(|_| Worker::new(&device, &agreed).unwrap()).collect();
         // A directory cannot be read.
         workers[1].device = Device::new(File::open(place.path().parent().unwrap()).unwrap().into());

@@ -4,11 +4,12 @@ mod common;
 mod serving;
 
 use fuse::Options;
-use fuse_device::Errno;
-use fuse_device::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID};
+use fuse_device::abi::{AttrOut, GetattrIn, ROOT_ID, SetattrIn, WRITE_CACHE, WRITE_KILL_SUIDGID};
+use fuse_device::{Errno, Operation};
 use proptest::prelude::*;
 use serving::{CONTENT_KINDS, Client, Image, KINDS, MIB, SEEK_DATA, SEEK_HOLE, on_each, pattern};
 use vfs::FileSystem;
+use zerocopy::FromBytes;
 
 // Bits of a mode of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -338,6 +339,41 @@ fn changes_take_privileges_away() {
         client.0.uid = 1000;
         assert_eq!(after(&client, 0o6777, &|| allocate(&client)), (0o777, false));
         assert_eq!(after(&client, 0o6777, &|| copy(&client)), (0o777, false));
+    });
+}
+
+#[test]
+fn the_kernel_is_told_of_lost_privileges_before_contents_change() {
+    on_each(&KINDS, |image| {
+        let mut client = Client::new(image.fs(), Options::default());
+        let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
+        // What Linux sends first: it sets nothing.
+        let asked = |client: &Client<'_>, node, mode| {
+            client.chmod(node, mode);
+            let attr = client.setattr(node, SetattrIn::default()).unwrap();
+            assert_eq!(attr, client.getattr(node));
+            attr.mode & 0o7777
+        };
+        assert_eq!(asked(&client, node, 0o6777), 0o6777);
+        client.0.uid = 1000;
+        assert_eq!(asked(&client, node, 0o6777), 0o777);
+        assert_eq!(asked(&client, dir, 0o2777), 0o2777, "new files get its group");
+    });
+}
+
+#[test]
+fn attributes_of_a_file_without_space_are_asked_for_anew() {
+    on_each(&KINDS, |image| {
+        let client = Client::new(image.fs(), Options::default());
+        let reader = reader(image.fs());
+        let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
+        let is_kept = |client: &Client<'_>, node| {
+            let answer = client.ask(node, Operation::Getattr(GetattrIn::default())).unwrap();
+            AttrOut::read_from_bytes(&answer).unwrap().attr_valid > 1_000_000
+        };
+        assert!(!is_kept(&client, node) && is_kept(&reader, node) && is_kept(&client, dir));
+        client.write(node, 0, &pattern(1, 5000), WRITE_CACHE).unwrap();
+        assert!(is_kept(&client, node));
     });
 }
 
