@@ -1,9 +1,32 @@
 //! From a request to its answer: what all transports share.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::OutHeader;
-use crate::{Errno, Handler, Reply, Request};
+use crate::{Errno, Handler, Malformed, Reply, Request};
+
+/// What a thread has that serves requests.
+pub(crate) trait ServingThread: Send {
+    /// Where the requests come from, in a word.
+    fn transport(&self) -> &'static str;
+
+    /// Serves until the mount is gone.
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()>;
+}
+
+/// Says once for all threads that a request was malformed.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(AtomicBool);
+
+impl Complaints {
+    pub(crate) fn about(&self, malformed: &Malformed) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            eprintln!("{malformed}");
+        }
+    }
+}
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,11 @@ const PAGE: u32 = 4096;
 /// Most bytes of a write or a read: what kernels allow unless they are told otherwise.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
+/// Most bytes of the value of an extended attribute, and of a list of their names.
+const XATTR_MAX: usize = 64 << 10;
+/// What a buffer has room for beside data: headers, structures, names.
+const BESIDES_DATA: usize = 4096;
+
 /// What a session uses whatever its handler wants.
 const TRANSPORT: InitFlags = InitFlags::BIG_WRITES
     .union(InitFlags::MAX_PAGES)
@@ -35,6 +40,13 @@ pub(crate) struct Agreed {
     pub(crate) max_write: usize,
     /// What is used.
     pub(crate) features: InitFlags,
+}
+
+impl Agreed {
+    /// Bytes of a buffer that has room for any request, and for any answer.
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.max_write.max(XATTR_MAX) + BESIDES_DATA
+    }
 }
 
 /// Answers INIT. `transport` is used if the kernel offers it, besides what always is.
@@ -122,4 +134,86 @@ fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (I
         ..InitOut::default()
     };
     (ours, Agreed { max_write: max_write as usize, features })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_version, negotiate};
+    use crate::abi::InitIn;
+    use crate::{Errno, Handler, InitFlags, Kernel, Reply, Request, Settings};
+
+    /// Wants these settings of this kernel.
+    struct Wants(Settings, u64);
+
+    impl Handler for Wants {
+        fn init(&self, kernel: &Kernel) -> Settings {
+            assert_eq!(kernel.features.bits(), self.1);
+            self.0
+        }
+
+        fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    fn wants(features: InitFlags, offered: InitFlags) -> Wants {
+        let settings =
+            Settings { features, max_write: 300_000, max_readahead: 1 << 20, time_gran: 0 };
+        Wants(settings, offered.bits())
+    }
+
+    fn init(minor: u32, offered: InitFlags) -> InitIn {
+        let flags2 = (offered.bits() >> 32) as u32;
+        let flags = offered.bits() as u32;
+        InitIn { major: 7, minor, max_readahead: 131_072, flags, flags2, ..InitIn::default() }
+    }
+
+    #[test]
+    fn what_both_want_is_used_and_what_the_transport_needs() {
+        let offered = InitFlags::all();
+        let features = InitFlags::ALLOW_IDMAP | InitFlags::WRITEBACK_CACHE;
+        let (ours, agreed) =
+            negotiate(&init(50, offered), &wants(features, offered), InitFlags::empty());
+        let expected = features
+            | InitFlags::BIG_WRITES
+            | InitFlags::MAX_PAGES
+            | InitFlags::SETXATTR_EXT
+            | InitFlags::INIT_EXT;
+        assert_eq!(agreed.features, expected);
+        assert_eq!(u64::from(ours.flags) | u64::from(ours.flags2) << 32, expected.bits());
+        assert_eq!((ours.major, ours.minor, ours.max_readahead), (7, 45, 131_072));
+        // Whole pages.
+        assert_eq!((agreed.max_write, ours.max_write, ours.max_pages), (299_008, 299_008, 73));
+        assert_eq!(ours.time_gran, 1);
+    }
+
+    #[test]
+    fn what_is_not_offered_is_not_used() {
+        let offered = InitFlags::BIG_WRITES | InitFlags::SETXATTR_EXT | InitFlags::ASYNC_READ;
+        let (ours, agreed) =
+            negotiate(&init(35, offered), &wants(InitFlags::all(), offered), InitFlags::all());
+        assert_eq!((agreed.features, ours.minor, ours.flags2), (offered, 35, 0));
+    }
+
+    #[test]
+    fn upper_features_count_if_the_kernel_says_so() {
+        let without = InitFlags::ASYNC_READ | InitFlags::ALLOW_IDMAP;
+        let wants = wants(InitFlags::all(), InitFlags::ASYNC_READ);
+        let (_, agreed) = negotiate(&init(45, without), &wants, InitFlags::empty());
+        assert_eq!(agreed.features, InitFlags::ASYNC_READ);
+    }
+
+    #[test]
+    fn old_kernels_are_refused_and_newer_ones_answered() {
+        let version = |major, minor| InitIn { major, minor, ..InitIn::default() };
+        for (major, minor) in [(6, 99), (7, 0), (7, 33)] {
+            let text = check_version(&version(major, minor)).unwrap_err().to_string();
+            assert!(text.starts_with(&format!("this kernel's FUSE protocol is {major}.{minor};")));
+        }
+        check_version(&version(7, 34)).unwrap();
+        check_version(&version(8, 0)).unwrap();
+        let never_asked = wants(InitFlags::empty(), InitFlags::all());
+        let (ours, _) = negotiate(&version(8, 3), &never_asked, InitFlags::empty());
+        assert_eq!((ours.major, ours.minor, ours.max_write), (7, 45, 0));
+    }
 }

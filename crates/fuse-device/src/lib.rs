@@ -16,6 +16,7 @@ mod init;
 mod mount;
 mod reply;
 mod request;
+mod ring;
 mod session;
 
 pub use handler::{Handler, Kernel, Settings};

@@ -7,24 +7,19 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
-use crate::answer::{Answer, answer};
+use crate::answer::{Answer, Complaints, ServingThread, answer};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
 use crate::mount::{self, Mount};
 use crate::request::is_answered;
+use crate::ring::{Ring, RingThread};
 use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
-
-/// Most bytes of the value of an extended attribute, and of a list of their names.
-const XATTR_MAX: usize = 64 << 10;
-/// What a buffer has room for beside data: headers, structures, names.
-const BESIDES_DATA: usize = 4096;
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
@@ -70,13 +65,24 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        let agreed = shake_hands(&device, handler, InitFlags::empty())?;
-        let workers = (0..options.threads.max(1))
-            .map(|_| Worker::new(&device, &agreed))
-            .collect::<io::Result<Vec<_>>>()?;
-        // The workers' descriptors are all: with the last one the kernel gives the mount up.
+        // Where they cannot be had there are none.
+        let rings = if options.io_uring { Ring::for_all_queues(&device) } else { Ok(Vec::new()) };
+        let rings = rings.unwrap_or_default();
+        let transport =
+            if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
+        let agreed = shake_hands(&device, handler, transport)?;
+        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        for _ in 0..options.threads.max(1) {
+            threads.push(Box::new(DeviceThread::new(&device, &agreed)?));
+        }
+        if agreed.features.contains(InitFlags::OVER_IO_URING) {
+            for ring in rings {
+                threads.push(Box::new(RingThread::new(ring, &agreed)));
+            }
+        }
+        // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
-        serve_all(workers, handler, &guard.0, ready)
+        serve_all(threads, handler, &guard.0, ready)
     }
 }
 
@@ -91,21 +97,22 @@ impl Drop for MountGuard {
     }
 }
 
-/// Runs a thread for each worker until the mount is gone, or one of them fails.
+/// Runs the threads until the mount is gone, or one of them fails.
 fn serve_all(
-    workers: Vec<Worker>,
+    threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
     mount: &Mount,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
-    let complained = &AtomicBool::new(false);
+    let complaints = &Complaints::default();
     thread::scope(|scope| {
         let mut outcome = Ok(());
-        let mut threads = Vec::new();
-        for (nth, worker) in workers.into_iter().enumerate() {
-            let run = move || worker.run_to_end(handler, mount, complained);
-            match thread::Builder::new().name(format!("fuse-{nth}")).spawn_scoped(scope, run) {
-                Ok(thread) => threads.push(thread),
+        let mut handles = Vec::new();
+        for (nth, thread) in threads.into_iter().enumerate() {
+            let name = format!("fuse-{nth}-{}", thread.transport());
+            let run = move || run_to_end(thread, handler, mount, complaints);
+            match thread::Builder::new().name(name).spawn_scoped(scope, run) {
+                Ok(handle) => handles.push(handle),
                 Err(error) => outcome = Err(error),
             }
         }
@@ -115,47 +122,53 @@ fn serve_all(
         } else {
             mount.abort();
         }
-        for thread in threads {
+        for handle in handles {
             let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+                handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             outcome = outcome.and(ended);
         }
         outcome
     })
 }
 
-/// What a thread has for itself.
-struct Worker {
+/// Serves until the mount is gone. On an error it goes for all threads.
+fn run_to_end(
+    mut thread: Box<dyn ServingThread>,
+    handler: &dyn Handler,
+    mount: &Mount,
+    complaints: &Complaints,
+) -> io::Result<()> {
+    let ended = thread.run(handler, complaints);
+    if ended.is_err() {
+        mount.abort();
+    }
+    ended
+}
+
+/// A thread that reads requests from the device.
+struct DeviceThread {
     device: Device,
     request: Buffer,
     reply: Buffer,
 }
 
-impl Worker {
+impl DeviceThread {
     fn new(device: &Device, agreed: &Agreed) -> io::Result<Self> {
-        let len = agreed.max_write.max(XATTR_MAX) + BESIDES_DATA;
+        let len = agreed.buffer_len();
         Ok(Self {
             device: device.for_another_thread()?,
             request: Buffer::new(len),
             reply: Buffer::new(len),
         })
     }
+}
 
-    /// Serves until the mount is gone. On an error it goes for all threads.
-    fn run_to_end(
-        mut self,
-        handler: &dyn Handler,
-        mount: &Mount,
-        complained: &AtomicBool,
-    ) -> io::Result<()> {
-        let ended = self.run(handler, complained);
-        if ended.is_err() {
-            mount.abort();
-        }
-        ended
+impl ServingThread for DeviceThread {
+    fn transport(&self) -> &'static str {
+        "device"
     }
 
-    fn run(&mut self, handler: &dyn Handler, complained: &AtomicBool) -> io::Result<()> {
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         let reply = self.reply.bytes();
         let buffer = self.request.bytes();
         while let Some(len) = self.device.receive(buffer)? {
@@ -168,9 +181,7 @@ impl Worker {
                     }
                 }
                 Err(malformed) => {
-                    if !complained.swap(true, Ordering::Relaxed) {
-                        eprintln!("{malformed}");
-                    }
+                    complaints.about(&malformed);
                     refuse(&self.device, &buffer[..len])?;
                 }
             }
@@ -186,5 +197,59 @@ fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
             device.send(&Answer::failed(Errno::IO).header(header.unique), &[])
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    use super::{DeviceThread, Session, serve_all, shake_hands};
+    use crate::answer::ServingThread;
+    use crate::device::Device;
+    use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
+
+    struct Nothing;
+
+    impl Handler for Nothing {
+        fn init(&self, _: &Kernel) -> Settings {
+            let features = InitFlags::empty();
+            Settings { features, max_write: 4096, max_readahead: 0, time_gran: 1 }
+        }
+
+        fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
+            Err(Errno::NOSYS)
+        }
+    }
+
+    fn is_mounted(place: &Path) -> bool {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        mounts.lines().any(|line| line.split(' ').nth(1) == place.to_str())
+    }
+
+    #[test]
+    fn a_thread_that_fails_ends_all_and_nothing_stays_mounted() {
+        oracle::require!(Root, Fuse);
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let Session { device, mount } = session;
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
+        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        for nth in 0..3 {
+            let mut thread = DeviceThread::new(&device, &agreed).unwrap();
+            if nth == 1 {
+                // A directory cannot be read.
+                let directory = File::open(place.path().parent().unwrap()).unwrap();
+                thread.device = Device::new(directory.into());
+            }
+            threads.push(Box::new(thread));
+        }
+        drop(device);
+        let served = serve_all(threads, &Nothing, &mount.0, || ());
+        let error = served.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        drop(mount);
+        assert!(!is_mounted(place.path()));
     }
 }

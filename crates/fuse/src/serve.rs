@@ -182,7 +182,7 @@ impl Adapter<'_> {
             Operation::BatchForget { nodes } => self.forget_all(nodes),
             Operation::Getattr(_) => self.getattr(node, reply),
             Operation::Statx(_) => self.statx(node, reply),
-            Operation::Setattr(args) => self.setattr(node, &args, reply),
+            Operation::Setattr(args) => self.setattr(header, node, &args, reply),
             Operation::Statfs => self.statfs(reply),
             Operation::Readlink => self.readlink(node, reply),
             Operation::Symlink { name, target } => self.symlink(header, node, name, target, reply),
