@@ -16,6 +16,7 @@ use crate::answer::{Answer, Complaints, ServingThread, answer};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
+use crate::late::{LateThread, ToLate};
 use crate::mount::{self, Mount};
 use crate::request::is_answered;
 use crate::ring::{Ring, RingThread};
@@ -72,9 +73,13 @@ impl Session {
             if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
         let agreed = shake_hands(&device, handler, transport)?;
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new(&device)?;
+        threads.push(Box::new(late));
         for _ in 0..options.threads.max(1) {
-            threads.push(Box::new(DeviceThread::new(&device, &agreed)?));
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
         }
+        // The thread for late requests ends with the last one that has some to hand over.
+        drop(to_late);
         if agreed.features.contains(InitFlags::OVER_IO_URING) {
             for ring in rings {
                 threads.push(Box::new(RingThread::new(ring, &agreed)));
@@ -148,15 +153,17 @@ fn run_to_end(
 /// A thread that reads requests from the device.
 struct DeviceThread {
     device: Device,
+    late: ToLate,
     request: Buffer,
     reply: Buffer,
 }
 
 impl DeviceThread {
-    fn new(device: &Device, agreed: &Agreed) -> io::Result<Self> {
+    fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
         let len = agreed.buffer_len();
         Ok(Self {
             device: device.for_another_thread()?,
+            late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
         })
@@ -173,6 +180,9 @@ impl ServingThread for DeviceThread {
         let buffer = self.request.bytes();
         while let Some(len) = self.device.receive(buffer)? {
             match Request::parse(&buffer[..len]) {
+                Ok(request) if handler.is_late(&request.operation) => {
+                    self.late.send(&buffer[..len]);
+                }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
                     if request.operation.is_answered() {
@@ -205,7 +215,7 @@ mod tests {
     use std::fs::{self, File};
     use std::path::Path;
 
-    use super::{DeviceThread, Session, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
@@ -235,9 +245,10 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
-        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new(&device).unwrap();
+        let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
-            let mut thread = DeviceThread::new(&device, &agreed).unwrap();
+            let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
             if nth == 1 {
                 // A directory cannot be read.
                 let directory = File::open(place.path().parent().unwrap()).unwrap();
@@ -245,7 +256,7 @@ mod tests {
             }
             threads.push(Box::new(thread));
         }
-        drop(device);
+        drop((device, to_late));
         let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
