@@ -1,6 +1,7 @@
 //! From a request to its answer: what all transports share.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,7 @@ pub(crate) struct Complaints(AtomicBool);
 impl Complaints {
     pub(crate) fn about(&self, malformed: &Malformed) {
         if !self.0.swap(true, Ordering::Relaxed) {
-            eprintln!("{malformed}");
+            complain(malformed);
         }
     }
 }
@@ -70,10 +71,17 @@ pub(crate) fn answer_with(
         Ok(Err(error)) => Answer::failed(error),
         Err(_) => {
             let opcode = request.header.opcode;
-            eprintln!("a FUSE request (opcode {opcode}) failed: its handler panicked");
+            complain(&format_args!(
+                "a FUSE request (opcode {opcode}) failed: its handler panicked"
+            ));
             Answer::failed(Errno::IO)
         }
     }
+}
+
+/// Says on standard error what nobody can be told otherwise. That it is closed is no reason to panic.
+pub(crate) fn complain(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //!
 //! The protocol is described by `include/uapi/linux/fuse.h` (BSD-2-Clause or GPL-2.0) and by the
 //! kernel's `Documentation/filesystems/fuse*.rst`.
-
+//!
+//! `unsafe` is allowed only where the kernel is asked for what no library has a safe call for, each time
+//! with its reason.
 #![deny(unsafe_code)]
 
 pub mod abi;

@@ -54,7 +54,8 @@ impl Session {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
-    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted.
+    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
+    /// the mount. If it is unmounted before that, `ready` is not called.
     ///
     /// # Errors
     /// If the kernel speaks another protocol, or the device fails.
@@ -71,7 +72,9 @@ impl Session {
         let rings = rings.unwrap_or_default();
         let transport =
             if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
-        let agreed = shake_hands(&device, handler, transport)?;
+        let Some(agreed) = shake_hands(&device, handler, transport)? else {
+            return Ok(());
+        };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         let (late, to_late) = LateThread::new(&device)?;
         threads.push(Box::new(late));
@@ -185,7 +188,7 @@ impl ServingThread for DeviceThread {
                 }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
-                    if request.operation.is_answered() {
+                    if is_answered(request.header.opcode) {
                         let header = done.header(request.header.unique);
                         self.device.send(&header, &reply[..done.len])?;
                     }
@@ -244,7 +247,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
-        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
         let (late, to_late) = LateThread::new(&device).unwrap();
         let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {

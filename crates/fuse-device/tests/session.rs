@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use common::{Memory, PANICS, mount_options, mounts_at, serve};
-use fuse_device::Session;
+use fuse_device::{MountOptions, Session, SessionOptions};
 
 #[test]
 fn files_are_made_read_and_listed() {
@@ -57,6 +57,49 @@ fn the_mount_is_as_asked_for() {
         }
         unmounter.unmount().unwrap();
     });
+}
+
+/// What is shown of a mount with these options that nobody serves.
+fn shown(options: MountOptions) -> Vec<String> {
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &options).unwrap();
+    let mounts = mounts_at(place.path());
+    drop(session);
+    mounts[0].split(' ').nth(3).unwrap().split(',').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_asked_for_is_shown() {
+    oracle::require!(Root, Fuse);
+    let none = shown(MountOptions::default());
+    let all = shown(MountOptions {
+        read_only: true,
+        allow_other: true,
+        suid: true,
+        dev: true,
+        noexec: true,
+        sync: true,
+        dirsync: true,
+        ..MountOptions::default()
+    });
+    let has = |list: &[String], word: &str| list.iter().any(|found| found == word);
+    for word in ["ro", "allow_other", "noexec", "sync", "dirsync"] {
+        assert!(has(&all, word) && !has(&none, word), "{word}: {all:?}, {none:?}");
+    }
+    for word in ["rw", "nosuid", "nodev"] {
+        assert!(!has(&all, word) && has(&none, word), "{word}: {all:?}, {none:?}");
+    }
+    assert!(has(&all, "default_permissions") && has(&none, "default_permissions"));
+}
+
+#[test]
+fn unmounting_may_come_before_serving() {
+    oracle::require!(Root, Fuse);
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &mount_options()).unwrap();
+    session.unmounter().unmount().unwrap();
+    let options = SessionOptions { threads: 1, io_uring: false };
+    session.serve(&Memory::new(0), &options, || panic!("it is not ready")).unwrap();
 }
 
 #[test]
