@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::answer::{Complaints, ServingThread, answer_with};
@@ -41,30 +42,31 @@ impl<'a> PageCache<'a> {
     }
 }
 
+/// A request as it was read, and where: the kernel takes the answer from that descriptor only.
+type Late = (Arc<Device>, Vec<u8>);
+
 /// Hands requests to the thread.
 #[derive(Clone, Debug)]
-pub(crate) struct ToLate(Sender<Vec<u8>>);
+pub(crate) struct ToLate(Sender<Late>);
 
 impl ToLate {
-    /// Hands over a request as it was read. If the thread has ended, so has the mount.
-    pub(crate) fn send(&self, message: &[u8]) {
-        let _ = self.0.send(message.to_vec());
+    /// Hands over a request that was read from `device`. If the thread has ended, so has the mount.
+    pub(crate) fn send(&self, device: &Arc<Device>, message: &[u8]) {
+        let _ = self.0.send((Arc::clone(device), message.to_vec()));
     }
 }
 
 /// The thread. It ends when nobody can hand it anything any more.
 pub(crate) struct LateThread {
-    device: Device,
-    requests: Receiver<Vec<u8>>,
+    requests: Receiver<Late>,
     reply: Buffer,
 }
 
 impl LateThread {
     /// The thread's part, and what the others hand it requests with.
-    pub(crate) fn new(device: &Device) -> io::Result<(Self, ToLate)> {
+    pub(crate) fn new() -> (Self, ToLate) {
         let (sender, requests) = channel();
-        let device = device.for_another_thread()?;
-        Ok((Self { device, requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender)))
+        (Self { requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
     }
 }
 
@@ -74,16 +76,16 @@ impl ServingThread for LateThread {
     }
 
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
-        let cache = PageCache::new(&self.device);
         let buffer = self.reply.bytes();
-        while let Ok(message) = self.requests.recv() {
+        while let Ok((device, message)) = self.requests.recv() {
+            let cache = PageCache::new(&device);
             match Request::parse(&message) {
                 Ok(request) => {
                     let done = answer_with(&request, buffer, |reply| {
                         handler.handle_late(&request, reply, &cache)
                     });
                     let header = done.header(request.header.unique);
-                    self.device.send(&header, &buffer[..done.len])?;
+                    device.send(&header, &buffer[..done.len])?;
                 }
                 // It was well made when it was handed over.
                 Err(malformed) => complaints.about(&malformed),

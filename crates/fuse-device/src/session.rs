@@ -76,7 +76,7 @@ impl Session {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
-        let (late, to_late) = LateThread::new(&device)?;
+        let (late, to_late) = LateThread::new();
         threads.push(Box::new(late));
         for _ in 0..options.threads.max(1) {
             threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
@@ -155,7 +155,7 @@ fn run_to_end(
 
 /// A thread that reads requests from the device.
 struct DeviceThread {
-    device: Device,
+    device: Arc<Device>,
     late: ToLate,
     request: Buffer,
     reply: Buffer,
@@ -165,7 +165,7 @@ impl DeviceThread {
     fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
         let len = agreed.buffer_len();
         Ok(Self {
-            device: device.for_another_thread()?,
+            device: Arc::new(device.for_another_thread()?),
             late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
@@ -184,7 +184,7 @@ impl ServingThread for DeviceThread {
         while let Some(len) = self.device.receive(buffer)? {
             match Request::parse(&buffer[..len]) {
                 Ok(request) if handler.is_late(&request.operation) => {
-                    self.late.send(&buffer[..len]);
+                    self.late.send(&self.device, &buffer[..len]);
                 }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
@@ -248,14 +248,14 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
-        let (late, to_late) = LateThread::new(&device).unwrap();
+        let (late, to_late) = LateThread::new();
         let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
             let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
             if nth == 1 {
                 // A directory cannot be read.
                 let directory = File::open(place.path().parent().unwrap()).unwrap();
-                thread.device = Device::new(directory.into());
+                thread.device = Arc::new(Device::new(directory.into()));
             }
             threads.push(Box::new(thread));
         }
