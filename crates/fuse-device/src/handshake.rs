@@ -22,6 +22,11 @@ const WRITE_UNIT: u32 = 4096;
 /// Most bytes of a write or a read: what kernels allow unless they are told otherwise.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
+/// Most bytes of the value of an extended attribute, and of a list of their names.
+const XATTR_MAX: usize = 64 << 10;
+/// What a buffer has room for beside data: headers, structures, names.
+const BESIDES_DATA: usize = 4096;
+
 /// What a session uses whatever its handler wants.
 const TRANSPORT: InitFlags = InitFlags::BIG_WRITES
     .union(InitFlags::MAX_PAGES)
@@ -35,6 +40,13 @@ pub(crate) struct Agreed {
     pub(crate) max_write: usize,
     /// What is used.
     pub(crate) features: InitFlags,
+}
+
+impl Agreed {
+    /// Bytes of a buffer that has room for any request, and for any answer.
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.max_write.max(XATTR_MAX) + BESIDES_DATA
+    }
 }
 
 /// Answers INIT. `transport` is used if the kernel offers it, besides what always is. `None` if it is

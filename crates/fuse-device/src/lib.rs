@@ -15,13 +15,16 @@ mod device;
 mod handler;
 mod handshake;
 mod init;
+mod late;
 mod mount;
 mod reply;
 mod request;
+mod ring;
 mod session;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
+pub use late::PageCache;
 pub use mount::{MountOptions, Unmounter};
 pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};

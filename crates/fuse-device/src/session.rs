@@ -7,24 +7,20 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
-use crate::answer::{Answer, answer, complain};
+use crate::answer::{Answer, Complaints, ServingThread, answer};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
+use crate::late::{LateThread, ToLate};
 use crate::mount::{self, Mount};
 use crate::request::is_answered;
+use crate::ring::{Ring, RingThread};
 use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
-
-/// Most bytes of the value of an extended attribute, and of a list of their names.
-const XATTR_MAX: usize = 64 << 10;
-/// What a buffer has room for beside data: headers, structures, names.
-const BESIDES_DATA: usize = 4096;
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +67,30 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        let Some(agreed) = shake_hands(&device, handler, InitFlags::empty())? else {
+        // Where they cannot be had there are none.
+        let rings = if options.io_uring { Ring::for_all_queues(&device) } else { Ok(Vec::new()) };
+        let rings = rings.unwrap_or_default();
+        let transport =
+            if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
+        let Some(agreed) = shake_hands(&device, handler, transport)? else {
             return Ok(());
         };
-        let workers = (0..options.threads.max(1))
-            .map(|_| Worker::new(&device, &agreed))
-            .collect::<io::Result<Vec<_>>>()?;
-        // The workers' descriptors are all: with the last one the kernel gives the mount up.
+        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new();
+        threads.push(Box::new(late));
+        for _ in 0..options.threads.max(1) {
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
+        }
+        // The thread for late requests ends with the last one that has some to hand over.
+        drop(to_late);
+        if agreed.features.contains(InitFlags::OVER_IO_URING) {
+            for ring in rings {
+                threads.push(Box::new(RingThread::new(ring, &agreed)));
+            }
+        }
+        // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
-        serve_all(workers, handler, &guard.0, ready)
+        serve_all(threads, handler, &guard.0, ready)
     }
 }
 
@@ -94,21 +105,22 @@ impl Drop for MountGuard {
     }
 }
 
-/// Runs a thread for each worker until the mount is gone, or one of them fails.
+/// Runs the threads until the mount is gone, or one of them fails.
 fn serve_all(
-    workers: Vec<Worker>,
+    threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
     mount: &Mount,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
-    let complained = &AtomicBool::new(false);
+    let complaints = &Complaints::default();
     thread::scope(|scope| {
         let mut outcome = Ok(());
-        let mut threads = Vec::new();
-        for (nth, worker) in workers.into_iter().enumerate() {
-            let run = move || worker.run_to_end(handler, mount, complained);
-            match thread::Builder::new().name(format!("fuse-{nth}")).spawn_scoped(scope, run) {
-                Ok(thread) => threads.push(thread),
+        let mut handles = Vec::new();
+        for (nth, thread) in threads.into_iter().enumerate() {
+            let name = format!("fuse-{nth}-{}", thread.transport());
+            let run = move || run_to_end(thread, handler, mount, complaints);
+            match thread::Builder::new().name(name).spawn_scoped(scope, run) {
+                Ok(handle) => handles.push(handle),
                 Err(error) => outcome = Err(error),
             }
         }
@@ -118,51 +130,62 @@ fn serve_all(
         } else {
             mount.abort();
         }
-        for thread in threads {
+        for handle in handles {
             let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+                handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             outcome = outcome.and(ended);
         }
         outcome
     })
 }
 
-/// What a thread has for itself.
-struct Worker {
-    device: Device,
+/// Serves until the mount is gone. On an error it goes for all threads.
+fn run_to_end(
+    mut thread: Box<dyn ServingThread>,
+    handler: &dyn Handler,
+    mount: &Mount,
+    complaints: &Complaints,
+) -> io::Result<()> {
+    let ended = thread.run(handler, complaints);
+    if ended.is_err() {
+        mount.abort();
+    }
+    ended
+}
+
+/// A thread that reads requests from the device.
+struct DeviceThread {
+    device: Arc<Device>,
+    late: ToLate,
     request: Buffer,
     reply: Buffer,
 }
 
-impl Worker {
-    fn new(device: &Device, agreed: &Agreed) -> io::Result<Self> {
-        let len = agreed.max_write.max(XATTR_MAX) + BESIDES_DATA;
+impl DeviceThread {
+    fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
+        let len = agreed.buffer_len();
         Ok(Self {
-            device: device.for_another_thread()?,
+            device: Arc::new(device.for_another_thread()?),
+            late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
         })
     }
+}
 
-    /// Serves until the mount is gone. On an error it goes for all threads.
-    fn run_to_end(
-        mut self,
-        handler: &dyn Handler,
-        mount: &Mount,
-        complained: &AtomicBool,
-    ) -> io::Result<()> {
-        let ended = self.run(handler, complained);
-        if ended.is_err() {
-            mount.abort();
-        }
-        ended
+impl ServingThread for DeviceThread {
+    fn transport(&self) -> &'static str {
+        "device"
     }
 
-    fn run(&mut self, handler: &dyn Handler, complained: &AtomicBool) -> io::Result<()> {
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         let reply = self.reply.bytes();
         let buffer = self.request.bytes();
         while let Some(len) = self.device.receive(buffer)? {
             match Request::parse(&buffer[..len]) {
+                Ok(request) if handler.is_late(&request.operation) => {
+                    self.late.send(&self.device, &buffer[..len]);
+                }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
                     if is_answered(request.header.opcode) {
@@ -171,9 +194,7 @@ impl Worker {
                     }
                 }
                 Err(malformed) => {
-                    if !complained.swap(true, Ordering::Relaxed) {
-                        complain(&malformed);
-                    }
+                    complaints.about(&malformed);
                     refuse(&self.device, &buffer[..len])?;
                 }
             }
@@ -197,7 +218,8 @@ mod tests {
     use std::fs::{self, File};
     use std::path::Path;
 
-    use super::{Session, Worker, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
+    use crate::answer::ServingThread;
     use crate::device::Device;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
 
@@ -226,11 +248,19 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
-        let mut workers: Vec<_> = (0..3).map(|_| Worker::new(&device, &agreed).unwrap()).collect();
-        // A directory cannot be read.
-        workers[1].device = Device::new(File::open(place.path().parent().unwrap()).unwrap().into());
-        drop(device);
-        let served = serve_all(workers, &Nothing, &mount.0, || ());
+        let (late, to_late) = LateThread::new();
+        let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
+        for nth in 0..3 {
+            let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
+            if nth == 1 {
+                // A directory cannot be read.
+                let directory = File::open(place.path().parent().unwrap()).unwrap();
+                thread.device = Arc::new(Device::new(directory.into()));
+            }
+            threads.push(Box::new(thread));
+        }
+        drop((device, to_late));
+        let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
         drop(mount);

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings, abi};
+use fuse_device::{
+    Errno, Handler, InitFlags, Kernel, Operation, PageCache, Reply, Request, Settings, abi,
+};
 use vfs::{Error, FileSystem, Ino};
 
 use crate::attributes::VALID_SEC;
@@ -138,6 +140,22 @@ impl Handler for Adapter<'_> {
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
+        }
+    }
+
+    fn is_late(&self, operation: &Operation<'_>) -> bool {
+        matches!(operation, Operation::Lseek(_)) && !self.options.read_only
+    }
+
+    fn handle_late(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply<'_>,
+        cache: &PageCache<'_>,
+    ) -> Result<(), Errno> {
+        match &request.operation {
+            Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+            _ => self.handle(request, reply),
         }
     }
 

@@ -3,6 +3,8 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod transport;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,6 +24,8 @@ use fuse_device::{
     SessionOptions, Settings, Unmounter,
 };
 
+use transport::{SwitchedOn, io_uring_is_asked_for, this_is_io_uring};
+
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 /// How long the kernel may believe what it was told, in seconds.
@@ -38,6 +42,7 @@ pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
     settings: Settings,
     bytes_read: AtomicUsize,
+    requests_over_io_uring: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -69,7 +74,12 @@ impl Memory {
             max_readahead: 128 << 10,
             time_gran: 1,
         };
-        Self { nodes: Mutex::new(nodes), settings, bytes_read: AtomicUsize::new(0) }
+        Self {
+            nodes: Mutex::new(nodes),
+            settings,
+            bytes_read: AtomicUsize::new(0),
+            requests_over_io_uring: AtomicUsize::new(0),
+        }
     }
 
     /// Bytes that the kernel has read from files.
@@ -173,6 +183,9 @@ impl Handler for Memory {
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        if this_is_io_uring() {
+            self.requests_over_io_uring.fetch_add(1, Ordering::Relaxed);
+        }
         // A panic poisons the lock, and does no harm here.
         let nodes = &mut *self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let number = request.header.nodeid;
@@ -239,8 +252,14 @@ pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// How the tests serve.
+pub(crate) fn session_options(threads: usize) -> SessionOptions {
+    SessionOptions { threads, io_uring: io_uring_is_asked_for() }
+}
+
 /// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
 pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
+    let io_uring = SwitchedOn::new();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let session = Session::mount(place, &mount_options()).unwrap();
@@ -249,7 +268,7 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
     let (finished, finishes) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let options = SessionOptions { threads, io_uring: false };
+            let options = session_options(threads);
             let served = session.serve(memory, &options, || started.send(()).unwrap());
             finished.send(served).unwrap();
         });
@@ -264,6 +283,8 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
             resume_unwind(panic);
         }
     });
+    let over_io_uring = memory.requests_over_io_uring.load(Ordering::Relaxed);
+    assert_eq!(over_io_uring > 0, io_uring.is_offered(), "{over_io_uring} requests over io_uring");
     assert_eq!(mounts_at(place), [""; 0]);
     unmounter.unmount().expect("it is not mounted any more");
 }
