@@ -217,6 +217,7 @@ fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;
+    use std::sync::Arc;
 
     use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
