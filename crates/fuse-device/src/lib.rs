@@ -21,6 +21,9 @@ mod reply;
 mod request;
 mod ring;
 mod session;
+#[cfg(test)]
+#[path = "../tests/common/transport.rs"]
+mod transport;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;

@@ -2,9 +2,12 @@
 //! parameter `enable_uring` of `fuse` is on; `Documentation/filesystems/fuse/fuse-io-uring.rst`).
 //!
 //! The kernel has a queue for each processor, and puts a request into that of the processor that it is
-//! asked on. So each processor has a thread that is bound to it and does what its queue holds: the way
+//! asked on. So each processor has threads that are bound to it and do what its queue holds: the way
 //! there and back is a change of the running thread, and no other processor has to be woken. One call
 //! hands in an answer and waits for the next request.
+//!
+//! A thread has room for one request. With more, the kernel would give it requests while it waits for a
+//! disk and others of its queue are idle.
 //!
 //! The rings are made before INIT is answered: once the kernel was told of them it holds every request
 //! back until all queues have an entry, or until one is refused. In the latter case requests come from
@@ -28,35 +31,40 @@ use crate::request::is_answered;
 use crate::{Errno, Handler, Request};
 use entry::Entry;
 
-/// Requests of one queue that its thread may have at once. Those that nobody waits for, such as reading
-/// ahead, come in bunches; each takes memory for its data where it has any.
-const ENTRIES_PER_QUEUE: usize = 4;
+/// Fewest threads of a queue: one that waits for a disk must not keep others waiting that do not.
+const THREADS_PER_QUEUE_MIN: usize = 2;
 
 /// A ring, not yet in use.
 pub(crate) struct Ring {
     ring: IoUring<Entry128>,
     /// The processor that its thread is bound to.
-    cpu: usize,
-    /// The queues that it serves: that of its processor, and its share of those whose processors are
-    /// not there.
+    cpu: u16,
+    /// The queues that it serves.
     queues: Vec<u16>,
 }
 
 impl Ring {
-    /// Rings for all queues.
+    /// Rings for all queues: for about as many threads, and for as many as are needed.
     ///
     /// # Errors
     /// If io_uring is not there or not allowed, or lacks something.
-    pub(crate) fn for_all_queues(device: &Device) -> io::Result<Vec<Self>> {
+    pub(crate) fn for_all_queues(device: &Device, threads: usize) -> io::Result<Vec<Self>> {
         let queues = u16::try_from(cpus::possible()?).map_err(io::Error::other)?;
-        let threads = cpus::online()?.clamp(1, queues.into());
-        (0..threads)
-            .map(|cpu| Self::new(device, cpu, (cpu as u16..queues).step_by(threads).collect()))
-            .collect()
+        let cpus = u16::try_from(cpus::online()?).map_err(io::Error::other)?.clamp(1, queues);
+        let threads_per_queue = threads.div_ceil(cpus.into()).max(THREADS_PER_QUEUE_MIN);
+        let mut rings = Vec::new();
+        for cpu in 0..cpus {
+            // Queues of processors that are not there are shared out: each needs somebody.
+            rings.push(Self::new(device, cpu, (cpu..queues).step_by(cpus.into()).collect())?);
+            for _ in 1..threads_per_queue {
+                rings.push(Self::new(device, cpu, vec![cpu])?);
+            }
+        }
+        Ok(rings)
     }
 
-    fn new(device: &Device, cpu: usize, queues: Vec<u16>) -> io::Result<Self> {
-        let entries = (queues.len() * ENTRIES_PER_QUEUE).next_power_of_two() as u32;
+    fn new(device: &Device, cpu: u16, queues: Vec<u16>) -> io::Result<Self> {
+        let entries = queues.len().next_power_of_two() as u32;
         // Only the thread that serves it enters it: completions are made when that asks for them.
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
             .setup_r_disabled()
@@ -68,10 +76,19 @@ impl Ring {
     }
 }
 
+#[cfg(test)]
+impl Ring {
+    /// One that the kernel refuses.
+    pub(crate) fn of_no_queue(device: &Device) -> Self {
+        Self::new(device, 0, vec![u16::MAX]).unwrap()
+    }
+}
+
 /// What the thread of a ring has for itself.
 pub(crate) struct RingThread {
     ring: IoUring<Entry128>,
-    cpu: usize,
+    cpu: u16,
+    /// One for each queue.
     entries: Vec<Entry>,
     /// For answers to requests that lie where the answer goes.
     aside: Buffer,
@@ -81,10 +98,7 @@ impl RingThread {
     pub(crate) fn new(ring: Ring, agreed: &Agreed) -> Self {
         let Ring { ring, cpu, queues } = ring;
         let len = agreed.buffer_len();
-        let entries = queues
-            .iter()
-            .flat_map(|&queue| (0..ENTRIES_PER_QUEUE).map(move |_| Entry::new(queue, len)))
-            .collect();
+        let entries = queues.into_iter().map(|queue| Entry::new(queue, len)).collect();
         Self { ring, cpu, entries, aside: Buffer::new(len) }
     }
 
@@ -112,7 +126,7 @@ impl ServingThread for RingThread {
     }
 
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
-        bind_to(self.cpu);
+        bind_to(self.cpu.into());
         self.ring.submitter().register_enable_rings()?;
         for index in 0..self.entries.len() {
             self.push(index)?;

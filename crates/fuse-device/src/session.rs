@@ -25,7 +25,8 @@ use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Threads that serve requests, at least 1.
+    /// Threads that serve requests, at least 1. Over io_uring each processor has its share of them, at
+    /// least two.
     pub threads: usize,
     /// Use io_uring if kernel and system allow it.
     pub io_uring: bool,
@@ -67,12 +68,7 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        // Where they cannot be had there are none.
-        let rings = if options.io_uring { Ring::for_all_queues(&device) } else { Ok(Vec::new()) };
-        let rings = rings.unwrap_or_default();
-        let transport =
-            if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
-        let Some(agreed) = shake_hands(&device, handler, transport)? else {
+        let Some((agreed, rings)) = start(&device, handler, options)? else {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
@@ -83,15 +79,35 @@ impl Session {
         }
         // The thread for late requests ends with the last one that has some to hand over.
         drop(to_late);
-        if agreed.features.contains(InitFlags::OVER_IO_URING) {
-            for ring in rings {
-                threads.push(Box::new(RingThread::new(ring, &agreed)));
-            }
+        for ring in rings {
+            threads.push(Box::new(RingThread::new(ring, &agreed)));
         }
         // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
         serve_all(threads, handler, &guard.0, ready)
     }
+}
+
+/// Starts the protocol: with rings if they are asked for and both sides can have them. `None` if it is
+/// unmounted before that.
+fn start(
+    device: &Device,
+    handler: &dyn Handler,
+    options: &SessionOptions,
+) -> io::Result<Option<(Agreed, Vec<Ring>)>> {
+    let mut rings = Vec::new();
+    if options.io_uring {
+        // Where they cannot be had there are none.
+        rings = Ring::for_all_queues(device, options.threads).unwrap_or_default();
+    }
+    let transport = if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
+    let agreed = shake_hands(device, handler, transport)?;
+    Ok(agreed.map(|agreed| {
+        if !agreed.features.contains(InitFlags::OVER_IO_URING) {
+            rings.clear();
+        }
+        (agreed, rings)
+    }))
 }
 
 /// Unmounts at the end of its life, when nobody serves the mount any more.
@@ -222,6 +238,8 @@ mod tests {
     use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
+    use crate::ring::{Ring, RingThread};
+    use crate::transport::SwitchedOn;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
 
     struct Nothing;
@@ -264,6 +282,36 @@ mod tests {
         let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        drop(mount);
+        assert!(!is_mounted(place.path()));
+    }
+    #[test]
+    fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
+        oracle::require!(Root, Fuse);
+        let io_uring = SwitchedOn::new();
+        if !io_uring.is_offered() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let unmounter = session.unmounter();
+        let Session { device, mount } = session;
+        let ring = Ring::of_no_queue(&device);
+        let transport = InitFlags::OVER_IO_URING;
+        let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
+        assert!(agreed.features.contains(transport));
+        let threads: Vec<Box<dyn ServingThread>> = vec![
+            Box::new(DeviceThread::new(&device, &agreed).unwrap()),
+            Box::new(RingThread::new(ring, &agreed)),
+        ];
+        drop(device);
+        let ready = || {
+            // Nobody would answer this if the kernel counted on the ring.
+            let error = fs::metadata(place.path()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
+            unmounter.unmount().unwrap();
+        };
+        serve_all(threads, &Nothing, &mount.0, ready).unwrap();
         drop(mount);
         assert!(!is_mounted(place.path()));
     }

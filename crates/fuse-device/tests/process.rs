@@ -45,7 +45,7 @@ struct Ground {
 impl Ground {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ground = Self { folder, _io_uring: SwitchedOn::new() };
+        let ground = Self { folder, _io_uring: SwitchedOn::if_asked_for() };
         // Where everybody can run it.
         fs::set_permissions(ground.folder.path(), Permissions::from_mode(0o755)).unwrap();
         // Written by this process, it would stay open for writing in a child that another test starts.

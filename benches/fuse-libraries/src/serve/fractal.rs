@@ -20,6 +20,7 @@ const QUEUE_DEPTH: u16 = 16;
 pub fn serve(memory: Memory, mountpoint: &Path) -> io::Result<()> {
     let options = MountOptions::new()
         .fs_name("memory")
+        .default_permissions(true)
         .write_back(true)
         .no_open_support(true)
         .no_open_dir_support(true);

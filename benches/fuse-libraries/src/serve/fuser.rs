@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::memory::{Attributes, MAX_BACKGROUND, MAX_WRITE, Memory, VALID_SECONDS};
@@ -18,6 +18,7 @@ const VALID: Duration = Duration::from_secs(VALID_SECONDS);
 
 pub fn serve(memory: Memory, mountpoint: &Path, threads: usize) -> io::Result<()> {
     let mut config = Config::default();
+    config.mount_options = vec![MountOption::DefaultPermissions];
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1;
     fuser::mount(Adapter(memory), mountpoint, &config)

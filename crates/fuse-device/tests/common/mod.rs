@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -36,10 +36,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
+/// Creating a file of this name waits until there is one of the next name in the root.
+pub(crate) const WAITS: &str = "waits";
+pub(crate) const IS_WAITED_FOR: &str = "is waited for";
 
 /// Files and directories.
 pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
+    /// Signalled when a file is there.
+    made: Condvar,
     settings: Settings,
     bytes_read: AtomicUsize,
     requests_over_io_uring: AtomicUsize,
@@ -76,9 +81,23 @@ impl Memory {
         };
         Self {
             nodes: Mutex::new(nodes),
+            made: Condvar::new(),
             settings,
             bytes_read: AtomicUsize::new(0),
             requests_over_io_uring: AtomicUsize::new(0),
+        }
+    }
+
+    fn wait_for_the_other<'a>(
+        &self,
+        nodes: MutexGuard<'a, Nodes>,
+    ) -> Result<MutexGuard<'a, Nodes>, Errno> {
+        let is_missing = |nodes: &mut Nodes| {
+            !nodes.by_number[&1].children.contains_key(IS_WAITED_FOR.as_bytes())
+        };
+        match self.made.wait_timeout_while(nodes, PATIENCE / 4, is_missing) {
+            Ok((nodes, waited)) if !waited.timed_out() => Ok(nodes),
+            _ => Err(Errno::TIMEDOUT),
         }
     }
 
@@ -187,7 +206,11 @@ impl Handler for Memory {
             self.requests_over_io_uring.fetch_add(1, Ordering::Relaxed);
         }
         // A panic poisons the lock, and does no harm here.
-        let nodes = &mut *self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut nodes = self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if matches!(request.operation, Operation::Create { name, .. } if name == WAITS.as_bytes()) {
+            nodes = self.wait_for_the_other(nodes)?;
+        }
+        let nodes = &mut *nodes;
         let number = request.header.nodeid;
         match request.operation {
             Operation::Lookup { name } => {
@@ -208,6 +231,7 @@ impl Handler for Memory {
             }
             Operation::Create { args: CreateIn { mode, .. }, name } => {
                 reply.put(&nodes.make(request, name, S_IFREG | mode & 0o7777)?)?;
+                self.made.notify_all();
                 reply.put(&OpenOut::default())
             }
             Operation::Unlink { name } | Operation::Rmdir { name } => {
@@ -259,7 +283,7 @@ pub(crate) fn session_options(threads: usize) -> SessionOptions {
 
 /// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
 pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
-    let io_uring = SwitchedOn::new();
+    let io_uring = SwitchedOn::if_asked_for();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let session = Session::mount(place, &mount_options()).unwrap();

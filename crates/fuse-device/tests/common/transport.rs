@@ -1,5 +1,8 @@
 //! Which transport a test program is about.
 
+// Not all who use this use all of it.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +20,7 @@ pub(crate) fn this_is_io_uring() -> bool {
     std::thread::current().name().is_some_and(|name| name.ends_with("-io_uring"))
 }
 
-/// Has io_uring switched on while any of these is there, if the program is about that.
+/// Has io_uring switched on while any of these is there.
 pub(crate) struct SwitchedOn {
     is_offered: bool,
 }
@@ -27,8 +30,11 @@ static USERS: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 
 impl SwitchedOn {
     pub(crate) fn new() -> Self {
-        let is_offered = io_uring_is_asked_for() && switch_on().map_err(say_why_not).is_ok();
-        Self { is_offered }
+        Self { is_offered: switch_on().map_err(say_why_not).is_ok() }
+    }
+
+    pub(crate) fn if_asked_for() -> Self {
+        if io_uring_is_asked_for() { Self::new() } else { Self { is_offered: false } }
     }
 
     /// Whether sessions have to be served over io_uring.
@@ -59,7 +65,7 @@ fn switch_on() -> io::Result<()> {
     Ok(())
 }
 
-/// Where the kernel does not have it the tests are about falling back, whatever has to be there.
+/// Kernels without it are no failure, whatever else has to be there.
 fn say_why_not(error: io::Error) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     // The test harness captures what `eprintln!` prints, but not this.
