@@ -24,7 +24,7 @@ pub(crate) struct Complaints(AtomicBool);
 impl Complaints {
     pub(crate) fn about(&self, malformed: &Malformed) {
         if !self.0.swap(true, Ordering::Relaxed) {
-            eprintln!("{malformed}");
+            complain(malformed);
         }
     }
 }
@@ -54,10 +54,19 @@ impl Answer {
 
 /// Has a request done, with its answer in `buffer`. A handler that panics fails this one request.
 pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut [u8]) -> Answer {
+    answer_with(request, buffer, |reply| handler.handle(request, reply))
+}
+
+/// As [`answer`], by `handle`.
+pub(crate) fn answer_with(
+    request: &Request<'_>,
+    buffer: &mut [u8],
+    handle: impl FnOnce(&mut Reply<'_>) -> Result<(), Errno>,
+) -> Answer {
     let mut reply = Reply::new(buffer);
     // What a handler shares between threads is its own to keep sound, as locks do by poisoning. The
     // reply is not used after a panic.
-    match catch_unwind(AssertUnwindSafe(|| handler.handle(request, &mut reply))) {
+    match catch_unwind(AssertUnwindSafe(|| handle(&mut reply))) {
         Ok(Ok(())) => Answer { error: 0, len: reply.len() },
         Ok(Err(error)) => Answer::failed(error),
         Err(_) => {

@@ -15,6 +15,7 @@ mod device;
 mod handler;
 mod handshake;
 mod init;
+mod late;
 mod mount;
 mod reply;
 mod request;
@@ -26,6 +27,7 @@ mod transport;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
+pub use late::PageCache;
 pub use mount::{MountOptions, Unmounter};
 pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};

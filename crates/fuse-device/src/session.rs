@@ -16,6 +16,7 @@ use crate::answer::{Answer, Complaints, ServingThread, answer};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
+use crate::late::{LateThread, ToLate};
 use crate::mount::{self, Mount};
 use crate::request::is_answered;
 use crate::ring::{Ring, RingThread};
@@ -71,9 +72,13 @@ impl Session {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new();
+        threads.push(Box::new(late));
         for _ in 0..options.threads.max(1) {
-            threads.push(Box::new(DeviceThread::new(&device, &agreed)?));
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
         }
+        // The thread for late requests ends with the last one that has some to hand over.
+        drop(to_late);
         for ring in rings {
             threads.push(Box::new(RingThread::new(ring, &agreed)));
         }
@@ -166,16 +171,18 @@ fn run_to_end(
 
 /// A thread that reads requests from the device.
 struct DeviceThread {
-    device: Device,
+    device: Arc<Device>,
+    late: ToLate,
     request: Buffer,
     reply: Buffer,
 }
 
 impl DeviceThread {
-    fn new(device: &Device, agreed: &Agreed) -> io::Result<Self> {
+    fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
         let len = agreed.buffer_len();
         Ok(Self {
-            device: device.for_another_thread()?,
+            device: Arc::new(device.for_another_thread()?),
+            late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
         })
@@ -192,6 +199,9 @@ impl ServingThread for DeviceThread {
         let buffer = self.request.bytes();
         while let Some(len) = self.device.receive(buffer)? {
             match Request::parse(&buffer[..len]) {
+                Ok(request) if handler.is_late(&request.operation) => {
+                    self.late.send(&self.device, &buffer[..len]);
+                }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
                     if is_answered(request.header.opcode) {
@@ -223,8 +233,9 @@ fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;
+    use std::sync::Arc;
 
-    use super::{DeviceThread, Session, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
     use crate::ring::{Ring, RingThread};
@@ -256,17 +267,18 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
-        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new();
+        let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
-            let mut thread = DeviceThread::new(&device, &agreed).unwrap();
+            let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
             if nth == 1 {
                 // A directory cannot be read.
                 let directory = File::open(place.path().parent().unwrap()).unwrap();
-                thread.device = Device::new(directory.into());
+                thread.device = Arc::new(Device::new(directory.into()));
             }
             threads.push(Box::new(thread));
         }
-        drop(device);
+        drop((device, to_late));
         let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
