@@ -300,8 +300,10 @@ mod tests {
         let transport = InitFlags::OVER_IO_URING;
         let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
         assert!(agreed.features.contains(transport));
+        let (late, to_late) = LateThread::new();
         let threads: Vec<Box<dyn ServingThread>> = vec![
-            Box::new(DeviceThread::new(&device, &agreed).unwrap()),
+            Box::new(late),
+            Box::new(DeviceThread::new(&device, &agreed, to_late).unwrap()),
             Box::new(RingThread::new(ring, &agreed)),
         ];
         drop(device);
