@@ -285,6 +285,7 @@ mod tests {
         drop(mount);
         assert!(!is_mounted(place.path()));
     }
+
     #[test]
     fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
         oracle::require!(Root, Fuse);
@@ -300,8 +301,10 @@ mod tests {
         let transport = InitFlags::OVER_IO_URING;
         let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
         assert!(agreed.features.contains(transport));
+        let (late, to_late) = LateThread::new();
         let threads: Vec<Box<dyn ServingThread>> = vec![
-            Box::new(DeviceThread::new(&device, &agreed).unwrap()),
+            Box::new(late),
+            Box::new(DeviceThread::new(&device, &agreed, to_late).unwrap()),
             Box::new(RingThread::new(ring, &agreed)),
         ];
         drop(device);
