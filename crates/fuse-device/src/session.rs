@@ -285,6 +285,7 @@ mod tests {
         drop(mount);
         assert!(!is_mounted(place.path()));
     }
+
     #[test]
     fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
         oracle::require!(Root, Fuse);
