@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::ioctl;
 use zerocopy::IntoBytes;
@@ -35,6 +36,16 @@ impl Device {
         self.cloned().or_else(|_| self.fd.try_clone()).map(Self::new)
     }
 
+    /// Another descriptor of the same mount, whose reads do not wait ([`Self::receive_now`]).
+    ///
+    /// # Errors
+    /// If there is no way to have one: shared with others, it would be theirs, too, that do not wait.
+    pub(crate) fn without_waiting(&self) -> io::Result<Self> {
+        let fd = self.cloned()?;
+        rustix::fs::fcntl_setfl(&fd, OFlags::RDWR | OFlags::NONBLOCK)?;
+        Ok(Self::new(fd))
+    }
+
     fn cloned(&self) -> io::Result<OwnedFd> {
         let fd = OwnedFd::from(OpenOptions::new().read(true).write(true).open(PATH)?);
         let own = self.fd.as_raw_fd() as u32;
@@ -59,6 +70,15 @@ impl Device {
                 Err(error) if is_gone(error) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Reads a request if there is one, from a descriptor of [`Self::without_waiting`].
+    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::io::read(&self.fd, buffer) {
+            Ok(len) => Ok((len > 0).then_some(len)),
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -17,6 +17,7 @@ mod handshake;
 mod init;
 mod late;
 mod mount;
+mod reader;
 mod reply;
 mod request;
 mod ring;

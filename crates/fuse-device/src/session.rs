@@ -9,18 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use zerocopy::FromBytes;
-
-use crate::abi::InHeader;
-use crate::answer::{Answer, Complaints, ServingThread, answer};
-use crate::buffer::Buffer;
+use crate::answer::{Complaints, ServingThread};
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
-use crate::late::{LateThread, ToLate};
+use crate::late::LateThread;
 use crate::mount::{self, Mount};
-use crate::request::is_answered;
+use crate::reader::{DeviceThread, Lookout};
 use crate::ring::{Ring, RingThread};
-use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
+use crate::{Handler, InitFlags, MountOptions, Unmounter};
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +70,10 @@ impl Session {
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         let (late, to_late) = LateThread::new();
         threads.push(Box::new(late));
+        let lookout = Arc::new(Lookout::default());
         for _ in 0..options.threads.max(1) {
-            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
+            let (to_late, lookout) = (to_late.clone(), Arc::clone(&lookout));
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late, lookout)?));
         }
         // The thread for late requests ends with the last one that has some to hand over.
         drop(to_late);
@@ -169,75 +167,17 @@ fn run_to_end(
     ended
 }
 
-/// A thread that reads requests from the device.
-struct DeviceThread {
-    device: Arc<Device>,
-    late: ToLate,
-    request: Buffer,
-    reply: Buffer,
-}
-
-impl DeviceThread {
-    fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
-        let len = agreed.buffer_len();
-        Ok(Self {
-            device: Arc::new(device.for_another_thread()?),
-            late,
-            request: Buffer::new(len),
-            reply: Buffer::new(len),
-        })
-    }
-}
-
-impl ServingThread for DeviceThread {
-    fn transport(&self) -> &'static str {
-        "device"
-    }
-
-    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
-        let reply = self.reply.bytes();
-        let buffer = self.request.bytes();
-        while let Some(len) = self.device.receive(buffer)? {
-            match Request::parse(&buffer[..len]) {
-                Ok(request) if handler.is_late(&request.operation) => {
-                    self.late.send(&self.device, &buffer[..len]);
-                }
-                Ok(request) => {
-                    let done = answer(handler, &request, reply);
-                    if is_answered(request.header.opcode) {
-                        let header = done.header(request.header.unique);
-                        self.device.send(&header, &reply[..done.len])?;
-                    }
-                }
-                Err(malformed) => {
-                    complaints.about(&malformed);
-                    refuse(&self.device, &buffer[..len])?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Answers a malformed request, if it is one that is answered.
-fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
-    match InHeader::read_from_prefix(message) {
-        Ok((header, _)) if is_answered(header.opcode) => {
-            device.send(&Answer::failed(Errno::IO).header(header.unique), &[])
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Lookout, Session, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
+    use crate::handshake::Agreed;
+    use crate::late::ToLate;
     use crate::ring::{Ring, RingThread};
     use crate::transport::SwitchedOn;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
@@ -255,6 +195,10 @@ mod tests {
         }
     }
 
+    fn device_thread(device: &Device, agreed: &Agreed, late: &ToLate) -> DeviceThread {
+        DeviceThread::new(device, agreed, late.clone(), Arc::new(Lookout::default())).unwrap()
+    }
+
     fn is_mounted(place: &Path) -> bool {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         mounts.lines().any(|line| line.split(' ').nth(1) == place.to_str())
@@ -270,11 +214,11 @@ mod tests {
         let (late, to_late) = LateThread::new();
         let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
-            let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
+            let mut thread = device_thread(&device, &agreed, &to_late);
             if nth == 1 {
                 // A directory cannot be read.
                 let directory = File::open(place.path().parent().unwrap()).unwrap();
-                thread.device = Arc::new(Device::new(directory.into()));
+                thread.waiting = Arc::new(Device::new(directory.into()));
             }
             threads.push(Box::new(thread));
         }
@@ -304,7 +248,7 @@ mod tests {
         let (late, to_late) = LateThread::new();
         let threads: Vec<Box<dyn ServingThread>> = vec![
             Box::new(late),
-            Box::new(DeviceThread::new(&device, &agreed, to_late).unwrap()),
+            Box::new(device_thread(&device, &agreed, &to_late)),
             Box::new(RingThread::new(ring, &agreed)),
         ];
         drop(device);

@@ -1,0 +1,182 @@
+//! Threads that read requests from the device.
+//!
+//! A thread that sleeps when the next request comes has to be woken, which takes longer than most requests
+//! do, above all in virtual machines. So one of the threads looks out for it for a moment first, as long
+//! as that proves worth while: not where nobody asks at once, and not where the one who asks would need
+//! the processor for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zerocopy::FromBytes;
+
+use crate::abi::InHeader;
+use crate::answer::{Answer, Complaints, ServingThread, answer};
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::handshake::Agreed;
+use crate::late::ToLate;
+use crate::request::is_answered;
+use crate::{Errno, Handler, Request};
+
+/// How long a thread looks out: a few times what a program needs from one answer to its next request, and
+/// about what waking a thread costs.
+const LOOKOUT: Duration = Duration::from_micros(25);
+
+/// How sure a thread can be that looking out pays.
+const TRUST_MAX: u8 = 8;
+/// What is left of that after each time in vain.
+const TRUST_LOST: u8 = 2;
+/// A thread without trust tries again after as many requests.
+const TRIED_AGAIN: u8 = 64;
+
+/// The one thread of a session that looks out.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout(AtomicBool);
+
+/// Whether looking out has paid so far.
+#[derive(Debug)]
+struct Trust {
+    level: u8,
+    since_last: u8,
+}
+
+impl Trust {
+    /// Whether to look out for the next request.
+    fn is_enough(&mut self) -> bool {
+        self.since_last = self.since_last.saturating_add(1);
+        self.level > 0 || self.since_last >= TRIED_AGAIN
+    }
+
+    /// A request came while the thread looked out, or none.
+    fn learn(&mut self, came: bool) {
+        self.since_last = 0;
+        self.level = if came {
+            (self.level + 1).min(TRUST_MAX)
+        } else {
+            self.level.saturating_sub(TRUST_LOST)
+        };
+    }
+}
+
+/// A thread that reads requests and does them, one after the other.
+pub(crate) struct DeviceThread {
+    /// Reads wait.
+    pub(crate) waiting: Arc<Device>,
+    /// Reads do not. The kernel takes an answer only from the descriptor that the request came from.
+    looking: Option<Arc<Device>>,
+    lookout: Arc<Lookout>,
+    trust: Trust,
+    late: ToLate,
+    request: Buffer,
+    reply: Buffer,
+}
+
+impl DeviceThread {
+    pub(crate) fn new(
+        device: &Device,
+        agreed: &Agreed,
+        late: ToLate,
+        lookout: Arc<Lookout>,
+    ) -> io::Result<Self> {
+        let len = agreed.buffer_len();
+        Ok(Self {
+            waiting: Arc::new(device.for_another_thread()?),
+            looking: device.without_waiting().ok().map(Arc::new),
+            lookout,
+            trust: Trust { level: TRUST_MAX, since_last: 0 },
+            late,
+            request: Buffer::new(len),
+            reply: Buffer::new(len),
+        })
+    }
+
+    /// The next request: its length, and the descriptor that it came from. `None` if the mount is gone.
+    fn receive(&mut self) -> io::Result<Option<(usize, Arc<Device>)>> {
+        if let Some(looking) = self.looking.clone()
+            && self.trust.is_enough()
+            && !self.lookout.0.swap(true, Ordering::Acquire)
+        {
+            let came = look_out(&looking, self.request.bytes());
+            self.lookout.0.store(false, Ordering::Release);
+            self.trust.learn(came.is_some());
+            if let Some(len) = came {
+                return Ok(Some((len, looking)));
+            }
+        }
+        let len = self.waiting.receive(self.request.bytes())?;
+        Ok(len.map(|len| (len, Arc::clone(&self.waiting))))
+    }
+}
+
+/// Reads a request if one comes soon. Errors are left to who reads next.
+fn look_out(device: &Device, buffer: &mut [u8]) -> Option<usize> {
+    let start = Instant::now();
+    loop {
+        match device.receive_now(buffer) {
+            Ok(Some(len)) => return Some(len),
+            Ok(None) if start.elapsed() < LOOKOUT => std::hint::spin_loop(),
+            _ => return None,
+        }
+    }
+}
+
+impl ServingThread for DeviceThread {
+    fn transport(&self) -> &'static str {
+        "device"
+    }
+
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
+        while let Some((len, device)) = self.receive()? {
+            let (message, reply) = (&self.request.bytes()[..len], self.reply.bytes());
+            match Request::parse(message) {
+                Ok(request) if handler.is_late(&request.operation) => {
+                    self.late.send(&device, message);
+                }
+                Ok(request) => {
+                    let done = answer(handler, &request, reply);
+                    if is_answered(request.header.opcode) {
+                        device.send(&done.header(request.header.unique), &reply[..done.len])?;
+                    }
+                }
+                Err(malformed) => {
+                    complaints.about(&malformed);
+                    refuse(&device, message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Answers a malformed request, if it is one that is answered.
+fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
+    match InHeader::read_from_prefix(message) {
+        Ok((header, _)) if is_answered(header.opcode) => {
+            device.send(&Answer::failed(Errno::IO).header(header.unique), &[])
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TRIED_AGAIN, TRUST_LOST, TRUST_MAX, Trust};
+
+    #[test]
+    fn looking_out_in_vain_ends_and_is_tried_again() {
+        let mut trust = Trust { level: TRUST_MAX, since_last: 0 };
+        let in_vain = (0..100).take_while(|_| {
+            let is_enough = trust.is_enough();
+            trust.learn(false);
+            is_enough
+        });
+        assert_eq!(in_vain.count(), usize::from(TRUST_MAX / TRUST_LOST));
+        let until_next = (1..=TRIED_AGAIN).find(|_| trust.is_enough());
+        assert_eq!(until_next, Some(TRIED_AGAIN));
+        trust.learn(true);
+        assert!(trust.is_enough());
+    }
+}
