@@ -51,7 +51,8 @@ pub struct MountOptions {
     pub on_damage: OnDamage,
     /// Threads that answer requests; `None` for one per processor, and at least two.
     pub threads: Option<usize>,
-    /// Talk with the kernel over io_uring, if it allows that.
+    /// Talk with the kernel over io_uring, if it allows that. Then all of a file counts as data, unless the
+    /// mount is read-only.
     pub io_uring: bool,
     /// What `/proc/mounts` shows as the device, instead of the path of the image. Then neither
     /// [`unmount`](super::unmount()) nor messages about an image in use can tell which image it is.
@@ -75,7 +76,7 @@ impl Default for MountOptions {
             sync_interval: Some(SYNC_INTERVAL),
             on_damage: OnDamage::default(),
             threads: None,
-            io_uring: true,
+            io_uring: false,
             fs_name: None,
         }
     }
@@ -222,10 +223,10 @@ mod tests {
     fn every_word_does_what_it_says() {
         let options = parsed(
             "ro,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
-             errors=continue,threads=7,no_io_uring,fsname=root.img",
+             errors=continue,threads=7,io_uring,fsname=root.img",
         );
         assert!(options.read_only && options.allow_other && options.sync && options.dirsync);
-        assert!(options.suid && options.dev && !options.exec && !options.io_uring);
+        assert!(options.suid && options.dev && !options.exec && options.io_uring);
         assert_eq!((options.uid, options.gid), (Some(1), Some(2)));
         assert_eq!(options.owner, Some(Owner { uid: 3, gid: 4 }));
         assert_eq!(options.access_times, AccessTimes::Never);
@@ -260,12 +261,12 @@ mod tests {
 
     #[test]
     fn the_last_of_contradicting_words_counts() {
-        let options = parsed("ro,suid,dev,noexec,sync,noatime,no_io_uring,errors=continue,,uid=5");
+        let options = parsed("ro,suid,dev,noexec,sync,noatime,io_uring,errors=continue,,uid=5");
         let mut options = options;
-        let back = "rw,nosuid,nodev,exec,async,relatime,io_uring,errors=remount-ro,uid=6,";
+        let back = "rw,nosuid,nodev,exec,async,relatime,no_io_uring,errors=remount-ro,uid=6,";
         options.apply(back).unwrap();
         assert!(!options.read_only && !options.suid && !options.dev && options.exec);
-        assert!(!options.sync && options.io_uring);
+        assert!(!options.sync && !options.io_uring);
         assert_eq!(options.access_times, AccessTimes::Relative);
         assert_eq!(options.on_damage, OnDamage::ReadOnly);
         assert_eq!(options.uid, Some(6));

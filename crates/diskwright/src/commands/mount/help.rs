@@ -25,7 +25,7 @@ Options of -o:
   errors=remount-ro      allow no changes once the image is found to be damaged (the default)
   errors=continue        go on then; what met the damage gets an error
   threads=N              threads that answer requests (one per processor, at least 2)
-  io_uring, no_io_uring  talk with the kernel over io_uring if it allows that (the default), or not
+  io_uring, no_io_uring  talk with the kernel over io_uring if it allows that, or not (the default)
   fsname=NAME            show this as the device in /proc/mounts, instead of the image's path
   defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...
                          words of /etc/fstab, which mean nothing here
