@@ -100,7 +100,9 @@ pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 
 /// What every request starts with. (`fuse_in_header`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct InHeader {
     pub len: u32,
@@ -115,7 +117,9 @@ pub struct InHeader {
 }
 
 /// What every reply starts with. `error` is 0 or a negated error number. (`fuse_out_header`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct OutHeader {
     pub len: u32,
@@ -124,7 +128,9 @@ pub struct OutHeader {
 }
 
 /// The attributes of an inode. (`fuse_attr`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Attr {
     pub ino: u64,
@@ -146,7 +152,9 @@ pub struct Attr {
 }
 
 /// A name that was looked up or made, and its inode. `nodeid` 0 says there is none, and lets the kernel remember that. (`fuse_entry_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct EntryOut {
     pub nodeid: u64,
@@ -159,7 +167,9 @@ pub struct EntryOut {
 }
 
 /// Answer to GETATTR and SETATTR. (`fuse_attr_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct AttrOut {
     pub attr_valid: u64,
@@ -169,14 +179,18 @@ pub struct AttrOut {
 }
 
 /// FORGET. (`fuse_forget_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct ForgetIn {
     pub nlookup: u64,
 }
 
 /// One inode of BATCH_FORGET. (`fuse_forget_one`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct ForgetOne {
     pub nodeid: u64,
@@ -184,7 +198,9 @@ pub struct ForgetOne {
 }
 
 /// BATCH_FORGET; `count` of [`ForgetOne`] follow. (`fuse_batch_forget_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct BatchForgetIn {
     pub count: u32,
@@ -192,7 +208,9 @@ pub struct BatchForgetIn {
 }
 
 /// GETATTR. (`fuse_getattr_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct GetattrIn {
     pub getattr_flags: u32,
@@ -201,7 +219,9 @@ pub struct GetattrIn {
 }
 
 /// MKNOD. (`fuse_mknod_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct MknodIn {
     pub mode: u32,
@@ -211,7 +231,9 @@ pub struct MknodIn {
 }
 
 /// MKDIR. (`fuse_mkdir_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct MkdirIn {
     pub mode: u32,
@@ -219,14 +241,18 @@ pub struct MkdirIn {
 }
 
 /// RENAME; two names follow. (`fuse_rename_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct RenameIn {
     pub newdir: u64,
 }
 
 /// RENAME2; two names follow. (`fuse_rename2_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Rename2In {
     pub newdir: u64,
@@ -235,14 +261,18 @@ pub struct Rename2In {
 }
 
 /// LINK; the new name follows. (`fuse_link_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct LinkIn {
     pub oldnodeid: u64,
 }
 
 /// SETATTR. `valid` has the `FATTR_` bits of what is to be set. (`fuse_setattr_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SetattrIn {
     pub valid: u32,
@@ -264,7 +294,9 @@ pub struct SetattrIn {
 }
 
 /// OPEN and OPENDIR. (`fuse_open_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct OpenIn {
     pub flags: u32,
@@ -272,7 +304,9 @@ pub struct OpenIn {
 }
 
 /// CREATE and TMPFILE. (`fuse_create_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct CreateIn {
     pub flags: u32,
@@ -282,7 +316,9 @@ pub struct CreateIn {
 }
 
 /// Answer to OPEN and OPENDIR; CREATE and TMPFILE answer with [`EntryOut`] and this. (`fuse_open_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct OpenOut {
     pub fh: u64,
@@ -291,7 +327,9 @@ pub struct OpenOut {
 }
 
 /// RELEASE and RELEASEDIR. (`fuse_release_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct ReleaseIn {
     pub fh: u64,
@@ -301,7 +339,9 @@ pub struct ReleaseIn {
 }
 
 /// FLUSH. (`fuse_flush_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct FlushIn {
     pub fh: u64,
@@ -311,7 +351,9 @@ pub struct FlushIn {
 }
 
 /// READ, READDIR and READDIRPLUS. (`fuse_read_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct ReadIn {
     pub fh: u64,
@@ -324,7 +366,9 @@ pub struct ReadIn {
 }
 
 /// WRITE; `size` bytes follow. (`fuse_write_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct WriteIn {
     pub fh: u64,
@@ -337,7 +381,9 @@ pub struct WriteIn {
 }
 
 /// Answer to WRITE and COPY_FILE_RANGE. (`fuse_write_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct WriteOut {
     pub size: u32,
@@ -345,14 +391,18 @@ pub struct WriteOut {
 }
 
 /// Answer to COPY_FILE_RANGE_64. (`fuse_copy_file_range_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct CopyFileRangeOut {
     pub bytes_copied: u64,
 }
 
 /// Answer to STATFS. (`fuse_kstatfs`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Kstatfs {
     pub blocks: u64,
@@ -368,7 +418,9 @@ pub struct Kstatfs {
 }
 
 /// FSYNC and FSYNCDIR. (`fuse_fsync_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct FsyncIn {
     pub fh: u64,
@@ -377,7 +429,9 @@ pub struct FsyncIn {
 }
 
 /// SETXATTR with `SETXATTR_EXT`; a name and `size` bytes follow. (`fuse_setxattr_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SetxattrIn {
     pub size: u32,
@@ -387,7 +441,9 @@ pub struct SetxattrIn {
 }
 
 /// GETXATTR and LISTXATTR. `size` 0 asks how long the answer is. (`fuse_getxattr_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct GetxattrIn {
     pub size: u32,
@@ -395,7 +451,9 @@ pub struct GetxattrIn {
 }
 
 /// Answer to GETXATTR and LISTXATTR if the size was 0. (`fuse_getxattr_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct GetxattrOut {
     pub size: u32,
@@ -403,7 +461,9 @@ pub struct GetxattrOut {
 }
 
 /// ACCESS. (`fuse_access_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct AccessIn {
     pub mask: u32,
@@ -411,7 +471,9 @@ pub struct AccessIn {
 }
 
 /// INIT. Kernels before 7.36 send the first four fields. (`fuse_init_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct InitIn {
     pub major: u32,
@@ -423,7 +485,9 @@ pub struct InitIn {
 }
 
 /// Answer to INIT. (`fuse_init_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct InitOut {
     pub major: u32,
@@ -443,14 +507,18 @@ pub struct InitOut {
 }
 
 /// INTERRUPT. (`fuse_interrupt_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct InterruptIn {
     pub unique: u64,
 }
 
 /// IOCTL; `in_size` bytes follow. (`fuse_ioctl_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct IoctlIn {
     pub fh: u64,
@@ -462,7 +530,9 @@ pub struct IoctlIn {
 }
 
 /// Answer to IOCTL; at most `out_size` bytes follow. (`fuse_ioctl_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct IoctlOut {
     pub result: i32,
@@ -472,7 +542,9 @@ pub struct IoctlOut {
 }
 
 /// FALLOCATE. `mode` has the bits of fallocate(2). (`fuse_fallocate_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct FallocateIn {
     pub fh: u64,
@@ -483,7 +555,9 @@ pub struct FallocateIn {
 }
 
 /// Answer to READDIR, again and again: the name follows, then zeros up to a multiple of 8. `off` is where a listing goes on after it; `type` is `st_mode >> 12`. (`fuse_dirent`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Dirent {
     pub ino: u64,
@@ -493,7 +567,9 @@ pub struct Dirent {
 }
 
 /// LSEEK. (`fuse_lseek_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct LseekIn {
     pub fh: u64,
@@ -503,14 +579,18 @@ pub struct LseekIn {
 }
 
 /// Answer to LSEEK. (`fuse_lseek_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct LseekOut {
     pub offset: u64,
 }
 
 /// COPY_FILE_RANGE and COPY_FILE_RANGE_64. (`fuse_copy_file_range_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct CopyFileRangeIn {
     pub fh_in: u64,
@@ -523,14 +603,18 @@ pub struct CopyFileRangeIn {
 }
 
 /// SYNCFS. (`fuse_syncfs_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SyncfsIn {
     pub padding: u64,
 }
 
 /// STATX. (`fuse_statx_in`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct StatxIn {
     pub getattr_flags: u32,
@@ -541,7 +625,9 @@ pub struct StatxIn {
 }
 
 /// A time in [`Statx`]. (`fuse_sx_time`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SxTime {
     pub tv_sec: i64,
@@ -550,7 +636,9 @@ pub struct SxTime {
 }
 
 /// What statx(2) reports. (`fuse_statx`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Statx {
     pub mask: u32,
@@ -577,7 +665,9 @@ pub struct Statx {
 }
 
 /// Answer to STATX. (`fuse_statx_out`)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct StatxOut {
     pub attr_valid: u64,
