@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mv, paths, recover, rm,
-    rmdir, setfattr, truncate, workload,
+    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mount, mv, paths,
+    recover, rm, rmdir, setfattr, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -21,6 +21,7 @@ Examples:
   diskwright extract root.img - --path /etc | tar -t
   diskwright cp app.conf root.img:/etc/app.conf
   diskwright rm -r root.img /var/cache/apt
+  diskwright mount root.img /mnt && ls /mnt && diskwright unmount /mnt
 
 Sizes are bytes, or a number and K, M, G or T (powers of 1024).
 
@@ -114,6 +115,8 @@ pub(crate) enum Command {
     Extract(extract::ExtractArgs),
     Cp(cp::CpArgs),
     Paths(paths::PathsArgs),
+    Mount(mount::MountArgs),
+    Unmount(unmount::UnmountArgs),
     Mkdir(mkdir::MkdirArgs),
     Rm(rm::RmArgs),
     Rmdir(rmdir::RmdirArgs),

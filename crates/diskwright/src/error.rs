@@ -80,6 +80,25 @@ pub enum Error {
         /// What to do about it.
         advice: &'static str,
     },
+    /// An image cannot be mounted; the error says where and why.
+    #[error("{0}")]
+    Mount(io::Error),
+    /// None of this program's mounts is there.
+    #[error("{}: no image is mounted there by diskwright", shown(path))]
+    NotMounted {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// An image was found to be damaged while it was mounted.
+    #[error(
+        "{}: found to be damaged while it was mounted; check it with e2fsck -fn or, for XFS, \
+             xfs_repair -n",
+        shown(image)
+    )]
+    FoundDamaged {
+        /// The image.
+        image: PathBuf,
+    },
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
@@ -116,9 +135,13 @@ impl Error {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) => Outcome::Usage,
-            Self::Host { .. } | Self::Output(_) | Self::InUse { .. } | Self::Source(_) => {
-                Outcome::Io
-            }
+            Self::Host { .. }
+            | Self::Mount(_)
+            | Self::Output(_)
+            | Self::InUse { .. }
+            | Self::Source(_) => Outcome::Io,
+            Self::NotMounted { .. } => Outcome::No,
+            Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => source.outcome(),
             Self::Build(error) => error.outcome(),

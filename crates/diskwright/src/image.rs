@@ -150,6 +150,16 @@ pub(crate) enum Kind {
     Xfs,
 }
 
+impl Kind {
+    /// Whether images of this format are changed in place.
+    pub(crate) fn can_edit(self) -> bool {
+        match self {
+            Self::Ext => true,
+            Self::Xfs => false,
+        }
+    }
+}
+
 /// The format of an image, if its magic number tells.
 pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
     let probe = probe(device).map_err(|e| Error::host("read", path, e))?;

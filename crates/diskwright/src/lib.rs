@@ -5,6 +5,7 @@
 //! - [`build`] makes an image of a directory or a tar archive.
 //! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
 //!   their like do.
+//! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
@@ -19,6 +20,8 @@ pub mod find;
 mod image;
 pub mod list;
 mod lock;
+pub mod mount;
+mod mounts;
 pub mod partition;
 mod record;
 pub mod text;

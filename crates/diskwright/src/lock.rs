@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::{Error, Result};
+use crate::mounts::Mount;
+use crate::{Error, Result, mount};
 
 /// Opens an image for reading. Nobody can open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
@@ -49,7 +50,14 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
 fn check(path: &Path, locked: Result<(), TryLockError>, advice: &'static str) -> Result<()> {
     match locked {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(in_use(path, "another program", advice)),
+        Err(TryLockError::WouldBlock) => Err(match mounted_at(path) {
+            Some(point) => {
+                let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
+                let who = format!("diskwright, which has it mounted at {point}");
+                in_use(path, &who, "unmount it first, with diskwright unmount")
+            }
+            None => in_use(path, "another program", advice),
+        }),
         // Not every file system has locks.
         Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(TryLockError::Error(e)) => Err(Error::host("lock", path, e)),
@@ -58,6 +66,17 @@ fn check(path: &Path, locked: Result<(), TryLockError>, advice: &'static str) ->
 
 fn in_use(path: &Path, who: &str, advice: &'static str) -> Error {
     Error::InUse { image: path.to_owned(), who: who.to_owned(), advice }
+}
+
+/// Where a program of ours has mounted an image, if that can be told.
+fn mounted_at(path: &Path) -> Option<PathBuf> {
+    let image = std::fs::metadata(path).ok()?;
+    let is_it = |mount: &Mount| {
+        mount.fs_type == mount::FS_TYPE
+            && std::fs::metadata(&mount.source)
+                .is_ok_and(|source| source.dev() == image.dev() && source.ino() == image.ino())
+    };
+    Some(Mount::all().ok()?.into_iter().find(is_it)?.point)
 }
 
 /// Name of the loop device that a file is attached to for writing.

@@ -10,6 +10,7 @@ use vfs::{
 };
 
 use crate::Ext4;
+use crate::format::features::Incompat;
 use crate::read;
 use crate::read::listing::{Listing, Scratch};
 
@@ -29,6 +30,10 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
 impl FileSystem for Ext4 {
     fn root(&self) -> Ino {
         self.root_ino()
+    }
+
+    fn folds_names(&self) -> bool {
+        self.volume.sb.features.incompat(Incompat::CASEFOLD)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -4,8 +4,14 @@
 //! The protocol is described by `include/uapi/linux/fuse.h` (BSD-2-Clause or GPL-2.0) and by the
 //! kernel's `Documentation/filesystems/fuse*.rst`.
 
+#![deny(unsafe_code)]
+
 pub mod abi;
+mod answer;
+mod buffer;
+mod device;
 mod handler;
+mod handshake;
 mod init;
 mod mount;
 mod reply;

@@ -1,14 +1,23 @@
 //! A request, taken apart.
+//!
+//! A request is a header, a structure that its opcode calls for, and what follows that: names that end
+//! in NUL, or data. Nothing in it is believed before it is checked: every length agrees with what is
+//! there, every name ends, and nothing is left over.
 
-use std::fmt;
+use zerocopy::{FromBytes, IntoBytes};
 
-use zerocopy::FromBytes;
-
+use crate::abi::opcode as op;
 use crate::abi::{
-    self, CopyFileRangeIn, CreateIn, FallocateIn, ForgetOne, FsyncIn, GetattrIn, InHeader, InitIn,
-    IoctlIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, SetattrIn, SetxattrIn, StatxIn,
-    WriteIn,
+    AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetIn, ForgetOne,
+    FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn, LseekIn,
+    MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
+    StatxIn, SyncfsIn, WriteIn,
 };
+
+/// Bytes of INIT's structure from kernels before protocol 7.36.
+const INIT_IN_LEN_MIN: usize = 16;
+/// Unit of [`InHeader::total_extlen`] in bytes.
+const EXTENSION_UNIT: usize = 8;
 
 /// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +28,10 @@ pub struct Request<'a> {
     pub operation: Operation<'a>,
 }
 
-/// What is asked of the node of the header. Names have neither NUL nor `/`; they may be longer than a
-/// file system allows.
+/// What is asked of the node of the header. Names are not empty and have no NUL, and those of files no
+/// `/` either; they may be longer than a file system allows.
+// The fields would only repeat their names.
+#[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operation<'a> {
     /// INIT.
@@ -119,15 +130,233 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
+impl Operation<'_> {
+    /// Whether the kernel waits for an answer.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self, Self::Forget { .. } | Self::BatchForget { .. } | Self::Interrupt)
+    }
+}
+
 impl<'a> Request<'a> {
-    /// Takes a message apart as it is read from the device.
+    /// Takes a message apart as it is read from the device. For [`Operation::BatchForget`] it has to
+    /// start at a multiple of 8.
     ///
     /// # Errors
     /// If it is not what the protocol says.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed { opcode: 0, what: "shorter than its header" };
         let (header, body) = InHeader::read_from_prefix(message).map_err(|_| short)?;
-        let _ = (header, body);
-        todo!()
+        if header.len as usize != message.len() {
+            return Err(Malformed { opcode: header.opcode, what: "not as long as it says" });
+        }
+        let (args, payload) = body.split_at(argument_len(header.opcode).min(body.len()));
+        Self::from_parts(header, args, payload)
+    }
+
+    /// Takes a request apart whose structure lies apart from what follows it. `args` may be longer than
+    /// the structure, `payload` may not be longer than what follows; the length in the header is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// If it is not what the protocol says.
+    pub fn from_parts(header: InHeader, args: &[u8], payload: &'a [u8]) -> Result<Self, Malformed> {
+        let extensions_len = usize::from(header.total_extlen) * EXTENSION_UNIT;
+        let parsed = match payload.len().checked_sub(extensions_len) {
+            Some(len) => operation(header.opcode, Parts { args, payload: &payload[..len] }),
+            None => Err("shorter than its extensions"),
+        };
+        match parsed {
+            Ok(operation) => Ok(Self { header, operation }),
+            Err(what) => Err(Malformed { opcode: header.opcode, what }),
+        }
     }
 }
+
+/// Bytes of the structure that comes after the header in a request of this number; 0 if there is none.
+/// That of INIT may be shorter.
+pub(crate) fn argument_len(opcode: u32) -> usize {
+    match opcode {
+        op::FORGET => size_of::<ForgetIn>(),
+        op::GETATTR => size_of::<GetattrIn>(),
+        op::SETATTR => size_of::<SetattrIn>(),
+        op::MKNOD => size_of::<MknodIn>(),
+        op::MKDIR => size_of::<MkdirIn>(),
+        op::RENAME => size_of::<RenameIn>(),
+        op::RENAME2 => size_of::<Rename2In>(),
+        op::LINK => size_of::<LinkIn>(),
+        op::OPEN | op::OPENDIR => size_of::<OpenIn>(),
+        op::READ | op::READDIR | op::READDIRPLUS => size_of::<ReadIn>(),
+        op::WRITE => size_of::<WriteIn>(),
+        op::RELEASE | op::RELEASEDIR => size_of::<ReleaseIn>(),
+        op::FSYNC | op::FSYNCDIR => size_of::<FsyncIn>(),
+        op::SETXATTR => size_of::<SetxattrIn>(),
+        op::GETXATTR | op::LISTXATTR => size_of::<GetxattrIn>(),
+        op::FLUSH => size_of::<FlushIn>(),
+        op::INIT => size_of::<InitIn>(),
+        op::ACCESS => size_of::<AccessIn>(),
+        op::CREATE | op::TMPFILE => size_of::<CreateIn>(),
+        op::INTERRUPT => size_of::<InterruptIn>(),
+        op::IOCTL => size_of::<IoctlIn>(),
+        op::BATCH_FORGET => size_of::<BatchForgetIn>(),
+        op::FALLOCATE => size_of::<FallocateIn>(),
+        op::LSEEK => size_of::<LseekIn>(),
+        op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => size_of::<CopyFileRangeIn>(),
+        op::SYNCFS => size_of::<SyncfsIn>(),
+        op::STATX => size_of::<StatxIn>(),
+        _ => 0,
+    }
+}
+
+/// Whether a request of this number is answered, if no more is known of it than that.
+pub(crate) fn is_answered(opcode: u32) -> bool {
+    !matches!(opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT)
+}
+
+/// What is wrong with a request.
+type Fault = &'static str;
+
+fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Fault> {
+    use Operation as Op;
+    let operation = match opcode {
+        op::INIT => return Ok(Op::Init(parts.init()?)),
+        op::DESTROY => Op::Destroy,
+        op::INTERRUPT => parts.args::<InterruptIn>().map(|_| Op::Interrupt)?,
+        op::LOOKUP => Op::Lookup { name: parts.file_name()? },
+        op::FORGET => Op::Forget { nlookup: parts.args::<ForgetIn>()?.nlookup },
+        op::BATCH_FORGET => Op::BatchForget { nodes: parts.forgotten()? },
+        op::GETATTR => Op::Getattr(parts.args()?),
+        op::STATX => Op::Statx(parts.args()?),
+        op::SETATTR => Op::Setattr(parts.args()?),
+        op::ACCESS => Op::Access { mask: parts.args::<AccessIn>()?.mask },
+        op::READLINK => Op::Readlink,
+        op::SYMLINK => Op::Symlink { name: parts.file_name()?, target: parts.string()? },
+        op::MKNOD => Op::Mknod { args: parts.args()?, name: parts.file_name()? },
+        op::MKDIR => Op::Mkdir { args: parts.args()?, name: parts.file_name()? },
+        op::UNLINK => Op::Unlink { name: parts.file_name()? },
+        op::RMDIR => Op::Rmdir { name: parts.file_name()? },
+        op::RENAME => parts.rename(0)?,
+        op::RENAME2 => parts.rename(parts.args::<Rename2In>()?.flags)?,
+        op::LINK => {
+            let oldnodeid = parts.args::<LinkIn>()?.oldnodeid;
+            Op::Link { oldnodeid, name: parts.file_name()? }
+        }
+        op::OPEN => Op::Open(parts.args()?),
+        op::CREATE => Op::Create { args: parts.args()?, name: parts.file_name()? },
+        // Kernels send a name that means nothing.
+        op::TMPFILE => return Ok(Op::Tmpfile { args: parts.args()? }),
+        op::READ => Op::Read(parts.args()?),
+        op::WRITE => {
+            let args: WriteIn = parts.args()?;
+            Op::Write { args, data: parts.data(args.size)? }
+        }
+        op::FLUSH => parts.args::<FlushIn>().map(|_| Op::Flush)?,
+        op::RELEASE => Op::Release(parts.args()?),
+        op::FSYNC => Op::Fsync(parts.args()?),
+        _ => return less_usual_operation(opcode, parts),
+    };
+    parts.expect_end()?;
+    Ok(operation)
+}
+
+fn less_usual_operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Fault> {
+    use Operation as Op;
+    let operation = match opcode {
+        op::FALLOCATE => Op::Fallocate(parts.args()?),
+        op::LSEEK => Op::Lseek(parts.args()?),
+        op::COPY_FILE_RANGE => Op::CopyFileRange { args: parts.args()?, wide: false },
+        op::COPY_FILE_RANGE_64 => Op::CopyFileRange { args: parts.args()?, wide: true },
+        op::OPENDIR => Op::Opendir(parts.args()?),
+        op::READDIR => Op::Readdir(parts.args()?),
+        op::READDIRPLUS => Op::Readdirplus(parts.args()?),
+        op::RELEASEDIR => Op::Releasedir(parts.args()?),
+        op::FSYNCDIR => Op::Fsyncdir(parts.args()?),
+        op::STATFS => Op::Statfs,
+        op::SYNCFS => parts.args::<SyncfsIn>().map(|_| Op::Syncfs)?,
+        op::SETXATTR => {
+            let args: SetxattrIn = parts.args()?;
+            Op::Setxattr { args, name: parts.name()?, value: parts.data(args.size)? }
+        }
+        op::GETXATTR => {
+            Op::Getxattr { size: parts.args::<GetxattrIn>()?.size, name: parts.name()? }
+        }
+        op::LISTXATTR => Op::Listxattr { size: parts.args::<GetxattrIn>()?.size },
+        op::REMOVEXATTR => Op::Removexattr { name: parts.name()? },
+        op::IOCTL => {
+            let args: IoctlIn = parts.args()?;
+            Op::Ioctl { args, data: parts.data(args.in_size)? }
+        }
+        _ => return Ok(Op::Other { opcode }),
+    };
+    parts.expect_end()?;
+    Ok(operation)
+}
+
+/// What is left of a request after its header.
+struct Parts<'b, 'a> {
+    args: &'b [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Parts<'_, 'a> {
+    fn args<T: FromBytes>(&self) -> Result<T, Fault> {
+        let (args, _) = T::read_from_prefix(self.args).map_err(|_| "shorter than its arguments")?;
+        Ok(args)
+    }
+
+    /// What an old kernel does not send is zero. Newer ones may send more.
+    fn init(&self) -> Result<InitIn, Fault> {
+        let mut init = InitIn::default();
+        let len = self.args.len().min(size_of::<InitIn>());
+        if len < INIT_IN_LEN_MIN {
+            return Err("shorter than its arguments");
+        }
+        init.as_mut_bytes()[..len].copy_from_slice(&self.args[..len]);
+        Ok(init)
+    }
+
+    fn forgotten(&mut self) -> Result<&'a [ForgetOne], Fault> {
+        let count = self.args::<BatchForgetIn>()?.count;
+        let len = count.checked_mul(size_of::<ForgetOne>() as u32);
+        let nodes = self.data(len.ok_or("forgets more than there is")?)?;
+        <[ForgetOne]>::ref_from_bytes(nodes).map_err(|_| "not aligned")
+    }
+
+    fn rename(&mut self, flags: u32) -> Result<Operation<'a>, Fault> {
+        // Both structures start with it.
+        let newdir = self.args::<RenameIn>()?.newdir;
+        let (name, newname) = (self.file_name()?, self.file_name()?);
+        Ok(Operation::Rename { newdir, flags, name, newname })
+    }
+
+    /// The next string, without the NUL that ends it.
+    fn string(&mut self) -> Result<&'a [u8], Fault> {
+        let len = self.payload.iter().position(|&byte| byte == 0).ok_or("a name does not end")?;
+        let string = &self.payload[..len];
+        self.payload = &self.payload[len + 1..];
+        Ok(string)
+    }
+
+    fn name(&mut self) -> Result<&'a [u8], Fault> {
+        let name = self.string()?;
+        if name.is_empty() { Err("a name is empty") } else { Ok(name) }
+    }
+
+    fn file_name(&mut self) -> Result<&'a [u8], Fault> {
+        let name = self.name()?;
+        if name.contains(&b'/') { Err("a file's name has a slash") } else { Ok(name) }
+    }
+
+    fn data(&mut self, len: u32) -> Result<&'a [u8], Fault> {
+        let (data, rest) =
+            self.payload.split_at_checked(len as usize).ok_or("shorter than its data")?;
+        self.payload = rest;
+        Ok(data)
+    }
+
+    fn expect_end(&self) -> Result<(), Fault> {
+        if self.payload.is_empty() { Ok(()) } else { Err("longer than what it asks") }
+    }
+}
+
+#[cfg(test)]
+mod tests;

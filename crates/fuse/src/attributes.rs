@@ -1,1 +1,168 @@
-//! (being written)
+//! What the kernel is told of inodes, and of the whole file system.
+
+mod change;
+
+use fuse_device::abi::{self, Attr, AttrOut, EntryOut, Kstatfs, Statx, StatxOut, SxTime};
+use fuse_device::{Errno, Reply};
+use vfs::{Attributes, DeviceNumber, Ino, Timestamp};
+
+use crate::Adapter;
+
+pub(crate) use change::without_set_id;
+
+/// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
+/// changes the image, and of its own changes the kernel knows.
+pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
+
+/// What programs are told to read and write in units of, in bytes.
+const BLOCK_SIZE: u32 = 4096;
+
+/// Parts of [`Statx`] that are always there (`STATX_BASIC_STATS`), and the time of creation
+/// (`STATX_BTIME`).
+const STATX_BASIC_STATS: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+
+impl Adapter<'_> {
+    /// Answers GETATTR.
+    pub(crate) fn getattr(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let attr = self.attr(&self.attributes(ino)?);
+        reply.put(&AttrOut { attr_valid: VALID_SEC, attr_valid_nsec: 0, dummy: 0, attr })
+    }
+
+    /// Answers STATX.
+    pub(crate) fn statx(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let attributes = self.attributes(ino)?;
+        let stat = self.stat(&attributes);
+        reply.put(&StatxOut { attr_valid: VALID_SEC, stat, ..StatxOut::default() })
+    }
+
+    /// Answers STATFS.
+    pub(crate) fn statfs(&self, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let totals = self.result(self.fs.statfs())?;
+        reply.put(&Kstatfs {
+            blocks: totals.blocks,
+            bfree: totals.blocks_free,
+            bavail: totals.blocks_available,
+            files: totals.inodes,
+            ffree: totals.inodes_free,
+            bsize: totals.block_size,
+            namelen: totals.name_len_max,
+            frsize: totals.block_size,
+            ..Kstatfs::default()
+        })
+    }
+
+    /// The attributes of an inode as the image has them.
+    pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes, Errno> {
+        self.result(self.fs.attributes(ino))
+    }
+
+    /// An inode as the answer to a look-up.
+    pub(crate) fn entry_out(&self, attributes: &Attributes) -> EntryOut {
+        let nodeid = self.node(attributes.ino);
+        // The kernel wants the root's to be 0.
+        let generation = if nodeid == abi::ROOT_ID { 0 } else { attributes.generation };
+        EntryOut {
+            nodeid,
+            generation: generation.into(),
+            entry_valid: self.entry_valid_sec,
+            attr_valid: VALID_SEC,
+            attr: self.attr(attributes),
+            ..EntryOut::default()
+        }
+    }
+
+    /// Attributes as the kernel takes them.
+    fn attr(&self, attributes: &Attributes) -> Attr {
+        let Attributes { atime, mtime, ctime, .. } = *attributes;
+        Attr {
+            ino: attributes.ino.0,
+            size: attributes.size,
+            blocks: attributes.blocks_512,
+            // Before 1970, the two's complement.
+            atime: atime.sec as u64,
+            mtime: mtime.sec as u64,
+            ctime: ctime.sec as u64,
+            atimensec: atime.nsec,
+            mtimensec: mtime.nsec,
+            ctimensec: ctime.nsec,
+            mode: mode(attributes).into(),
+            nlink: attributes.links,
+            uid: self.options.uid.unwrap_or(attributes.uid),
+            gid: self.options.gid.unwrap_or(attributes.gid),
+            rdev: encode_device(attributes.device),
+            blksize: BLOCK_SIZE,
+            flags: 0,
+        }
+    }
+
+    /// The same for STATX, with the time of creation.
+    fn stat(&self, attributes: &Attributes) -> Statx {
+        let btime_bit = if attributes.crtime.is_some() { STATX_BTIME } else { 0 };
+        Statx {
+            mask: STATX_BASIC_STATS | btime_bit,
+            blksize: BLOCK_SIZE,
+            nlink: attributes.links,
+            uid: self.options.uid.unwrap_or(attributes.uid),
+            gid: self.options.gid.unwrap_or(attributes.gid),
+            mode: mode(attributes),
+            ino: attributes.ino.0,
+            size: attributes.size,
+            blocks: attributes.blocks_512,
+            atime: sx_time(attributes.atime),
+            btime: sx_time(attributes.crtime.unwrap_or_default()),
+            ctime: sx_time(attributes.ctime),
+            mtime: sx_time(attributes.mtime),
+            rdev_major: attributes.device.major,
+            rdev_minor: attributes.device.minor,
+            ..Statx::default()
+        }
+    }
+}
+
+/// Type and permissions.
+fn mode(attributes: &Attributes) -> u16 {
+    attributes.file_type.mode_bits() | attributes.permissions
+}
+
+fn sx_time(time: Timestamp) -> SxTime {
+    SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 }
+}
+
+/// A device number as the protocol has it: the lower 8 bits of the minor number, 12 of the major one, the
+/// upper 12 of the minor one.
+fn encode_device(device: DeviceNumber) -> u32 {
+    let DeviceNumber { major, minor } = device;
+    minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
+}
+
+/// The way back.
+pub(crate) fn decode_device(rdev: u32) -> DeviceNumber {
+    DeviceNumber { major: rdev >> 8 & 0xfff, minor: rdev & 0xff | rdev >> 12 & 0xf_ff00 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use vfs::DeviceNumber;
+
+    use super::{decode_device, encode_device};
+
+    #[test]
+    fn device_numbers_are_the_kernels() {
+        // What stat(2) calls 8:1, 259:7 and 4095:1048575.
+        for (major, minor, rdev) in
+            [(8, 1, 0x801), (259, 7, 0x1_0307), (1, 256, 0x10_0100), (4095, 0xf_ffff, u32::MAX)]
+        {
+            assert_eq!(encode_device(DeviceNumber { major, minor }), rdev);
+            assert_eq!(decode_device(rdev), DeviceNumber { major, minor });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn device_numbers_survive(rdev in any::<u32>()) {
+            prop_assert_eq!(encode_device(decode_device(rdev)), rdev);
+        }
+    }
+}

@@ -1,1 +1,146 @@
-//! (being written)
+//! Names: found, made, moved and removed.
+//!
+//! The kernel holds the lock of a directory while it asks for something there, so that nothing comes
+//! between the parts of an answer. Only look-ups of `.` and `..` come at any time, from NFS.
+
+mod create;
+
+use fuse_device::abi::{EntryOut, ForgetOne, ROOT_ID};
+use fuse_device::{Errno, Reply};
+use vfs::{Corruption, Error, Ino, RenameMode};
+
+use crate::{Adapter, clock};
+
+// Flags of renameat2(2).
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+impl Adapter<'_> {
+    /// Answers LOOKUP. That there is no such name is an answer, too, which the kernel remembers.
+    pub(crate) fn lookup(&self, dir: Ino, name: &[u8], reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let found = match name {
+            b"." => Ok(dir),
+            _ => self.fs.lookup(dir, name),
+        };
+        let is_dots = matches!(name, b"." | b"..");
+        let entry = match found {
+            Ok(ino) if is_dots => self.entry(ino),
+            Ok(ino) => self.entry(ino).map_err(|error| missing_inode(dir, error)),
+            Err(Error::NotFound) if !is_dots => Ok(no_entry(self.entry_valid_sec)),
+            Err(error) => Err(error),
+        };
+        self.put_entry(&self.result(entry)?, reply)
+    }
+
+    /// An inode as the answer to a look-up: counts that the kernel is told of it.
+    ///
+    /// # Errors
+    /// The file system's; `NotFound` if the inode is not in use. Then nothing is counted.
+    pub(crate) fn entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
+        if ino.0 == ROOT_ID && ino != self.fs.root() {
+            // The number means the root to the kernel.
+            return Err(misleading("an entry leads to inode 1, which no file can be"));
+        }
+        // Once it is open, it cannot become another one before its attributes are read.
+        self.known.tell(self.fs, ino)?;
+        self.told_entry(ino)
+    }
+
+    /// The same for an inode that is counted already. On an error it is not any more.
+    fn told_entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
+        let attributes = self.fs.attributes(ino);
+        if attributes.is_err() {
+            self.untell(ino);
+        }
+        Ok(self.entry_out(&attributes?))
+    }
+
+    /// The kernel will not be told of an inode after all that was counted.
+    pub(crate) fn untell(&self, ino: Ino) {
+        // The error that is the reason for this one says more.
+        let _ = self.forget(ino, 1);
+    }
+
+    /// Answers with an entry that is counted. Without an answer it is not any more.
+    fn put_entry(&self, entry: &EntryOut, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        reply.put(entry).inspect_err(|_| self.untell(self.ino(entry.nodeid)))
+    }
+
+    /// Obeys FORGET.
+    pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
+        self.result(self.known.forget(self.fs, ino, nlookup))
+    }
+
+    /// Obeys BATCH_FORGET.
+    pub(crate) fn forget_all(&self, nodes: &[ForgetOne]) -> Result<(), Errno> {
+        // One that fails keeps no other from being forgotten; nobody is told.
+        let forget = |node: &ForgetOne| self.forget(self.ino(node.nodeid), node.nlookup);
+        nodes.iter().map(forget).fold(Ok(()), Result::and)
+    }
+
+    /// Answers READLINK.
+    pub(crate) fn readlink(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let target = self.result(self.fs.readlink(ino))?;
+        reply.put_bytes(&target)
+    }
+
+    /// Obeys UNLINK.
+    pub(crate) fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.check_writable()?;
+        self.result(self.fs.unlink(dir, name, Some(clock::now())))
+    }
+
+    /// Obeys RMDIR.
+    pub(crate) fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.check_writable()?;
+        self.result(self.fs.rmdir(dir, name, Some(clock::now())))
+    }
+
+    /// Obeys RENAME and RENAME2, but for whiteouts: what leaves one would be two changes.
+    pub(crate) fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        self.check_writable()?;
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            RENAME_NOREPLACE => RenameMode::NoReplace,
+            RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        self.result(self.fs.rename(from, to, mode, Some(clock::now())))
+    }
+
+    /// Answers LINK.
+    pub(crate) fn link(
+        &self,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        self.check_writable()?;
+        let linked = self.fs.link(ino, dir, name, Some(clock::now()));
+        let entry = linked.and_then(|()| self.entry(ino));
+        self.put_entry(&self.result(entry)?, reply)
+    }
+}
+
+/// There is no such name, and will not be unless the kernel asks for it.
+fn no_entry(entry_valid: u64) -> EntryOut {
+    EntryOut { nodeid: 0, entry_valid, ..EntryOut::default() }
+}
+
+/// The inode of a name must be there.
+fn missing_inode(dir: Ino, error: Error) -> Error {
+    match error {
+        Error::NotFound => misleading(&format!("an entry of {dir} leads to an inode not in use")),
+        error => error,
+    }
+}
+
+fn misleading(problem: &str) -> Error {
+    Error::Corrupt(Corruption::new("directory", problem))
+}

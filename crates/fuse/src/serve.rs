@@ -1,10 +1,11 @@
 //! Requests in, answers out: which part of the adapter does what.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings, abi};
 use vfs::{Error, FileSystem, Ino};
 
+use crate::attributes::VALID_SEC;
 use crate::errno::errno;
 use crate::known::Known;
 use crate::{OnDamage, Options};
@@ -36,19 +37,62 @@ pub struct Adapter<'a> {
     pub(crate) options: Options,
     /// Inodes that the kernel knows.
     pub(crate) known: Known,
+    /// How long the kernel may keep which inode a name stands for, in seconds.
+    pub(crate) entry_valid_sec: u64,
     /// The image was found damaged.
     damaged: AtomicBool,
+    /// Something has changed since [`Self::take_changed`].
+    changed: AtomicBool,
 }
 
 impl<'a> Adapter<'a> {
     /// Serves `fs`.
     pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
-        Self { fs, options, known: Known::default(), damaged: AtomicBool::new(false) }
+        Self {
+            fs,
+            options,
+            known: Known::default(),
+            // The kernel takes names that differ for different entries: it must ask each time.
+            entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
+            damaged: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets go of all inodes that the kernel knew, for after the mount: files that were open and have no
+    /// name are then gone. Dropping the adapter does the same.
+    ///
+    /// # Errors
+    /// The first that the file system has with one. The others are let go of all the same.
+    pub fn finish(&self) -> vfs::Result<()> {
+        self.known.close_all(self.fs)
     }
 
     /// Whether the image was found damaged so far.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is written any more, because the image was found damaged.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.is_damaged() && self.options.on_damage == OnDamage::ReadOnly
+    }
+
+    /// Something has changed. To be called after it has.
+    pub(crate) fn note_change(&self) {
+        // Either this sees that the last change was taken, or who took it syncs this one too.
+        fence(Ordering::SeqCst);
+        if !self.changed.load(Ordering::Relaxed) {
+            self.changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something has changed since the last call. All of that is done: a sync that follows
+    /// makes it durable.
+    pub(crate) fn take_changed(&self) -> bool {
+        let changed = self.changed.swap(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        changed
     }
 
     /// The inode of a node: the number is the same, but the root is always node 1.
@@ -66,8 +110,7 @@ impl<'a> Adapter<'a> {
     /// # Errors
     /// `EROFS` if none may be made (any more).
     pub(crate) fn check_writable(&self) -> Result<(), Errno> {
-        let stopped = self.is_damaged() && self.options.on_damage == OnDamage::ReadOnly;
-        if self.options.read_only || stopped { Err(Errno::ROFS) } else { Ok(()) }
+        if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
     /// The number for an error. Every error of the file system comes through here.
@@ -77,6 +120,14 @@ impl<'a> Adapter<'a> {
             eprintln!("diskwright: {error}");
         }
         errno(error)
+    }
+}
+
+impl Drop for Adapter<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            self.failed(&error);
+        }
     }
 }
 
@@ -91,11 +142,43 @@ impl Handler for Adapter<'_> {
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let outcome = self.answer(request, reply);
+        if may_change(&request.operation) {
+            self.note_change();
+        }
+        outcome
+    }
+}
+
+/// Whether a request may have changed something, access times apart.
+fn may_change(operation: &Operation<'_>) -> bool {
+    !matches!(
+        operation,
+        Operation::Lookup { .. }
+            | Operation::Getattr(_)
+            | Operation::Statx(_)
+            | Operation::Statfs
+            | Operation::Readlink
+            | Operation::Read(_)
+            | Operation::Readdir(_)
+            | Operation::Readdirplus(_)
+            | Operation::Getxattr { .. }
+            | Operation::Listxattr { .. }
+            | Operation::Lseek(_)
+            | Operation::Fsync(_)
+            | Operation::Fsyncdir(_)
+            | Operation::Syncfs
+    )
+}
+
+impl Adapter<'_> {
+    /// Has a request answered by who does that.
+    fn answer(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let header = &request.header;
         let node = self.ino(header.nodeid);
         match request.operation {
             Operation::Lookup { name } => self.lookup(node, name, reply),
-            Operation::Forget { nlookup } => self.known.forget(self.fs, node, nlookup),
+            Operation::Forget { nlookup } => self.forget(node, nlookup),
             Operation::BatchForget { nodes } => self.forget_all(nodes),
             Operation::Getattr(_) => self.getattr(node, reply),
             Operation::Statx(_) => self.statx(node, reply),
@@ -116,17 +199,17 @@ impl Handler for Adapter<'_> {
             }
             Operation::Read(args) => self.read(node, &args, reply),
             Operation::Write { args, data } => self.write(node, &args, data, reply),
-            Operation::Fallocate(args) => self.fallocate(node, &args),
+            Operation::Fallocate(args) => self.fallocate(header, node, &args),
             Operation::Lseek(args) => self.lseek(node, &args, reply),
             Operation::CopyFileRange { args, wide } => {
-                self.copy_file_range(node, &args, wide, reply)
+                self.copy_file_range(header, node, &args, wide, reply)
             }
             Operation::Fsync(_) | Operation::Fsyncdir(_) => self.fsync(node),
             Operation::Syncfs => self.syncfs(),
             Operation::Readdir(args) => self.readdir(node, &args, reply),
             Operation::Readdirplus(args) => self.readdirplus(node, &args, reply),
-            Operation::Getxattr { size, name } => self.getxattr(node, name, size, reply),
-            Operation::Listxattr { size } => self.listxattr(node, size, reply),
+            Operation::Getxattr { size, name } => self.getxattr(header, node, name, size, reply),
+            Operation::Listxattr { size } => self.listxattr(header, node, size, reply),
             Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
             Operation::Removexattr { name } => self.removexattr(node, name),
             Operation::Ioctl { .. } => Err(Errno::NOTTY),

@@ -1,20 +1,86 @@
 //! Making changes durable every few seconds.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
 
-use vfs::FileSystem;
+use parking_lot::{Condvar, Mutex};
+use vfs::Error;
 
-/// Syncs a file system at intervals, on a thread of the scope, until it is dropped.
-pub struct Syncer {}
+use crate::Adapter;
+
+/// Makes what was changed through an adapter durable at intervals, on a thread of the scope, until it
+/// is dropped. What it is busy with then, it ends; the scope waits for that.
+///
+/// Nothing is written where nothing has changed, and nothing after damage, if the mount stops then
+/// ([`crate::OnDamage::ReadOnly`]).
+pub struct Syncer {
+    stop: Arc<Stop>,
+}
+
+/// Whether to stop, and what wakes who waits for it.
+#[derive(Default)]
+struct Stop {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
 
 impl Syncer {
-    /// Starts.
+    /// Starts. Nothing ever happens if the interval is zero.
     pub fn start<'scope, 'env: 'scope>(
-        scope: &'scope std::thread::Scope<'scope, 'env>,
-        fs: &'env dyn FileSystem,
+        scope: &'scope Scope<'scope, 'env>,
+        adapter: &'env Adapter<'env>,
         interval: Duration,
     ) -> Self {
-        let _ = (scope, fs, interval);
-        todo!()
+        let stop = Arc::new(Stop::default());
+        if !interval.is_zero() {
+            let stop = Arc::clone(&stop);
+            scope.spawn(move || sync_until(&stop, adapter, interval));
+        }
+        Self { stop }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        *self.stop.is_set.lock() = true;
+        self.stop.changed.notify_one();
+    }
+}
+
+impl Stop {
+    /// Waits. Whether it is to stop.
+    fn wait(&self, interval: Duration) -> bool {
+        let until = Instant::now().checked_add(interval);
+        let mut is_set = self.is_set.lock();
+        while !*is_set {
+            match until {
+                Some(until) => {
+                    if self.changed.wait_until(&mut is_set, until).timed_out() {
+                        break;
+                    }
+                }
+                None => self.changed.wait(&mut is_set),
+            }
+        }
+        *is_set
+    }
+}
+
+fn sync_until(stop: &Stop, adapter: &Adapter<'_>, interval: Duration) {
+    let mut is_told = false;
+    while !stop.wait(interval) {
+        if adapter.has_stopped() || !adapter.take_changed() {
+            continue;
+        }
+        if let Err(error) = adapter.fs.sync() {
+            adapter.failed(&error);
+            adapter.note_change();
+            // Damage has been told already. Once is enough: whoever calls fsync gets the error.
+            if !is_told && !matches!(error, Error::Corrupt(_)) {
+                eprintln!("diskwright: changes do not become durable: {error}");
+            }
+            is_told = true;
+        }
     }
 }

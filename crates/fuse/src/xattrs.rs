@@ -1,1 +1,132 @@
-//! (being written)
+//! Extended attributes. Who may see and change which is checked by the kernel, by namespace, but for
+//! what it leaves to kernel file systems: names in `trusted.` are listed for the superuser alone.
+//!
+//! In `system.` there are the access control lists ([`lists`]), and one name more for reading
+//! ([`parents`]).
+
+mod lists;
+mod parents;
+
+use fuse_device::abi::{GetxattrOut, InHeader, SetxattrIn};
+use fuse_device::{Errno, Reply};
+use vfs::{Error, Ino, SetAttributes};
+
+use crate::{Adapter, acl, clock};
+
+/// Longest value, and longest list of names, in bytes, that Linux hands over (`XATTR_SIZE_MAX`,
+/// `XATTR_LIST_MAX`).
+const SIZE_MAX: usize = 1 << 16;
+
+// Flags of setxattr(2).
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+const SYSTEM: &[u8] = b"system.";
+const TRUSTED: &[u8] = b"trusted.";
+
+impl Adapter<'_> {
+    /// GETXATTR.
+    pub(crate) fn getxattr(
+        &self,
+        header: &InHeader,
+        ino: Ino,
+        name: &[u8],
+        size: u32,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        let value = match name {
+            parents::NAME => self.parents(header, ino)?,
+            _ if is_foreign(name) => return Err(Errno::OPNOTSUPP),
+            _ => self.result(self.fs.get_xattr(ino, name))?,
+        };
+        answer(&value, size, reply)
+    }
+
+    /// LISTXATTR: the names, each with a NUL.
+    pub(crate) fn listxattr(
+        &self,
+        header: &InHeader,
+        ino: Ino,
+        size: u32,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        let mut names = Vec::new();
+        self.result(self.fs.list_xattrs(ino, &mut |name| {
+            let is_shown = header.uid == 0 || !name.starts_with(TRUSTED);
+            // One byte too many is enough to know.
+            if is_shown && names.len() <= SIZE_MAX {
+                names.extend_from_slice(name);
+                names.push(0);
+            }
+        }))?;
+        answer(&names, size, reply)
+    }
+
+    /// SETXATTR.
+    pub(crate) fn setxattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        args: &SetxattrIn,
+    ) -> Result<(), Errno> {
+        self.check_writable()?;
+        match name {
+            acl::ACCESS => self.set_access_list(ino, value, args),
+            acl::DEFAULT => self.set_default_list(ino, value, args),
+            _ if is_foreign(name) => Err(Errno::OPNOTSUPP),
+            _ => {
+                self.check_presence(ino, name, args)?;
+                self.result(self.fs.set_xattr(ino, name, value))?;
+                self.inode_changed(ino)
+            }
+        }
+    }
+
+    /// REMOVEXATTR. Without its access control list a file keeps its permissions.
+    pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.check_writable()?;
+        if is_foreign(name) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        self.result(self.fs.remove_xattr(ino, name))?;
+        self.inode_changed(ino)
+    }
+
+    /// Whether an attribute is there, or is not, as setxattr(2) may ask for.
+    fn check_presence(&self, ino: Ino, name: &[u8], args: &SetxattrIn) -> Result<(), Errno> {
+        if args.flags & (XATTR_CREATE | XATTR_REPLACE) == 0 {
+            return Ok(());
+        }
+        match self.fs.get_xattr(ino, name) {
+            Ok(_) if args.flags & XATTR_CREATE != 0 => Err(Errno::EXIST),
+            Err(Error::NoAttribute) if args.flags & XATTR_REPLACE == 0 => Ok(()),
+            other => self.result(other).map(drop),
+        }
+    }
+
+    /// An inode has changed: now.
+    fn inode_changed(&self, ino: Ino) -> Result<(), Errno> {
+        let time = SetAttributes { ctime: Some(clock::now()), ..SetAttributes::default() };
+        self.result(self.fs.set_attributes(ino, &time))
+    }
+}
+
+/// Whether a name in `system.` is none that can be stored.
+fn is_foreign(name: &[u8]) -> bool {
+    name.starts_with(SYSTEM) && name != acl::ACCESS && name != acl::DEFAULT
+}
+
+/// Answers with bytes, or with how many there are if the caller has no room yet.
+fn answer(bytes: &[u8], size: u32, reply: &mut Reply<'_>) -> Result<(), Errno> {
+    if bytes.len() > SIZE_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    if size == 0 {
+        return reply.put(&GetxattrOut { size: bytes.len() as u32, padding: 0 });
+    }
+    if bytes.len() > size as usize {
+        return Err(Errno::RANGE);
+    }
+    reply.put_bytes(bytes)
+}

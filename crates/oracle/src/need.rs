@@ -20,7 +20,7 @@ pub enum Need {
     Loop,
     /// Everything it takes to mount this file-system type from an image.
     Mount(&'static str),
-    /// An openable `/dev/fuse`.
+    /// An openable `/dev/fuse`, and the right to mount it or a `fusermount3` that has it.
     Fuse,
 }
 
@@ -81,13 +81,15 @@ fn probe(need: Need) -> Option<String> {
         Need::Mount(fs_type) => missing(Need::Loop)
             .or_else(|| missing(Need::Tool("mount")))
             .or_else(|| probe_file_system(fs_type)),
-        Need::Fuse => OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-            .err()
-            .map(|error| format!("/dev/fuse: {error}")),
+        Need::Fuse => probe_fuse(),
     }
+}
+
+fn probe_fuse() -> Option<String> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        return Some(format!("/dev/fuse: {error}"));
+    }
+    missing(Need::Root).and_then(|_| missing(Need::Tool("fusermount3")))
 }
 
 fn probe_version(name: &'static str, wanted: (u32, u32)) -> Option<String> {

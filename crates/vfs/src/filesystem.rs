@@ -19,6 +19,12 @@ pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
 
+    /// Whether names that differ may stand for the same entry, in some directory at least: where case
+    /// does not count.
+    fn folds_names(&self) -> bool {
+        false
+    }
+
     /// Totals of space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 

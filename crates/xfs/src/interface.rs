@@ -16,6 +16,10 @@ impl FileSystem for Xfs {
         self.root_ino()
     }
 
+    fn folds_names(&self) -> bool {
+        self.volume.geometry.features.ascii_ci()
+    }
+
     fn statfs(&self) -> Result<StatFs> {
         Ok(self.volume.statfs())
     }

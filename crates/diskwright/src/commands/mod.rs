@@ -12,6 +12,7 @@ pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
+pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod paths;
 pub(crate) mod recover;
@@ -20,6 +21,7 @@ pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod truncate;
+pub(crate) mod unmount;
 pub(crate) mod workload;
 
 use diskwright::{Outcome, Result};
@@ -37,6 +39,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Extract(args) => extract::run(args),
         Command::Cp(args) => cp::run(args),
         Command::Paths(args) => paths::run(args),
+        Command::Mount(args) => mount::run(args),
+        Command::Unmount(args) => unmount::run(args),
         Command::Mkdir(args) => mkdir::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Rmdir(args) => rmdir::run(args),

@@ -19,7 +19,7 @@ use serde::Serialize;
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
 use crate::build::Owner;
-use crate::image::{Kind, probe_kind, window};
+use crate::image::{Kind, open_device, probe_kind, window};
 use crate::{Error, Image, OpenImage, Result, lock};
 
 pub(crate) use attributes::CAPABILITY;
@@ -47,7 +47,7 @@ impl Policy {
 }
 
 /// A file system of some format that is open for writing.
-trait Writable {
+trait Writable: Send + Sync {
     fn file_system(&self) -> &dyn FileSystem;
     fn recovery(&self) -> RecoverReport;
     fn close(self: Box<Self>) -> vfs::Result<()>;
@@ -102,6 +102,16 @@ pub struct OpenToEdit {
 }
 
 impl Image {
+    /// Whether images of this one's format are changed in place. This one may still be none of those that
+    /// are, or somebody may be using it: [`Image::edit`] tells.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has no format that is known.
+    pub fn can_edit(path: &Path, options: &OpenImage) -> Result<bool> {
+        let device = open_device(path, &OpenImage { stale: true, ..*options })?;
+        Ok(probe_kind(path, &device, options)?.can_edit())
+    }
+
     /// Opens an image to change it. What its journal holds is replayed first.
     ///
     /// # Errors
@@ -144,6 +154,11 @@ impl OpenToEdit {
     /// Its files by path.
     pub fn paths(&self) -> Paths<'_> {
         Paths::new(self.file_system())
+    }
+
+    /// The image file, as it was named.
+    pub fn path(&self) -> &Path {
+        &self.image
     }
 
     /// The changes that can be made to it.

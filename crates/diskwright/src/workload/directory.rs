@@ -14,7 +14,7 @@ use ::workload::target::Host;
 use ::workload::{Error, Result};
 use rustix::io::Errno;
 
-use super::mounts::Mount;
+use crate::mounts::Mount;
 
 /// Most names that are tried for the directory.
 const NAMES_MAX: u64 = 1000;
@@ -46,7 +46,7 @@ impl Contestant for Directory {
         let what = Mount::of(&self.path).map_or_else(
             || "a directory of a mounted file system".to_owned(),
             |mount| {
-                let Mount { point, fs_type, options } = mount;
+                let Mount { point, fs_type, options, .. } = mount;
                 format!("{fs_type}, mounted at {} ({options})", point.display())
             },
         );

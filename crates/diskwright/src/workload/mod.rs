@@ -6,7 +6,6 @@ mod format;
 mod image;
 mod kernel;
 mod memory;
-mod mounts;
 mod spec;
 mod stop;
 

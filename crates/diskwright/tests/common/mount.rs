@@ -59,7 +59,7 @@ pub(crate) struct Point(PathBuf);
 
 impl Point {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("diskwright-mount-").tempdir().unwrap();
+        let dir = tempfile::Builder::new().prefix("diskwright-fuse-").tempdir().unwrap();
         Self(fs::canonicalize(dir.keep()).unwrap())
     }
 

@@ -2,26 +2,38 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// A line of `/proc/self/mounts`.
+/// The mounts that this process sees.
+const TABLE: &str = "/proc/self/mounts";
+
+/// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mount {
-    pub(super) point: PathBuf,
-    pub(super) fs_type: String,
-    pub(super) options: String,
+pub(crate) struct Mount {
+    /// What is mounted: a device, or whatever the file system calls it.
+    pub(crate) source: PathBuf,
+    pub(crate) point: PathBuf,
+    pub(crate) fs_type: String,
+    pub(crate) options: String,
 }
 
 impl Mount {
     /// The mount that a directory is in; `None` if it cannot be told.
-    pub(super) fn of(directory: &Path) -> Option<Self> {
+    pub(crate) fn of(directory: &Path) -> Option<Self> {
         let directory = fs::canonicalize(directory).ok()?;
-        find(&fs::read("/proc/self/mounts").ok()?, &directory)
+        find(&fs::read(TABLE).ok()?, &directory)
+    }
+
+    /// All mounts that this process sees, in the order they were made.
+    pub(crate) fn all() -> io::Result<Vec<Self>> {
+        let table = fs::read(TABLE)?;
+        Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
     }
 
     /// Whether its files are nowhere but in the cache.
-    pub(super) fn is_cache(&self) -> bool {
+    pub(crate) fn is_cache(&self) -> bool {
         matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
     }
 }
@@ -36,10 +48,11 @@ fn find(table: &[u8], directory: &Path) -> Option<Mount> {
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ').skip(1);
-    let point = OsString::from_vec(unescaped(fields.next()?)).into();
+    let mut fields = line.split(|&byte| byte == b' ');
+    let mut path = || Some(OsString::from_vec(unescaped(fields.next()?)).into());
+    let (source, point) = (path()?, path()?);
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
-    Some(Mount { point, fs_type: text()?, options: text()? })
+    Some(Mount { source, point, fs_type: text()?, options: text()? })
 }
 
 /// Undoes what the kernel writes for white space and backslashes: `\040` and its like.
@@ -62,7 +75,7 @@ fn octal(digits: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    const TABLE: &[u8] = b"/dev/vda / ext4 rw,relatime 0 0\n\
+    const LINES: &[u8] = b"/dev/vda / ext4 rw,relatime 0 0\n\
         proc /proc proc rw 0 0\n\
         /dev/vdb /data xfs rw,noatime 0 0\n\
         tmpfs /data/with\\040space\\134 tmpfs rw,size=4k 0 0\n\
@@ -70,7 +83,7 @@ mod tests {
         broken\n";
 
     fn fs_type(directory: &str) -> String {
-        find(TABLE, Path::new(directory)).unwrap().fs_type
+        find(LINES, Path::new(directory)).unwrap().fs_type
     }
 
     #[test]
@@ -80,7 +93,7 @@ mod tests {
         assert_eq!(fs_type("/data/x"), "btrfs");
         assert_eq!(fs_type("/database"), "ext4");
         assert_eq!(fs_type("/data/with space\\/x"), "tmpfs");
-        assert_eq!(find(TABLE, Path::new("/data")).unwrap().options, "ro");
+        assert_eq!(find(LINES, Path::new("/data")).unwrap().options, "ro");
         assert_eq!(find(b"", Path::new("/")), None);
     }
 

@@ -1,0 +1,35 @@
+//! What `diskwright mount --help` says.
+
+pub(super) const NOTES: &str = "\
+Examples:
+  diskwright mount root.img /mnt
+  diskwright mount root.img dir -o ro,noatime
+  diskwright mount --partition 2 disk.img /mnt -o allow_other --log mount.log
+  diskwright unmount /mnt
+
+Options of -o:
+  ro, rw                 mount for reading only, or also to change it (the default)
+  allow_other            let other users use it (root, or user_allow_other in /etc/fuse.conf)
+  default_permissions    let the kernel check permissions: it always does
+  uid=N, gid=N           show all files as this user's, this group's
+  owner=U:G              store new files as this owner's, not as the caller's
+  noatime, relatime, strictatime
+                         change access times never, when they are older than the last change or a
+                         day (the default), or at every read
+  sync, async            wait with every write until it is durable, or not (the default)
+  dirsync                wait with every change of a directory until it is durable
+  suid, nosuid           let set-user-id bits count (root), or not (the default)
+  dev, nodev             let device nodes work (root), or not (the default)
+  exec, noexec           let programs be run (the default), or not
+  commit=SECONDS         make changes durable after so long; 0 for never (5)
+  errors=remount-ro      allow no changes once the image is found to be damaged (the default)
+  errors=continue        go on then; what met the damage gets an error
+  threads=N              threads that answer requests (one per processor, at least 2)
+  io_uring, no_io_uring  talk with the kernel over io_uring if it allows that (the default), or not
+  fsname=NAME            show this as the device in /proc/mounts, instead of the image's path
+  defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...
+                         words of /etc/fstab, which mean nothing here
+
+Images of ext4, ext3 and ext2 are mounted to be changed: the journal of one that crashed is replayed
+first, and no other program can change it meanwhile. Images of XFS are mounted for reading only so
+far.";

@@ -1,0 +1,105 @@
+//! `diskwright mount`.
+
+mod background;
+mod help;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diskwright::mount::{Mount, MountOptions, OpenToMount, unmount_on_signals};
+use diskwright::{Error, Image, Outcome, Result};
+
+use super::session;
+use crate::cli::ImageArgs;
+use crate::terminal;
+
+/// Mount an image as a directory (FUSE), without root
+#[derive(Debug, Args)]
+#[command(after_help = help::NOTES)]
+pub(crate) struct MountArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// Directory to mount it on
+    mountpoint: PathBuf,
+
+    /// Options with commas, such as ro,noatime; --help explains each. May be given several times
+    #[arg(short, long, value_name = "OPTIONS", value_parser = checked_options)]
+    options: Vec<String>,
+
+    /// Serve the mount until it is unmounted or Ctrl-C is pressed, instead of in the background
+    #[arg(long)]
+    foreground: bool,
+
+    /// Append what a mount in the background has to say to FILE, instead of dropping it
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log: Option<PathBuf>,
+
+    /// Serve a mount that another process of this program was asked for
+    #[arg(long = background::FLAG, hide = true, conflicts_with = "foreground")]
+    is_background: bool,
+}
+
+pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
+    if !args.foreground && !args.is_background {
+        return background::start();
+    }
+    let options = args.options();
+    let image = match OpenToMount::open(&args.image.image, &args.image.options(), options.read_only)
+    {
+        Ok(image) => image,
+        Err(error) => return Ok(refused(args, &options, &error)),
+    };
+    if let Some(warning) = image.warning() {
+        terminal::message(&warning);
+    }
+    // Errors can still be told.
+    let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
+    let background = background.transpose()?;
+    let mountpoint = absolute(&args.mountpoint)?;
+    let mount = Mount::new(image, &mountpoint, options)?;
+    unmount_on_signals(mount.unmounter())?;
+    mount.serve(|| {
+        if let Some(background) = background {
+            background.detach();
+        }
+    })?;
+    Ok(Outcome::Done)
+}
+
+impl MountArgs {
+    fn options(&self) -> MountOptions {
+        let mut options = MountOptions::default();
+        for words in &self.options {
+            // They were checked when the arguments were parsed.
+            let _ = options.apply(words);
+        }
+        options
+    }
+}
+
+fn checked_options(words: &str) -> Result<String, String> {
+    MountOptions::default().apply(words).map(|()| words.to_owned())
+}
+
+/// Says why an image cannot be opened, and whether it could be read.
+fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
+    let outcome = session::told(error);
+    let is_taken = matches!(error, Error::InUse { .. });
+    if !options.read_only
+        && !is_taken
+        && Image::open(&args.image.image, &args.image.options()).is_ok()
+    {
+        terminal::message(&"it can be mounted for reading: -o ro");
+    }
+    outcome
+}
+
+/// The path from the root: the process changes to that directory.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|source| Error::Host {
+        operation: "find",
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,59 @@
+//! `diskwright unmount`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use diskwright::mount::{Released, UnmountOptions, unmount};
+use diskwright::{Outcome, Result, text};
+
+use crate::terminal;
+
+const NOTES: &str = "\
+Examples:
+  diskwright unmount /mnt && e2fsck -fn root.img
+
+umount and fusermount3 -u unmount, too, but return while the process that serves the mount may still
+be writing into the image.";
+
+/// Unmount an image, and wait until all is written and others can use it
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct UnmountArgs {
+    /// Directory it is mounted on
+    mountpoint: PathBuf,
+
+    /// Though programs use it: it goes from the directory at once, and for good when they are done
+    #[arg(short, long)]
+    lazy: bool,
+
+    /// How long to wait for the image
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u32,
+}
+
+pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
+    let patience = Duration::from_secs(args.timeout.into());
+    let released = unmount(&args.mountpoint, &UnmountOptions { lazy: args.lazy, patience })?;
+    let shown = |path: &PathBuf| text::escaped(path.as_os_str().as_encoded_bytes()).to_string();
+    match &released {
+        Released::Free => {}
+        Released::Unknown => {
+            terminal::message(
+                &"unmounted; which image it was cannot be told, so it may still be written",
+            );
+        }
+        Released::Mounted(point) => {
+            terminal::message(&format_args!("unmounted; it is still mounted at {}", shown(point)));
+        }
+        Released::InUse(image) => {
+            terminal::message(&format_args!(
+                "unmounted, but {} is still in use after {} seconds: programs may still use the mount",
+                shown(image),
+                args.timeout
+            ));
+            return Ok(Outcome::Io);
+        }
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,91 @@
+//! Opening an image to mount it.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use vfs::FileSystem;
+
+use crate::edit::OpenToEdit;
+use crate::{Image, OpenImage, Result};
+
+/// An image that is open to be mounted.
+pub struct OpenToMount {
+    access: Access,
+    name: OsString,
+    warning: Option<&'static str>,
+}
+
+enum Access {
+    Read(Image),
+    Write(OpenToEdit),
+}
+
+impl OpenToMount {
+    /// Opens an image: for reading only if that is asked for, if it is read as it lies
+    /// ([`OpenImage::stale`]), or if images of its format are not changed in place
+    /// ([`Image::can_edit`]), which [`Self::warning`] then says.
+    ///
+    /// # Errors
+    /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
+    pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
+        let read_only = read_only || options.stale;
+        let warning = match read_only {
+            false if !Image::can_edit(path, options)? => {
+                Some("images of this format are only read so far: it is mounted read-only")
+            }
+            _ => None,
+        };
+        let access = if read_only || warning.is_some() {
+            Access::Read(Image::open(path, options)?)
+        } else {
+            Access::Write(Image::edit(path, options)?)
+        };
+        let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
+        Ok(Self { access, name, warning })
+    }
+
+    /// Whether nothing can be changed.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.access, Access::Read(_))
+    }
+
+    /// What whoever asked for the mount should know.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.warning
+    }
+
+    /// What the mount is called in `/proc/mounts`: the path of the image, if it is known.
+    pub(super) fn name(&self) -> &OsString {
+        &self.name
+    }
+
+    pub(super) fn file_system(&self) -> &dyn FileSystem {
+        match &self.access {
+            Access::Read(image) => image.file_system(),
+            Access::Write(open) => open.file_system(),
+        }
+    }
+
+    /// Makes all changes durable and leaves the image clean.
+    pub(super) fn close(self) -> Result<()> {
+        match self.access {
+            Access::Read(_) => Ok(()),
+            Access::Write(open) => open.close(),
+        }
+    }
+}
+
+/// For reading only. The path is not known.
+impl From<Image> for OpenToMount {
+    fn from(image: Image) -> Self {
+        Self { access: Access::Read(image), name: "diskwright".into(), warning: None }
+    }
+}
+
+impl From<OpenToEdit> for OpenToMount {
+    fn from(open: OpenToEdit) -> Self {
+        let name = open.path();
+        let name = std::fs::canonicalize(name).unwrap_or_else(|_| name.to_owned()).into();
+        Self { access: Access::Write(open), name, warning: None }
+    }
+}

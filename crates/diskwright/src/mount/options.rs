@@ -1,0 +1,321 @@
+//! How an image is mounted, and the words of `-o` that say so.
+
+use std::ffi::OsString;
+use std::thread;
+use std::time::Duration;
+
+use fuse::{AccessTimes, OnDamage};
+
+use crate::build::Owner;
+
+/// Time between two syncs unless `commit=` says otherwise: as ext4 has it in the kernel.
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Most threads that may be asked for.
+const THREADS_MAX: usize = 256;
+
+/// Words of `/etc/fstab` that tell mount(8) and others something, and mean nothing here.
+const FSTAB_WORDS: &[&str] =
+    &["defaults", "auto", "noauto", "user", "users", "nouser", "group", "nofail", "_netdev"];
+
+/// How an image is mounted. The defaults are those of `diskwright mount` without `-o`.
+///
+/// Permissions are always checked by the kernel (`default_permissions`), with ACLs.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Nothing can be changed, and the image is not written.
+    pub read_only: bool,
+    /// Other users may use the mount, too. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// All files appear to belong to this user.
+    pub uid: Option<u32>,
+    /// All files appear to belong to this group.
+    pub gid: Option<u32>,
+    /// New files are stored as this owner's, not as the caller's.
+    pub owner: Option<Owner>,
+    /// When reading changes access times.
+    pub access_times: AccessTimes,
+    /// Every write waits until it is durable.
+    pub sync: bool,
+    /// Every change of a directory waits until it is durable.
+    pub dirsync: bool,
+    /// Set-user-id bits and capabilities count. Needs root.
+    pub suid: bool,
+    /// Device nodes work. Needs root.
+    pub dev: bool,
+    /// Programs can be run.
+    pub exec: bool,
+    /// Time after which changes are made durable without anybody asking; `None` for never.
+    pub sync_interval: Option<Duration>,
+    /// What happens when the image is found to be damaged.
+    pub on_damage: OnDamage,
+    /// Threads that answer requests; `None` for one per processor, and at least two.
+    pub threads: Option<usize>,
+    /// Talk with the kernel over io_uring, if it allows that.
+    pub io_uring: bool,
+    /// What `/proc/mounts` shows as the device, instead of the path of the image. Then neither
+    /// [`unmount`](super::unmount()) nor messages about an image in use can tell which image it is.
+    pub fs_name: Option<OsString>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            allow_other: false,
+            uid: None,
+            gid: None,
+            owner: None,
+            access_times: AccessTimes::default(),
+            sync: false,
+            dirsync: false,
+            suid: false,
+            dev: false,
+            exec: true,
+            sync_interval: Some(SYNC_INTERVAL),
+            on_damage: OnDamage::default(),
+            threads: None,
+            io_uring: true,
+            fs_name: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Takes in words as `-o` has them: `ro,noatime,commit=30`. Of words that contradict each other the
+    /// last one counts.
+    ///
+    /// # Errors
+    /// A sentence that names the first word that is not known, or whose value makes no sense. Those
+    /// before it count.
+    pub fn apply(&mut self, words: &str) -> Result<(), String> {
+        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        match word.split_once('=') {
+            Some((name, value)) => self.set_value(word, name, value),
+            None => self.set_flag(word),
+        }
+    }
+
+    fn set_flag(&mut self, word: &str) -> Result<(), String> {
+        match word {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "allow_other" => self.allow_other = true,
+            // It is never otherwise.
+            "default_permissions" => {}
+            "noatime" => self.access_times = AccessTimes::Never,
+            "relatime" => self.access_times = AccessTimes::Relative,
+            "strictatime" => self.access_times = AccessTimes::Always,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dirsync = true,
+            "suid" => self.suid = true,
+            "nosuid" => self.suid = false,
+            "dev" => self.dev = true,
+            "nodev" => self.dev = false,
+            "exec" => self.exec = true,
+            "noexec" => self.exec = false,
+            "io_uring" => self.io_uring = true,
+            "no_io_uring" => self.io_uring = false,
+            "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" => {
+                return Err(format!("{word} needs a value: {word}=..."));
+            }
+            _ if FSTAB_WORDS.contains(&word) || is_private(word) => {}
+            _ => return Err(unknown(word)),
+        }
+        Ok(())
+    }
+
+    fn set_value(&mut self, word: &str, name: &str, value: &str) -> Result<(), String> {
+        let wrong = |expected: &str| format!("{word}: {expected}");
+        match name {
+            "uid" => self.uid = Some(parse_id(value).ok_or_else(|| wrong("write a number"))?),
+            "gid" => self.gid = Some(parse_id(value).ok_or_else(|| wrong("write a number"))?),
+            "owner" => {
+                let owner = parse_owner(value);
+                self.owner = Some(owner.ok_or_else(|| wrong("write two numbers: 1000:1000"))?);
+            }
+            "commit" => {
+                let seconds: u32 =
+                    value.parse().map_err(|_| wrong("write seconds, 0 for never"))?;
+                self.sync_interval = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            }
+            "errors" => {
+                self.on_damage = match value {
+                    "remount-ro" => OnDamage::ReadOnly,
+                    "continue" => OnDamage::Continue,
+                    _ => return Err(wrong("it is remount-ro or continue")),
+                }
+            }
+            "threads" => {
+                let threads =
+                    value.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads));
+                let expected = || wrong(&format!("write a number from 1 to {THREADS_MAX}"));
+                self.threads = Some(threads.ok_or_else(expected)?);
+            }
+            "fsname" if value.is_empty() => return Err(wrong("it has no name")),
+            "fsname" => self.fs_name = Some(value.into()),
+            "user" | "comment" => {}
+            _ if is_private(name) => {}
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+
+    /// Threads that answer requests.
+    pub(super) fn threads(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        // With one alone, a request that waits for the device would keep all others waiting.
+        self.threads.unwrap_or_else(|| processors().clamp(2, THREADS_MAX)).max(1)
+    }
+
+    /// How requests are answered.
+    pub(super) fn adapter(&self, read_only: bool) -> fuse::Options {
+        fuse::Options {
+            read_only,
+            access_times: self.access_times,
+            on_damage: self.on_damage,
+            uid: self.uid,
+            gid: self.gid,
+            owner: self.owner.map(|Owner { uid, gid }| (uid, gid)),
+        }
+    }
+}
+
+/// Words that programs keep for themselves in `/etc/fstab`: `x-systemd.automount` and its like.
+fn is_private(word: &str) -> bool {
+    word.starts_with("x-") || word.starts_with("X-")
+}
+
+fn unknown(name: &str) -> String {
+    format!("there is no option {name}; diskwright mount --help has those that there are")
+}
+
+/// An id that a file can have: the largest number stands for none.
+fn parse_id(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|&id| id != u32::MAX)
+}
+
+fn parse_owner(text: &str) -> Option<Owner> {
+    let (uid, gid) = text.split_once(':')?;
+    Some(Owner { uid: parse_id(uid)?, gid: parse_id(gid)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> MountOptions {
+        let mut options = MountOptions::default();
+        options.apply(words).unwrap();
+        options
+    }
+
+    fn refused(words: &str) -> String {
+        MountOptions::default().apply(words).unwrap_err()
+    }
+
+    #[test]
+    fn every_word_does_what_it_says() {
+        let options = parsed(
+            "ro,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
+             errors=continue,threads=7,no_io_uring,fsname=root.img",
+        );
+        assert!(options.read_only && options.allow_other && options.sync && options.dirsync);
+        assert!(options.suid && options.dev && !options.exec && !options.io_uring);
+        assert_eq!((options.uid, options.gid), (Some(1), Some(2)));
+        assert_eq!(options.owner, Some(Owner { uid: 3, gid: 4 }));
+        assert_eq!(options.access_times, AccessTimes::Never);
+        assert_eq!(options.sync_interval, Some(Duration::from_secs(30)));
+        assert_eq!(options.on_damage, OnDamage::Continue);
+        assert_eq!(options.threads(), 7);
+        assert_eq!(options.fs_name, Some("root.img".into()));
+        assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
+        assert_eq!(parsed("commit=0").sync_interval, None);
+    }
+
+    #[test]
+    fn the_adapter_gets_what_concerns_it() {
+        let adapter = parsed("uid=1,owner=3:4,errors=continue,strictatime").adapter(true);
+        assert!(adapter.read_only);
+        assert_eq!((adapter.uid, adapter.gid), (Some(1), None));
+        assert_eq!(adapter.owner, Some((3, 4)));
+        assert_eq!(adapter.on_damage, OnDamage::Continue);
+        assert_eq!(adapter.access_times, AccessTimes::Always);
+    }
+
+    #[test]
+    fn without_words_it_is_safe_and_writable() {
+        let options = parsed("");
+        assert!(!options.read_only && !options.suid && !options.dev && options.exec);
+        assert!(!options.allow_other && !options.sync && !options.dirsync);
+        assert_eq!(options.access_times, AccessTimes::Relative);
+        assert_eq!(options.on_damage, OnDamage::ReadOnly);
+        assert_eq!(options.sync_interval, Some(Duration::from_secs(5)));
+        assert!(options.threads() >= 2);
+    }
+
+    #[test]
+    fn the_last_of_contradicting_words_counts() {
+        let options = parsed("ro,suid,dev,noexec,sync,noatime,no_io_uring,errors=continue,,uid=5");
+        let mut options = options;
+        let back = "rw,nosuid,nodev,exec,async,relatime,io_uring,errors=remount-ro,uid=6,";
+        options.apply(back).unwrap();
+        assert!(!options.read_only && !options.suid && !options.dev && options.exec);
+        assert!(!options.sync && options.io_uring);
+        assert_eq!(options.access_times, AccessTimes::Relative);
+        assert_eq!(options.on_damage, OnDamage::ReadOnly);
+        assert_eq!(options.uid, Some(6));
+    }
+
+    #[test]
+    fn words_of_fstab_are_accepted() {
+        let words = "defaults,noauto,user,nofail,_netdev,x-systemd.automount,x-gvfs-name=a b,\
+                     X-mount.mkdir,user=alice,comment=why,default_permissions";
+        assert!(!parsed(words).read_only);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_name() {
+        for (words, named) in [
+            ("ro,frobnicate", "frobnicate"),
+            ("Ro", "Ro"),
+            ("data=journal", "data"),
+            ("remount", "remount"),
+            ("ro=1", "ro"),
+            ("subtype=ext4", "subtype"),
+        ] {
+            let said = refused(words);
+            assert!(said.starts_with(&format!("there is no option {named};")), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_with_what_would() {
+        for words in [
+            "uid=root",
+            "uid=-1",
+            "uid=4294967295",
+            "gid=",
+            "owner=1",
+            "owner=1:",
+            "owner=a:b",
+            "commit=-1",
+            "commit=5s",
+            "commit=",
+            "errors=panic",
+            "threads=0",
+            "threads=257",
+            "fsname=",
+        ] {
+            let said = refused(words);
+            assert!(said.starts_with(&format!("{words}: ")), "{words}: {said}");
+        }
+        for word in ["uid", "gid", "owner", "commit", "errors", "threads", "fsname"] {
+            assert!(refused(word).contains(&format!("{word}=...")), "{word}");
+        }
+    }
+}

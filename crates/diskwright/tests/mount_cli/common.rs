@@ -1,0 +1,67 @@
+//! Images to mount, and running the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use crate::mount::{Point, diskwright};
+
+/// Runs a line of words in a directory, where `POINT` stands for the mount point.
+pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
+    let point = point.path().to_str().unwrap();
+    let words = line.split_whitespace().map(|word| if word == "POINT" { point } else { word });
+    diskwright().current_dir(dir).args(words).output().unwrap()
+}
+
+/// The same; it must succeed. Returns what it said.
+#[track_caller]
+pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
+    let output = run(dir, point, line);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{line}: {} {said}", output.status);
+    assert!(output.stdout.is_empty(), "{line} wrote to standard output");
+    said
+}
+
+/// The same; it must end with this status. Returns what it said.
+#[track_caller]
+pub(crate) fn fails(dir: &Path, point: &Point, line: &str, status: i32) -> String {
+    let output = run(dir, point, line);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+    let is_told = said.starts_with("diskwright: ") || (status == 2 && said.starts_with("error: "));
+    assert!(is_told && !said.contains("panicked"), "{line}: {said}");
+    said
+}
+
+/// What images are built from: `motd`, `etc/hostname`, and `etc/link` to that.
+pub(crate) fn source(dir: &Path) -> PathBuf {
+    let source = dir.join("source");
+    fs::create_dir_all(source.join("etc")).unwrap();
+    fs::write(source.join("motd"), "Welcome.\n").unwrap();
+    fs::write(source.join("etc/hostname"), "image\n").unwrap();
+    std::os::unix::fs::symlink("hostname", source.join("etc/link")).unwrap();
+    source
+}
+
+/// An image of the source, `a.img`.
+pub(crate) fn image(dir: &Path, options: &str) -> PathBuf {
+    source(dir);
+    let line = format!("build source a.img {options}");
+    let output = diskwright().current_dir(dir).args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    dir.join("a.img")
+}
+
+/// An image of ext4 with room for tests.
+pub(crate) fn ext4(dir: &Path) -> PathBuf {
+    image(dir, "--size 64M")
+}
+
+/// A file of an image that is not mounted.
+#[track_caller]
+pub(crate) fn cat(image: &Path, path: &str) -> String {
+    let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,146 @@
+//! What can be mounted: for reading only, a partition of a disk, XFS, and what options make of it.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
+
+use crate::common::{cat, ext4, image, ok, source};
+use crate::mount::{Mounting, Point};
+
+#[test]
+fn read_only_means_that_nothing_is_written() {
+    require!(Fuse);
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let before = fs::read(&image).unwrap();
+    let mounted = Mounting::new(&image).options("ro").start();
+    assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
+    for error in [
+        fs::write(mounted.join("new"), "").unwrap_err(),
+        fs::remove_file(mounted.join("motd")).unwrap_err(),
+        fs::create_dir(mounted.join("dir")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    assert_eq!(mounted.unmount(), "");
+    assert!(fs::read(&image).unwrap() == before, "the image has changed");
+}
+
+#[test]
+fn a_partition_is_mounted_and_nothing_around_it_changes() {
+    require!(Fuse, Tool("e2fsck"), Tool("mke2fs"));
+    const START: u64 = 1 << 20;
+    let dir = scratch();
+    Mke2fs::new("ext4").create(&dir.path().join("part"), 16 << 20);
+    let part = fs::read(dir.path().join("part")).unwrap();
+    let path = dir.path().join("disk");
+    let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    disk.set_len(START + part.len() as u64 + START).unwrap();
+    let mut mbr = [0; 512];
+    mbr[450] = 0x83;
+    mbr[454..458].copy_from_slice(&((START / 512) as u32).to_le_bytes());
+    mbr[458..462].copy_from_slice(&((part.len() / 512) as u32).to_le_bytes());
+    mbr[510..].copy_from_slice(&[0x55, 0xaa]);
+    disk.write_all_at(&mbr, 0).unwrap();
+    disk.write_all_at(&part, START).unwrap();
+    let mounted = Mounting::new(&path).arguments(["--partition", "1"]).start();
+    fs::write(mounted.join("file"), "in a partition").unwrap();
+    mounted.unmount();
+    let mounted = Mounting::new(&path).options("ro").arguments(["--offset", "1M"]).start();
+    assert_eq!(fs::read_to_string(mounted.join("file")).unwrap(), "in a partition");
+    mounted.unmount();
+    let mut after = vec![0; part.len()];
+    disk.read_exact_at(&mut after, START).unwrap();
+    fs::write(dir.path().join("part"), after).unwrap();
+    e2fsck(dir.path().join("part"));
+    let mut start = [0; 512];
+    disk.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(start, mbr);
+}
+
+#[test]
+fn xfs_is_mounted_for_reading_and_that_is_told() {
+    require!(Fuse, Tool("xfs_repair"));
+    let dir = scratch();
+    let image = image(dir.path(), "--fs xfs --small");
+    let mut mounted = Mounting::new(&image).start();
+    let said = mounted.said();
+    assert!(said.contains("it is mounted read-only"), "{said}");
+    let same = Ignore { ..Ignore::default() };
+    assert_same(&Tree::read(&source(dir.path())), &Tree::read(mounted.path()), &same);
+    let refused = fs::write(mounted.join("new"), "").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    mounted.unmount();
+    xfs_repair(&image);
+    // Asked for, it needs no warning.
+    assert_eq!(Mounting::new(&image).options("ro").start().unmount(), "");
+}
+
+#[test]
+fn images_of_mkfs_xfs_are_mounted() {
+    require!(Fuse, Tool("mkfs.xfs"));
+    let dir = scratch();
+    let image = dir.path().join("a.img");
+    MkfsXfs::new().create(&image, 320 << 20);
+    let mounted = Mounting::new(&image).start();
+    assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
+    mounted.unmount();
+}
+
+#[test]
+fn owners_are_shown_and_stored_as_asked_for() {
+    require!(Fuse, Root, Tool("e2fsck"));
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let mounted = Mounting::new(&image).options("owner=7:8").start();
+    fs::write(mounted.join("new"), "").unwrap();
+    let metadata = fs::metadata(mounted.join("new")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (7, 8));
+    mounted.unmount();
+    let mounted = Mounting::new(&image).options("uid=1,gid=2").options("ro").start();
+    let metadata = fs::metadata(mounted.join("new")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (1, 2));
+    mounted.unmount();
+    let mounted = Mounting::new(&image).options("ro").start();
+    let metadata = fs::metadata(mounted.join("new")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (7, 8));
+    mounted.unmount();
+    e2fsck(&image);
+}
+
+#[test]
+fn the_kernel_is_told_the_options() {
+    require!(Fuse, Root);
+    let dir = scratch();
+    let image = ext4(dir.path());
+    for (options, wanted, unwanted) in [
+        ("rw", "rw,nosuid,nodev", "noexec"),
+        ("suid,dev,noexec,sync,dirsync", "rw,sync,dirsync,noexec", "nosuid"),
+        ("ro,allow_other", "allow_other", "rw"),
+    ] {
+        let mounted = Mounting::new(&image).options(options).start();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let start = format!("{} {} fuse.diskwright ", image.display(), mounted.path().display());
+        let line = mounts.lines().find(|line| line.starts_with(&start)).unwrap();
+        assert!(line.contains(wanted) && !line.contains(unwanted), "{options}: {line}");
+        assert!(line.contains("default_permissions"), "{line}");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn stale_images_are_read_as_they_lie() {
+    require!(Fuse);
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let mounted = Mounting::new(&image).start();
+    let point = Point::new();
+    ok(dir.path(), &point, "mount --stale a.img POINT");
+    assert_eq!(fs::read_to_string(point.path().join("motd")).unwrap(), "Welcome.\n");
+    assert!(fs::write(point.path().join("new"), "").is_err());
+    ok(dir.path(), &point, "unmount POINT");
+    mounted.unmount();
+    assert_eq!(cat(&image, "/motd"), "Welcome.\n");
+}

@@ -1,0 +1,12 @@
+//! `diskwright mount` and `unmount` as processes: starting, ending, refusing.
+
+mod background;
+mod common;
+mod damage;
+mod ending;
+mod images;
+#[path = "../common/mount.rs"]
+mod mount;
+mod refusals;
+mod unmounting;
+mod user;

@@ -1,0 +1,97 @@
+//! From a request to its answer: what all transports share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::abi::OutHeader;
+use crate::{Errno, Handler, Reply, Request};
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// 0 or a negated error number.
+    pub(crate) error: i32,
+    /// Bytes of the buffer that belong to the answer; 0 if there is an error.
+    pub(crate) len: usize,
+}
+
+impl Answer {
+    /// That it failed.
+    pub(crate) fn failed(error: Errno) -> Self {
+        Self { error: -error.raw_os_error(), len: 0 }
+    }
+
+    /// The header of the answer to the request `unique`.
+    pub(crate) fn header(self, unique: u64) -> OutHeader {
+        // An answer is no longer than the buffer, which has at most a few MiB.
+        let len = (size_of::<OutHeader>() + self.len) as u32;
+        OutHeader { len, error: self.error, unique }
+    }
+}
+
+/// Has a request done, with its answer in `buffer`. A handler that panics fails this one request.
+pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut [u8]) -> Answer {
+    let mut reply = Reply::new(buffer);
+    // What a handler shares between threads is its own to keep sound, as locks do by poisoning. The
+    // reply is not used after a panic.
+    match catch_unwind(AssertUnwindSafe(|| handler.handle(request, &mut reply))) {
+        Ok(Ok(())) => Answer { error: 0, len: reply.len() },
+        Ok(Err(error)) => Answer::failed(error),
+        Err(_) => {
+            let opcode = request.header.opcode;
+            eprintln!("a FUSE request (opcode {opcode}) failed: its handler panicked");
+            Answer::failed(Errno::IO)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, answer};
+    use crate::abi::{InHeader, OutHeader};
+    use crate::{Errno, Handler, Kernel, Operation, Reply, Request, Settings};
+
+    struct ByNode;
+
+    impl Handler for ByNode {
+        fn init(&self, _: &Kernel) -> Settings {
+            unreachable!("nobody starts a session here")
+        }
+
+        fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+            reply.put_bytes(b"begun")?;
+            match request.header.nodeid {
+                1 => reply.put_bytes(b" and done"),
+                2 => Err(Errno::NOENT),
+                3 => reply.put_bytes(&[0; 64]),
+                _ => panic!("as the test wants"),
+            }
+        }
+    }
+
+    fn ask(nodeid: u64) -> (Answer, [u8; 32]) {
+        let header = InHeader { nodeid, ..InHeader::default() };
+        let request = Request { header, operation: Operation::Statfs };
+        let mut buffer = [0; 32];
+        (answer(&ByNode, &request, &mut buffer), buffer)
+    }
+
+    #[test]
+    fn an_answer_is_what_was_put_in() {
+        let (done, buffer) = ask(1);
+        assert_eq!(done, Answer { error: 0, len: 14 });
+        assert_eq!(&buffer[..14], b"begun and done");
+        assert_eq!(done.header(7), OutHeader { len: 30, error: 0, unique: 7 });
+    }
+
+    #[test]
+    fn errors_take_back_what_was_put_in() {
+        assert_eq!(ask(2).0.header(8), OutHeader { len: 16, error: -2, unique: 8 });
+        assert_eq!(ask(3).0, Answer { error: -5, len: 0 }, "more than there is room for");
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_one_request() {
+        assert_eq!(ask(4).0, Answer { error: -5, len: 0 });
+        assert_eq!(ask(1).0.len, 14);
+    }
+}

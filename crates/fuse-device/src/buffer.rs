@@ -1,0 +1,40 @@
+//! Memory for requests and answers.
+
+use zerocopy::IntoBytes;
+
+/// Alignment of a buffer in bytes. The kernel copies page by page, so that a buffer that starts with one
+/// costs it the fewest steps.
+const PAGE: usize = 4096;
+
+/// Bytes that start at a page. They come zeroed from the allocator, so that parts that are never used
+/// take no memory.
+pub(crate) struct Buffer {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Buffer {
+    pub(crate) fn new(len: usize) -> Self {
+        Self { words: vec![0; (len + PAGE).div_ceil(size_of::<u64>())], len }
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let bytes = self.words.as_mut_bytes();
+        let skipped = bytes.as_ptr().align_offset(PAGE);
+        &mut bytes[skipped..][..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Buffer;
+
+    #[test]
+    fn a_buffer_starts_at_a_page() {
+        for len in [1, 8192, (1 << 20) + 4096] {
+            let mut buffer = Buffer::new(len);
+            assert_eq!(buffer.bytes().len(), len);
+            assert_eq!(buffer.bytes().as_ptr() as usize % 4096, 0);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The descriptor that requests are read from and answers are written to.
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl;
+use zerocopy::IntoBytes;
+
+use crate::abi::OutHeader;
+
+/// Where the kernel's side is opened.
+pub(crate) const PATH: &str = "/dev/fuse";
+
+/// `FUSE_DEV_IOC_CLONE`: ties a descriptor of the device to the mount of another one.
+const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
+
+/// An open `/dev/fuse` that belongs to a mount. When the last one is closed, the kernel gives the mount
+/// up: everything asked of it fails with `ENOTCONN`.
+#[derive(Debug)]
+pub(crate) struct Device {
+    fd: OwnedFd,
+}
+
+impl Device {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// Another descriptor of the same mount, so that threads do not share what the kernel keeps for one.
+    /// Where that is not possible, they do.
+    pub(crate) fn for_another_thread(&self) -> io::Result<Self> {
+        self.cloned().or_else(|_| self.fd.try_clone()).map(Self::new)
+    }
+
+    fn cloned(&self) -> io::Result<OwnedFd> {
+        let fd = OwnedFd::from(OpenOptions::new().read(true).write(true).open(PATH)?);
+        let own = self.fd.as_raw_fd() as u32;
+        // SAFETY: the request takes a pointer to a descriptor's number as `u32`, which it only reads.
+        // rustix has no safe call for it.
+        #[allow(unsafe_code)]
+        unsafe {
+            ioctl::ioctl(&fd, ioctl::Setter::<IOC_CLONE, u32>::new(own))?;
+        }
+        Ok(fd)
+    }
+
+    /// Waits for the next request and returns its length; `None` if the mount is gone. `buffer` must
+    /// have room for any request, or the kernel refuses.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.fd, &mut *buffer) {
+                Ok(0) => return Ok(None),
+                Ok(len) => return Ok(Some(len)),
+                // The request was taken back, or a signal came.
+                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(error) if is_gone(error) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends an answer. That nobody waits for it any more is no error.
+    pub(crate) fn send(&self, header: &OutHeader, payload: &[u8]) -> io::Result<()> {
+        match self.try_send(header, payload) {
+            // An answer that the kernel does not take: whoever waits for it must not wait for ever.
+            Err(Errno::INVAL) => {
+                let error = -Errno::IO.raw_os_error();
+                let len = size_of::<OutHeader>() as u32;
+                let _ = self.try_send(&OutHeader { len, error, unique: header.unique }, &[]);
+                Ok(())
+            }
+            // The request was interrupted.
+            Err(Errno::NOENT) => Ok(()),
+            // The next `receive` says the same.
+            Err(error) if is_gone(error) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn try_send(&self, header: &OutHeader, payload: &[u8]) -> Result<(), Errno> {
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.fd, &parts)).map(|_| ())
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Whether the error says that the mount is gone.
+fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::NODEV | Errno::CONNABORTED)
+}

@@ -1,0 +1,125 @@
+//! The first request of a mount, INIT, in which both sides say what they can do.
+
+use std::io;
+
+use zerocopy::IntoBytes;
+
+use crate::abi::{InitIn, InitOut, KERNEL_MINOR_VERSION, KERNEL_VERSION, MIN_READ_BUFFER};
+use crate::answer::Answer;
+use crate::device::Device;
+use crate::{Errno, Handler, InitFlags, Kernel, Operation, Request, Settings};
+
+/// The oldest protocol that is spoken, 7.34 (Linux 5.14): the first whose kernels all have
+/// `SETXATTR_EXT`, without which SETXATTR looks otherwise.
+const MINOR_VERSION_MIN: u32 = 34;
+/// Requests that nobody waits for (reading ahead, writing back) that the kernel may have under way.
+const MAX_BACKGROUND: u16 = 64;
+/// From how many of them on it holds back what makes more; three quarters, as kernels have it.
+const CONGESTION_THRESHOLD: u16 = 48;
+/// Unit of `max_pages` in bytes. It is the kernel's page size, which is larger on few machines; requests
+/// are no longer than `max_write` there either, because that counts too.
+const PAGE: u32 = 4096;
+/// Most bytes of a write or a read: what kernels allow unless they are told otherwise.
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
+
+/// What a session uses whatever its handler wants.
+const TRANSPORT: InitFlags = InitFlags::BIG_WRITES
+    .union(InitFlags::MAX_PAGES)
+    .union(InitFlags::SETXATTR_EXT)
+    .union(InitFlags::INIT_EXT);
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// Most bytes of a write or a read.
+    pub(crate) max_write: usize,
+    /// What is used.
+    pub(crate) features: InitFlags,
+}
+
+/// Answers INIT. `transport` is used if the kernel offers it, besides what always is.
+pub(crate) fn shake_hands(
+    device: &Device,
+    handler: &dyn Handler,
+    transport: InitFlags,
+) -> io::Result<Agreed> {
+    // Larger than INIT can be: the kernel reads nothing into less.
+    let mut buffer = vec![0_u64; MIN_READ_BUFFER / size_of::<u64>()];
+    let buffer = buffer.as_mut_bytes();
+    loop {
+        let Some(len) = device.receive(buffer)? else {
+            return Err(io::Error::other("it was unmounted before it was served"));
+        };
+        let request = Request::parse(&buffer[..len]).map_err(invalid)?;
+        let unique = request.header.unique;
+        let Operation::Init(theirs) = request.operation else {
+            device.send(&Answer::failed(Errno::IO).header(unique), &[])?;
+            return Err(invalid("the kernel does not start with INIT"));
+        };
+        if let Err(error) = check_version(&theirs) {
+            device.send(&Answer::failed(Errno::PROTO).header(unique), &[])?;
+            return Err(error);
+        }
+        let (ours, agreed) = negotiate(&theirs, handler, transport);
+        let answer = Answer { error: 0, len: size_of::<InitOut>() };
+        device.send(&answer.header(unique), ours.as_bytes())?;
+        // A kernel with a newer major version asks again, with ours.
+        if theirs.major == KERNEL_VERSION {
+            return Ok(agreed);
+        }
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn check_version(theirs: &InitIn) -> io::Result<()> {
+    if (theirs.major, theirs.minor) >= (KERNEL_VERSION, MINOR_VERSION_MIN) {
+        return Ok(());
+    }
+    let text = format!(
+        "this kernel's FUSE protocol is {}.{}; at least {KERNEL_VERSION}.{MINOR_VERSION_MIN} is needed \
+         (Linux 5.14)",
+        theirs.major, theirs.minor
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
+}
+
+fn offered(theirs: &InitIn) -> InitFlags {
+    let lower = InitFlags::from_bits_truncate(theirs.flags.into());
+    if lower.contains(InitFlags::INIT_EXT) {
+        lower | InitFlags::from_bits_truncate(u64::from(theirs.flags2) << 32)
+    } else {
+        lower
+    }
+}
+
+fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (InitOut, Agreed) {
+    if theirs.major > KERNEL_VERSION {
+        let ours =
+            InitOut { major: KERNEL_VERSION, minor: KERNEL_MINOR_VERSION, ..InitOut::default() };
+        return (ours, Agreed { max_write: 0, features: InitFlags::empty() });
+    }
+    let offered = offered(theirs);
+    let minor = theirs.minor.min(KERNEL_MINOR_VERSION);
+    let kernel =
+        Kernel { minor: theirs.minor, max_readahead: theirs.max_readahead, features: offered };
+    let Settings { features, max_write, max_readahead, time_gran } = handler.init(&kernel);
+    let features = (features | TRANSPORT | transport) & offered;
+    let max_write = max_write.clamp(PAGE, MAX_WRITE) / PAGE * PAGE;
+    let ours = InitOut {
+        major: KERNEL_VERSION,
+        minor,
+        max_readahead: max_readahead.min(theirs.max_readahead),
+        flags: features.bits() as u32,
+        flags2: (features.bits() >> 32) as u32,
+        max_background: MAX_BACKGROUND,
+        congestion_threshold: CONGESTION_THRESHOLD,
+        max_write,
+        time_gran: time_gran.clamp(1, 1_000_000_000),
+        max_pages: (max_write / PAGE) as u16,
+        ..InitOut::default()
+    };
+    (ours, Agreed { max_write: max_write as usize, features })
+}

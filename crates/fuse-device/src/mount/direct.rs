@@ -1,0 +1,121 @@
+//! Mounting by mount(2), as root may.
+
+use std::ffi::{CString, OsStr};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use rustix::process::{getgid, getuid};
+
+use super::{Failure, MountOptions};
+use crate::device;
+
+pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, Failure> {
+    let fd = open_device()?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},{}",
+        fd.as_raw_fd(),
+        getuid().as_raw(),
+        getgid().as_raw(),
+        options.fuse_options(),
+    );
+    let data = CString::new(data).expect("numbers and words have no NUL");
+    let (source, fs_type) = names(options);
+    match rustix::mount::mount(source, mountpoint, fs_type, flags(options), data.as_c_str()) {
+        Ok(()) => Ok(fd),
+        Err(Errno::PERM) => Err(Failure::NotPermitted),
+        Err(Errno::NODEV) => Err(Failure::Other(no_fuse())),
+        Err(error) => Err(Failure::Other(error.into())),
+    }
+}
+
+fn open_device() -> Result<OwnedFd, Failure> {
+    match OpenOptions::new().read(true).write(true).open(device::PATH) {
+        Ok(file) => Ok(file.into()),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::PermissionDenied => Failure::NotPermitted,
+            io::ErrorKind::NotFound => Failure::Other(no_fuse()),
+            _ if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
+                Failure::Other(no_fuse())
+            }
+            _ => {
+                let text = format!("{}: {error}", device::PATH);
+                Failure::Other(io::Error::new(error.kind(), text))
+            }
+        }),
+    }
+}
+
+fn no_fuse() -> io::Error {
+    let text = "this kernel has no FUSE, or its module is not loaded (modprobe fuse)";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+/// What is shown as the device, and the type.
+fn names(options: &MountOptions) -> (&OsStr, String) {
+    let fs_type = match options.subtype.as_str() {
+        "" => "fuse".into(),
+        subtype => format!("fuse.{subtype}"),
+    };
+    let source = match options.fs_name.as_os_str() {
+        name if !name.is_empty() => name,
+        _ if !options.subtype.is_empty() => OsStr::new(&options.subtype),
+        _ => OsStr::new("fuse"),
+    };
+    (source, fs_type)
+}
+
+fn flags(options: &MountOptions) -> MountFlags {
+    // The handler decides when times of access change; the kernel does not ask for it.
+    let mut flags = MountFlags::NOATIME;
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
+    flags.set(MountFlags::DIRSYNC, options.dirsync);
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MountFlags, MountOptions, flags, names};
+
+    #[test]
+    fn what_is_not_asked_for_is_not_allowed() {
+        let common = MountFlags::NOATIME;
+        let none = MountOptions::default();
+        assert_eq!(flags(&none), common | MountFlags::NOSUID | MountFlags::NODEV);
+        let all = MountOptions {
+            read_only: true,
+            suid: true,
+            dev: true,
+            noexec: true,
+            sync: true,
+            dirsync: true,
+            ..none
+        };
+        let expected =
+            MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC;
+        assert_eq!(flags(&all), common | expected);
+    }
+
+    #[test]
+    fn a_mount_always_has_a_name() {
+        let with = |fs_name: &str, subtype: &str| {
+            let options = MountOptions {
+                fs_name: fs_name.into(),
+                subtype: subtype.into(),
+                ..MountOptions::default()
+            };
+            let (source, fs_type) = names(&options);
+            (source.to_str().unwrap().to_owned(), fs_type)
+        };
+        assert_eq!(with("", ""), ("fuse".into(), "fuse".into()));
+        assert_eq!(with("", "ext4"), ("ext4".into(), "fuse.ext4".into()));
+        assert_eq!(with("a,b", "ext4"), ("a,b".into(), "fuse.ext4".into()));
+    }
+}

@@ -1,0 +1,176 @@
+//! A mount while it lasts, and its end.
+//!
+//! A path alone does not say what is mounted there: it may be unmounted by others, and something else be
+//! mounted at the same place or over it. So a mount is known by its device number and the number of its
+//! mount, both asked for without a request to the file system, which may not answer any more.
+//!
+//! When the kernel unmounts FUSE for good, it gives up its connection first, and what it has not written
+//! back by then is lost. Files are written back when they are closed; what is mapped or still open is
+//! written back here, before the mount goes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx, syncfs};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::fusermount;
+
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the number of a mount, and no number is used again. Older kernels
+/// give numbers that are.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// What tells a mount from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: (u32, u32),
+    mount_id: u64,
+}
+
+/// Where a mount is now.
+enum Place {
+    /// Where it was mounted, and on top.
+    There,
+    /// Beneath another one, or elsewhere.
+    Hidden,
+    /// Nowhere.
+    Gone,
+}
+
+/// A mount that this process made.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    /// Absolute, without symbolic links.
+    mountpoint: PathBuf,
+    identity: Identity,
+    /// Whether requests are answered.
+    served: AtomicBool,
+}
+
+impl Mount {
+    /// The mount that was just made there.
+    pub(super) fn new(mountpoint: PathBuf) -> io::Result<Self> {
+        let identity = identify(&mountpoint)?;
+        Ok(Self { mountpoint, identity, served: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn set_served(&self, served: bool) {
+        self.served.store(served, Ordering::Release);
+    }
+
+    /// Writes back and unmounts, at the latest when it is not used any more.
+    pub(super) fn unmount(&self) -> io::Result<()> {
+        match self.place()? {
+            Place::There => {}
+            Place::Gone => return Ok(()),
+            Place::Hidden => {
+                return Err(self.about("another file system is mounted over it, or it was moved"));
+            }
+        }
+        let synced = if self.served.load(Ordering::Acquire) { self.sync() } else { Ok(()) };
+        self.take_away()?;
+        synced.map_err(|error| self.about(&format!("not all could be written back: {error}")))
+    }
+
+    /// Takes away a mount that nobody serves any more, as far as possible.
+    pub(crate) fn abandon(&self) {
+        if matches!(self.place(), Ok(Place::There))
+            && let Err(error) = self.take_away()
+        {
+            eprintln!("{error}");
+        }
+    }
+
+    /// Ends the connection, so that every thread that waits for requests learns that it is over. Requests
+    /// under way fail.
+    pub(crate) fn abort(&self) {
+        let (_, minor) = self.identity.device;
+        // Who mounted may do this, if the control file system is mounted; root may force it in any case.
+        let control = format!("/sys/fs/fuse/connections/{minor}/abort");
+        let aborted = OpenOptions::new()
+            .write(true)
+            .open(control)
+            .and_then(|mut control| control.write_all(b"1"));
+        if aborted.is_err() && matches!(self.place(), Ok(Place::There)) {
+            let _ = unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+        }
+    }
+
+    fn about(&self, what: &str) -> io::Error {
+        io::Error::other(format!("cannot unmount {}: {what}", self.mountpoint.display()))
+    }
+
+    fn place(&self) -> io::Result<Place> {
+        match identify(&self.mountpoint) {
+            Ok(found) if found == self.identity => Ok(Place::There),
+            _ if self.is_mounted_anywhere()? => Ok(Place::Hidden),
+            _ => Ok(Place::Gone),
+        }
+    }
+
+    /// Whether anything in this process's view is mounted from the same device.
+    fn is_mounted_anywhere(&self) -> io::Result<bool> {
+        let (major, minor) = self.identity.device;
+        let device = format!("{major}:{minor}");
+        // Fields of proc_pid_mountinfo(5): mount, parent, device, and so on.
+        let mounts = fs::read("/proc/self/mountinfo")?;
+        let mut devices = mounts
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| line.split(|&b| b == b' ').nth(2));
+        Ok(devices.any(|found| found == device.as_bytes()))
+    }
+
+    /// Has the kernel write back what it caches.
+    fn sync(&self) -> io::Result<()> {
+        let root = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32)
+            .open(&self.mountpoint);
+        // A root that cannot be opened is no reason to stay mounted.
+        let Ok(root) = root else { return Ok(()) };
+        match syncfs::<File>(root) {
+            // It ended meanwhile.
+            Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take_away(&self) -> io::Result<()> {
+        let path = &self.mountpoint;
+        let mut taken = unmount(path, UnmountFlags::NOFOLLOW);
+        if taken == Err(Errno::BUSY) {
+            taken = unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
+        }
+        match taken {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM) => self.have_taken_away(),
+            // Others were faster.
+            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.about(&error.to_string())),
+        }
+    }
+
+    fn have_taken_away(&self) -> io::Result<()> {
+        let taken = fusermount::unmount(&self.mountpoint, false)
+            .or_else(|_| fusermount::unmount(&self.mountpoint, true));
+        match taken {
+            Err(error) if matches!(self.place(), Ok(Place::There)) => {
+                Err(self.about(&error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is mounted at a path, or what the path belongs to.
+fn identify(path: &PathBuf) -> io::Result<Identity> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let mask = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE) | StatxFlags::MNT_ID;
+    let found = statx(CWD, path, flags, mask)?;
+    let device = (found.stx_dev_major, found.stx_dev_minor);
+    Ok(Identity { device, mount_id: found.stx_mnt_id })
+}

@@ -1,0 +1,198 @@
+//! A file system in memory, with just enough to be mounted.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use fuse_device::abi::{
+    Attr, AttrOut, CreateIn, Dirent, EntryOut, FATTR_MODE, FATTR_SIZE, Kstatfs, OpenOut, ReadIn,
+    SetattrIn, WriteOut, padded,
+};
+use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings};
+
+const S_IFDIR: u32 = 0o040_000;
+const S_IFREG: u32 = 0o100_000;
+/// How long the kernel may believe what it was told, in seconds.
+const VALID: u64 = 1;
+
+/// Creating a file of this name panics.
+pub(crate) const PANICS: &str = "panic";
+
+/// Files and directories.
+pub(crate) struct Memory {
+    nodes: Mutex<Nodes>,
+    settings: Settings,
+}
+
+#[derive(Default)]
+struct Nodes {
+    by_number: BTreeMap<u64, Node>,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Node {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    data: Vec<u8>,
+    children: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Memory {
+    /// An empty root that belongs to this user.
+    pub(crate) fn new(uid: u32) -> Self {
+        let root = Node { mode: S_IFDIR | 0o755, uid, ..Node::default() };
+        let nodes = Nodes { by_number: [(1, root)].into(), last: 1 };
+        let settings = Settings {
+            features: InitFlags::ASYNC_READ
+                | InitFlags::PARALLEL_DIROPS
+                | InitFlags::WRITEBACK_CACHE
+                | InitFlags::ATOMIC_O_TRUNC,
+            max_write: 128 << 10,
+            max_readahead: 128 << 10,
+            time_gran: 1,
+        };
+        Self { nodes: Mutex::new(nodes), settings }
+    }
+
+    /// What a file in the root has in it, as far as the kernel has written it.
+    pub(crate) fn contents(&self, name: &str) -> Option<Vec<u8>> {
+        let nodes = self.nodes.lock().unwrap();
+        let number = nodes.by_number[&1].children.get(name.as_bytes())?;
+        Some(nodes.by_number[number].data.clone())
+    }
+}
+
+impl Nodes {
+    fn node(&mut self, number: u64) -> Result<&mut Node, Errno> {
+        self.by_number.get_mut(&number).ok_or(Errno::STALE)
+    }
+
+    fn attr(&self, number: u64) -> Result<Attr, Errno> {
+        let node = self.by_number.get(&number).ok_or(Errno::STALE)?;
+        Ok(Attr {
+            ino: number,
+            size: node.data.len() as u64,
+            mode: node.mode,
+            nlink: 1,
+            uid: node.uid,
+            gid: node.gid,
+            blksize: 4096,
+            ..Attr::default()
+        })
+    }
+
+    fn entry(&self, number: u64) -> Result<EntryOut, Errno> {
+        let attr = self.attr(number)?;
+        Ok(EntryOut {
+            nodeid: number,
+            entry_valid: VALID,
+            attr_valid: VALID,
+            attr,
+            ..EntryOut::default()
+        })
+    }
+
+    fn make(&mut self, request: &Request<'_>, name: &[u8], mode: u32) -> Result<EntryOut, Errno> {
+        assert!(name != PANICS.as_bytes(), "as the test wants");
+        if self.node(request.header.nodeid)?.children.contains_key(name) {
+            return Err(Errno::EXIST);
+        }
+        self.last += 1;
+        let number = self.last;
+        let (uid, gid) = (request.header.uid, request.header.gid);
+        self.by_number.insert(number, Node { mode, uid, gid, ..Node::default() });
+        self.node(request.header.nodeid)?.children.insert(name.to_vec(), number);
+        self.entry(number)
+    }
+
+    fn set(&mut self, number: u64, args: &SetattrIn) -> Result<(), Errno> {
+        let node = self.node(number)?;
+        if args.valid & FATTR_SIZE != 0 {
+            node.data.resize(args.size as usize, 0);
+        }
+        if args.valid & FATTR_MODE != 0 {
+            node.mode = args.mode;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, number: u64, args: &ReadIn, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        for (nth, (name, &ino)) in self.node(number)?.children.iter().enumerate() {
+            let len = padded(size_of::<Dirent>() + name.len());
+            if (nth as u64) < args.offset {
+                continue;
+            }
+            if reply.len() + len > args.size as usize {
+                break;
+            }
+            let (off, namelen) = (nth as u64 + 1, name.len() as u32);
+            reply.put(&Dirent { ino, off, namelen, r#type: 0 })?;
+            reply.put_bytes(name)?;
+            reply.put_bytes(&[0; 8][..len - size_of::<Dirent>() - name.len()])?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, number: u64, offset: u64, data: &[u8]) -> Result<WriteOut, Errno> {
+        let file = &mut self.node(number)?.data;
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        if file.len() < end {
+            file.resize(end, 0);
+        }
+        file[start..end].copy_from_slice(data);
+        Ok(WriteOut { size: data.len() as u32, padding: 0 })
+    }
+}
+
+impl Handler for Memory {
+    fn init(&self, _: &Kernel) -> Settings {
+        self.settings
+    }
+
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        // A panic poisons the lock, and does no harm here.
+        let nodes = &mut *self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let number = request.header.nodeid;
+        match request.operation {
+            Operation::Lookup { name } => {
+                let child = nodes.node(number)?.children.get(name).copied();
+                reply.put(&nodes.entry(child.ok_or(Errno::NOENT)?)?)
+            }
+            Operation::Getattr(_) => {
+                let attr = nodes.attr(number)?;
+                reply.put(&AttrOut { attr_valid: VALID, attr, ..AttrOut::default() })
+            }
+            Operation::Setattr(args) => {
+                nodes.set(number, &args)?;
+                let attr = nodes.attr(number)?;
+                reply.put(&AttrOut { attr_valid: VALID, attr, ..AttrOut::default() })
+            }
+            Operation::Mkdir { args, name } => {
+                reply.put(&nodes.make(request, name, S_IFDIR | args.mode)?)
+            }
+            Operation::Create { args: CreateIn { mode, .. }, name } => {
+                reply.put(&nodes.make(request, name, S_IFREG | mode & 0o7777)?)?;
+                reply.put(&OpenOut::default())
+            }
+            Operation::Unlink { name } | Operation::Rmdir { name } => {
+                nodes.node(number)?.children.remove(name).map(|_| ()).ok_or(Errno::NOENT)
+            }
+            Operation::Open(_) | Operation::Opendir(_) => reply.put(&OpenOut::default()),
+            Operation::Readdir(args) => nodes.list(number, &args, reply),
+            Operation::Read(args) => {
+                let data = &nodes.node(number)?.data;
+                let rest = data.get(args.offset as usize..).unwrap_or_default();
+                reply.put_bytes(&rest[..rest.len().min(args.size as usize)])
+            }
+            Operation::Write { args, data } => {
+                reply.put(&nodes.write(number, args.offset, data)?)
+            }
+            Operation::Statfs => {
+                reply.put(&Kstatfs { bsize: 4096, namelen: 255, ..Kstatfs::default() })
+            }
+            Operation::Release(_) | Operation::Releasedir(_) | Operation::Fsync(_) => Ok(()),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Changing attributes, with all that changes along.
+
+use fuse_device::abi::{
+    FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
+    FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, SetattrIn,
+};
+use fuse_device::{Errno, Reply};
+use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
+
+use crate::acl::{self, Acl};
+use crate::{Adapter, clock};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
+
+/// The bits of a mode that are not its type.
+const PERMISSIONS: u32 = 0o7777;
+
+const NSEC_PER_SEC: u32 = 1_000_000_000;
+
+/// Everything that changes something. A file handle or lock owner alone does not.
+const CHANGES: u32 = FATTR_MODE
+    | FATTR_UID
+    | FATTR_GID
+    | FATTR_SIZE
+    | FATTR_ATIME
+    | FATTR_MTIME
+    | FATTR_ATIME_NOW
+    | FATTR_MTIME_NOW
+    | FATTR_CTIME
+    | FATTR_KILL_SUIDGID;
+
+/// What makes a program that runs with its owner's rights, or with capabilities, an ordinary one.
+const CHANGES_OWNER: u32 = FATTR_UID | FATTR_GID;
+
+impl Adapter<'_> {
+    /// Answers SETATTR. What can fail comes first, so that it mostly happens as a whole or not at all.
+    pub(crate) fn setattr(
+        &self,
+        ino: Ino,
+        args: &SetattrIn,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        if args.valid & CHANGES != 0 {
+            self.check_writable()?;
+            let before = self.attributes(ino)?;
+            let change = change(args, &before, clock::now())?;
+            self.result(self.apply(args, &before, &change))?;
+        }
+        self.getattr(ino, reply)
+    }
+
+    fn apply(
+        &self,
+        args: &SetattrIn,
+        before: &Attributes,
+        change: &SetAttributes,
+    ) -> vfs::Result<()> {
+        if args.valid & FATTR_SIZE != 0 {
+            self.fs.truncate(before.ino, args.size)?;
+        }
+        if args.valid & (CHANGES_OWNER | FATTR_SIZE) != 0 && has_privileges(before) {
+            self.remove_capabilities(before.ino)?;
+        }
+        if args.valid & FATTR_MODE != 0 && before.file_type != FileType::Symlink {
+            self.follow_mode(before.ino, args.mode)?;
+        }
+        self.fs.set_attributes(before.ino, change)
+    }
+
+    /// Makes a file's capabilities go, as after every change of its contents or owner.
+    pub(crate) fn remove_capabilities(&self, ino: Ino) -> vfs::Result<()> {
+        match self.fs.remove_xattr(ino, b"security.capability") {
+            Err(Error::NoAttribute) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Keeps the access control list, if there is one, in step with new permission bits.
+    fn follow_mode(&self, ino: Ino, mode: u32) -> vfs::Result<()> {
+        let value = match self.fs.get_xattr(ino, acl::ACCESS) {
+            Err(Error::NoAttribute) => return Ok(()),
+            value => value?,
+        };
+        let invalid = |_| Error::Invalid("the file has an access control list that is not valid");
+        let mut list = Acl::parse(&value).map_err(invalid)?;
+        list.set_mode(mode as u16);
+        self.fs.set_xattr(ino, acl::ACCESS, &list.to_bytes())
+    }
+}
+
+/// Permissions without what must not outlast a change of the contents or owner: set-user-id, and
+/// set-group-id where the group may execute. Where it may not, the bit means something else.
+pub(crate) fn without_set_id(permissions: u16) -> u16 {
+    let set_group_id = if permissions & S_IXGRP != 0 { S_ISGID } else { 0 };
+    permissions & !(S_ISUID | set_group_id)
+}
+
+/// Whether set-id bits and capabilities of an inode are about programs.
+fn has_privileges(attributes: &Attributes) -> bool {
+    attributes.file_type != FileType::Directory
+}
+
+/// What is to be set, at the time `now`.
+fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAttributes, Errno> {
+    let asked = |bits: u32| args.valid & bits != 0;
+    let time = |set: u32, set_now: u32, sec: u64, nsec: u32| match () {
+        () if asked(set_now) => Ok(Some(now)),
+        () if asked(set) => timestamp(sec, nsec).map(Some),
+        () => Ok(None),
+    };
+    let mtime = time(FATTR_MTIME, FATTR_MTIME_NOW, args.mtime, args.mtimensec)?;
+    Ok(SetAttributes {
+        permissions: permissions(args, before),
+        uid: asked(FATTR_UID).then_some(args.uid),
+        gid: asked(FATTR_GID).then_some(args.gid),
+        atime: time(FATTR_ATIME, FATTR_ATIME_NOW, args.atime, args.atimensec)?,
+        mtime: mtime.or(asked(FATTR_SIZE).then_some(now)),
+        ctime: time(FATTR_CTIME, 0, args.ctime, args.ctimensec)?.or(Some(now)),
+        crtime: None,
+    })
+}
+
+fn permissions(args: &SetattrIn, before: &Attributes) -> Option<u16> {
+    if args.valid & FATTR_MODE != 0 {
+        return Some((args.mode & PERMISSIONS) as u16);
+    }
+    // A new size alone does not: the kernel knows whether the caller may keep the bits.
+    let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0 && has_privileges(before);
+    let reduced = without_set_id(before.permissions);
+    (loses && reduced != before.permissions).then_some(reduced)
+}
+
+fn timestamp(sec: u64, nsec: u32) -> Result<Timestamp, Errno> {
+    if nsec >= NSEC_PER_SEC {
+        return Err(Errno::INVAL);
+    }
+    Ok(Timestamp { sec: sec as i64, nsec })
+}

@@ -1,0 +1,37 @@
+//! Space in advance, holes and zeros.
+
+use fuse_device::Errno;
+use fuse_device::abi::{FallocateIn, InHeader};
+use vfs::{AllocateMode, Ino};
+
+use crate::Adapter;
+
+// Bits of a mode of fallocate(2).
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+const PUNCH_HOLE_KEEP_SIZE: u32 = PUNCH_HOLE | KEEP_SIZE;
+const ZERO_RANGE_KEEP_SIZE: u32 = ZERO_RANGE | KEEP_SIZE;
+
+impl Adapter<'_> {
+    /// FALLOCATE: what fallocate(2) asks for, but for the modes that move contents or unshare them.
+    pub(crate) fn fallocate(
+        &self,
+        header: &InHeader,
+        ino: Ino,
+        args: &FallocateIn,
+    ) -> Result<(), Errno> {
+        let mode = match args.mode {
+            0 => AllocateMode::Unwritten,
+            KEEP_SIZE => AllocateMode::UnwrittenKeepSize,
+            PUNCH_HOLE_KEEP_SIZE => AllocateMode::PunchHole,
+            ZERO_RANGE => AllocateMode::Zero,
+            ZERO_RANGE_KEEP_SIZE => AllocateMode::ZeroKeepSize,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        self.check_writable()?;
+        self.will_change(header, ino)?;
+        self.result(self.fs.allocate(ino, args.offset, args.length, mode))?;
+        self.contents_changed(ino)
+    }
+}
