@@ -50,14 +50,7 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
 fn check(path: &Path, locked: Result<(), TryLockError>, advice: &'static str) -> Result<()> {
     match locked {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(match mounted_at(path) {
-            Some(point) => {
-                let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
-                let who = format!("diskwright, which has it mounted at {point}");
-                in_use(path, &who, "unmount it first, with diskwright unmount")
-            }
-            None => in_use(path, "another program", advice),
-        }),
+        Err(TryLockError::WouldBlock) => Err(in_use(path, "another program", advice)),
         // Not every file system has locks.
         Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(TryLockError::Error(e)) => Err(Error::host("lock", path, e)),
@@ -65,6 +58,12 @@ fn check(path: &Path, locked: Result<(), TryLockError>, advice: &'static str) ->
 }
 
 fn in_use(path: &Path, who: &str, advice: &'static str) -> Error {
+    if let Some(point) = mounted_at(path) {
+        let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
+        let who = format!("diskwright, which has it mounted at {point}");
+        let advice = "unmount it first, with diskwright unmount";
+        return Error::InUse { image: path.to_owned(), who, advice };
+    }
     Error::InUse { image: path.to_owned(), who: who.to_owned(), advice }
 }
 

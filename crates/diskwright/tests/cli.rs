@@ -28,8 +28,9 @@ fn help_tells_how_to_work_with_every_command() {
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
     for command in [
-        "build", "info", "ls", "cat", "find", "extract", "cp", "paths", "mkdir", "rm", "rmdir",
-        "mv", "ln", "chmod", "chown", "setfattr", "truncate", "recover", "dump", "workload",
+        "build", "info", "ls", "cat", "find", "extract", "cp", "paths", "mount", "unmount",
+        "mkdir", "rm", "rmdir", "mv", "ln", "chmod", "chown", "setfattr", "truncate", "recover",
+        "dump", "workload",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(run(&[command, "--help"]).status.success(), "{command}");

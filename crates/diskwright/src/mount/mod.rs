@@ -21,6 +21,7 @@
 //! No thread that answers requests may wait for an answer: a program must not use its own mount on the
 //! thread that serves it, nor hold a lock there that [`Mount::serve`] needs.
 
+mod durable;
 mod image;
 mod options;
 mod signals;
@@ -39,6 +40,7 @@ pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};
 
+use self::durable::Durable;
 use crate::{Error, Result};
 
 /// What mounts of ours are called, after `fuse.`.
@@ -99,7 +101,7 @@ impl Mount {
         let served = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
-            session.serve(&adapter, &session_options, ready)
+            session.serve(&Durable::new(&adapter, &options), &session_options, ready)
         });
         let name = PathBuf::from(image.name());
         let finished = adapter.finish();

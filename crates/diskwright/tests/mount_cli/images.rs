@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
 
-use crate::common::{cat, ext4, image, ok, source};
+use crate::common::{cat, ext4, image, ok};
 use crate::mount::{Mounting, Point};
 
 #[test]
@@ -68,8 +68,8 @@ fn xfs_is_mounted_for_reading_and_that_is_told() {
     let mut mounted = Mounting::new(&image).start();
     let said = mounted.said();
     assert!(said.contains("it is mounted read-only"), "{said}");
-    let same = Ignore { ..Ignore::default() };
-    assert_same(&Tree::read(&source(dir.path())), &Tree::read(mounted.path()), &same);
+    let same = Ignore::default();
+    assert_same(&Tree::of(dir.path().join("source")), &Tree::of(mounted.path()), &same);
     let refused = fs::write(mounted.join("new"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     mounted.unmount();
@@ -83,7 +83,7 @@ fn images_of_mkfs_xfs_are_mounted() {
     require!(Fuse, Tool("mkfs.xfs"));
     let dir = scratch();
     let image = dir.path().join("a.img");
-    MkfsXfs::new().create(&image, 320 << 20);
+    MkfsXfs::default().create(&image, 320 << 20);
     let mounted = Mounting::new(&image).start();
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
     mounted.unmount();

@@ -5,6 +5,7 @@ mod common;
 mod damage;
 mod ending;
 mod images;
+mod library;
 #[path = "../common/mount.rs"]
 mod mount;
 mod refusals;

@@ -6,12 +6,16 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use oracle::{e2fsck, require, scratch};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+};
 
 use crate::common::{cat, ext4};
 use crate::mount::{Point, is_mounted};
 
-/// A user that has nothing.
-const UID: u32 = 65_533;
+/// `nobody`, a user that has nothing. `fusermount3` wants users to have a name.
+const UID: u32 = 65_534;
 
 /// Runs a program as that user.
 fn as_user(words: &[&str]) -> Output {
@@ -24,20 +28,37 @@ fn as_user(words: &[&str]) -> Output {
 /// The program where that user can run it.
 fn program(dir: &Path) -> String {
     let program = dir.join("diskwright");
-    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    // By another process: a file that this one has open to write it could not be run while some thread
+    // starts a program.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_diskwright")).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program.to_str().unwrap().into()
 }
 
-/// What keeps that user from `/dev/fuse`, which everybody may open where it is set up as usual.
-fn no_device() -> Option<String> {
-    let opened = as_user(&["sh", "-c", "exec 3<>/dev/fuse"]);
-    (!opened.status.success()).then(|| String::from_utf8_lossy(&opened.stderr).into_owned())
+/// Lets users open `/dev/fuse`, as they may where it is set up as usual. Only this thread and what it starts
+/// see that, and their mounts.
+fn let_users_mount() {
+    if as_user(&["sh", "-c", "exec 3<>/dev/fuse"]).status.success() {
+        return;
+    }
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).unwrap();
+    let device = fs::metadata("/dev/fuse").unwrap().rdev();
+    let place = tempfile::tempdir().unwrap();
+    mount("none", place.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+    let node = place.path().join("fuse");
+    mknodat(CWD, &node, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device).unwrap();
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o666)).unwrap();
+    mount_bind(&node, "/dev/fuse").unwrap();
+    unmount(place.path(), UnmountFlags::DETACH).unwrap();
 }
 
 #[test]
 fn a_user_mounts_and_unmounts() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
+    let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -48,7 +69,7 @@ fn a_user_mounts_and_unmounts() {
     let (image_text, point_text) = (image.to_str().unwrap(), point.path().to_str().unwrap());
     let output = as_user(&[&program, "mount", image_text, point_text, "-o", "owner=0:0"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said} {:?}", no_device());
+    assert!(output.status.success(), "{said}");
     assert!(is_mounted(point.path()));
     let file = format!("{point_text}/etc/hostname");
     assert_eq!(as_user(&["cat", &file]).stdout, b"image\n");
@@ -64,6 +85,7 @@ fn a_user_mounts_and_unmounts() {
 #[test]
 fn a_users_own_image_is_changed_by_that_user_alone() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
+    let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -96,6 +118,7 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
 #[test]
 fn an_image_that_may_not_be_written_may_be_read() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"));
+    let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());

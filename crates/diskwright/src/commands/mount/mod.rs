@@ -45,6 +45,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         return background::start();
     }
     let options = args.options();
+    // What can fail comes before the image is opened, and marked as being changed.
+    let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
+    let background = background.transpose()?;
+    let mountpoint = absolute(&args.mountpoint)?;
     let image = match OpenToMount::open(&args.image.image, &args.image.options(), options.read_only)
     {
         Ok(image) => image,
@@ -53,10 +57,6 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     if let Some(warning) = image.warning() {
         terminal::message(&warning);
     }
-    // Errors can still be told.
-    let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
-    let background = background.transpose()?;
-    let mountpoint = absolute(&args.mountpoint)?;
     let mount = Mount::new(image, &mountpoint, options)?;
     unmount_on_signals(mount.unmounter())?;
     mount.serve(|| {

@@ -1,0 +1,59 @@
+//! `sync` and `dirsync`: changes that are durable before their request is answered.
+//!
+//! The kernel has contents written through by itself, where a mount is `sync`. Of names and attributes it
+//! leaves that to the file system, and for FUSE that is here.
+
+use fuse::Adapter;
+use fuse_device::{Errno, Handler, Kernel, Operation, Reply, Request, Settings};
+
+use super::MountOptions;
+
+/// Answers as the adapter does, and syncs after what has to be durable then.
+pub(super) struct Durable<'a> {
+    adapter: &'a Adapter<'a>,
+    /// Changes of directories wait.
+    directories: bool,
+    /// Changes of attributes wait.
+    attributes: bool,
+}
+
+impl<'a> Durable<'a> {
+    pub(super) fn new(adapter: &'a Adapter<'a>, options: &MountOptions) -> Self {
+        // As mount(2) has it, `MS_SYNCHRONOUS` includes `MS_DIRSYNC`.
+        Self { adapter, directories: options.sync || options.dirsync, attributes: options.sync }
+    }
+
+    /// Whether an operation has to be durable when it is answered.
+    fn waits(&self, operation: &Operation<'_>) -> bool {
+        match operation {
+            Operation::Symlink { .. }
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rmdir { .. }
+            | Operation::Rename { .. }
+            | Operation::Link { .. } => self.directories,
+            Operation::Setattr(_)
+            | Operation::Setxattr { .. }
+            | Operation::Removexattr { .. }
+            | Operation::Fallocate(_)
+            | Operation::CopyFileRange { .. } => self.attributes,
+            _ => false,
+        }
+    }
+}
+
+impl Handler for Durable<'_> {
+    fn init(&self, kernel: &Kernel) -> Settings {
+        self.adapter.init(kernel)
+    }
+
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        self.adapter.handle(request, reply)?;
+        if !self.waits(&request.operation) {
+            return Ok(());
+        }
+        let sync = Request { header: request.header, operation: Operation::Syncfs };
+        self.adapter.handle(&sync, &mut Reply::new(&mut []))
+    }
+}
