@@ -123,3 +123,85 @@ fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (I
     };
     (ours, Agreed { max_write: max_write as usize, features })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{check_version, negotiate};
+    use crate::abi::InitIn;
+    use crate::{Errno, Handler, InitFlags, Kernel, Reply, Request, Settings};
+
+    /// Wants these settings of this kernel.
+    struct Wants(Settings, u64);
+
+    impl Handler for Wants {
+        fn init(&self, kernel: &Kernel) -> Settings {
+            assert_eq!(kernel.features.bits(), self.1);
+            self.0
+        }
+
+        fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    fn wants(features: InitFlags, offered: InitFlags) -> Wants {
+        let settings =
+            Settings { features, max_write: 300_000, max_readahead: 1 << 20, time_gran: 0 };
+        Wants(settings, offered.bits())
+    }
+
+    fn init(minor: u32, offered: InitFlags) -> InitIn {
+        let flags2 = (offered.bits() >> 32) as u32;
+        let flags = offered.bits() as u32;
+        InitIn { major: 7, minor, max_readahead: 131_072, flags, flags2, ..InitIn::default() }
+    }
+
+    #[test]
+    fn what_both_want_is_used_and_what_the_transport_needs() {
+        let offered = InitFlags::all();
+        let features = InitFlags::ALLOW_IDMAP | InitFlags::WRITEBACK_CACHE;
+        let (ours, agreed) =
+            negotiate(&init(50, offered), &wants(features, offered), InitFlags::empty());
+        let expected = features
+            | InitFlags::BIG_WRITES
+            | InitFlags::MAX_PAGES
+            | InitFlags::SETXATTR_EXT
+            | InitFlags::INIT_EXT;
+        assert_eq!(agreed.features, expected);
+        assert_eq!(u64::from(ours.flags) | u64::from(ours.flags2) << 32, expected.bits());
+        assert_eq!((ours.major, ours.minor, ours.max_readahead), (7, 45, 131_072));
+        // Whole pages.
+        assert_eq!((agreed.max_write, ours.max_write, ours.max_pages), (299_008, 299_008, 73));
+        assert_eq!(ours.time_gran, 1);
+    }
+
+    #[test]
+    fn what_is_not_offered_is_not_used() {
+        let offered = InitFlags::BIG_WRITES | InitFlags::SETXATTR_EXT | InitFlags::ASYNC_READ;
+        let (ours, agreed) =
+            negotiate(&init(35, offered), &wants(InitFlags::all(), offered), InitFlags::all());
+        assert_eq!((agreed.features, ours.minor, ours.flags2), (offered, 35, 0));
+    }
+
+    #[test]
+    fn upper_features_count_if_the_kernel_says_so() {
+        let without = InitFlags::ASYNC_READ | InitFlags::ALLOW_IDMAP;
+        let wants = wants(InitFlags::all(), InitFlags::ASYNC_READ);
+        let (_, agreed) = negotiate(&init(45, without), &wants, InitFlags::empty());
+        assert_eq!(agreed.features, InitFlags::ASYNC_READ);
+    }
+
+    #[test]
+    fn old_kernels_are_refused_and_newer_ones_answered() {
+        let version = |major, minor| InitIn { major, minor, ..InitIn::default() };
+        for (major, minor) in [(6, 99), (7, 0), (7, 33)] {
+            let text = check_version(&version(major, minor)).unwrap_err().to_string();
+            assert!(text.starts_with(&format!("this kernel's FUSE protocol is {major}.{minor};")));
+        }
+        check_version(&version(7, 34)).unwrap();
+        check_version(&version(8, 0)).unwrap();
+        let never_asked = wants(InitFlags::empty(), InitFlags::all());
+        let (ours, _) = negotiate(&version(8, 3), &never_asked, InitFlags::empty());
+        assert_eq!((ours.major, ours.minor, ours.max_write), (7, 45, 0));
+    }
+}

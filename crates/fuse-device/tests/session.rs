@@ -48,7 +48,11 @@ fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) 
             test(place, &unmounter);
             finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();
         }));
-        let _ = Command::new("umount").arg("-l").arg(place).stderr(std::process::Stdio::null()).status();
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(place)
+            .stderr(std::process::Stdio::null())
+            .status();
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
         }

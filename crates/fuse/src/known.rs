@@ -9,6 +9,9 @@
 //! two, references of other threads may come and go: the file system counts them all. The table is in
 //! shards, so that threads seldom meet; one is locked for a look-up and no longer.
 
+#[cfg(test)]
+mod tests;
+
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;

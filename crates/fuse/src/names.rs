@@ -7,7 +7,7 @@ mod create;
 
 use fuse_device::abi::{EntryOut, ForgetOne, ROOT_ID};
 use fuse_device::{Errno, Reply};
-use vfs::{Corruption, Error, Ino, RenameMode};
+use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, RenameMode};
 
 use crate::{Adapter, clock};
 
@@ -20,6 +20,7 @@ impl Adapter<'_> {
     pub(crate) fn lookup(&self, dir: Ino, name: &[u8], reply: &mut Reply<'_>) -> Result<(), Errno> {
         let found = match name {
             b"." => Ok(dir),
+            _ if name.len() > NAME_LEN_MAX => Err(Error::NameTooLong),
             _ => self.fs.lookup(dir, name),
         };
         let is_dots = matches!(name, b"." | b"..");

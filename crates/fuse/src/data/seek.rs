@@ -1,4 +1,14 @@
 //! Data and holes.
+//!
+//! Linux (seen with 6.18) does not write back what it caches before it asks where data and holes are, nor
+//! does it tell the size that it has in mind. Bytes that are only in its cache would be reported as a hole,
+//! or as lying past the end, and copies would lose them. Making it write back from here, by
+//! `FUSE_NOTIFY_INVAL_INODE`, works only while some other thread serves its writes; with several such
+//! requests, or with requests bound to queues, there may be none.
+//!
+//! So the answer is exact where nothing can be waiting, on read-only mounts. Otherwise it is `ENOSYS`: the
+//! kernel then takes everything up to the size that it knows for data, and asks no more. Copies within the
+//! mount keep their holes all the same ([`super::copy`]).
 
 use std::ops::ControlFlow;
 
@@ -27,6 +37,9 @@ impl Adapter<'_> {
         args: &LseekIn,
         reply: &mut Reply<'_>,
     ) -> Result<(), Errno> {
+        if !self.options.read_only {
+            return Err(Errno::NOSYS);
+        }
         let wants_data = match args.whence {
             SEEK_DATA => true,
             SEEK_HOLE => false,
