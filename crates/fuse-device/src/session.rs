@@ -188,3 +188,49 @@ fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    use super::{Session, Worker, serve_all, shake_hands};
+    use crate::device::Device;
+    use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
+
+    struct Nothing;
+
+    impl Handler for Nothing {
+        fn init(&self, _: &Kernel) -> Settings {
+            let features = InitFlags::empty();
+            Settings { features, max_write: 4096, max_readahead: 0, time_gran: 1 }
+        }
+
+        fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
+            Err(Errno::NOSYS)
+        }
+    }
+
+    fn is_mounted(place: &Path) -> bool {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        mounts.lines().any(|line| line.split(' ').nth(1) == place.to_str())
+    }
+
+    #[test]
+    fn a_thread_that_fails_ends_all_and_nothing_stays_mounted() {
+        oracle::require!(Root, Fuse);
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let Session { device, mount } = session;
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
+        let mut workers: Vec<_> = (0..3).map(|_| Worker::new(&device, &agreed).unwrap()).collect();
+        // A directory cannot be read.
+        workers[1].device = Device::new(File::open(place.path().parent().unwrap()).unwrap().into());
+        drop(device);
+        let served = serve_all(workers, &Nothing, &mount.0, || ());
+        let error = served.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        drop(mount);
+        assert!(!is_mounted(place.path()));
+    }
+}

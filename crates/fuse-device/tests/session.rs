@@ -3,79 +3,27 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
-use std::sync::mpsc;
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
-use common::{Memory, PANICS};
-use fuse_device::{MountOptions, Session, SessionOptions, Unmounter};
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn options() -> MountOptions {
-    MountOptions { fs_name: "a, b".into(), subtype: "memory".into(), ..MountOptions::default() }
-}
-
-/// Lines of `/proc/mounts` about a path.
-fn mounts_at(path: &Path) -> Vec<String> {
-    let path = path.to_str().unwrap();
-    let mounts = fs::read_to_string("/proc/mounts").unwrap();
-    let lines = mounts.lines().filter(|line| line.split(' ').nth(1) == Some(path));
-    lines.map(str::to_owned).collect()
-}
-
-/// Serves `memory` while `test` runs. That has to unmount it; `serve` must then end well.
-fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
-    let session = Session::mount(place, &options()).unwrap();
-    let unmounter = session.unmounter();
-    let (started, starts) = mpsc::channel();
-    let (finished, finishes) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let options = SessionOptions { threads, io_uring: false };
-            let served = session.serve(memory, &options, || started.send(()).unwrap());
-            finished.send(served).unwrap();
-        });
-        starts.recv_timeout(PATIENCE).expect("ready is called");
-        // What is left mounted by a failing test would be waited for.
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            test(place, &unmounter);
-            finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();
-        }));
-        let _ = Command::new("umount")
-            .arg("-l")
-            .arg(place)
-            .stderr(std::process::Stdio::null())
-            .status();
-        if let Err(panic) = outcome {
-            std::panic::resume_unwind(panic);
-        }
-    });
-    assert_eq!(mounts_at(place), [""; 0]);
-    unmounter.unmount().expect("it is not mounted any more");
-}
+use common::{Memory, PANICS, mount_options, mounts_at, serve};
+use fuse_device::Session;
 
 #[test]
 fn files_are_made_read_and_listed() {
     oracle::require!(Root, Fuse);
     let memory = Memory::new(0);
     serve(&memory, 2, |place, unmounter| {
-        let mounts = mounts_at(place);
-        assert_eq!(mounts.len(), 1);
-        let fields: Vec<_> = mounts[0].split(' ').collect();
-        assert_eq!((fields[0], fields[2]), ("a,\\040b", "fuse.memory"));
-        for option in ["rw", "nosuid", "nodev", "noatime", "user_id=0", "default_permissions"] {
-            assert!(fields[3].split(',').any(|found| found == option), "{option} in {}", fields[3]);
-        }
-        let large: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
         fs::write(place.join("large"), &large).unwrap();
+        assert!(memory.contents("large").unwrap() == large);
+        assert_eq!(memory.bytes_read(), 0);
+        forget_contents(&place.join("large"));
         assert!(fs::read(place.join("large")).unwrap() == large);
+        assert_eq!(memory.bytes_read(), large.len());
         fs::create_dir(place.join("directory")).unwrap();
         for n in 0..1000 {
             fs::write(place.join(format!("directory/file {n}")), n.to_string()).unwrap();
@@ -84,7 +32,186 @@ fn files_are_made_read_and_listed() {
         assert_eq!(fs::read_to_string(place.join("directory/file 17")).unwrap(), "17");
         fs::remove_file(place.join("directory/file 17")).unwrap();
         let error = fs::read(place.join("directory/file 17")).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(error.kind(), ErrorKind::NotFound);
         unmounter.unmount().unwrap();
     });
+}
+
+/// Has the kernel forget the contents of a file, so that it asks for them again.
+fn forget_contents(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn the_mount_is_as_asked_for() {
+    oracle::require!(Root, Fuse);
+    serve(&Memory::new(0), 1, |place, unmounter| {
+        let mounts = mounts_at(place);
+        assert_eq!(mounts.len(), 1);
+        let fields: Vec<_> = mounts[0].split(' ').collect();
+        assert_eq!((fields[0], fields[2]), ("a,\\040b", "fuse.memory"));
+        for option in ["rw", "nosuid", "nodev", "noatime", "user_id=0", "default_permissions"] {
+            assert!(fields[3].split(',').any(|found| found == option), "{option} in {}", fields[3]);
+        }
+        unmounter.unmount().unwrap();
+    });
+}
+
+#[test]
+fn clients_are_served_in_parallel() {
+    oracle::require!(Root, Fuse);
+    serve(&Memory::new(0), 4, |place, unmounter| {
+        thread::scope(|scope| {
+            for client in 0..8 {
+                scope.spawn(move || {
+                    for n in 0..200 {
+                        let path = place.join(format!("{client}-{n}"));
+                        let contents = format!("{client}, {n}").repeat(500);
+                        fs::write(&path, &contents).unwrap();
+                        assert_eq!(fs::read_to_string(&path).unwrap(), contents);
+                        if n % 2 == 0 {
+                            fs::remove_file(&path).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(place).unwrap().count(), 800);
+        unmounter.unmount().unwrap();
+    });
+}
+
+#[test]
+fn it_ends_when_others_unmount() {
+    oracle::require!(Root, Fuse, Tool("umount"));
+    serve(&Memory::new(0), 2, |place, _| {
+        fs::write(place.join("file"), "contents").unwrap();
+        assert!(Command::new("umount").arg(place).status().unwrap().success());
+    });
+}
+
+#[test]
+fn it_ends_and_nothing_stays_when_others_use_force() {
+    oracle::require!(Root, Fuse, Tool("umount"));
+    serve(&Memory::new(0), 2, |place, _| {
+        let file = File::create(place.join("file")).unwrap();
+        // It is in use, so that it stays mounted, but without its connection.
+        let forced = Command::new("umount").arg("-f").arg(place).stderr(Stdio::null()).status();
+        assert!(!forced.unwrap().success());
+        drop(file);
+    });
+}
+
+#[test]
+fn what_is_used_goes_when_it_is_not_used_any_more() {
+    oracle::require!(Root, Fuse);
+    let memory = Memory::new(0);
+    serve(&memory, 2, |place, unmounter| {
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(place.join("file"))
+            .unwrap();
+        file.write_all(b"before").unwrap();
+        assert_eq!(memory.contents("file").unwrap(), b"", "the kernel caches what is written");
+        unmounter.unmount().unwrap();
+        assert_eq!(mounts_at(place), [""; 0]);
+        assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+        file.write_all(b" and after").unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(memory.contents("file").unwrap(), b"before and after");
+        let mut read = [0; 5];
+        file.read_exact_at(&mut read, 11).unwrap();
+        assert_eq!(&read, b"after");
+        file.write_all_at(b"B", 0).unwrap();
+    });
+    assert_eq!(memory.contents("file").unwrap(), b"Before and after");
+}
+
+#[test]
+fn a_handler_that_panics_fails_one_request() {
+    oracle::require!(Root, Fuse);
+    serve(&Memory::new(0), 1, |place, unmounter| {
+        for _ in 0..3 {
+            let error = fs::write(place.join(PANICS), "").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(5), "EIO");
+            fs::write(place.join("file"), "well").unwrap();
+        }
+        assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "well");
+        unmounter.unmount().unwrap();
+    });
+}
+
+fn mount_other(place: &Path) {
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "other"]).arg(place);
+    assert!(command.status().unwrap().success());
+}
+
+fn unmount_other(place: &Path) {
+    assert!(Command::new("umount").arg(place).status().unwrap().success());
+}
+
+#[test]
+fn what_is_mounted_over_it_stays() {
+    oracle::require!(Root, Fuse, Tool("mount"));
+    serve(&Memory::new(0), 1, |place, unmounter| {
+        mount_other(place);
+        let error = unmounter.unmount().unwrap_err().to_string();
+        assert!(error.contains("another file system is mounted over it"), "{error}");
+        assert_eq!(mounts_at(place).len(), 2);
+        unmount_other(place);
+        fs::write(place.join("file"), "still served").unwrap();
+        unmounter.unmount().unwrap();
+    });
+}
+
+#[test]
+fn what_comes_after_it_stays() {
+    oracle::require!(Root, Fuse, Tool("mount"));
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &mount_options()).unwrap();
+    let unmounter = session.unmounter();
+    unmounter.unmount().unwrap();
+    mount_other(place.path());
+    unmounter.unmount().unwrap();
+    drop(session);
+    assert_eq!(mounts_at(place.path()).len(), 1);
+    unmount_other(place.path());
+    // A mount may get the numbers of one that is gone.
+    let next = Session::mount(place.path(), &mount_options()).unwrap();
+    unmounter.unmount().unwrap();
+    assert_eq!(mounts_at(place.path()).len(), 1);
+    drop(next);
+    assert_eq!(mounts_at(place.path()), [""; 0]);
+}
+
+#[test]
+fn a_session_that_is_never_served_is_unmounted() {
+    oracle::require!(Root, Fuse);
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &mount_options()).unwrap();
+    assert_eq!(mounts_at(place.path()).len(), 1);
+    drop(session);
+    assert_eq!(mounts_at(place.path()), [""; 0]);
+    fs::write(place.path().join("file"), "").unwrap();
+}
+
+#[test]
+fn what_is_no_directory_is_refused() {
+    oracle::require!(Root, Fuse);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let refused = |path: &Path| Session::mount(path, &mount_options()).unwrap_err();
+    let error = refused(&file);
+    assert_eq!(error.kind(), ErrorKind::NotADirectory);
+    let expected = format!("cannot mount on {}: it is not a directory", file.display());
+    assert_eq!(error.to_string(), expected);
+    let error = refused(&place.path().join("absent"));
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().ends_with("absent: there is no such directory"), "{error}");
 }

@@ -49,13 +49,16 @@ pub(crate) struct Mount {
     identity: Identity,
     /// Whether requests are answered.
     served: AtomicBool,
+    /// Whether it is over for this process. Its numbers may soon be another's.
+    taken_away: AtomicBool,
 }
 
 impl Mount {
     /// The mount that was just made there.
     pub(super) fn new(mountpoint: PathBuf) -> io::Result<Self> {
         let identity = identify(&mountpoint)?;
-        Ok(Self { mountpoint, identity, served: AtomicBool::new(false) })
+        let (served, taken_away) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { mountpoint, identity, served, taken_away })
     }
 
     pub(crate) fn set_served(&self, served: bool) {
@@ -83,6 +86,7 @@ impl Mount {
         {
             eprintln!("{error}");
         }
+        self.taken_away.store(true, Ordering::Release);
     }
 
     /// Ends the connection, so that every thread that waits for requests learns that it is over. Requests
@@ -96,7 +100,11 @@ impl Mount {
             .open(control)
             .and_then(|mut control| control.write_all(b"1"));
         if aborted.is_err() && matches!(self.place(), Ok(Place::There)) {
-            let _ = unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+            let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
+            if unmount(&self.mountpoint, flags).is_err() {
+                // Whoever may do neither waits until it is not used any more.
+                let _ = self.take_away();
+            }
         }
     }
 
@@ -105,6 +113,9 @@ impl Mount {
     }
 
     fn place(&self) -> io::Result<Place> {
+        if self.taken_away.load(Ordering::Acquire) {
+            return Ok(Place::Gone);
+        }
         match identify(&self.mountpoint) {
             Ok(found) if found == self.identity => Ok(Place::There),
             _ if self.is_mounted_anywhere()? => Ok(Place::Hidden),
@@ -114,14 +125,8 @@ impl Mount {
 
     /// Whether anything in this process's view is mounted from the same device.
     fn is_mounted_anywhere(&self) -> io::Result<bool> {
-        let (major, minor) = self.identity.device;
-        let device = format!("{major}:{minor}");
-        // Fields of proc_pid_mountinfo(5): mount, parent, device, and so on.
         let mounts = fs::read("/proc/self/mountinfo")?;
-        let mut devices = mounts
-            .split(|&byte| byte == b'\n')
-            .filter_map(|line| line.split(|&b| b == b' ').nth(2));
-        Ok(devices.any(|found| found == device.as_bytes()))
+        Ok(mounts.split(|&byte| byte == b'\n').any(|line| is_of(line, self.identity.device)))
     }
 
     /// Has the kernel write back what it caches.
@@ -146,12 +151,13 @@ impl Mount {
             taken = unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
         }
         match taken {
-            Ok(()) => Ok(()),
-            Err(Errno::PERM) => self.have_taken_away(),
-            // Others were faster.
-            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            Err(error) => Err(self.about(&error.to_string())),
+            // Or others were faster.
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(Errno::PERM) => self.have_taken_away()?,
+            Err(error) => return Err(self.about(&error.to_string())),
         }
+        self.taken_away.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn have_taken_away(&self) -> io::Result<()> {
@@ -173,4 +179,28 @@ fn identify(path: &PathBuf) -> io::Result<Identity> {
     let found = statx(CWD, path, flags, mask)?;
     let device = (found.stx_dev_major, found.stx_dev_minor);
     Ok(Identity { device, mount_id: found.stx_mnt_id })
+}
+
+/// Whether a line of proc_pid_mountinfo(5) is about a FUSE file system on this device: fields are mount,
+/// parent, device, and so on, and the type comes after a lone `-`.
+fn is_of(line: &[u8], (major, minor): (u32, u32)) -> bool {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let device = format!("{major}:{minor}");
+    fields.nth(2) == Some(device.as_bytes())
+        && fields.find(|field| field == b"-").is_some()
+        && fields.next().is_some_and(|fs_type| fs_type.starts_with(b"fuse"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn mounts_are_told_by_device_and_type() {
+        let line = b"84 29 0:51 / /mnt/a\\040- rw,noatime shared:3 - fuse.ext4 a\\,b rw,user_id=0";
+        assert!(is_of(line, (0, 51)));
+        assert!(!is_of(line, (0, 5)) && !is_of(line, (84, 29)));
+        assert!(!is_of(b"84 29 0:51 / /mnt rw,noatime - tmpfs other rw", (0, 51)));
+        assert!(!is_of(b"", (0, 51)) && !is_of(b"84 29 0:51", (0, 51)));
+    }
 }

@@ -1,18 +1,34 @@
 //! A file system in memory, with just enough to be mounted.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use fuse_device::abi::{
     Attr, AttrOut, CreateIn, Dirent, EntryOut, FATTR_MODE, FATTR_SIZE, Kstatfs, OpenOut, ReadIn,
     SetattrIn, WriteOut, padded,
 };
-use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings};
+use fuse_device::{
+    Errno, Handler, InitFlags, Kernel, MountOptions, Operation, Reply, Request, Session,
+    SessionOptions, Settings, Unmounter,
+};
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 /// How long the kernel may believe what it was told, in seconds.
 const VALID: u64 = 1;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
@@ -21,6 +37,7 @@ pub(crate) const PANICS: &str = "panic";
 pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
     settings: Settings,
+    bytes_read: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,16 +65,21 @@ impl Memory {
                 | InitFlags::PARALLEL_DIROPS
                 | InitFlags::WRITEBACK_CACHE
                 | InitFlags::ATOMIC_O_TRUNC,
-            max_write: 128 << 10,
+            max_write: 1 << 20,
             max_readahead: 128 << 10,
             time_gran: 1,
         };
-        Self { nodes: Mutex::new(nodes), settings }
+        Self { nodes: Mutex::new(nodes), settings, bytes_read: AtomicUsize::new(0) }
+    }
+
+    /// Bytes that the kernel has read from files.
+    pub(crate) fn bytes_read(&self) -> usize {
+        self.bytes_read.load(Ordering::Relaxed)
     }
 
     /// What a file in the root has in it, as far as the kernel has written it.
     pub(crate) fn contents(&self, name: &str) -> Option<Vec<u8>> {
-        let nodes = self.nodes.lock().unwrap();
+        let nodes = self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let number = nodes.by_number[&1].children.get(name.as_bytes())?;
         Some(nodes.by_number[number].data.clone())
     }
@@ -183,7 +205,9 @@ impl Handler for Memory {
             Operation::Read(args) => {
                 let data = &nodes.node(number)?.data;
                 let rest = data.get(args.offset as usize..).unwrap_or_default();
-                reply.put_bytes(&rest[..rest.len().min(args.size as usize)])
+                let found = &rest[..rest.len().min(args.size as usize)];
+                self.bytes_read.fetch_add(found.len(), Ordering::Relaxed);
+                reply.put_bytes(found)
             }
             Operation::Write { args, data } => {
                 reply.put(&nodes.write(number, args.offset, data)?)
@@ -195,4 +219,51 @@ impl Handler for Memory {
             _ => Err(Errno::NOSYS),
         }
     }
+}
+
+/// What the tests mount with.
+pub(crate) fn mount_options() -> MountOptions {
+    MountOptions { fs_name: "a, b".into(), subtype: "memory".into(), ..MountOptions::default() }
+}
+
+/// Lines of `/proc/mounts` about a path.
+pub(crate) fn mounts_at(path: &Path) -> Vec<String> {
+    mounts_in("/proc/mounts", path)
+}
+
+/// The same of another process's mounts.
+pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
+    let path = path.to_str().unwrap();
+    let mounts = fs::read_to_string(list).unwrap();
+    let lines = mounts.lines().filter(|line| line.split(' ').nth(1) == Some(path));
+    lines.map(str::to_owned).collect()
+}
+
+/// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
+pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let session = Session::mount(place, &mount_options()).unwrap();
+    let unmounter = session.unmounter();
+    let (started, starts) = mpsc::channel();
+    let (finished, finishes) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let options = SessionOptions { threads, io_uring: false };
+            let served = session.serve(memory, &options, || started.send(()).unwrap());
+            finished.send(served).unwrap();
+        });
+        starts.recv_timeout(PATIENCE).expect("ready is called");
+        // What a failing test leaves mounted would be waited for.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            test(place, &unmounter);
+            finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();
+        }));
+        if let Err(panic) = outcome {
+            let _ = Command::new("umount").arg("-l").arg(place).status();
+            resume_unwind(panic);
+        }
+    });
+    assert_eq!(mounts_at(place), [""; 0]);
+    unmounter.unmount().expect("it is not mounted any more");
 }

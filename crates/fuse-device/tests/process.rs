@@ -1,0 +1,237 @@
+//! Mounts that another process serves: one that is killed, and one that may not mount itself.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
+
+use common::{Memory, PATIENCE, mount_options, mounts_at, mounts_in};
+use fuse_device::{Session, SessionOptions};
+use tempfile::TempDir;
+
+/// Says where to mount, to the test that is run as a program of its own.
+const PLACE: &str = "FUSE_DEVICE_TEST_PLACE";
+/// Nobody's number, as user and group.
+const NOBODY: u32 = 65534;
+
+/// Not a test: what the others start. It unmounts when its standard input ends.
+#[test]
+fn serves_for_another_process() {
+    let Some(place) = env::var_os(PLACE) else { return };
+    let uid = rustix::process::getuid().as_raw();
+    let session = Session::mount(Path::new(&place), &mount_options()).unwrap();
+    let unmounter = session.unmounter();
+    thread::spawn(move || {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        unmounter.unmount().unwrap();
+    });
+    let ready = || writeln!(io::stdout(), "\nready").unwrap();
+    let options = SessionOptions { threads: 2, io_uring: false };
+    session.serve(&Memory::new(uid), &options, ready).unwrap();
+}
+
+/// What a session in another process needs: its program, and a place of nobody's.
+struct Ground {
+    folder: TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let ground = Self { folder: tempfile::tempdir().unwrap() };
+        // Where everybody can run it.
+        fs::set_permissions(ground.folder.path(), Permissions::from_mode(0o755)).unwrap();
+        // Written by this process, it would stay open for writing in a child that another test starts.
+        let exe = env::current_exe().unwrap();
+        assert!(Command::new("cp").arg(exe).arg(ground.program()).status().unwrap().success());
+        fs::create_dir(ground.place()).unwrap();
+        chown(ground.place(), Some(NOBODY), Some(NOBODY)).unwrap();
+        ground
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("program")
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    fn root(&self) -> Command {
+        let mut command = Command::new(self.program());
+        self.prepare(&mut command);
+        command
+    }
+
+    /// As nobody, in a name space of mounts where everybody may open the device, as is usual: not every
+    /// machine has it so.
+    fn nobody(&self) -> Command {
+        let mut command = Command::new("unshare");
+        let script = "set -e; mkdir $1/dev; mount -t tmpfs device $1/dev; \
+            mknod -m 666 $1/dev/fuse c 10 229; mount --bind $1/dev/fuse /dev/fuse; cd /; shift; \
+            run=$(command -v setpriv); \
+            PATH=${SEARCH:-$PATH}; export PATH; exec $run --reuid 65534 --regid 65534 --clear-groups -- \"$@\"";
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(self.folder.path()).arg(self.program());
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        command.args(["--exact", "serves_for_another_process", "--nocapture"]);
+        command.env(PLACE, self.place()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    }
+}
+
+/// A process that serves.
+struct Served {
+    child: Child,
+}
+
+impl Served {
+    /// Starts it and waits until it is ready.
+    fn new(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while line != "ready\n" {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it was ready");
+        }
+        // It prints more at its end.
+        thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+        Self { child }
+    }
+
+    /// A path as the process sees it.
+    fn sees(&self, path: &Path) -> PathBuf {
+        Path::new("/proc")
+            .join(self.child.id().to_string())
+            .join("root")
+            .join(&path.to_str().unwrap()[1..])
+    }
+
+    /// The mounts at a path that it sees.
+    fn mounts_at(&self, path: &Path) -> Vec<String> {
+        mounts_in(&format!("/proc/{}/mounts", self.child.id()), path)
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn ask_to_unmount(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    fn assert_ends_well(&mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_a_mount_that_can_be_unmounted() {
+    oracle::require!(Root, Fuse, Tool("umount"));
+    let ground = Ground::new();
+    let place = &ground.place();
+    let mut served = Served::new(ground.root());
+    fs::write(place.join("file"), "contents").unwrap();
+    served.kill();
+    assert_eq!(fs::read_dir(place).unwrap_err().kind(), ErrorKind::NotConnected);
+    let error = Session::mount(place, &mount_options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotConnected);
+    assert!(error.to_string().contains("unmount it first"), "{error}");
+    assert!(Command::new("umount").arg(place).status().unwrap().success());
+    assert_eq!(mounts_at(place), [""; 0]);
+    drop(Session::mount(place, &mount_options()).unwrap());
+}
+
+/// A line of shell as nobody.
+fn as_nobody(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    command
+}
+
+#[test]
+fn users_mount_by_fusermount() {
+    oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
+    let ground = Ground::new();
+    let mut served = Served::new(ground.nobody());
+    let mounts = served.mounts_at(&ground.place());
+    assert_eq!(mounts.len(), 1);
+    let fields: Vec<_> = mounts[0].split(' ').collect();
+    assert_eq!((fields[0], fields[2]), ("a,\\040b", "fuse.memory"));
+    for option in ["nosuid", "nodev", "noatime", "user_id=65534", "default_permissions"] {
+        assert!(fields[3].split(',').any(|found| found == option), "{option} in {}", fields[3]);
+    }
+    let place = served.sees(&ground.place());
+    let line = format!("echo text >{0}/file && cat {0}/file", place.display());
+    let output = as_nobody(&line).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "text\n", "{output:?}");
+    // Others may not, not even root.
+    assert_eq!(fs::read_dir(&place).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    served.ask_to_unmount();
+    served.assert_ends_well();
+}
+
+#[test]
+fn what_is_used_is_detached_by_fusermount() {
+    oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
+    let ground = Ground::new();
+    let mut served = Served::new(ground.nobody());
+    let file = served.sees(&ground.place()).join("file");
+    let mut user = as_nobody(&format!("exec >{} && echo opened >&2 && cat", file.display()));
+    let mut user = user.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(user.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "opened\n");
+    served.ask_to_unmount();
+    let deadline = Instant::now() + PATIENCE;
+    while !served.mounts_at(&ground.place()).is_empty() {
+        assert!(Instant::now() < deadline, "it is still mounted");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(served.child.try_wait().unwrap().is_none(), "it is served while it is used");
+    user.stdin.take().unwrap().write_all(b"late").unwrap();
+    assert!(user.wait().unwrap().success());
+    served.assert_ends_well();
+}
+
+#[test]
+fn what_fusermount_says_is_the_error() {
+    oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
+    let ground = Ground::new();
+    chown(ground.place(), Some(0), Some(0)).unwrap();
+    let output = ground.nobody().stderr(Stdio::piped()).output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot mount on"), "{text}");
+    assert!(text.contains("fusermount3: user has no write access to mountpoint"), "{text}");
+}
+
+#[test]
+fn without_fusermount_the_error_says_what_to_install() {
+    oracle::require!(Root, Fuse, Tool("unshare"), Tool("setpriv"));
+    let ground = Ground::new();
+    let bin = ground.folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let mut command = ground.nobody();
+    command.env("SEARCH", &bin);
+    let output = command.stderr(Stdio::piped()).output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("install the package fuse3, or run as root"), "{text}");
+}
