@@ -224,7 +224,12 @@ fn copies_keep_holes() {
         let (from, to) = (client.getattr(source), client.getattr(target));
         assert_eq!(to.size, 20 * MIB);
         // Space that the target had stays, and nothing else comes but what the data takes.
-        assert!(to.blocks <= from.blocks + 2 * 8 + 16, "{kind:?}: {} of {}", to.blocks, from.blocks);
+        assert!(
+            to.blocks <= from.blocks + 2 * 8 + 16,
+            "{kind:?}: {} of {}",
+            to.blocks,
+            from.blocks
+        );
         let reader = reader(image.fs());
         assert_eq!(reader.lseek(target, 0, SEEK_DATA), Ok(8 * MIB), "{kind:?}");
         assert_eq!(reader.lseek(target, 8 * MIB + 8192, SEEK_DATA), Err(Errno::NXIO));

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use oracle::{KernelMount, Mke2fs, MkfsXfs, MountOptions, Need};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
 pub(crate) use mount::wait_until;
@@ -119,10 +121,9 @@ impl Place {
                 Mount::Own(self.served(serve::VOLATILE_EXT4))
             }
             Format::Ext if !kernel => {
-                let mounting = Mounting::new(&self.image);
-                Mount::Own(
-                    if options.is_empty() { mounting } else { mounting.options(options) }.start(),
-                )
+                let all = format!("allow_other,suid,dev,{options}");
+                let all = all.trim_end_matches(',');
+                Mount::Own(Mounting::new(&self.image).options(all).start())
             }
             format => {
                 let read_write = MountOptions::read_write(format.kernel_name());
@@ -170,18 +171,28 @@ impl Place {
     /// Unmounts; then the image's checker has nothing to say.
     #[track_caller]
     pub(crate) fn unmount(&mut self) {
-        self.unmount_unjudged();
+        let (status, said) = self.unmount_unjudged();
+        assert_eq!(status, 0, "{said}");
         oracle::judge(&self.image);
     }
 
-    /// Unmounts, and returns what the server said.
+    /// Unmounts, and returns the status that the server ended with, and what it said.
     #[track_caller]
-    pub(crate) fn unmount_unjudged(&mut self) -> String {
+    pub(crate) fn unmount_unjudged(&mut self) -> (i32, String) {
         match self.mount.take().expect("it is mounted") {
-            Mount::Own(mount) => mount.unmount(),
+            Mount::Own(mount) => {
+                // A process that is just being started may still have what was open when it was.
+                wait_until("nobody to use the mount", || {
+                    let unmounted = rustix::mount::unmount(mount.path(), UnmountFlags::NOFOLLOW);
+                    assert!(unmounted.is_ok() || unmounted == Err(Errno::BUSY), "{unmounted:?}");
+                    unmounted.is_ok()
+                });
+                let (status, said) = mount.wait();
+                (status.code().expect("it was not killed"), said)
+            }
             Mount::Kernel(mount) => {
                 mount.unmount();
-                String::new()
+                (0, String::new())
             }
         }
     }
