@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, statat};
 use rustix::io::Errno;
 
-use crate::place::{Place, prove_on_both, shell};
+use crate::place::{Format, Place, prove_on_both, shell};
 
 fn error_number<T: std::fmt::Debug>(result: std::io::Result<T>) -> Errno {
     Errno::from_io_error(&result.unwrap_err()).unwrap()
@@ -131,7 +131,7 @@ fn renames_have_flags(place: &mut Place) {
 /// Targets of links of every length: in the inode, in a block, and too long.
 fn symbolic_links_have_any_length(place: &mut Place) {
     // XFS stores 1023 bytes, ext4 one byte less than a block; 4095 is all that a path may have.
-    let longest = if place.format() == crate::place::Format::Xfs { 1023 } else { 4095 };
+    let longest = if place.format() == Format::Xfs { 1023 } else { 4095 };
     let target = |len: usize| "target/".repeat(len / 7 + 1)[..len].to_owned();
     let lengths = [1, 59, 60, 61, 255, 256, 500, 1022, longest];
     for len in lengths {
@@ -147,7 +147,27 @@ fn symbolic_links_have_any_length(place: &mut Place) {
     }
 }
 
+/// ext4 counts 65,000 names of a file. XFS takes more than anybody makes.
+fn links_are_limited(place: &mut Place) {
+    let most = if place.format() == Format::Ext { 65_000 } else { 3000 };
+    fs::write(place.join("file"), "contents").unwrap();
+    fs::create_dir(place.join("links")).unwrap();
+    let link =
+        |number: u64| fs::hard_link(place.join("file"), place.join(format!("links/{number}")));
+    for number in 1..most {
+        link(number).unwrap();
+    }
+    if place.format() == Format::Ext {
+        assert_eq!(error_number(link(most)), Errno::MLINK);
+        fs::remove_file(place.join("links/1")).unwrap();
+        link(1).unwrap();
+    }
+    place.remount();
+    assert_eq!(fs::metadata(place.join("file")).unwrap().nlink(), most);
+}
+
 prove_on_both!(
+    links_are_limited,
     names_have_255_bytes,
     trees_are_deeper_than_paths,
     renames_have_flags,
