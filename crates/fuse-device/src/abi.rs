@@ -62,6 +62,9 @@ pub mod opcode {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
+/// What stands in [`OutHeader::error`] of a message that answers nothing, with `unique` 0.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+
 // Bits of [`SetattrIn::valid`].
 pub const FATTR_MODE: u32 = 1 << 0;
 pub const FATTR_UID: u32 = 1 << 1;
@@ -677,6 +680,18 @@ pub struct StatxOut {
     pub stat: Statx,
 }
 
+/// Says of which bytes of a node the kernel shall write back what it caches, and forget it: `len` bytes, or
+/// with 0 all from `off` on. (`fuse_notify_inval_inode_out`)
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct NotifyInvalInodeOut {
+    pub ino: u64,
+    pub off: i64,
+    pub len: i64,
+}
+
 // Sizes as in fuse.h.
 const _: () = {
     assert!(size_of::<InHeader>() == 40);
@@ -724,6 +739,7 @@ const _: () = {
     assert!(size_of::<SxTime>() == 16);
     assert!(size_of::<Statx>() == 256);
     assert!(size_of::<StatxOut>() == 288);
+    assert!(size_of::<NotifyInvalInodeOut>() == 24);
 };
 
 /// Bytes that a record of a listing takes, padding included.

@@ -1,9 +1,33 @@
 //! From a request to its answer: what all transports share.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::OutHeader;
-use crate::{Errno, Handler, Reply, Request};
+use crate::{Errno, Handler, Malformed, Reply, Request};
+
+/// What a thread has that serves requests.
+pub(crate) trait ServingThread: Send {
+    /// Where the requests come from, in a word.
+    fn transport(&self) -> &'static str;
+
+    /// Serves until the mount is gone.
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()>;
+}
+
+/// Says once for all threads that a request was malformed.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(AtomicBool);
+
+impl Complaints {
+    pub(crate) fn about(&self, malformed: &Malformed) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            complain(malformed);
+        }
+    }
+}
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +54,34 @@ impl Answer {
 
 /// Has a request done, with its answer in `buffer`. A handler that panics fails this one request.
 pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut [u8]) -> Answer {
+    answer_with(request, buffer, |reply| handler.handle(request, reply))
+}
+
+/// As [`answer`], by `handle`.
+pub(crate) fn answer_with(
+    request: &Request<'_>,
+    buffer: &mut [u8],
+    handle: impl FnOnce(&mut Reply<'_>) -> Result<(), Errno>,
+) -> Answer {
     let mut reply = Reply::new(buffer);
     // What a handler shares between threads is its own to keep sound, as locks do by poisoning. The
     // reply is not used after a panic.
-    match catch_unwind(AssertUnwindSafe(|| handler.handle(request, &mut reply))) {
+    match catch_unwind(AssertUnwindSafe(|| handle(&mut reply))) {
         Ok(Ok(())) => Answer { error: 0, len: reply.len() },
         Ok(Err(error)) => Answer::failed(error),
         Err(_) => {
             let opcode = request.header.opcode;
-            eprintln!("a FUSE request (opcode {opcode}) failed: its handler panicked");
+            complain(&format_args!(
+                "a FUSE request (opcode {opcode}) failed: its handler panicked"
+            ));
             Answer::failed(Errno::IO)
         }
     }
+}
+
+/// Says on standard error what nobody can be told otherwise. That it is closed is no reason to panic.
+pub(crate) fn complain(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 #[cfg(test)]

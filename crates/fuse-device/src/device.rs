@@ -2,13 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::ioctl;
 use zerocopy::IntoBytes;
 
-use crate::abi::OutHeader;
+use crate::abi::{self, NotifyInvalInodeOut, OutHeader};
 
 /// Where the kernel's side is opened.
 pub(crate) const PATH: &str = "/dev/fuse";
@@ -78,6 +79,20 @@ impl Device {
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
         }
+    }
+
+    /// Has the kernel write back and forget what it caches of a node's bytes (`FUSE_NOTIFY_INVAL_INODE`).
+    pub(crate) fn invalidate(&self, nodeid: u64, range: Range<u64>) -> Result<(), Errno> {
+        let off = i64::try_from(range.start).map_err(|_| Errno::INVAL)?;
+        // 0 stands for all that follows.
+        let len = i64::try_from(range.end).map_or(0, |end| end.saturating_sub(off).max(0));
+        let what = NotifyInvalInodeOut { ino: nodeid, off, len };
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<NotifyInvalInodeOut>()) as u32,
+            error: abi::NOTIFY_INVAL_INODE,
+            unique: 0,
+        };
+        self.try_send(&header, what.as_bytes())
     }
 
     fn try_send(&self, header: &OutHeader, payload: &[u8]) -> Result<(), Errno> {

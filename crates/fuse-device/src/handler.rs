@@ -1,6 +1,6 @@
 //! What a file system is to this crate.
 
-use crate::{Errno, InitFlags, Reply, Request};
+use crate::{Errno, InitFlags, Operation, PageCache, Reply, Request};
 
 /// What the kernel offers when a session starts.
 #[derive(Clone, Copy, Debug)]
@@ -38,4 +38,24 @@ pub trait Handler: Send + Sync {
     /// # Errors
     /// The error number that the calling program gets.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno>;
+
+    /// Whether a request is one for [`Self::handle_late`].
+    fn is_late(&self, _operation: &Operation<'_>) -> bool {
+        false
+    }
+
+    /// Does what is asked, as [`Self::handle`], on a thread of its own that does one such request after
+    /// the other: here the kernel may be asked for something that it needs other requests done for. Where
+    /// requests come through io_uring there is no such thread, and [`Self::handle`] gets them all.
+    ///
+    /// # Errors
+    /// The error number that the calling program gets.
+    fn handle_late(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply<'_>,
+        _cache: &PageCache<'_>,
+    ) -> Result<(), Errno> {
+        self.handle(request, reply)
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::param::page_size;
 use zerocopy::IntoBytes;
 
 use crate::abi::{InitIn, InitOut, KERNEL_MINOR_VERSION, KERNEL_VERSION, MIN_READ_BUFFER};
@@ -16,11 +17,15 @@ const MINOR_VERSION_MIN: u32 = 34;
 const MAX_BACKGROUND: u16 = 64;
 /// From how many of them on it holds back what makes more; three quarters, as kernels have it.
 const CONGESTION_THRESHOLD: u16 = 48;
-/// Unit of `max_pages` in bytes. It is the kernel's page size, which is larger on few machines; requests
-/// are no longer than `max_write` there either, because that counts too.
-const PAGE: u32 = 4096;
+/// What `max_write` is a multiple of, in bytes.
+const WRITE_UNIT: u32 = 4096;
 /// Most bytes of a write or a read: what kernels allow unless they are told otherwise.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
+
+/// Most bytes of the value of an extended attribute, and of a list of their names.
+const XATTR_MAX: usize = 64 << 10;
+/// What a buffer has room for beside data: headers, structures, names.
+const BESIDES_DATA: usize = 4096;
 
 /// What a session uses whatever its handler wants.
 const TRANSPORT: InitFlags = InitFlags::BIG_WRITES
@@ -37,18 +42,26 @@ pub(crate) struct Agreed {
     pub(crate) features: InitFlags,
 }
 
-/// Answers INIT. `transport` is used if the kernel offers it, besides what always is.
+impl Agreed {
+    /// Bytes of a buffer that has room for any request, and for any answer.
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.max_write.max(XATTR_MAX) + BESIDES_DATA
+    }
+}
+
+/// Answers INIT. `transport` is used if the kernel offers it, besides what always is. `None` if it is
+/// unmounted before that.
 pub(crate) fn shake_hands(
     device: &Device,
     handler: &dyn Handler,
     transport: InitFlags,
-) -> io::Result<Agreed> {
+) -> io::Result<Option<Agreed>> {
     // Larger than INIT can be: the kernel reads nothing into less.
     let mut buffer = vec![0_u64; MIN_READ_BUFFER / size_of::<u64>()];
     let buffer = buffer.as_mut_bytes();
     loop {
         let Some(len) = device.receive(buffer)? else {
-            return Err(io::Error::other("it was unmounted before it was served"));
+            return Ok(None);
         };
         let request = Request::parse(&buffer[..len]).map_err(invalid)?;
         let unique = request.header.unique;
@@ -65,7 +78,7 @@ pub(crate) fn shake_hands(
         device.send(&answer.header(unique), ours.as_bytes())?;
         // A kernel with a newer major version asks again, with ours.
         if theirs.major == KERNEL_VERSION {
-            return Ok(agreed);
+            return Ok(Some(agreed));
         }
     }
 }
@@ -107,7 +120,7 @@ fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (I
         Kernel { minor: theirs.minor, max_readahead: theirs.max_readahead, features: offered };
     let Settings { features, max_write, max_readahead, time_gran } = handler.init(&kernel);
     let features = (features | TRANSPORT | transport) & offered;
-    let max_write = max_write.clamp(PAGE, MAX_WRITE) / PAGE * PAGE;
+    let max_write = max_write.clamp(WRITE_UNIT, MAX_WRITE) / WRITE_UNIT * WRITE_UNIT;
     let ours = InitOut {
         major: KERNEL_VERSION,
         minor,
@@ -118,7 +131,8 @@ fn negotiate(theirs: &InitIn, handler: &dyn Handler, transport: InitFlags) -> (I
         congestion_threshold: CONGESTION_THRESHOLD,
         max_write,
         time_gran: time_gran.clamp(1, 1_000_000_000),
-        max_pages: (max_write / PAGE) as u16,
+        // Reads, and whatever else has no limit of its own, are no longer than this.
+        max_pages: (max_write as usize / page_size()).max(1) as u16,
         ..InitOut::default()
     };
     (ours, Agreed { max_write: max_write as usize, features })
@@ -171,7 +185,8 @@ mod tests {
         assert_eq!(u64::from(ours.flags) | u64::from(ours.flags2) << 32, expected.bits());
         assert_eq!((ours.major, ours.minor, ours.max_readahead), (7, 45, 131_072));
         // Whole pages.
-        assert_eq!((agreed.max_write, ours.max_write, ours.max_pages), (299_008, 299_008, 73));
+        assert_eq!((agreed.max_write, ours.max_write), (299_008, 299_008));
+        assert_eq!(usize::from(ours.max_pages), 299_008 / rustix::param::page_size());
         assert_eq!(ours.time_gran, 1);
     }
 

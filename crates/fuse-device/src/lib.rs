@@ -3,7 +3,9 @@
 //!
 //! The protocol is described by `include/uapi/linux/fuse.h` (BSD-2-Clause or GPL-2.0) and by the
 //! kernel's `Documentation/filesystems/fuse*.rst`.
-
+//!
+//! `unsafe` is allowed only where the kernel is asked for what no library has a safe call for, each time
+//! with its reason.
 #![deny(unsafe_code)]
 
 pub mod abi;
@@ -13,13 +15,19 @@ mod device;
 mod handler;
 mod handshake;
 mod init;
+mod late;
 mod mount;
 mod reply;
 mod request;
+mod ring;
 mod session;
+#[cfg(test)]
+#[path = "../tests/common/transport.rs"]
+mod transport;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
+pub use late::PageCache;
 pub use mount::{MountOptions, Unmounter};
 pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};

@@ -130,13 +130,6 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
-impl Operation<'_> {
-    /// Whether the kernel waits for an answer.
-    pub fn is_answered(&self) -> bool {
-        !matches!(self, Self::Forget { .. } | Self::BatchForget { .. } | Self::Interrupt)
-    }
-}
-
 impl<'a> Request<'a> {
     /// Takes a message apart as it is read from the device. For [`Operation::BatchForget`] it has to
     /// start at a multiple of 8.
@@ -207,7 +200,7 @@ pub(crate) fn argument_len(opcode: u32) -> usize {
     }
 }
 
-/// Whether a request of this number is answered, if no more is known of it than that.
+/// Whether the kernel waits for an answer to requests of this number.
 pub(crate) fn is_answered(opcode: u32) -> bool {
     !matches!(opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT)
 }

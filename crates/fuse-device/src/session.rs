@@ -7,29 +7,26 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
-use crate::answer::{Answer, answer};
+use crate::answer::{Answer, Complaints, ServingThread, answer};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
+use crate::late::{LateThread, ToLate};
 use crate::mount::{self, Mount};
 use crate::request::is_answered;
+use crate::ring::{Ring, RingThread};
 use crate::{Errno, Handler, InitFlags, MountOptions, Request, Unmounter};
-
-/// Most bytes of the value of an extended attribute, and of a list of their names.
-const XATTR_MAX: usize = 64 << 10;
-/// What a buffer has room for beside data: headers, structures, names.
-const BESIDES_DATA: usize = 4096;
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Threads that serve requests, at least 1.
+    /// Threads that serve requests, at least 1. Over io_uring each processor has its share of them, at
+    /// least two.
     pub threads: usize,
     /// Use io_uring if kernel and system allow it.
     pub io_uring: bool,
@@ -58,7 +55,8 @@ impl Session {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
-    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted.
+    /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
+    /// the mount. If it is unmounted before that, `ready` is not called.
     ///
     /// # Errors
     /// If the kernel speaks another protocol, or the device fails.
@@ -70,14 +68,46 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        let agreed = shake_hands(&device, handler, InitFlags::empty())?;
-        let workers = (0..options.threads.max(1))
-            .map(|_| Worker::new(&device, &agreed))
-            .collect::<io::Result<Vec<_>>>()?;
-        // The workers' descriptors are all: with the last one the kernel gives the mount up.
+        let Some((agreed, rings)) = start(&device, handler, options)? else {
+            return Ok(());
+        };
+        let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
+        let (late, to_late) = LateThread::new();
+        threads.push(Box::new(late));
+        for _ in 0..options.threads.max(1) {
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late.clone())?));
+        }
+        // The thread for late requests ends with the last one that has some to hand over.
+        drop(to_late);
+        for ring in rings {
+            threads.push(Box::new(RingThread::new(ring, &agreed)));
+        }
+        // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
-        serve_all(workers, handler, &guard.0, ready)
+        serve_all(threads, handler, &guard.0, ready)
     }
+}
+
+/// Starts the protocol: with rings if they are asked for and both sides can have them. `None` if it is
+/// unmounted before that.
+fn start(
+    device: &Device,
+    handler: &dyn Handler,
+    options: &SessionOptions,
+) -> io::Result<Option<(Agreed, Vec<Ring>)>> {
+    let mut rings = Vec::new();
+    if options.io_uring {
+        // Where they cannot be had there are none.
+        rings = Ring::for_all_queues(device, options.threads).unwrap_or_default();
+    }
+    let transport = if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
+    let agreed = shake_hands(device, handler, transport)?;
+    Ok(agreed.map(|agreed| {
+        if !agreed.features.contains(InitFlags::OVER_IO_URING) {
+            rings.clear();
+        }
+        (agreed, rings)
+    }))
 }
 
 /// Unmounts at the end of its life, when nobody serves the mount any more.
@@ -91,21 +121,22 @@ impl Drop for MountGuard {
     }
 }
 
-/// Runs a thread for each worker until the mount is gone, or one of them fails.
+/// Runs the threads until the mount is gone, or one of them fails.
 fn serve_all(
-    workers: Vec<Worker>,
+    threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
     mount: &Mount,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
-    let complained = &AtomicBool::new(false);
+    let complaints = &Complaints::default();
     thread::scope(|scope| {
         let mut outcome = Ok(());
-        let mut threads = Vec::new();
-        for (nth, worker) in workers.into_iter().enumerate() {
-            let run = move || worker.run_to_end(handler, mount, complained);
-            match thread::Builder::new().name(format!("fuse-{nth}")).spawn_scoped(scope, run) {
-                Ok(thread) => threads.push(thread),
+        let mut handles = Vec::new();
+        for (nth, thread) in threads.into_iter().enumerate() {
+            let name = format!("fuse-{nth}-{}", thread.transport());
+            let run = move || run_to_end(thread, handler, mount, complaints);
+            match thread::Builder::new().name(name).spawn_scoped(scope, run) {
+                Ok(handle) => handles.push(handle),
                 Err(error) => outcome = Err(error),
             }
         }
@@ -115,62 +146,71 @@ fn serve_all(
         } else {
             mount.abort();
         }
-        for thread in threads {
+        for handle in handles {
             let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+                handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             outcome = outcome.and(ended);
         }
         outcome
     })
 }
 
-/// What a thread has for itself.
-struct Worker {
-    device: Device,
+/// Serves until the mount is gone. On an error it goes for all threads.
+fn run_to_end(
+    mut thread: Box<dyn ServingThread>,
+    handler: &dyn Handler,
+    mount: &Mount,
+    complaints: &Complaints,
+) -> io::Result<()> {
+    let ended = thread.run(handler, complaints);
+    if ended.is_err() {
+        mount.abort();
+    }
+    ended
+}
+
+/// A thread that reads requests from the device.
+struct DeviceThread {
+    device: Arc<Device>,
+    late: ToLate,
     request: Buffer,
     reply: Buffer,
 }
 
-impl Worker {
-    fn new(device: &Device, agreed: &Agreed) -> io::Result<Self> {
-        let len = agreed.max_write.max(XATTR_MAX) + BESIDES_DATA;
+impl DeviceThread {
+    fn new(device: &Device, agreed: &Agreed, late: ToLate) -> io::Result<Self> {
+        let len = agreed.buffer_len();
         Ok(Self {
-            device: device.for_another_thread()?,
+            device: Arc::new(device.for_another_thread()?),
+            late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
         })
     }
+}
 
-    /// Serves until the mount is gone. On an error it goes for all threads.
-    fn run_to_end(
-        mut self,
-        handler: &dyn Handler,
-        mount: &Mount,
-        complained: &AtomicBool,
-    ) -> io::Result<()> {
-        let ended = self.run(handler, complained);
-        if ended.is_err() {
-            mount.abort();
-        }
-        ended
+impl ServingThread for DeviceThread {
+    fn transport(&self) -> &'static str {
+        "device"
     }
 
-    fn run(&mut self, handler: &dyn Handler, complained: &AtomicBool) -> io::Result<()> {
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         let reply = self.reply.bytes();
         let buffer = self.request.bytes();
         while let Some(len) = self.device.receive(buffer)? {
             match Request::parse(&buffer[..len]) {
+                Ok(request) if handler.is_late(&request.operation) => {
+                    self.late.send(&self.device, &buffer[..len]);
+                }
                 Ok(request) => {
                     let done = answer(handler, &request, reply);
-                    if request.operation.is_answered() {
+                    if is_answered(request.header.opcode) {
                         let header = done.header(request.header.unique);
                         self.device.send(&header, &reply[..done.len])?;
                     }
                 }
                 Err(malformed) => {
-                    if !complained.swap(true, Ordering::Relaxed) {
-                        eprintln!("{malformed}");
-                    }
+                    complaints.about(&malformed);
                     refuse(&self.device, &buffer[..len])?;
                 }
             }
@@ -193,9 +233,13 @@ fn refuse(device: &Device, message: &[u8]) -> io::Result<()> {
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;
+    use std::sync::Arc;
 
-    use super::{Session, Worker, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Session, serve_all, shake_hands};
+    use crate::answer::ServingThread;
     use crate::device::Device;
+    use crate::ring::{Ring, RingThread};
+    use crate::transport::SwitchedOn;
     use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
 
     struct Nothing;
@@ -222,14 +266,52 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
-        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap();
-        let mut workers: Vec<_> = (0..3).map(|_| Worker::new(&device, &agreed).unwrap()).collect();
-        // A directory cannot be read.
-        workers[1].device = Device::new(File::open(place.path().parent().unwrap()).unwrap().into());
-        drop(device);
-        let served = serve_all(workers, &Nothing, &mount.0, || ());
+        let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
+        let (late, to_late) = LateThread::new();
+        let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
+        for nth in 0..3 {
+            let mut thread = DeviceThread::new(&device, &agreed, to_late.clone()).unwrap();
+            if nth == 1 {
+                // A directory cannot be read.
+                let directory = File::open(place.path().parent().unwrap()).unwrap();
+                thread.device = Arc::new(Device::new(directory.into()));
+            }
+            threads.push(Box::new(thread));
+        }
+        drop((device, to_late));
+        let served = serve_all(threads, &Nothing, &mount.0, || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        drop(mount);
+        assert!(!is_mounted(place.path()));
+    }
+    #[test]
+    fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
+        oracle::require!(Root, Fuse);
+        let io_uring = SwitchedOn::new();
+        if !io_uring.is_offered() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let unmounter = session.unmounter();
+        let Session { device, mount } = session;
+        let ring = Ring::of_no_queue(&device);
+        let transport = InitFlags::OVER_IO_URING;
+        let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
+        assert!(agreed.features.contains(transport));
+        let threads: Vec<Box<dyn ServingThread>> = vec![
+            Box::new(DeviceThread::new(&device, &agreed).unwrap()),
+            Box::new(RingThread::new(ring, &agreed)),
+        ];
+        drop(device);
+        let ready = || {
+            // Nobody would answer this if the kernel counted on the ring.
+            let error = fs::metadata(place.path()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
+            unmounter.unmount().unwrap();
+        };
+        serve_all(threads, &Nothing, &mount.0, ready).unwrap();
         drop(mount);
         assert!(!is_mounted(place.path()));
     }

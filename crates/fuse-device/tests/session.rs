@@ -8,9 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
-use common::{Memory, PANICS, mount_options, mounts_at, serve};
-use fuse_device::Session;
+use common::{
+    IS_WAITED_FOR, Memory, PANICS, WAITS, mount_options, mounts_at, serve, session_options,
+};
+use fuse_device::{MountOptions, Session};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 #[test]
 fn files_are_made_read_and_listed() {
@@ -59,6 +63,49 @@ fn the_mount_is_as_asked_for() {
     });
 }
 
+/// What is shown of a mount with these options that nobody serves.
+fn shown(options: MountOptions) -> Vec<String> {
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &options).unwrap();
+    let mounts = mounts_at(place.path());
+    drop(session);
+    mounts[0].split(' ').nth(3).unwrap().split(',').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_asked_for_is_shown() {
+    oracle::require!(Root, Fuse);
+    let none = shown(MountOptions::default());
+    let all = shown(MountOptions {
+        read_only: true,
+        allow_other: true,
+        suid: true,
+        dev: true,
+        noexec: true,
+        sync: true,
+        dirsync: true,
+        ..MountOptions::default()
+    });
+    let has = |list: &[String], word: &str| list.iter().any(|found| found == word);
+    for word in ["ro", "allow_other", "noexec", "sync", "dirsync"] {
+        assert!(has(&all, word) && !has(&none, word), "{word}: {all:?}, {none:?}");
+    }
+    for word in ["rw", "nosuid", "nodev"] {
+        assert!(!has(&all, word) && has(&none, word), "{word}: {all:?}, {none:?}");
+    }
+    assert!(has(&all, "default_permissions") && has(&none, "default_permissions"));
+}
+
+#[test]
+fn unmounting_may_come_before_serving() {
+    oracle::require!(Root, Fuse);
+    let place = tempfile::tempdir().unwrap();
+    let session = Session::mount(place.path(), &mount_options()).unwrap();
+    session.unmounter().unmount().unwrap();
+    let options = session_options(1);
+    session.serve(&Memory::new(0), &options, || panic!("it is not ready")).unwrap();
+}
+
 #[test]
 fn clients_are_served_in_parallel() {
     oracle::require!(Root, Fuse);
@@ -79,6 +126,35 @@ fn clients_are_served_in_parallel() {
             }
         });
         assert_eq!(fs::read_dir(place).unwrap().count(), 800);
+        unmounter.unmount().unwrap();
+    });
+}
+
+#[test]
+fn a_request_that_waits_keeps_no_other_waiting() {
+    oracle::require!(Root, Fuse);
+    // Over io_uring, requests of one processor come to the same threads.
+    let on_one_processor = || {
+        let mut first = CpuSet::new();
+        first.set(0);
+        // Where it is not allowed the test is easier to pass.
+        let _ = sched_setaffinity(None, &first);
+    };
+    serve(&Memory::new(0), 2, |place, unmounter| {
+        // In a folder of its own: the kernel makes one file of a folder at a time.
+        fs::create_dir(place.join("directory")).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                on_one_processor();
+                fs::write(place.join("directory").join(WAITS), "").unwrap();
+            });
+            scope.spawn(|| {
+                on_one_processor();
+                // Most probably the other has begun.
+                thread::sleep(Duration::from_millis(200));
+                fs::write(place.join(IS_WAITED_FOR), "").unwrap();
+            });
+        });
         unmounter.unmount().unwrap();
     });
 }

@@ -4,7 +4,7 @@ mod change;
 
 use fuse_device::abi::{self, Attr, AttrOut, EntryOut, Kstatfs, Statx, StatxOut, SxTime};
 use fuse_device::{Errno, Reply};
-use vfs::{Attributes, DeviceNumber, Ino, Timestamp};
+use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
 
@@ -13,6 +13,11 @@ pub(crate) use change::without_set_id;
 /// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
 /// changes the image, and of its own changes the kernel knows.
 pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
+
+/// The same for a file without any space, if it may get some. The kernel does not know how much space
+/// what it writes back takes, and asks anew only when the file is closed; but programs that see contents
+/// without space take them for a hole and do not read them (GNU tar with `--sparse`).
+const EMPTY_VALID_SEC: u64 = 1;
 
 /// What programs are told to read and write in units of, in bytes.
 const BLOCK_SIZE: u32 = 4096;
@@ -25,15 +30,16 @@ const STATX_BTIME: u32 = 0x800;
 impl Adapter<'_> {
     /// Answers GETATTR.
     pub(crate) fn getattr(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
-        let attr = self.attr(&self.attributes(ino)?);
-        reply.put(&AttrOut { attr_valid: VALID_SEC, attr_valid_nsec: 0, dummy: 0, attr })
+        let attributes = self.attributes(ino)?;
+        let (attr_valid, attr) = (self.attr_valid(&attributes), self.attr(&attributes));
+        reply.put(&AttrOut { attr_valid, attr_valid_nsec: 0, dummy: 0, attr })
     }
 
     /// Answers STATX.
     pub(crate) fn statx(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let attributes = self.attributes(ino)?;
-        let stat = self.stat(&attributes);
-        reply.put(&StatxOut { attr_valid: VALID_SEC, stat, ..StatxOut::default() })
+        let (attr_valid, stat) = (self.attr_valid(&attributes), self.stat(&attributes));
+        reply.put(&StatxOut { attr_valid, stat, ..StatxOut::default() })
     }
 
     /// Answers STATFS.
@@ -66,10 +72,16 @@ impl Adapter<'_> {
             nodeid,
             generation: generation.into(),
             entry_valid: self.entry_valid_sec,
-            attr_valid: VALID_SEC,
+            attr_valid: self.attr_valid(attributes),
             attr: self.attr(attributes),
             ..EntryOut::default()
         }
+    }
+
+    /// How long the kernel may keep attributes, in seconds.
+    fn attr_valid(&self, attributes: &Attributes) -> u64 {
+        let may_get_space = attributes.file_type == FileType::Regular && !self.options.read_only;
+        if may_get_space && attributes.blocks_512 == 0 { EMPTY_VALID_SEC } else { VALID_SEC }
     }
 
     /// Attributes as the kernel takes them.

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use fuse_device::{Errno, Handler, InitFlags, Kernel, Operation, Reply, Request, Settings, abi};
+use fuse_device::{
+    Errno, Handler, InitFlags, Kernel, Operation, PageCache, Reply, Request, Settings, abi,
+};
 use vfs::{Error, FileSystem, Ino};
 
 use crate::attributes::VALID_SEC;
@@ -141,6 +143,22 @@ impl Handler for Adapter<'_> {
         }
     }
 
+    fn is_late(&self, operation: &Operation<'_>) -> bool {
+        matches!(operation, Operation::Lseek(_)) && !self.options.read_only
+    }
+
+    fn handle_late(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply<'_>,
+        cache: &PageCache<'_>,
+    ) -> Result<(), Errno> {
+        match &request.operation {
+            Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+            _ => self.handle(request, reply),
+        }
+    }
+
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let outcome = self.answer(request, reply);
         if may_change(&request.operation) {
@@ -182,7 +200,7 @@ impl Adapter<'_> {
             Operation::BatchForget { nodes } => self.forget_all(nodes),
             Operation::Getattr(_) => self.getattr(node, reply),
             Operation::Statx(_) => self.statx(node, reply),
-            Operation::Setattr(args) => self.setattr(node, &args, reply),
+            Operation::Setattr(args) => self.setattr(header, node, &args, reply),
             Operation::Statfs => self.statfs(reply),
             Operation::Readlink => self.readlink(node, reply),
             Operation::Symlink { name, target } => self.symlink(header, node, name, target, reply),

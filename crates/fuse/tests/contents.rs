@@ -4,11 +4,12 @@ mod common;
 mod serving;
 
 use fuse::Options;
-use fuse_device::Errno;
-use fuse_device::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID};
+use fuse_device::abi::{AttrOut, GetattrIn, ROOT_ID, SetattrIn, WRITE_CACHE, WRITE_KILL_SUIDGID};
+use fuse_device::{Errno, Operation};
 use proptest::prelude::*;
-use serving::{CONTENT_KINDS, Client, Image, KINDS, MIB, SEEK_DATA, SEEK_HOLE, pattern};
+use serving::{CONTENT_KINDS, Client, Image, KINDS, MIB, SEEK_DATA, SEEK_HOLE, on_each, pattern};
 use vfs::FileSystem;
+use zerocopy::FromBytes;
 
 // Bits of a mode of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -163,8 +164,8 @@ proptest! {
 
 #[test]
 fn seeking_is_exact_where_nothing_can_be_waiting() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
+        let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
         let node = client.file("f");
         client.write(node, MIB, &pattern(1, 8192), 0).unwrap();
@@ -185,13 +186,12 @@ fn seeking_is_exact_where_nothing_can_be_waiting() {
             assert_eq!(reader.lseek(node, offset, whence), expected, "{kind:?} {offset} {whence}");
         }
         assert_eq!(reader.lseek(node, 0, 0), Err(Errno::INVAL));
-    }
+    });
 }
 
 #[test]
 fn modes_of_fallocate_that_are_not_there_are_refused() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let node = client.file("f");
         client.write(node, 0, b"contents", 0).unwrap();
@@ -205,13 +205,13 @@ fn modes_of_fallocate_that_are_not_there_are_refused() {
         client.fallocate(node, KEEP_SIZE, 0, MIB).unwrap();
         assert_eq!(client.getattr(node).size, 8);
         assert!(client.getattr(node).blocks >= blocks + 1000 * 2);
-    }
+    });
 }
 
 #[test]
 fn copies_keep_holes() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
+        let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
         let (source, target) = (client.file("source"), client.file("target"));
         client.write(source, 8 * MIB, &pattern(3, 5000), 0).unwrap();
@@ -234,13 +234,12 @@ fn copies_keep_holes() {
         assert_eq!(reader.lseek(target, 0, SEEK_DATA), Ok(8 * MIB), "{kind:?}");
         assert_eq!(reader.lseek(target, 8 * MIB + 8192, SEEK_DATA), Err(Errno::NXIO));
         assert!(client.read(target, 8 * MIB, 5000).unwrap() == pattern(3, 5000));
-    }
+    });
 }
 
 #[test]
 fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let (source, target) = (client.file("source"), client.file("target"));
         client.write(source, 0, &pattern(1, 10_000), 0).unwrap();
@@ -255,13 +254,13 @@ fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
             client.copy((source, 1 << 20), (target, 1 << 20), u64::MAX, false),
             Ok(u64::from(u32::MAX))
         );
-    }
+    });
 }
 
 #[test]
 fn a_copy_that_runs_out_of_space_says_how_far_it_came() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
+        let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
         let (source, target) = (client.file("source"), client.file("target"));
         let data = pattern(9, 1 << 20);
@@ -278,13 +277,13 @@ fn a_copy_that_runs_out_of_space_says_how_far_it_came() {
         assert!(matches!(outcome, Err(Errno::NOSPC) | Ok(1..)), "{kind:?}: {outcome:?}");
         let at = copied - copied % MIB - MIB;
         assert!(client.read(target, at, 1 << 20).unwrap() == data);
-    }
+    });
 }
 
 #[test]
 fn only_what_the_kernel_does_not_cache_sets_times() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
+        let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
         let (node, other) = (client.file("f"), client.file("other"));
         client.write(other, 0, b"other", 0).unwrap();
@@ -305,14 +304,13 @@ fn only_what_the_kernel_does_not_cache_sets_times() {
         assert!(changes(&|| copy((other, 0), (node, 0))));
         assert!(!changes(&|| copy((other, 5), (node, 0))));
         assert!(!changes(&|| copy((node, 0), (other, 0))));
-    }
+    });
 }
 
 #[test]
 fn changes_take_privileges_away() {
     const CAPABILITY: &[u8] = b"security.capability";
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
         let mut client = Client::new(image.fs(), Options::default());
         let (node, other) = (client.file("f"), client.file("other"));
         client.write(other, 0, b"other", 0).unwrap();
@@ -341,13 +339,47 @@ fn changes_take_privileges_away() {
         client.0.uid = 1000;
         assert_eq!(after(&client, 0o6777, &|| allocate(&client)), (0o777, false));
         assert_eq!(after(&client, 0o6777, &|| copy(&client)), (0o777, false));
-    }
+    });
+}
+
+#[test]
+fn the_kernel_is_told_of_lost_privileges_before_contents_change() {
+    on_each(&KINDS, |image| {
+        let mut client = Client::new(image.fs(), Options::default());
+        let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
+        // What Linux sends first: it sets nothing.
+        let asked = |client: &Client<'_>, node, mode| {
+            client.chmod(node, mode);
+            let attr = client.setattr(node, SetattrIn::default()).unwrap();
+            assert_eq!(attr, client.getattr(node));
+            attr.mode & 0o7777
+        };
+        assert_eq!(asked(&client, node, 0o6777), 0o6777);
+        client.0.uid = 1000;
+        assert_eq!(asked(&client, node, 0o6777), 0o777);
+        assert_eq!(asked(&client, dir, 0o2777), 0o2777, "new files get its group");
+    });
+}
+
+#[test]
+fn attributes_of_a_file_without_space_are_asked_for_anew() {
+    on_each(&KINDS, |image| {
+        let client = Client::new(image.fs(), Options::default());
+        let reader = reader(image.fs());
+        let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
+        let is_kept = |client: &Client<'_>, node| {
+            let answer = client.ask(node, Operation::Getattr(GetattrIn::default())).unwrap();
+            AttrOut::read_from_bytes(&answer).unwrap().attr_valid > 1_000_000
+        };
+        assert!(!is_kept(&client, node) && is_kept(&reader, node) && is_kept(&client, dir));
+        client.write(node, 0, &pattern(1, 5000), WRITE_CACHE).unwrap();
+        assert!(is_kept(&client, node));
+    });
 }
 
 #[test]
 fn what_cannot_be_read_or_written_says_why() {
-    for kind in KINDS {
-        let image = Image::new(kind);
+    on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let (node, dir) = (client.file("f"), client.directory(1, "d"));
         assert_eq!(client.read(dir, 0, 10), Err(Errno::ISDIR));
@@ -359,5 +391,5 @@ fn what_cannot_be_read_or_written_says_why() {
         assert_eq!(reader.fallocate(node, 0, 0, 1), Err(Errno::ROFS));
         assert_eq!(reader.copy((node, 0), (node, 9), 1, false), Err(Errno::ROFS));
         assert_eq!(reader.fsync(node), Ok(()));
-    }
+    });
 }

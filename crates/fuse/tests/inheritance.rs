@@ -1,12 +1,15 @@
-//! What new files inherit and what changes along with attributes, compared with the kernel's own ext4.
+//! What new files inherit and what changes along with attributes, compared with the kernel's own ext4:
+//! by requests, and through a mount.
 
 mod common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
-use common::{Caller, Image, S_IFREG};
+use common::{Caller, Image, S_IFREG, mounted};
+use fuse::Options;
 use fuse_device::abi::{self, ROOT_ID, SetattrIn};
 use oracle::{KernelMount, Mke2fs, MountOptions, require};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, XattrFlags};
@@ -72,7 +75,7 @@ struct Found {
     has_capabilities: bool,
 }
 
-/// Who makes and changes files: the kernel's ext4, or ours.
+/// Where files are made and changed.
 trait Side {
     type Node: Clone;
     fn root(&self) -> Self::Node;
@@ -85,9 +88,15 @@ trait Side {
     fn found(&self, node: &Self::Node) -> Found;
 }
 
-struct Kernel(KernelMount);
+/// Held while the umask, which is the whole process's, is another one.
+static UMASK: Mutex<()> = Mutex::new(());
 
-impl Kernel {
+/// A mount, whoever serves it.
+struct Mounted {
+    root: PathBuf,
+}
+
+impl Mounted {
     fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
         let mut value = vec![0; 4096];
         let len = rustix::fs::lgetxattr(path, name, &mut value[..]).ok()?;
@@ -96,16 +105,17 @@ impl Kernel {
     }
 }
 
-impl Side for Kernel {
+impl Side for Mounted {
     type Node = PathBuf;
 
     fn root(&self) -> PathBuf {
-        self.0.path().to_owned()
+        self.root.clone()
     }
 
     fn make(&self, dir: &PathBuf, name: &str, mode: u32, umask: u32) -> PathBuf {
         let path = dir.join(name);
         let permissions = Mode::from_raw_mode(mode & 0o7777);
+        let _alone = UMASK.lock().unwrap();
         let before = rustix::process::umask(Mode::from_raw_mode(umask));
         let made = match FileType::from_raw_mode(mode) {
             FileType::Directory => rustix::fs::mkdirat(CWD, &path, permissions),
@@ -220,7 +230,7 @@ impl Side for Ours<'_> {
 
 /// New inodes of all kinds in directories with all lists, and their modes changed. What becomes of each,
 /// under the name of the case.
-fn inherit<S: Side>(side: &S) -> Vec<(String, Found)> {
+fn inherit(side: &impl Side) -> Vec<(String, Found)> {
     let mut all = Vec::new();
     let lists = [None].into_iter().chain(LISTS.into_iter().map(Some));
     for (number, list) in lists.enumerate() {
@@ -261,7 +271,7 @@ fn fill<S: Side>(side: &S, dir: &S::Node, case: (&str, u32), all: &mut Vec<(Stri
 }
 
 /// Set-id bits and capabilities, as owners and sizes change.
-fn lose_privileges<S: Side>(side: &S) -> Vec<(String, Found)> {
+fn lose_privileges(side: &impl Side) -> Vec<(String, Found)> {
     let mut all = Vec::new();
     // Version 2, effective, one permitted capability.
     let capability = [vec![1, 0, 0, 2, 1], vec![0; 15]].concat();
@@ -287,43 +297,57 @@ fn lose_privileges<S: Side>(side: &S) -> Vec<(String, Found)> {
     all
 }
 
-/// A root directory of the kernel's to compare with.
-fn kernel() -> (tempfile::TempDir, Kernel) {
+/// Does something on an ext4 of the kernel's.
+fn by_kernel(act: impl Fn(&Mounted) -> Vec<(String, Found)>) -> Vec<(String, Found)> {
     let folder = oracle::scratch();
     let image = folder.path().join("image");
     Mke2fs::new("ext4").inode_count(4096).create(&image, 64 << 20);
     let mount = KernelMount::new(&image, &MountOptions::read_write("ext4"));
-    (folder, Kernel(mount))
+    act(&Mounted { root: mount.path().to_owned() })
 }
 
 /// Has both formats do what the kernel did.
 fn compare(expected: &[(String, Found)], act: impl Fn(&Ours<'_>) -> Vec<(String, Found)>) {
     for image in [Image::ext4(), Image::xfs()] {
         let ours = Ours { fs: image.fs(), caller: Caller::new(&image) };
-        let found = act(&ours);
-        assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(expected) {
-            assert_eq!(found, expected, "{}", image.name);
-        }
+        assert_same(image.name, &act(&ours), expected);
         drop(ours);
         image.judge();
     }
 }
 
+/// The same through mounts of ours.
+fn compare_mounted(expected: &[(String, Found)], act: impl Fn(&Mounted) -> Vec<(String, Found)>) {
+    for image in [Image::ext4(), Image::xfs()] {
+        mounted(&image, Options::default(), |path| {
+            let found = act(&Mounted { root: path.to_owned() });
+            assert_same(image.name, &found, expected);
+        });
+        image.judge();
+    }
+}
+
+fn assert_same(name: &str, found: &[(String, Found)], expected: &[(String, Found)]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
 #[test]
 fn new_inodes_are_as_the_kernel_makes_them() {
-    require!(Tool("mke2fs"), Mount("ext4"));
-    let (_folder, kernel) = kernel();
-    let expected = inherit(&kernel);
+    require!(Tool("mke2fs"), Mount("ext4"), Fuse);
+    let expected = by_kernel(inherit);
     assert!(expected.iter().any(|(_, found)| found.access.is_some()));
     compare(&expected, |ours| inherit(ours));
+    compare_mounted(&expected, inherit);
 }
 
 #[test]
 fn privileges_go_as_the_kernel_takes_them() {
-    require!(Tool("mke2fs"), Tool("setpriv"), Mount("ext4"));
-    let (_folder, kernel) = kernel();
-    let expected = lose_privileges(&kernel);
+    require!(Tool("mke2fs"), Tool("setpriv"), Mount("ext4"), Fuse);
+    let expected = by_kernel(lose_privileges);
     assert!(expected.iter().any(|(_, found)| found.mode & 0o6000 != 0));
     compare(&expected, |ours| lose_privileges(ours));
+    compare_mounted(&expected, lose_privileges);
 }

@@ -86,7 +86,7 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<()>;
 
     /// Counts a reference to an inode, which keeps it from being freed when its last name goes.
-    /// `NotFound` if it is not in use.
+    /// `NotFound` if it is not in use, or one of the file system's own (a journal, for one).
     fn open(&self, ino: Ino) -> Result<()>;
 
     /// Gives back a reference that [`Self::open`] counted. With the last one, an inode without a

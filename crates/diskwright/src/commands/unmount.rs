@@ -46,6 +46,14 @@ pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
         Released::Mounted(point) => {
             terminal::message(&format_args!("unmounted; it is still mounted at {}", shown(point)));
         }
+        Released::Crashed(image) => {
+            terminal::message(&format_args!(
+                "unmounted, but {} is as after a crash: the process that served it was ended or failed \
+                 (mount --log tells why); the next command that changes or mounts it recovers it",
+                shown(image)
+            ));
+            return Ok(Outcome::Io);
+        }
         Released::InUse(image) => {
             terminal::message(&format_args!(
                 "unmounted, but {} is still in use after {} seconds: programs may still use the mount",

@@ -12,7 +12,7 @@ use crate::{Image, OpenImage, Result};
 pub struct OpenToMount {
     access: Access,
     name: OsString,
-    warning: Option<&'static str>,
+    warning: Option<String>,
 }
 
 enum Access {
@@ -28,20 +28,19 @@ impl OpenToMount {
     /// # Errors
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
     pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
-        let read_only = read_only || options.stale;
-        let warning = match read_only {
-            false if !Image::can_edit(path, options)? => {
-                Some("images of this format are only read so far: it is mounted read-only")
-            }
-            _ => None,
-        };
-        let access = if read_only || warning.is_some() {
-            Access::Read(Image::open(path, options)?)
-        } else {
-            Access::Write(Image::edit(path, options)?)
-        };
         let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
-        Ok(Self { access, name, warning })
+        if read_only || options.stale {
+            let access = Access::Read(Image::open(path, options)?);
+            return Ok(Self { access, name, warning: None });
+        }
+        if Image::can_edit(path, options)? {
+            let access = Access::Write(Image::edit(path, options)?);
+            return Ok(Self { access, name, warning: None });
+        }
+        let image = Image::open(path, options)?;
+        let format = image.info().format.to_uppercase();
+        let warning = Some(format!("{format} images are mounted read-only so far"));
+        Ok(Self { access: Access::Read(image), name, warning })
     }
 
     /// Whether nothing can be changed.
@@ -50,8 +49,8 @@ impl OpenToMount {
     }
 
     /// What whoever asked for the mount should know.
-    pub fn warning(&self) -> Option<&'static str> {
-        self.warning
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// What the mount is called in `/proc/mounts`: the path of the image, if it is known.

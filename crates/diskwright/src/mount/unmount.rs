@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mounts::Mount;
-use crate::{Error, Result};
+use crate::{Error, Image, OpenImage, Result};
 
 /// Time between two looks at the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -42,8 +42,12 @@ pub struct UnmountOptions {
 /// What became of the image of a mount that was unmounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// Nobody changes it any more, and all changes are in it.
+    /// Nobody changes it any more, and all changes are in it. (Of a partition of a disk, which cannot be
+    /// told from others, only the first is known.)
     Free,
+    /// Nobody changes it any more, but it is as after a crash: the process that served it was killed, failed
+    /// to write, or found it damaged.
+    Crashed(PathBuf),
     /// It is not known which one it was: the mount had a name of its own (`fsname=`), or the image
     /// cannot be opened for reading.
     Unknown,
@@ -72,15 +76,17 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     }
     // Only now: what is mounted can hide it.
     let Some(image) = image_of(&mount) else { return Ok(Released::Unknown) };
-    let is_free = if mount.options.split(',').any(|word| word == "ro") {
-        wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
-    } else {
-        // A reader has got in: the server is done.
+    let was_changed = !mount.options.split(',').any(|word| word == "ro");
+    let is_free = if was_changed {
+        // A reader gets in: the server is done.
         wait(&image, File::try_lock_shared, options.patience)
+    } else {
+        wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
     };
     match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
-        true => Ok(Released::Free),
         false => Ok(Released::InUse(mount.source)),
+        true if was_changed && !is_clean(&mount.source) => Ok(Released::Crashed(mount.source)),
+        true => Ok(Released::Free),
     }
 }
 
@@ -168,6 +174,15 @@ fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
 fn image_of(mount: &Mount) -> Option<File> {
     let has_name = mount.source.is_absolute();
     File::open(&mount.source).ok().filter(|_| has_name)
+}
+
+/// Whether an image was closed, as far as it can be told: whole images tell.
+fn is_clean(image: &Path) -> bool {
+    let as_it_lies = OpenImage { stale: true, ..OpenImage::default() };
+    Image::open(image, &as_it_lies).map_or(true, |image| {
+        let info = image.info();
+        !info.needs_recovery && info.state == "clean"
+    })
 }
 
 /// Whether a lock could be had in time. It is not kept.

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use rustix::mount::{MountPropagationFlags, mount_change};
+
 use crate::mount::{Point, diskwright};
 
 /// Runs a line of words in a directory, where `POINT` stands for the mount point.
@@ -64,4 +66,11 @@ pub(crate) fn cat(image: &Path, path: &str) -> String {
     let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
     assert!(output.status.success(), "{path}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// From now on, what this thread and those it starts mount is seen by nobody else. Needs root.
+pub(crate) fn own_mounts() {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).unwrap();
 }

@@ -1,14 +1,16 @@
-//! Images that are found to be damaged while they are mounted.
+//! Images that are found to be damaged while they are mounted, or cannot be written.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use oracle::{require, scratch};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
 
-use crate::common::{image, ok};
+use crate::common::{ext4, fails, image, ok, own_mounts};
 use crate::mount::{Mounting, Point, wait_until};
 
 /// An image whose directory `/etc` is damaged.
@@ -46,8 +48,9 @@ fn nothing_is_written_after_damage_was_met() {
     let refused = fs::write(mounted.join("after"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
-    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).status().unwrap();
-    assert!(unmounted.success());
+    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
+    assert_eq!(unmounted.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&unmounted.stderr).contains("as after a crash"));
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
     assert!(said.contains("found to be damaged") && said.contains("e2fsck -fn"), "{said}");
@@ -78,8 +81,37 @@ fn a_mount_in_the_background_tells_its_log() {
     let point = Point::new();
     ok(dir.path(), &point, "mount a.img POINT --log mount.log");
     meet_damage(point.path());
-    ok(dir.path(), &point, "unmount POINT");
+    fails(dir.path(), &point, "unmount POINT", 4);
     let said = || fs::read_to_string(&log).unwrap();
     wait_until("the last message", || said().contains("found to be damaged"));
     assert!(said().starts_with("earlier\ndiskwright: "), "{}", said());
+}
+
+#[test]
+fn what_cannot_be_written_is_told_to_all_who_ask() {
+    require!(Fuse, Root, Tool("e2fsck"));
+    own_mounts();
+    let dir = scratch();
+    // The image has holes, and this is less than it may become.
+    mount("none", dir.path(), "tmpfs", MountFlags::empty(), Some(c"size=24M")).unwrap();
+    let image = ext4(dir.path());
+    let mounted = Mounting::new(&image).start();
+    let mut large = File::create(mounted.join("large")).unwrap();
+    let written = large.write_all(&vec![1; 40 << 20]).and_then(|()| large.sync_all());
+    written.expect_err("there is no room for that");
+    drop(large);
+    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
+    assert_eq!(unmounted.status.code(), Some(4), "{unmounted:?}");
+    let (status, said) = mounted.wait();
+    assert_eq!(status.code(), Some(4), "{said}");
+    assert!(said.contains("device error"), "{said}");
+    // With room again, it is recovered.
+    let elsewhere = scratch();
+    let copy = elsewhere.path().join("a.img");
+    let mut cp = std::process::Command::new("cp");
+    assert!(cp.arg("--sparse=always").arg(&image).arg(&copy).status().unwrap().success());
+    ok(elsewhere.path(), &Point::new(), "recover a.img");
+    oracle::e2fsck(&copy);
+    assert_eq!(crate::common::cat(&copy, "/motd"), "Welcome.\n");
+    rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use oracle::{e2fsck, require, scratch};
 use rustix::process::Signal;
@@ -161,25 +162,41 @@ fn dirsync_and_sync_wait_until_changes_are_durable() {
     }
 }
 
-#[test]
-fn a_dead_mount_is_told_and_can_be_taken_away() {
-    require!(Fuse, Tool("e2fsck"));
-    let dir = scratch();
-    let image = ext4(dir.path());
+/// A mount whose server was killed.
+fn dead_mount(dir: &Path) -> Point {
     let point = Point::new();
-    let line = ["mount", "--foreground", "a.img", point.path().to_str().unwrap()];
     let mut server = crate::mount::diskwright();
-    let mut server = server.current_dir(dir.path()).args(line).spawn().unwrap();
+    server.current_dir(dir).args(["mount", "--foreground", "a.img"]).arg(point.path());
+    let mut server = server.spawn().unwrap();
     wait_until("mounting", || {
         is_mounted(point.path()) && point.path().join("motd").metadata().is_ok()
     });
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(is_mounted(point.path()));
-    let said = fails(dir.path(), &point, "mount a.img POINT", 4);
-    assert!(said.contains("whose program has ended"), "{said}");
-    ok(dir.path(), &point, "unmount POINT");
+    point
+}
+
+#[test]
+fn a_dead_mount_can_be_taken_away_and_its_image_is_named() {
+    require!(Fuse, Tool("e2fsck"));
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let point = dead_mount(dir.path());
+    let said = fails(dir.path(), &point, "unmount POINT", 4);
+    assert!(said.contains("a.img is as after a crash"), "{said}");
+    assert!(!is_mounted(point.path()));
     ok(dir.path(), &point, "mount a.img POINT");
     ok(dir.path(), &point, "unmount POINT");
     e2fsck(&image);
+}
+
+#[test]
+fn a_dead_mount_is_told_to_who_mounts_there() {
+    require!(Fuse);
+    let dir = scratch();
+    ext4(dir.path());
+    let point = dead_mount(dir.path());
+    let said = fails(dir.path(), &point, "mount a.img POINT", 4);
+    assert!(said.contains("whose program has ended"), "{said}");
 }

@@ -7,11 +7,9 @@ use std::process::{Command, Output};
 
 use oracle::{e2fsck, require, scratch};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
-};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
-use crate::common::{cat, ext4};
+use crate::common::{cat, ext4, own_mounts};
 use crate::mount::{Point, is_mounted};
 
 /// `nobody`, a user that has nothing. `fusermount3` wants users to have a name.
@@ -42,9 +40,7 @@ fn let_users_mount() {
     if as_user(&["sh", "-c", "exec 3<>/dev/fuse"]).status.success() {
         return;
     }
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).unwrap();
+    own_mounts();
     let device = fs::metadata("/dev/fuse").unwrap().rdev();
     let place = tempfile::tempdir().unwrap();
     mount("none", place.path(), "tmpfs", MountFlags::empty(), None).unwrap();

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use vfs::{FileType, Ino, NewInode, Result};
+use vfs::{Error, FileType, Ino, NewInode, Result};
 
 use crate::Ext4;
 use crate::file::CHANGES_PER_OP_MAX;
 use crate::format::features::Incompat;
+use crate::format::inode::flags;
+use crate::fs::ROOT_INO;
 use crate::op::{Handle, Op};
 use crate::read;
 use crate::xattr::ValueInodes;
@@ -121,11 +123,30 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Counts a reference to an inode in use.
+    /// Counts a reference to an inode in use, unless it is the file system's own.
     pub(crate) fn open_inode(&self, ino: Ino) -> Result<()> {
         let _lock = self.locks.shared(ino);
-        self.load(ino)?;
+        let handle = self.load(ino)?;
+        if self.is_own(&handle) {
+            return Err(Error::NotFound);
+        }
         self.orphans.table.open(ino)
+    }
+
+    /// Whether an inode is one that no name may lead to: journal, orphan file and the like.
+    fn is_own(&self, handle: &Handle) -> bool {
+        let (sb, ino) = (&self.volume.sb, handle.ino());
+        let raw = &sb.raw;
+        let own = [
+            raw.journal_inum,
+            raw.orphan_file_inum,
+            raw.usr_quota_inum,
+            raw.grp_quota_inum,
+            raw.prj_quota_inum,
+        ];
+        own.iter().any(|own| u64::from(own.get()) == ino.0)
+            || ino.0 < u64::from(sb.first_ino) && ino != ROOT_INO
+            || handle.has_flag(flags::EA_INODE)
     }
 
     /// Gives a reference back, and frees the inode if it was the last one and there is no name.

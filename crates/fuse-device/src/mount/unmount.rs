@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::fusermount;
+use crate::answer::complain;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the number of a mount, and no number is used again. Older kernels
 /// give numbers that are.
@@ -56,7 +57,10 @@ pub(crate) struct Mount {
 impl Mount {
     /// The mount that was just made there.
     pub(super) fn new(mountpoint: PathBuf) -> io::Result<Self> {
-        let identity = identify(&mountpoint)?;
+        let identity = identify(&mountpoint).inspect_err(|_| {
+            let _ = unmount(&mountpoint, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+                .or_else(|_| fusermount::unmount(&mountpoint, true));
+        })?;
         let (served, taken_away) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { mountpoint, identity, served, taken_away })
     }
@@ -84,7 +88,7 @@ impl Mount {
         if matches!(self.place(), Ok(Place::There))
             && let Err(error) = self.take_away()
         {
-            eprintln!("{error}");
+            complain(&error);
         }
         self.taken_away.store(true, Ordering::Release);
     }

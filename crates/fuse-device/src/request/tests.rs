@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{Malformed, Operation, Request, argument_len};
+use super::{Malformed, Operation, Request, argument_len, is_answered};
 use crate::abi::opcode as op;
 use crate::abi::*;
 
@@ -174,7 +174,6 @@ fn inodes_are_forgotten_together() {
     let args = BatchForgetIn { count: 2, dummy: 0 };
     let forget = Operation::BatchForget { nodes: &nodes };
     check(op::BATCH_FORGET, args.as_bytes(), nodes.as_bytes(), forget);
-    assert!(!forget.is_answered());
     // 16 times this is 0 in 32 bits.
     let args = BatchForgetIn { count: 1 << 28, dummy: 0 };
     let message = Message::new(op::BATCH_FORGET, args.as_bytes(), b"");
@@ -211,7 +210,6 @@ fn what_is_not_described_is_passed_on() {
     let message = Message::new(31, b"", b"anything at all");
     let request = Request::parse(message.bytes()).unwrap();
     assert_eq!(request.operation, Operation::Other { opcode: 31 });
-    assert!(request.operation.is_answered());
 }
 
 fn fault(message: &[u8]) -> &'static str {
@@ -241,6 +239,12 @@ fn lengths_have_to_agree() {
     let args = WriteIn { size: u32::MAX, ..WriteIn::default() };
     let write = Message::new(op::WRITE, args.as_bytes(), b"little");
     assert_eq!(fault(write.bytes()), "shorter than its data");
+}
+
+#[test]
+fn some_are_not_answered() {
+    let silent: Vec<u32> = (0..60).filter(|&opcode| !is_answered(opcode)).collect();
+    assert_eq!(silent, [op::FORGET, op::INTERRUPT, op::BATCH_FORGET]);
 }
 
 proptest! {

@@ -3,13 +3,15 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod transport;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use fuse_device::{
     SessionOptions, Settings, Unmounter,
 };
 
+use transport::{SwitchedOn, io_uring_is_asked_for, this_is_io_uring};
+
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 /// How long the kernel may believe what it was told, in seconds.
@@ -32,12 +36,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
+/// Creating a file of this name waits until there is one of the next name in the root.
+pub(crate) const WAITS: &str = "waits";
+pub(crate) const IS_WAITED_FOR: &str = "is waited for";
 
 /// Files and directories.
 pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
+    /// Signalled when a file is there.
+    made: Condvar,
     settings: Settings,
     bytes_read: AtomicUsize,
+    requests_over_io_uring: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -69,7 +79,26 @@ impl Memory {
             max_readahead: 128 << 10,
             time_gran: 1,
         };
-        Self { nodes: Mutex::new(nodes), settings, bytes_read: AtomicUsize::new(0) }
+        Self {
+            nodes: Mutex::new(nodes),
+            made: Condvar::new(),
+            settings,
+            bytes_read: AtomicUsize::new(0),
+            requests_over_io_uring: AtomicUsize::new(0),
+        }
+    }
+
+    fn wait_for_the_other<'a>(
+        &self,
+        nodes: MutexGuard<'a, Nodes>,
+    ) -> Result<MutexGuard<'a, Nodes>, Errno> {
+        let is_missing = |nodes: &mut Nodes| {
+            !nodes.by_number[&1].children.contains_key(IS_WAITED_FOR.as_bytes())
+        };
+        match self.made.wait_timeout_while(nodes, PATIENCE / 4, is_missing) {
+            Ok((nodes, waited)) if !waited.timed_out() => Ok(nodes),
+            _ => Err(Errno::TIMEDOUT),
+        }
     }
 
     /// Bytes that the kernel has read from files.
@@ -173,8 +202,15 @@ impl Handler for Memory {
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        if this_is_io_uring() {
+            self.requests_over_io_uring.fetch_add(1, Ordering::Relaxed);
+        }
         // A panic poisons the lock, and does no harm here.
-        let nodes = &mut *self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut nodes = self.nodes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if matches!(request.operation, Operation::Create { name, .. } if name == WAITS.as_bytes()) {
+            nodes = self.wait_for_the_other(nodes)?;
+        }
+        let nodes = &mut *nodes;
         let number = request.header.nodeid;
         match request.operation {
             Operation::Lookup { name } => {
@@ -195,6 +231,7 @@ impl Handler for Memory {
             }
             Operation::Create { args: CreateIn { mode, .. }, name } => {
                 reply.put(&nodes.make(request, name, S_IFREG | mode & 0o7777)?)?;
+                self.made.notify_all();
                 reply.put(&OpenOut::default())
             }
             Operation::Unlink { name } | Operation::Rmdir { name } => {
@@ -239,8 +276,14 @@ pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// How the tests serve.
+pub(crate) fn session_options(threads: usize) -> SessionOptions {
+    SessionOptions { threads, io_uring: io_uring_is_asked_for() }
+}
+
 /// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
 pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
+    let io_uring = SwitchedOn::if_asked_for();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let session = Session::mount(place, &mount_options()).unwrap();
@@ -249,7 +292,7 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
     let (finished, finishes) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let options = SessionOptions { threads, io_uring: false };
+            let options = session_options(threads);
             let served = session.serve(memory, &options, || started.send(()).unwrap());
             finished.send(served).unwrap();
         });
@@ -264,6 +307,8 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
             resume_unwind(panic);
         }
     });
+    let over_io_uring = memory.requests_over_io_uring.load(Ordering::Relaxed);
+    assert_eq!(over_io_uring > 0, io_uring.is_offered(), "{over_io_uring} requests over io_uring");
     assert_eq!(mounts_at(place), [""; 0]);
     unmounter.unmount().expect("it is not mounted any more");
 }

@@ -2,7 +2,7 @@
 
 use fuse_device::abi::{
     FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
-    FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, SetattrIn,
+    FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, InHeader, SetattrIn,
 };
 use fuse_device::{Errno, Reply};
 use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
@@ -13,6 +13,9 @@ use crate::{Adapter, clock};
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
+
+/// Where Linux keeps the capabilities of a file.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
@@ -36,8 +39,13 @@ const CHANGES_OWNER: u32 = FATTR_UID | FATTR_GID;
 
 impl Adapter<'_> {
     /// Answers SETATTR. What can fail comes first, so that it mostly happens as a whole or not at all.
+    ///
+    /// One that sets nothing is what Linux (6.18) sends before contents change of a file that could be run
+    /// with others' rights: from the answer it takes the permissions that are left. It would not ask for
+    /// them again, and go by the old ones.
     pub(crate) fn setattr(
         &self,
+        header: &InHeader,
         ino: Ino,
         args: &SetattrIn,
         reply: &mut Reply<'_>,
@@ -47,6 +55,8 @@ impl Adapter<'_> {
             let before = self.attributes(ino)?;
             let change = change(args, &before, clock::now())?;
             self.result(self.apply(args, &before, &change))?;
+        } else if self.check_writable().is_ok() {
+            self.will_change(header, ino)?;
         }
         self.getattr(ino, reply)
     }
@@ -71,9 +81,11 @@ impl Adapter<'_> {
 
     /// Makes a file's capabilities go, as after every change of its contents or owner.
     pub(crate) fn remove_capabilities(&self, ino: Ino) -> vfs::Result<()> {
-        match self.fs.remove_xattr(ino, b"security.capability") {
-            Err(Error::NoAttribute) => Ok(()),
-            outcome => outcome,
+        // Looked for first: most files have none, and looking disturbs nobody.
+        match self.fs.get_xattr(ino, CAPABILITIES) {
+            Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => self.fs.remove_xattr(ino, CAPABILITIES),
         }
     }
 

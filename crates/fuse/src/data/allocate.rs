@@ -29,7 +29,6 @@ impl Adapter<'_> {
             ZERO_RANGE_KEEP_SIZE => AllocateMode::ZeroKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        self.check_writable()?;
         self.will_change(header, ino)?;
         self.result(self.fs.allocate(ino, args.offset, args.length, mode))?;
         self.contents_changed(ino)

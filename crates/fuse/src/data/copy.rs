@@ -45,9 +45,9 @@ impl Adapter<'_> {
             self.will_change(header, target)?;
             let copy =
                 Copy { fs: self.fs, source: (source, args.off_in), target: (target, args.off_out) };
-            let outcome = copy.run(len, &mut copied);
-            let outcome = self.result(outcome);
-            if copied == 0 {
+            let outcome = self.result(copy.run(len, &mut copied));
+            // A part is a success, unless damage ended it: then nothing more is changed.
+            if copied == 0 || self.has_stopped() {
                 outcome?;
             }
             self.contents_changed(target)?;

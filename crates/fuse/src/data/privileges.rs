@@ -2,18 +2,19 @@
 
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
-use vfs::{Error, Ino, SetAttributes};
+use vfs::{FileType, Ino, SetAttributes};
 
 use crate::attributes::without_set_id;
 use crate::{Adapter, clock};
 
-/// Where Linux keeps the capabilities of a file.
-const CAPABILITIES: &[u8] = b"security.capability";
-
 impl Adapter<'_> {
-    /// The contents of a file are about to change by something else than WRITE, which says what to do.
-    /// The superuser alone (`CAP_FSETID`, of which requests say nothing) keeps the set-id bits.
-    pub(super) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
+    /// The contents of a file are about to change. WRITE says what to do; where nothing is said, the
+    /// superuser alone (`CAP_FSETID`, of which requests say nothing) keeps the set-id bits.
+    ///
+    /// # Errors
+    /// `EROFS` if nothing may be changed; those of the file system.
+    pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
+        self.check_writable()?;
         if header.uid != 0 {
             self.kill_set_id(ino)?;
         }
@@ -22,9 +23,10 @@ impl Adapter<'_> {
 
     /// Takes set-user-id and set-group-id from a file.
     pub(super) fn kill_set_id(&self, ino: Ino) -> Result<(), Errno> {
-        let permissions = self.attributes(ino)?.permissions;
-        let reduced = without_set_id(permissions);
-        if reduced == permissions {
+        let before = self.attributes(ino)?;
+        let reduced = without_set_id(before.permissions);
+        // A directory's set-group-id bit is about new files.
+        if before.file_type != FileType::Regular || reduced == before.permissions {
             return Ok(());
         }
         let change = SetAttributes {
@@ -37,11 +39,6 @@ impl Adapter<'_> {
 
     /// Takes its capabilities from a file.
     pub(super) fn kill_capabilities(&self, ino: Ino) -> Result<(), Errno> {
-        // Looked for first: most files have none, and looking disturbs nobody.
-        match self.fs.get_xattr(ino, CAPABILITIES) {
-            Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
-            Err(error) => Err(self.failed(&error)),
-            Ok(_) => self.result(self.remove_capabilities(ino)),
-        }
+        self.result(self.remove_capabilities(ino))
     }
 }

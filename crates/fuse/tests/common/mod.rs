@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
@@ -12,7 +12,9 @@ use fuse::{Adapter, Options};
 use fuse_device::abi::{
     Attr, AttrOut, CreateIn, EntryOut, GetattrIn, InHeader, MkdirIn, MknodIn, ROOT_ID, SetattrIn,
 };
-use fuse_device::{Errno, Handler, Operation, Reply, Request};
+use fuse_device::{
+    Errno, Handler, MountOptions, Operation, Reply, Request, Session, SessionOptions, Unmounter,
+};
 use tempfile::TempDir;
 use vfs::FileSystem;
 use xfs::Xfs;
@@ -230,5 +232,43 @@ impl<'a> Caller<'a> {
     pub fn inodes_free(&self) -> u64 {
         let answer = self.ask(ROOT_ID, Operation::Statfs).unwrap();
         fuse_device::abi::Kstatfs::read_from_bytes(&answer).unwrap().ffree
+    }
+}
+
+/// Mounts an image, for a test that sees its path.
+pub fn mounted(image: &Image, options: Options, test: impl FnOnce(&Path)) {
+    let folder = tempfile::Builder::new().prefix("diskwright-fuse-").tempdir().unwrap();
+    let mount_options = MountOptions {
+        fs_name: "test".into(),
+        subtype: "diskwright".into(),
+        allow_other: true,
+        suid: true,
+        dev: true,
+        read_only: options.read_only,
+        ..MountOptions::default()
+    };
+    let session = Session::mount(folder.path(), &mount_options).unwrap();
+    let adapter = Adapter::new(image.fs(), options);
+    let served = SessionOptions { threads: 2, io_uring: false };
+    std::thread::scope(|scope| {
+        let unmount = Unmount(session.unmounter());
+        let (is_ready, ready) = std::sync::mpsc::channel();
+        let adapter = &adapter;
+        let serve = move || session.serve(adapter, &served, || is_ready.send(()).unwrap());
+        let server = scope.spawn(serve);
+        ready.recv().expect("the session starts");
+        test(folder.path());
+        drop(unmount);
+        server.join().unwrap().unwrap();
+    });
+}
+
+/// Unmounts, also when a test panics.
+struct Unmount(Unmounter);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let unmounted = self.0.unmount();
+        assert!(unmounted.is_ok() || std::thread::panicking(), "{unmounted:?}");
     }
 }

@@ -2,10 +2,12 @@
 //! for contents, listings and extended attributes.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
 
+use std::fs::File;
 use std::ops::Deref;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, MemoryDevice};
+use blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use ext4::Ext4;
 use fuse::{Adapter, Options};
 use fuse_device::abi::{
@@ -21,6 +23,10 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::common::Caller;
 
 pub const MIB: u64 = 1 << 20;
+/// Bytes of an image, and of cached metadata.
+const SIZE: u64 = 64 * MIB;
+const CACHE_BYTES: usize = 8 << 20;
+
 pub const SEEK_DATA: u32 = 3;
 pub const SEEK_HOLE: u32 = 4;
 
@@ -54,25 +60,27 @@ pub const CONTENT_KINDS: [Kind; 6] = [
 /// A file system, open for writing, and what it lies on.
 pub struct Image {
     pub kind: Kind,
-    pub device: Arc<MemoryDevice>,
-    pub fs: Fs,
+    memory: Arc<MemoryDevice>,
+    /// Counts what is asked of the memory.
+    pub device: Arc<FaultyDevice>,
+    fs: Fs,
 }
 
-pub enum Fs {
+enum Fs {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
 
 impl Image {
     pub fn new(kind: Kind) -> Self {
-        let device = Arc::new(if kind.is_xfs { make_xfs(kind) } else { make_ext4(kind) });
-        let on: Arc<dyn BlockDevice> = device.clone();
+        let memory = Arc::new(if kind.is_xfs { make_xfs(kind) } else { make_ext4(kind) });
+        let device = Arc::new(FaultyDevice::new(memory.clone()));
         let fs = if kind.is_xfs {
-            Fs::Xfs(Box::new(Xfs::open_fresh(on, 8 << 20).unwrap()))
+            Fs::Xfs(Box::new(Xfs::open_fresh(device.clone(), CACHE_BYTES).unwrap()))
         } else {
-            Fs::Ext4(Box::new(Ext4::open_writable(on, &ext4::OpenOptions::default()).unwrap()))
+            Fs::Ext4(Box::new(open_ext4(&device)))
         };
-        Self { kind, device, fs }
+        Self { kind, memory, device, fs }
     }
 
     pub fn fs(&self) -> &dyn FileSystem {
@@ -82,33 +90,85 @@ impl Image {
         }
     }
 
-    /// Writes everything home, changes the device, and opens it for reading.
-    pub fn reopened(self, change: impl FnOnce(&MemoryDevice)) -> Self {
-        let Self { kind, device, fs } = self;
+    /// What a crash would leave.
+    pub fn crashed(&self) -> MemoryDevice {
+        self.memory.fork()
+    }
+
+    fn close(fs: Fs) {
         match fs {
             Fs::Ext4(fs) => fs.close().unwrap(),
             Fs::Xfs(fs) => fs.finish(None).unwrap(),
         }
-        change(&device);
-        let on: Arc<dyn BlockDevice> = device.clone();
-        let fs = if kind.is_xfs {
-            Fs::Xfs(Box::new(Xfs::open(on, &xfs::OpenOptions::default()).unwrap()))
-        } else {
-            Fs::Ext4(Box::new(Ext4::open(on, &ext4::OpenOptions::default()).unwrap()))
-        };
-        Self { kind, device, fs }
     }
+
+    /// Damages the inode of a regular file, which gets a size that nothing else has, and opens the image
+    /// again: XFS, which can change fresh images alone, for reading.
+    pub fn with_damage(self, node: u64) -> Self {
+        const MARK: u32 = 0x1234_5678;
+        Client::new(self.fs(), Options::default()).truncate(node, MARK.into()).unwrap();
+        let Self { kind, memory, device, fs } = self;
+        Self::close(fs);
+        let pattern = if kind.is_xfs { MARK.to_be_bytes() } else { MARK.to_le_bytes() };
+        let mut marks = Vec::new();
+        let each = |offset: u64, bytes: &[u8]| {
+            let found = bytes.windows(4).enumerate().filter(|(_, window)| *window == pattern);
+            marks.extend(found.map(|(at, _)| offset + at as u64));
+            Ok::<_, std::io::Error>(())
+        };
+        memory.for_each_part(each).unwrap();
+        assert!(!marks.is_empty(), "the inode is found by its size");
+        for mark in marks {
+            memory.write_at(mark, &[0xff]).unwrap();
+        }
+        let fs = if kind.is_xfs {
+            let options = xfs::OpenOptions::default();
+            Fs::Xfs(Box::new(Xfs::open(device.clone(), &options).unwrap()))
+        } else {
+            Fs::Ext4(Box::new(open_ext4(&device)))
+        };
+        Self { kind, memory, device, fs }
+    }
+
+    /// Ends the work on the image, and has the judge of its format look at it, if there is one.
+    fn judge(self) {
+        let tool = if self.kind.is_xfs { "xfs_repair" } else { "e2fsck" };
+        Self::close(self.fs);
+        if !oracle::satisfied("the judgement of an image", &[oracle::Need::Tool(tool)]) {
+            return;
+        }
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(SIZE).unwrap();
+        self.memory.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
+        oracle::judge(&path);
+    }
+}
+
+/// Runs a test on an image of each kind, which must be sound afterwards.
+pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
+    for &kind in kinds {
+        let image = Image::new(kind);
+        test(&image);
+        image.judge();
+    }
+}
+
+fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
+    let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+    Ext4::open_writable(device.clone(), &options).unwrap()
 }
 
 fn make_ext4(kind: Kind) -> MemoryDevice {
     use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
     let options = Options {
         block_size: Some(kind.block_size),
-        inodes: InodeCount::Count(2048),
+        inodes: InodeCount::Count(4096),
         features: FeatureChange::parse_list(kind.features).unwrap(),
-        ..Options::new(64 * MIB)
+        ..Options::new(SIZE)
     };
-    let device = MemoryDevice::new(64 * MIB);
+    let device = MemoryDevice::new(SIZE);
     mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
     device
 }
@@ -119,9 +179,9 @@ fn make_xfs(kind: Kind) -> MemoryDevice {
         block_size: kind.block_size,
         features: FeatureChange::parse_list(kind.features).unwrap(),
         allow_small: true,
-        ..Options::new(64 * MIB)
+        ..Options::new(SIZE)
     };
-    let device = MemoryDevice::new(64 * MIB);
+    let device = MemoryDevice::new(SIZE);
     mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
     device
 }

@@ -1,6 +1,6 @@
 //! What becomes of inodes without names, and of those that are open.
 
-use vfs::{FileType, Ino, NewInode, Result, Timestamp};
+use vfs::{Error, FileType, Ino, NewInode, Result, Timestamp};
 
 use crate::Xfs;
 use crate::attr::parent::Link;
@@ -84,11 +84,21 @@ impl Xfs {
         self.atomically(|op| op.end_inode(before.clone()))
     }
 
-    /// Counts a reference to an inode in use.
+    /// Counts a reference to an inode in use, unless it is the file system's own.
     pub(crate) fn open_inode(&self, ino: Ino) -> Result<()> {
         let _lock = self.locks.shared(ino);
         self.load(ino)?;
+        if self.is_own(ino) {
+            return Err(Error::NotFound);
+        }
         self.unlinked.table.open(ino)
+    }
+
+    /// Whether an inode is one that no name may lead to: of the realtime device, or quotas.
+    fn is_own(&self, ino: Ino) -> bool {
+        let raw = &self.volume.sb.raw;
+        let own = [raw.rbmino, raw.rsumino, raw.uquotino, raw.gquotino, raw.pquotino];
+        own.iter().any(|own| own.get() == ino.0)
     }
 
     /// Gives a reference back, and frees the inode if it was the last one and there is no name.

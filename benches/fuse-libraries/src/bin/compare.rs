@@ -1,0 +1,102 @@
+//! `compare MOUNTPOINT THREADS RUNS LIBRARY...`: mounts each library in turn, as often as there are
+//! runs, uses it with as many threads, and prints a table of the medians: the rate, and in brackets for
+//! how many microseconds the processors worked, for client and server together.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fuse_libraries::client::{Figures, MEASURES, own_work, run};
+use rustix::mount::{UnmountFlags, unmount};
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mountpoint, threads, runs, libraries @ ..] = &arguments[..] else {
+        return Err(io::Error::other("usage: compare MOUNTPOINT THREADS RUNS LIBRARY..."));
+    };
+    let mountpoint = Path::new(mountpoint);
+    let threads = threads.parse().map_err(io::Error::other)?;
+    let runs: usize = runs.parse().map_err(io::Error::other)?;
+    let mut figures = vec![Vec::new(); libraries.len()];
+    // In turn, so that what else the machine does hits all of them.
+    for _ in 0..runs {
+        for (library, figures) in libraries.iter().zip(&mut figures) {
+            figures.push(mounted(library, mountpoint, threads)?);
+        }
+    }
+    print(libraries, &figures);
+    Ok(())
+}
+
+/// One run with a mount of its own.
+fn mounted(library: &str, mountpoint: &Path, threads: usize) -> io::Result<Figures> {
+    let before = mountpoint.metadata()?.dev();
+    let bare = std::env::current_exe()?.with_file_name("bare");
+    let mut server = Command::new(bare).arg(library).arg(mountpoint).spawn()?;
+    let figures = ready(&mut server, mountpoint, before).and_then(|()| {
+        let pid = server.id();
+        run(mountpoint, threads, &|| Ok(own_work()? + work_of(pid)?))
+    });
+    // Lazily: a server that hangs must not hang this too.
+    let unmounted = unmount(mountpoint, UnmountFlags::DETACH);
+    if figures.is_err() {
+        server.kill()?;
+    }
+    let status = server.wait()?;
+    let figures = figures?;
+    unmounted?;
+    if !status.success() {
+        eprintln!("{library}: ended with {status}");
+    }
+    Ok(figures)
+}
+
+/// Waits until something else than `before` is at the mount point.
+fn ready(server: &mut Child, mountpoint: &Path, before: u64) -> io::Result<()> {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(10) {
+        if let Some(status) = server.try_wait()? {
+            return Err(io::Error::other(format!("the server ended with {status}")));
+        }
+        if mountpoint.metadata().is_ok_and(|metadata| metadata.dev() != before) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(10));
+    }
+    Err(io::Error::other("not mounted after ten seconds"))
+}
+
+fn print(libraries: &[String], figures: &[Vec<Figures>]) {
+    println!("| | {} |", libraries.join(" | "));
+    println!("|---|{}", "---:|".repeat(libraries.len()));
+    for (measure, (name, unit)) in MEASURES.iter().enumerate() {
+        let cells = figures.iter().map(|runs| {
+            let rate = median(runs, |figures| figures[measure].rate);
+            let work = median(runs, |figures| figures[measure].work);
+            format!("{rate:.0} ({work:.0})")
+        });
+        println!("| {name}, {unit} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+}
+
+fn median(runs: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+    let mut figures: Vec<f64> = runs.iter().map(of).collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// How long processors have worked for a process's threads, by their first number in `schedstat`, which
+/// is in nanoseconds.
+fn work_of(pid: u32) -> io::Result<Duration> {
+    let mut work = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let statistics = fs::read_to_string(thread?.path().join("schedstat"))?;
+        let nanoseconds = statistics.split(' ').next().and_then(|number| number.parse().ok());
+        work += Duration::from_nanos(nanoseconds.ok_or(io::ErrorKind::InvalidData)?);
+    }
+    Ok(work)
+}

@@ -1,0 +1,96 @@
+//! Requests that can be answered only after the kernel has done something for which it sends other ones.
+//!
+//! A thread that serves requests must never wait for such a thing: the requests it waits for could be its
+//! own to serve. So these few go to a thread that serves nothing else. How many of them wait is bounded by
+//! how many threads there are that ask.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::answer::{Complaints, ServingThread, answer_with};
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::{Errno, Handler, Request};
+
+/// Most bytes of an answer: all are small.
+const ANSWER_LEN: usize = 4096;
+
+/// What the kernel holds of files.
+#[derive(Debug)]
+pub struct PageCache<'a> {
+    device: &'a Device,
+}
+
+impl<'a> PageCache<'a> {
+    pub(crate) fn new(device: &'a Device) -> Self {
+        Self { device }
+    }
+
+    /// Has the kernel write back what it holds of a range of a node's bytes, and forget it: pages that
+    /// the range touches, up to `u64::MAX` for all from its start on. They come as WRITEs, which are done
+    /// when this returns. Files of which the kernel holds nothing are none of its business.
+    ///
+    /// # Errors
+    /// If the mount is gone, or the kernel does not know this notification.
+    pub fn write_back(&self, nodeid: u64, range: Range<u64>) -> Result<(), Errno> {
+        match self.device.invalidate(nodeid, range) {
+            Err(Errno::NOENT) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// A request as it was read, and where: the kernel takes the answer from that descriptor only.
+type Late = (Arc<Device>, Vec<u8>);
+
+/// Hands requests to the thread.
+#[derive(Clone, Debug)]
+pub(crate) struct ToLate(Sender<Late>);
+
+impl ToLate {
+    /// Hands over a request that was read from `device`. If the thread has ended, so has the mount.
+    pub(crate) fn send(&self, device: &Arc<Device>, message: &[u8]) {
+        let _ = self.0.send((Arc::clone(device), message.to_vec()));
+    }
+}
+
+/// The thread. It ends when nobody can hand it anything any more.
+pub(crate) struct LateThread {
+    requests: Receiver<Late>,
+    reply: Buffer,
+}
+
+impl LateThread {
+    /// The thread's part, and what the others hand it requests with.
+    pub(crate) fn new() -> (Self, ToLate) {
+        let (sender, requests) = channel();
+        (Self { requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
+    }
+}
+
+impl ServingThread for LateThread {
+    fn transport(&self) -> &'static str {
+        "late"
+    }
+
+    fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
+        let buffer = self.reply.bytes();
+        while let Ok((device, message)) = self.requests.recv() {
+            let cache = PageCache::new(&device);
+            match Request::parse(&message) {
+                Ok(request) => {
+                    let done = answer_with(&request, buffer, |reply| {
+                        handler.handle_late(&request, reply, &cache)
+                    });
+                    let header = done.header(request.header.unique);
+                    device.send(&header, &buffer[..done.len])?;
+                }
+                // It was well made when it was handed over.
+                Err(malformed) => complaints.about(&malformed),
+            }
+        }
+        Ok(())
+    }
+}
