@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +33,6 @@ fn version_of(path: &Path) -> Option<u64> {
     Some(version)
 }
 
-/// A directory as a path that leads into this mount as long as the directory is open, and never to what is
-/// below once the mount is gone.
-fn held(directory: &Path) -> (File, PathBuf) {
-    let open = File::open(directory).unwrap();
-    let path = format!("/proc/self/fd/{}", open.as_raw_fd());
-    (open, path.into())
-}
-
 /// What editors do: a new file is written and made durable, then it takes the place of the old one.
 fn replace(directory: &Path, name: &str, version: u64) -> io::Result<()> {
     let new = directory.join(format!("{name}.new"));
@@ -62,11 +53,10 @@ fn replaced_files_are_old_or_new(name: &str, crash: Crash) {
             let delay = Duration::from_millis(random.u64(20..300));
             thread::scope(|scope| {
                 for (writer, durable) in durable.iter().enumerate() {
-                    let (open, directory) = held(place.path());
+                    let directory = place.path();
                     scope.spawn(move || {
-                        let _open = open;
                         let mut version = durable.load(Ordering::SeqCst) + 1;
-                        while replace(&directory, &path(writer), version).is_ok() {
+                        while replace(directory, &path(writer), version).is_ok() {
                             durable.store(version, Ordering::SeqCst);
                             version += 1;
                         }
@@ -141,12 +131,8 @@ fn images_are_sound(name: &str, crash: Crash) {
             let delay = Duration::from_millis(random.u64(10..400));
             thread::scope(|scope| {
                 for worker in 0..WRITERS {
-                    let (open, root) = held(place.path());
-                    let seed = round as u64 * 100 + worker;
-                    scope.spawn(move || {
-                        let _open = open;
-                        churn(&root, worker, seed);
-                    });
+                    let (root, seed) = (place.path(), round as u64 * 100 + worker);
+                    scope.spawn(move || churn(root, worker, seed));
                 }
                 thread::sleep(delay);
                 place.crash();

@@ -30,6 +30,7 @@ impl Crash {
 
 /// Mounts after a crash: by our driver, or in between by the kernel, which replays what we have written.
 fn mount_after_crash(place: &mut Place, by_kernel: bool) {
+    place.clear_away();
     if by_kernel && place.driver() == Driver::Own {
         oracle::populate_with_kernel(place.image(), "ext4", |_| {});
         oracle::judge(place.image());

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -42,7 +42,10 @@ impl Database {
     }
 
     /// Adds rows from a number on, until the mount is gone, and notes each that is acknowledged.
-    fn append(mut self, mut next: u64, acknowledged: &AtomicU64) {
+    ///
+    /// What is acknowledged once it crashes does not count: SQLite takes a directory that cannot be opened
+    /// for one that need not be synced.
+    fn append(mut self, mut next: u64, acknowledged: &AtomicU64, crashes: &AtomicBool) {
         let mut output = BufReader::new(self.program.stdout.take().unwrap()).lines();
         'rows: loop {
             let row = format!(
@@ -60,6 +63,9 @@ impl Database {
                     Some(Ok(_)) => {}
                     _ => break 'rows,
                 }
+            }
+            if crashes.load(Ordering::SeqCst) {
+                break;
             }
             acknowledged.store(next, Ordering::SeqCst);
             next += 1;
@@ -81,12 +87,13 @@ fn keeps_what_it_acknowledged(name: &str, crash: Crash, journal: &str) {
         let mut random = fastrand::Rng::with_seed(11);
         let mut last = 0;
         for round in 0..ROUNDS {
-            let acknowledged = AtomicU64::new(last);
+            let (acknowledged, crashes) = (AtomicU64::new(last), AtomicBool::new(false));
             let delay = Duration::from_millis(random.u64(60..700));
             thread::scope(|scope| {
                 let database = Database::open(&place.join("database"), journal);
-                let writer = scope.spawn(|| database.append(last + 1, &acknowledged));
+                let writer = scope.spawn(|| database.append(last + 1, &acknowledged, &crashes));
                 thread::sleep(delay);
+                crashes.store(true, Ordering::SeqCst);
                 place.crash();
                 writer.join().unwrap();
             });

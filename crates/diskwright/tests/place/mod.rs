@@ -19,6 +19,7 @@ use std::process::Command;
 use oracle::{KernelMount, Mke2fs, MkfsXfs, MountOptions, Need};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 pub(crate) use mount::wait_until;
@@ -229,15 +230,23 @@ impl Place {
         });
     }
 
-    /// Crashes: our server is killed, and the kernel's driver stops without writing its log. Then it is
-    /// not mounted any more.
-    pub(crate) fn crash(&mut self) {
-        match self.mount.take().expect("it is mounted") {
-            Mount::Own(mount) => mount.kill(),
+    /// Crashes: our server is killed, and the kernel's driver stops without writing its log. What is dead
+    /// stays mounted and answers with errors, until [`Self::clear_away`]: programs at work must not find
+    /// what the mount has hidden.
+    pub(crate) fn crash(&self) {
+        match self.mount.as_ref().expect("it is mounted") {
+            Mount::Own(mount) => mount.signal(Signal::KILL),
             Mount::Kernel(mount) => {
                 run(tool("xfs_io").args(["-x", "-c", "shutdown"]).arg(mount.path()));
-                mount.unmount();
             }
+        }
+    }
+
+    /// Takes away what has crashed.
+    pub(crate) fn clear_away(&mut self) {
+        match self.mount.take().expect("it is mounted") {
+            Mount::Own(mount) => mount.kill(),
+            Mount::Kernel(mount) => mount.unmount(),
         }
     }
 
@@ -275,6 +284,7 @@ pub(crate) fn prove(name: &str, wanted: Wanted, proof: impl FnOnce(&mut Place)) 
 }
 
 /// Makes tests `ext4` and `xfs` in a module of a proof's name. A proof is a function of a `&mut Place`.
+#[allow(unused_macros)]
 macro_rules! prove_on_both {
     ($($proof:ident $(: $bytes:expr)?),+ $(,)?) => {$(
         mod $proof {
@@ -299,6 +309,7 @@ macro_rules! prove_on_both {
         }
     )+};
 }
+#[allow(unused_imports)]
 pub(crate) use prove_on_both;
 
 /// A program of the tools or of the system, in the C locale.
