@@ -40,7 +40,7 @@ pub fn scratch() -> tempfile::TempDir {
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let tools = installed();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    [tools.join("xfsprogs/bin"), tools]
+    [tools.join("xfsprogs/bin"), tools.join("bin"), tools]
         .into_iter()
         .chain(std::env::split_paths(&path))
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))

@@ -98,9 +98,17 @@ pub(crate) struct Mounting {
 
 impl Mounting {
     pub(crate) fn new(image: &Path) -> Self {
+        Self::served_by(image, |point| {
+            let mut command = diskwright();
+            command.arg("mount").arg(image).arg(point).arg("--foreground");
+            command
+        })
+    }
+
+    /// A mount that another program serves, at the place that it is given.
+    pub(crate) fn served_by(image: &Path, command: impl FnOnce(&Path) -> Command) -> Self {
         let point = Point::new();
-        let mut command = diskwright();
-        command.arg("mount").arg(image).arg(point.path()).arg("--foreground");
+        let command = command(point.path());
         Self { command, image: image.to_owned(), point, limit: LIMIT }
     }
 

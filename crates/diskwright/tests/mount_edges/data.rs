@@ -1,0 +1,252 @@
+//! Contents: mappings, holes, allocation, copies, and the kernel's cache beside what goes past it.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom as From, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+use rustix::io::Errno;
+
+use crate::place::probe::{map, pattern};
+use crate::place::{Driver, Format, Place, prove_on_both, run, shell, tool};
+
+/// A file that can be read and written.
+fn file(path: &Path) -> File {
+    File::options().create(true).truncate(true).read(true).write(true).open(path).unwrap()
+}
+
+fn read(file: &File, offset: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// What is written through a mapping is read by others at once, and is there after a remount.
+fn mappings_and_files_are_the_same(place: &mut Place) {
+    const BYTES: u64 = 3 << 20;
+    let path = place.join("file");
+    let file = file(&path);
+    file.set_len(BYTES + 100).unwrap();
+    // Into a hole, across pages, and not synced.
+    map(&path, 5000, BYTES - 5000, 1, false);
+    assert!(read(&file, 5000, BYTES - 5000) == pattern(1, 5000, BYTES - 5000));
+    assert_eq!(read(&file, 0, 5000), vec![0; 5000]);
+    // Over it by write, then by a mapping again, in the same pages.
+    file.write_all_at(&pattern(2, 8192, 10_000), 8192).unwrap();
+    map(&path, 10_000, 3000, 3, true);
+    let mut expected = vec![0; 5000];
+    expected.extend(pattern(1, 5000, BYTES - 5000));
+    expected.extend([0; 100]);
+    expected[8192..18_192].copy_from_slice(&pattern(2, 8192, 10_000));
+    expected[10_000..13_000].copy_from_slice(&pattern(3, 10_000, 3000));
+    assert!(read(&file, 0, BYTES + 100) == expected);
+    // What a mapping put behind the end does not come back when the file grows.
+    map(&path, BYTES + 50, 50, 4, true);
+    expected[BYTES as usize + 50..].copy_from_slice(&pattern(4, BYTES + 50, 50));
+    file.set_len(BYTES + 60).unwrap();
+    file.set_len(BYTES + 9000).unwrap();
+    expected.truncate(BYTES as usize + 60);
+    expected.resize(BYTES as usize + 9000, 0);
+    assert!(read(&file, 0, BYTES + 9000) == expected);
+    drop(file);
+    place.remount();
+    assert!(fs::read(place.join("file")).unwrap() == expected);
+}
+
+/// Holes are found where they are, also before anything was written to the disk.
+fn holes_are_found(place: &mut Place) {
+    const MIB: u64 = 1 << 20;
+    let path = place.join("file");
+    let sparse = file(&path);
+    sparse.write_all_at(&pattern(1, MIB, 8192), MIB).unwrap();
+    sparse.write_all_at(&pattern(1, 3 * MIB, 100), 3 * MIB).unwrap();
+    sparse.set_len(5 * MIB).unwrap();
+    let data = |file: &File, from| seek(file, SeekFrom::Data(from));
+    let hole = |file: &File, from| seek(file, SeekFrom::Hole(from));
+    let check = |file: &File, when: &str| {
+        // Data may be said to begin earlier and end later, but none may be left out.
+        assert!(data(file, 0).unwrap() <= MIB, "{when}");
+        let end = hole(file, MIB).unwrap();
+        assert!((MIB + 8192..=5 * MIB).contains(&end), "{when}: {end}");
+        assert!(data(file, MIB + 8192).unwrap() <= 3 * MIB, "{when}");
+        assert!(hole(file, 3 * MIB).unwrap() >= 3 * MIB + 100, "{when}");
+        assert_eq!(data(file, 5 * MIB), Err(Errno::NXIO), "{when}");
+        assert_eq!(hole(file, 5 * MIB), Err(Errno::NXIO), "{when}");
+        assert_eq!(data(file, MIB + 7), Ok(MIB + 7), "{when}");
+    };
+    check(&sparse, "written");
+    sparse.sync_all().unwrap();
+    check(&sparse, "synced");
+    drop(sparse);
+    place.remount();
+    check(&File::open(place.join("file")).unwrap(), "mounted again");
+    shell(place.path(), "cp --sparse=always file copy && cmp file copy");
+    // Where nothing can wait in a cache, nobody knows less than exactly.
+    place.unmount();
+    place.mount_read_only();
+    let sparse = File::open(place.join("file")).unwrap();
+    assert_eq!(data(&sparse, 0), Ok(MIB));
+    assert_eq!(hole(&sparse, MIB), Ok(MIB + 8192));
+    assert_eq!(data(&sparse, MIB + 8192), Ok(3 * MIB));
+    assert!([5 * MIB, 3 * MIB + 4096].contains(&hole(&sparse, 3 * MIB).unwrap()));
+    // The kernel's XFS takes more in advance, which stays if the file grows over it.
+    let exact = place.format() == Format::Ext || place.driver() == Driver::Own;
+    assert!(!exact || sparse.metadata().unwrap().blocks() < 64, "a sparse file takes little");
+    assert!(fs::metadata(place.join("copy")).unwrap().blocks() < 64);
+}
+
+/// Allocating, punching and zeroing: sizes, contents and what is taken.
+fn ranges_are_allocated_and_given_back(place: &mut Place) {
+    const MIB: u64 = 1 << 20;
+    let file = file(&place.join("file"));
+    let call = |flags, offset, len| fallocate(&file, flags, offset, len);
+    let taken = || {
+        file.sync_all().unwrap();
+        file.metadata().unwrap().blocks() * 512
+    };
+    call(FallocateFlags::empty(), 0, 4 * MIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 4 * MIB);
+    assert!(taken() >= 4 * MIB);
+    assert_eq!(read(&file, 0, 4 * MIB), vec![0; 4 << 20]);
+    call(FallocateFlags::KEEP_SIZE, 4 * MIB, 4 * MIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 4 * MIB);
+    assert!(taken() >= 8 * MIB);
+    file.write_all_at(&pattern(1, 0, 3 * MIB), 0).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    call(punch, MIB - 100, MIB + 200).unwrap();
+    let mut expected = pattern(1, 0, 3 * MIB);
+    expected.resize(4 << 20, 0);
+    expected[(1 << 20) - 100..(2 << 20) + 100].fill(0);
+    assert!(read(&file, 0, 4 * MIB) == expected);
+    assert!(taken() <= 7 * MIB + 16384, "{}", taken());
+    call(FallocateFlags::ZERO_RANGE, 10, 5000).unwrap();
+    expected[10..5010].fill(0);
+    call(FallocateFlags::ZERO_RANGE, 4 * MIB - 10, 1000).unwrap();
+    expected.resize((4 << 20) + 990, 0);
+    assert_eq!(file.metadata().unwrap().len(), 4 * MIB + 990);
+    assert!(read(&file, 0, 4 * MIB + 990) == expected);
+    assert_eq!(call(FallocateFlags::PUNCH_HOLE, 0, 4096), Err(Errno::OPNOTSUPP));
+    assert_eq!(call(FallocateFlags::empty(), 0, 0), Err(Errno::INVAL));
+    // Truncation also gives back what lies behind the end.
+    file.set_len(100).unwrap();
+    expected.truncate(100);
+    assert!(taken() <= 8192, "{}", taken());
+    drop(file);
+    place.remount();
+    assert!(fs::read(place.join("file")).unwrap() == expected);
+}
+
+/// `copy_file_range`: parts of a file over others, also of the same file, also what is not on the disk yet.
+fn ranges_are_copied(place: &mut Place) {
+    let (source, target) = (file(&place.join("source")), file(&place.join("target")));
+    let copy = |from: &File, mut at: u64, to: &File, mut to_at: u64, len: usize| {
+        let mut done = 0;
+        while done < len {
+            let count = copy_file_range(from, Some(&mut at), to, Some(&mut to_at), len - done);
+            match count.unwrap() {
+                0 => break,
+                count => done += count,
+            }
+        }
+        done
+    };
+    source.write_all_at(&pattern(1, 0, 2_000_000), 0).unwrap();
+    target.write_all_at(&pattern(2, 0, 1_000_000), 0).unwrap();
+    assert_eq!(copy(&source, 1234, &target, 77_777, 1_500_000), 1_500_000);
+    let mut expected = pattern(2, 0, 1_000_000);
+    expected.resize(77_777 + 1_500_000, 0);
+    expected[77_777..].copy_from_slice(&pattern(1, 1234, 1_500_000));
+    assert!(read(&target, 0, expected.len() as u64) == expected);
+    // To the end of the source, and beyond it nothing.
+    assert_eq!(copy(&source, 1_999_000, &target, 10, 5000), 1000);
+    assert_eq!(copy(&source, 3_000_000, &target, 10, 5000), 0);
+    expected[10..1010].copy_from_slice(&pattern(1, 1_999_000, 1000));
+    // Within one file: apart, and refused where they overlap.
+    assert_eq!(copy(&target, 0, &target, 500_000, 300_000), 300_000);
+    expected.copy_within(0..300_000, 500_000);
+    let overlapping = copy_file_range(&target, Some(&mut 0), &target, Some(&mut 100), 1000);
+    assert_eq!(overlapping, Err(Errno::INVAL));
+    assert!(read(&target, 0, expected.len() as u64) == expected);
+    drop((source, target));
+    place.remount();
+    assert!(fs::read(place.join("target")).unwrap() == expected);
+}
+
+/// The kernel's cache and requests that go past it agree.
+fn direct_requests_agree_with_the_cache(place: &mut Place) {
+    const BLOCKS: u64 = 64;
+    let path = place.join("file");
+    fs::write(&path, pattern(1, 0, BLOCKS * 4096)).unwrap();
+    let cached = File::options().read(true).write(true).open(&path).unwrap();
+    let xfs_io = |command: &str| run(tool("xfs_io").args(["-d", "-c", command]).arg(&path));
+    let mut expected = pattern(1, 0, BLOCKS * 4096);
+    for round in 0..BLOCKS - 1 {
+        let (at, byte) = (round * 4096, 0x40 + round as u8 % 64);
+        // Cached and dirty, then directly over half of it, then read through the cache.
+        cached.write_all_at(&[byte; 8192], at).unwrap();
+        expected[at as usize..at as usize + 8192].fill(byte);
+        xfs_io(&format!("pwrite -S {} -b 4096 {at} 4096", byte + 1));
+        expected[at as usize..at as usize + 4096].fill(byte + 1);
+        assert!(read(&cached, at, 8192) == expected[at as usize..at as usize + 8192]);
+    }
+    xfs_io("pread -q -b 65536 0 65536");
+    drop(cached);
+    place.remount();
+    assert!(fs::read(place.join("file")).unwrap() == expected);
+}
+
+/// Far ends: offsets beyond 4 GiB and beyond what the format takes.
+fn files_are_as_long_as_the_format_allows(place: &mut Place) {
+    let far = file(&place.join("far"));
+    // What ext4 takes with blocks of 4 KiB, and XFS as well.
+    let last = (1_u64 << 44) - 4096 - 10;
+    for (number, offset) in [4_294_967_290, 1 << 40, last].into_iter().enumerate() {
+        far.write_all_at(&pattern(number as u64, offset, 10), offset).unwrap();
+    }
+    far.sync_all().unwrap();
+    assert_eq!(far.metadata().unwrap().len(), last + 10);
+    if place.format() == Format::Ext {
+        // A cache may take it, and tell when it is to be durable.
+        let written = far.write_all_at(b"beyond", 1 << 44).and_then(|()| far.sync_all());
+        let error = written.unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::FBIG));
+        let error = far.set_len((1 << 44) + 1).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::FBIG));
+    }
+    drop(far);
+    place.remount();
+    let mut far = File::open(place.join("far")).unwrap();
+    for (number, offset) in [4_294_967_290, 1 << 40, last].into_iter().enumerate() {
+        assert_eq!(read(&far, offset, 10), pattern(number as u64, offset, 10));
+    }
+    assert_eq!(far.seek(From::End(0)).unwrap(), last + 10);
+    assert_eq!(far.read(&mut [0; 10]).unwrap(), 0);
+}
+
+/// Lines that are appended while another handle truncates, and writes through two handles of one file.
+fn handles_of_a_file_see_each_other(place: &mut Place) {
+    let path = place.join("file");
+    let mut append = File::options().create(true).append(true).open(&path).unwrap();
+    let mut other = File::options().read(true).write(true).open(&path).unwrap();
+    append.write_all(b"first ").unwrap();
+    other.write_all(b"FIRST").unwrap();
+    append.write_all(b"second").unwrap();
+    other.set_len(6).unwrap();
+    append.write_all(b"third").unwrap();
+    let mut found = String::new();
+    other.rewind().unwrap();
+    other.read_to_string(&mut found).unwrap();
+    assert_eq!(found, "FIRST third");
+    assert_eq!(append.metadata().unwrap().len(), 11);
+}
+
+prove_on_both!(
+    mappings_and_files_are_the_same,
+    holes_are_found,
+    ranges_are_allocated_and_given_back,
+    ranges_are_copied,
+    direct_requests_agree_with_the_cache,
+    files_are_as_long_as_the_format_allows,
+    handles_of_a_file_see_each_other,
+);

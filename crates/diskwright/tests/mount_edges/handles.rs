@@ -1,0 +1,64 @@
+//! File handles, which is how NFS servers name files: they last as long as the file, and no longer.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+
+use crate::place::probe::{handle, open_handle};
+use crate::place::{Place, prove_on_both};
+
+/// `ESTALE`.
+const STALE: &str = "error 116\n";
+
+fn handles_name_one_file(place: &mut Place) {
+    fs::create_dir(place.join("directory")).unwrap();
+    let path = place.join("directory/file");
+    fs::write(&path, "first").unwrap();
+    let (number, first) = (fs::metadata(&path).unwrap().ino(), handle(&path));
+    assert_eq!(open_handle(place.path(), &first), "first");
+    // The name does not matter.
+    fs::rename(&path, place.join("elsewhere")).unwrap();
+    assert_eq!(open_handle(place.path(), &first), "first");
+    assert_eq!(handle(&place.join("elsewhere")), first);
+    fs::remove_file(place.join("elsewhere")).unwrap();
+    assert_eq!(open_handle(place.path(), &first), STALE);
+    // The same inode number again, sooner or later: another file.
+    let mut made = 0;
+    let reused = loop {
+        let path = place.join(format!("directory/new {made}"));
+        fs::write(&path, "second").unwrap();
+        if fs::metadata(&path).unwrap().ino() == number {
+            break path;
+        }
+        made += 1;
+        assert!(made < 2000, "inode {number} is never used again");
+    };
+    assert_eq!(open_handle(place.path(), &first), STALE);
+    let second = handle(&reused);
+    assert_ne!(first, second);
+    assert_eq!(open_handle(place.path(), &second), "second");
+}
+
+/// Handles last over unmounting, when no cache knows the file any more.
+fn handles_outlast_the_mount(place: &mut Place) {
+    fs::create_dir_all(place.join("a/b")).unwrap();
+    fs::write(place.join("a/b/kept"), "kept").unwrap();
+    fs::write(place.join("a/b/gone"), "gone").unwrap();
+    let [kept, gone] = ["a/b/kept", "a/b/gone"].map(|path| handle(&place.join(path)));
+    if place.remounts_as_it_was() {
+        place.remount();
+    } else {
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    }
+    fs::remove_file(place.join("a/b/gone")).unwrap();
+    assert_eq!(open_handle(place.path(), &kept), "kept");
+    assert_eq!(open_handle(place.path(), &gone), STALE);
+    let open = File::open(place.join("a/b/kept")).unwrap();
+    fs::remove_file(place.join("a/b/kept")).unwrap();
+    // As long as somebody has it open, it is there.
+    assert_eq!(open_handle(place.path(), &kept), "kept");
+    drop(open);
+    // Closing is told to the file system some time after it was done.
+    crate::place::wait_until("the file to go", || open_handle(place.path(), &kept) == STALE);
+}
+
+prove_on_both!(handles_name_one_file, handles_outlast_the_mount);

@@ -1,0 +1,14 @@
+//! The edges of what POSIX and Linux promise of a file system, on our mounts.
+
+mod appends;
+mod damage;
+mod data;
+mod full;
+mod handles;
+mod listing;
+mod names;
+mod permissions;
+#[path = "../place/mod.rs"]
+mod place;
+mod times;
+mod unlinked;

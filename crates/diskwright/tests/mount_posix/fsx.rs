@@ -1,0 +1,92 @@
+//! `fsx`: reads, writes, mappings, truncation, allocation, holes and copies of one file at random.
+
+use std::fs;
+use std::thread;
+
+use oracle::{Need, satisfied};
+
+use crate::place::{Place, prove_on_both, run, tool};
+
+/// Operations of a run, and the seeds of the runs. `DISKWRIGHT_FSX_OPERATIONS` asks for longer ones, with
+/// seeds that nobody has tried.
+const OPERATIONS: u64 = 12_000;
+const SEEDS: [u64; 2] = [1, 20_240_229];
+
+/// Files that are larger than a request, all operations, and sizes that fit nothing.
+const LARGE: &str = "
+flen = 3145728
+[opsize]
+max = 196608
+";
+
+/// Small files whose operations meet in the same pages again and again, without an msync after each
+/// mapped write: only the kernel's cache says what is true.
+const SMALL: &str = "
+flen = 65536
+nomsyncafterwrite = true
+[opsize]
+max = 9000
+";
+
+/// Aligned, as of programs that know of blocks. Without posix_fallocate: near the end `fsx` aligns its length
+/// to 0, which is an error.
+const ALIGNED: &str = "
+flen = 2097152
+[opsize]
+max = 131072
+align = 4096
+";
+
+const WEIGHTS: &str = "
+[weights]
+close_open = 2
+invalidate = 1
+mapread = 10
+mapwrite = 10
+read = 10
+write = 12
+truncate = 4
+fsync = 1
+fdatasync = 1
+posix_fallocate = FALLOCATE
+punch_hole = 4
+sendfile = 3
+posix_fadvise = 2
+copy_file_range = 4
+";
+
+fn exercise(place: &Place, name: &str, configuration: &str, seed: u64, operations: u64) {
+    let config = place.home().join(format!("{name}.toml"));
+    let fallocate = if configuration == ALIGNED { "0" } else { "3" };
+    let weights = WEIGHTS.replace("FALLOCATE", fallocate);
+    fs::write(&config, format!("{configuration}{weights}")).unwrap();
+    let artifacts = place.home().join(format!("{name}-{seed}"));
+    fs::create_dir(&artifacts).unwrap();
+    println!("fsx {name}, seed {seed}, {operations} operations");
+    let mut command = tool("fsx");
+    command.arg("-f").arg(config).arg("-P").arg(artifacts);
+    command.args(["-N", &operations.to_string(), "-S", &seed.to_string()]);
+    run(command.arg(place.join(format!("{name}-{seed}"))));
+}
+
+/// Several at once: requests of one file meet those of others.
+fn contents_are_what_fsx_expects(place: &mut Place) {
+    if !satisfied("fsx", &[Need::Tool("fsx")]) {
+        return;
+    }
+    let asked = std::env::var("DISKWRIGHT_FSX_OPERATIONS").ok();
+    let operations = asked.as_ref().map_or(OPERATIONS, |text| text.parse().unwrap());
+    let seeds = if asked.is_some() { SEEDS.map(|_| fastrand::u64(..1 << 32)) } else { SEEDS };
+    let place = &*place;
+    thread::scope(|scope| {
+        for (name, configuration) in [("large", LARGE), ("small", SMALL), ("aligned", ALIGNED)] {
+            scope.spawn(move || {
+                for seed in seeds {
+                    exercise(place, name, configuration, seed, operations);
+                }
+            });
+        }
+    });
+}
+
+prove_on_both!(contents_are_what_fsx_expects);

@@ -1,0 +1,337 @@
+//! A mounted file system to put to the proof: ours, or the kernel's own as the yardstick.
+//!
+//! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment everything runs on kernel mounts of the same
+//! formats. What fails there is a wrong test.
+//!
+//! Images of XFS are changed by us only while they are fresh. So these are made, served and finished by a
+//! process of their own ([`serve`]), and mounted again by the kernel.
+#![allow(dead_code)]
+
+#[path = "../common/mount.rs"]
+mod mount;
+pub(crate) mod probe;
+mod serve;
+mod volatile;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oracle::{KernelMount, Mke2fs, MkfsXfs, MountOptions, Need};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+pub(crate) use mount::wait_until;
+use mount::{Mounted, Mounting};
+pub(crate) use oracle::Format;
+
+/// Whose driver serves a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// This project's.
+    Own,
+    /// The kernel's.
+    Kernel,
+}
+
+impl Driver {
+    /// What the environment asks for.
+    fn asked() -> Self {
+        match std::env::var("DISKWRIGHT_PROOFS_ON").as_deref() {
+            Ok("kernel") => Self::Kernel,
+            Ok("own") | Err(_) => Self::Own,
+            Ok(other) => panic!("DISKWRIGHT_PROOFS_ON is {other}: neither kernel nor own"),
+        }
+    }
+}
+
+/// What a proof needs of its file system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) format: Format,
+    pub(crate) driver: Driver,
+    /// Size of the image in bytes. XFS gets at least 300 MiB, or half of the difference is its log.
+    pub(crate) bytes: u64,
+    /// What is not flushed is lost when it crashes. Only for ext4.
+    pub(crate) volatile: bool,
+}
+
+impl Wanted {
+    /// 512 MiB, served as the environment says.
+    pub(crate) fn new(format: Format) -> Self {
+        Self { format, driver: Driver::asked(), bytes: 512 << 20, volatile: false }
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        let mut needs = vec![Need::Root, Need::Mount(self.format.kernel_name())];
+        needs.push(Need::Tool(self.format.checker()));
+        needs.extend([Need::Tool("mke2fs"), Need::Tool("mkfs.xfs"), Need::Tool("xfs_io")]);
+        if self.driver == Driver::Own {
+            needs.push(Need::Fuse);
+        }
+        needs
+    }
+}
+
+enum Mount {
+    Own(Mounted),
+    Kernel(KernelMount),
+}
+
+/// An image of its own, mounted.
+pub(crate) struct Place {
+    wanted: Wanted,
+    image: PathBuf,
+    mount: Option<Mount>,
+    /// For what a proof needs beside the mount.
+    home: TempDir,
+}
+
+impl Place {
+    /// Makes an image and mounts it.
+    #[track_caller]
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        let home = oracle::scratch();
+        let image = home.path().join("image");
+        let mut place = Self { wanted, image, mount: None, home };
+        println!("on {place:?}");
+        place.mount = Some(match (wanted.driver, wanted.format) {
+            (Driver::Own, Format::Xfs) => {
+                std::fs::File::create(&place.image).unwrap().set_len(wanted.bytes).unwrap();
+                Mount::Own(place.served(serve::FRESH_XFS))
+            }
+            (_, Format::Xfs) => {
+                MkfsXfs::default().create(&place.image, wanted.bytes);
+                place.again("")
+            }
+            (_, Format::Ext) => {
+                Mke2fs::new("ext4").block_size(4096).create(&place.image, wanted.bytes);
+                place.again("")
+            }
+        });
+        place
+    }
+
+    /// Mounts an image that is there.
+    #[track_caller]
+    fn again(&self, options: &str) -> Mount {
+        let kernel = self.wanted.driver == Driver::Kernel;
+        match self.wanted.format {
+            Format::Ext if self.wanted.volatile && !kernel => {
+                Mount::Own(self.served(serve::VOLATILE_EXT4))
+            }
+            Format::Ext if !kernel => {
+                let all = format!("allow_other,suid,dev,{options}");
+                let all = all.trim_end_matches(',');
+                Mount::Own(Mounting::new(&self.image).options(all).start())
+            }
+            format => {
+                let read_write = MountOptions::read_write(format.kernel_name());
+                let options = MountOptions { extra: options, ..read_write };
+                Mount::Kernel(KernelMount::new(&self.image, &options))
+            }
+        }
+    }
+
+    fn served(&self, what: &str) -> Mounted {
+        Mounting::served_by(&self.image, |point| serve::command(what, &self.image, point)).start()
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.wanted.format
+    }
+
+    pub(crate) fn driver(&self) -> Driver {
+        self.wanted.driver
+    }
+
+    /// The image file.
+    pub(crate) fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// A directory outside of the mount.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// The root of the mount.
+    pub(crate) fn path(&self) -> &Path {
+        match self.mount.as_ref().expect("it is mounted") {
+            Mount::Own(mount) => mount.path(),
+            Mount::Kernel(mount) => mount.path(),
+        }
+    }
+
+    /// A path in the mount.
+    pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path().join(path)
+    }
+
+    /// Unmounts; then the image's checker has nothing to say.
+    #[track_caller]
+    pub(crate) fn unmount(&mut self) {
+        let (status, said) = self.unmount_unjudged();
+        assert_eq!(status, 0, "{said}");
+        oracle::judge(&self.image);
+    }
+
+    /// Unmounts, and returns the status that the server ended with, and what it said.
+    #[track_caller]
+    pub(crate) fn unmount_unjudged(&mut self) -> (i32, String) {
+        match self.mount.take().expect("it is mounted") {
+            Mount::Own(mount) => {
+                // A process that is just being started may still have what was open when it was.
+                wait_until("nobody to use the mount", || {
+                    let unmounted = rustix::mount::unmount(mount.path(), UnmountFlags::NOFOLLOW);
+                    assert!(unmounted.is_ok() || unmounted == Err(Errno::BUSY), "{unmounted:?}");
+                    unmounted.is_ok()
+                });
+                let (status, said) = mount.wait();
+                (status.code().expect("it was not killed"), said)
+            }
+            Mount::Kernel(mount) => {
+                mount.unmount();
+                (0, String::new())
+            }
+        }
+    }
+
+    /// Unmounts, asks the checker, and mounts again: nothing comes from a cache now.
+    #[track_caller]
+    pub(crate) fn remount(&mut self) {
+        self.unmount();
+        self.mount_with("");
+    }
+
+    /// Whether [`Self::remount`] leads to the same driver again.
+    pub(crate) fn remounts_as_it_was(&self) -> bool {
+        self.wanted.driver == Driver::Kernel || self.wanted.format == Format::Ext
+    }
+
+    /// Mounts what was unmounted, with these options (`-o`).
+    #[track_caller]
+    pub(crate) fn mount_with(&mut self, options: &str) {
+        assert!(self.mount.is_none());
+        self.mount = Some(self.again(options));
+    }
+
+    /// Mounts what was unmounted by the driver in question, also XFS, for reading only.
+    #[track_caller]
+    pub(crate) fn mount_read_only(&mut self) {
+        assert!(self.mount.is_none());
+        self.mount = Some(match self.wanted.driver {
+            Driver::Own => Mount::Own(Mounting::new(&self.image).options("ro").start()),
+            Driver::Kernel => {
+                let format = self.wanted.format.kernel_name();
+                Mount::Kernel(KernelMount::new(&self.image, &MountOptions::read_only(format)))
+            }
+        });
+    }
+
+    /// Crashes: our server is killed, and the kernel's driver stops without writing its log. What is dead
+    /// stays mounted and answers with errors, until [`Self::clear_away`]: programs at work must not find
+    /// what the mount has hidden.
+    pub(crate) fn crash(&self) {
+        match self.mount.as_ref().expect("it is mounted") {
+            Mount::Own(mount) => mount.signal(Signal::KILL),
+            Mount::Kernel(mount) => {
+                run(tool("xfs_io").args(["-x", "-c", "shutdown"]).arg(mount.path()));
+            }
+        }
+    }
+
+    /// Takes away what has crashed.
+    pub(crate) fn clear_away(&mut self) {
+        match self.mount.take().expect("it is mounted") {
+            Mount::Own(mount) => mount.kill(),
+            Mount::Kernel(mount) => mount.unmount(),
+        }
+    }
+
+    /// Checks that all is sound at the end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) {
+        if self.mount.is_some() {
+            self.unmount();
+        }
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Wanted { format, driver, bytes, volatile } = self.wanted;
+        let driver = match (driver, format) {
+            (Driver::Own, Format::Xfs) => "our mount of a fresh",
+            (Driver::Own, Format::Ext) => "our mount of",
+            (Driver::Kernel, _) => "the kernel's mount of",
+        };
+        let loses = if volatile { ", on a disk that loses what is not flushed" } else { "" };
+        write!(f, "{driver} {}, {} MiB{loses}", format.kernel_name(), bytes >> 20)
+    }
+}
+
+/// Runs a proof on a place of its own, unless this machine lacks what it needs. Then asks the checker.
+#[track_caller]
+pub(crate) fn prove(name: &str, wanted: Wanted, proof: impl FnOnce(&mut Place)) {
+    if !oracle::satisfied(name, &wanted.needs()) {
+        return;
+    }
+    let mut place = Place::new(wanted);
+    proof(&mut place);
+    place.finish();
+}
+
+/// Makes tests `ext4` and `xfs` in a module of a proof's name. A proof is a function of a `&mut Place`.
+#[allow(unused_macros)]
+macro_rules! prove_on_both {
+    ($($proof:ident $(: $bytes:expr)?),+ $(,)?) => {$(
+        mod $proof {
+            use crate::place::{Format, Wanted, prove};
+
+            fn on(format: Format) {
+                #[allow(unused_mut)]
+                let mut wanted = Wanted::new(format);
+                $(wanted.bytes = $bytes;)?
+                prove(concat!(module_path!(), "::", stringify!($proof)), wanted, super::$proof);
+            }
+
+            #[test]
+            fn ext4() {
+                on(Format::Ext);
+            }
+
+            #[test]
+            fn xfs() {
+                on(Format::Xfs);
+            }
+        }
+    )+};
+}
+#[allow(unused_imports)]
+pub(crate) use prove_on_both;
+
+/// A program of the tools or of the system, in the C locale.
+pub(crate) fn tool(name: &str) -> Command {
+    let program = oracle::program(name).unwrap_or_else(|| panic!("{name} is not installed"));
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(std::process::Stdio::null());
+    command
+}
+
+/// Runs a command that must succeed; returns what it printed on standard output.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}{complaints}", output.status);
+    said
+}
+
+/// Runs a line of the shell in a directory; it must succeed. Returns what it printed.
+#[track_caller]
+pub(crate) fn shell(directory: &Path, line: &str) -> String {
+    run(tool("bash").args(["-euo", "pipefail", "-c", line]).current_dir(directory))
+}

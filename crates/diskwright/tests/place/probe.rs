@@ -1,0 +1,55 @@
+//! The probe: what needs a language with pointers (`probe.c`), compiled by each test program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{run, tool};
+
+fn probe() -> Command {
+    static PROBE: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROBE.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/place/probe.c");
+        let program =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("probe-{}", std::process::id()));
+        run(tool("cc").args(["-O2", "-Wall", "-o"]).arg(&program).arg(source));
+        // Other test programs may be about to run the one they have.
+        let name = program.with_file_name("probe");
+        std::fs::rename(program, &name).unwrap();
+        name
+    });
+    Command::new(program)
+}
+
+/// The byte that the pattern of a seed has at an offset.
+fn pattern_byte(seed: u64, at: u64) -> u8 {
+    let word = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add((at / 8).wrapping_mul(0xbf58_476d_1ce4_e5b9));
+    (word >> (at % 8 * 8)) as u8
+}
+
+/// The bytes of a seed's pattern at a place.
+pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
+    (offset..offset + len).map(|at| pattern_byte(seed, at)).collect()
+}
+
+/// Writes a pattern into a file through a shared mapping, and has it synced or not.
+pub(crate) fn map(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) {
+    let mut command = probe();
+    command.arg("map").arg(path).args([offset, len, seed].map(|number| number.to_string()));
+    if synced {
+        command.arg("sync");
+    }
+    run(&mut command);
+}
+
+/// A file's handle.
+pub(crate) fn handle(path: &Path) -> String {
+    run(probe().arg("handle").arg(path)).trim().to_owned()
+}
+
+/// What the file of a handle holds, or `error NUMBER`.
+pub(crate) fn open_handle(root: &Path, handle: &str) -> String {
+    run(probe().arg("open").arg(root).arg(handle))
+}
