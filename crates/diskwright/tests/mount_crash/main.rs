@@ -33,7 +33,7 @@ fn mount_after_crash(place: &mut Place, by_kernel: bool) {
     place.clear_away();
     if by_kernel && place.driver() == Driver::Own {
         oracle::populate_with_kernel(place.image(), "ext4", |_| {});
-        oracle::judge(place.image());
+        place::judge(place.image());
     }
     place.mount_with("");
 }

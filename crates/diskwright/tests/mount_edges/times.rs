@@ -86,10 +86,13 @@ fn times_are_kept_to_the_nanosecond(place: &mut Place) {
     let after = times(&path);
     assert_eq!((after.accessed, after.modified), (before.accessed, (77, 7)));
     assert!(after.changed > before.changed);
+    // More than a tick: the kernel's clock for files may be ahead of what programs see of it by less than
+    // that, if files elsewhere are timed more finely.
+    sleep(TICK);
     set(&path, (0, UTIME_NOW as u32), (0, UTIME_OMIT as u32));
     let now = times(&path);
     assert_eq!(now.modified, (77, 7));
-    assert!(now.accessed > after.changed || now.accessed == now.changed, "{now:?}");
+    assert!(now.accessed > after.changed, "{now:?}");
 }
 
 /// What each call changes of a file's times.
