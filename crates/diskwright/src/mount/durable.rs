@@ -4,7 +4,7 @@
 //! leaves that to the file system, and for FUSE that is here.
 
 use fuse::Adapter;
-use fuse_device::{Errno, Handler, Kernel, Operation, Reply, Request, Settings};
+use fuse_device::{Errno, Handler, Kernel, Operation, PageCache, Reply, Request, Settings};
 
 use super::MountOptions;
 
@@ -43,6 +43,17 @@ impl<'a> Durable<'a> {
     }
 }
 
+impl Durable<'_> {
+    /// Syncs after a request that was done, if it has to be durable.
+    fn make_durable(&self, request: &Request<'_>) -> Result<(), Errno> {
+        if !self.waits(&request.operation) {
+            return Ok(());
+        }
+        let sync = Request { header: request.header, operation: Operation::Syncfs };
+        self.adapter.handle(&sync, &mut Reply::new(&mut []))
+    }
+}
+
 impl Handler for Durable<'_> {
     fn init(&self, kernel: &Kernel) -> Settings {
         self.adapter.init(kernel)
@@ -50,10 +61,20 @@ impl Handler for Durable<'_> {
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         self.adapter.handle(request, reply)?;
-        if !self.waits(&request.operation) {
-            return Ok(());
-        }
-        let sync = Request { header: request.header, operation: Operation::Syncfs };
-        self.adapter.handle(&sync, &mut Reply::new(&mut []))
+        self.make_durable(request)
+    }
+
+    fn is_late(&self, operation: &Operation<'_>) -> bool {
+        self.adapter.is_late(operation)
+    }
+
+    fn handle_late(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply<'_>,
+        cache: &PageCache<'_>,
+    ) -> Result<(), Errno> {
+        self.adapter.handle_late(request, reply, cache)?;
+        self.make_durable(request)
     }
 }

@@ -5,13 +5,11 @@ use std::path::Path;
 
 use oracle::{Ignore, Sample, Tree, assert_same, sample_tree};
 
-use crate::place::{Driver, Format, Place, prove_on_both, shell};
+use crate::place::{Format, Place, prove_on_both, shell};
 
 fn sample(place: &Place) -> Sample {
     let sample = if place.format() == Format::Xfs { Sample::for_xfs() } else { Sample::default() };
-    // What can be written does not tell where it has holes, so that our mount has all of a sparse file read.
-    let huge_sparse = place.driver() == Driver::Kernel;
-    Sample { wide_names: 1500, depth: 40, huge_sparse, ..sample }
+    Sample { wide_names: 1500, depth: 40, ..sample }
 }
 
 /// A tree whose hard links, sparse files, ACLs, attributes, devices and names an archive must carry.
