@@ -1,6 +1,9 @@
 //! `compare MOUNTPOINT THREADS RUNS LIBRARY...`: mounts each library in turn, as often as there are
 //! runs, uses it with as many threads, and prints a table of the medians: the rate, and in brackets for
 //! how many microseconds the processors worked, for client and server together.
+//!
+//! Instead of a library, `NAME=COMMAND` is any program that mounts something empty, stays in the
+//! foreground and ends when it is unmounted; `{}` in it stands for the mount point.
 
 use std::fs;
 use std::io;
@@ -35,8 +38,7 @@ fn main() -> io::Result<()> {
 /// One run with a mount of its own.
 fn mounted(library: &str, mountpoint: &Path, threads: usize) -> io::Result<Figures> {
     let before = mountpoint.metadata()?.dev();
-    let bare = std::env::current_exe()?.with_file_name("bare");
-    let mut server = Command::new(bare).arg(library).arg(mountpoint).spawn()?;
+    let mut server = server(library, mountpoint)?.spawn()?;
     let figures = ready(&mut server, mountpoint, before).and_then(|()| {
         let pid = server.id();
         run(mountpoint, threads, &|| Ok(own_work()? + work_of(pid)?))
@@ -55,6 +57,25 @@ fn mounted(library: &str, mountpoint: &Path, threads: usize) -> io::Result<Figur
     Ok(figures)
 }
 
+/// What serves a library, or the command that is given instead.
+fn server(library: &str, mountpoint: &Path) -> io::Result<Command> {
+    let Some((_, command)) = library.split_once('=') else {
+        let mut bare = Command::new(std::env::current_exe()?.with_file_name("bare"));
+        bare.arg(library).arg(mountpoint);
+        return Ok(bare);
+    };
+    let mut words = command.split_whitespace();
+    let program = words.next().ok_or_else(|| io::Error::other("a command without a program"))?;
+    let mut command = Command::new(program);
+    for word in words {
+        match word {
+            "{}" => command.arg(mountpoint),
+            _ => command.arg(word),
+        };
+    }
+    Ok(command)
+}
+
 /// Waits until something else than `before` is at the mount point.
 fn ready(server: &mut Child, mountpoint: &Path, before: u64) -> io::Result<()> {
     let started = Instant::now();
@@ -71,7 +92,8 @@ fn ready(server: &mut Child, mountpoint: &Path, before: u64) -> io::Result<()> {
 }
 
 fn print(libraries: &[String], figures: &[Vec<Figures>]) {
-    println!("| | {} |", libraries.join(" | "));
+    let names = libraries.iter().map(|library| library.split('=').next().unwrap_or_default());
+    println!("| | {} |", names.collect::<Vec<_>>().join(" | "));
     println!("|---|{}", "---:|".repeat(libraries.len()));
     for (measure, (name, unit)) in MEASURES.iter().enumerate() {
         let cells = figures.iter().map(|runs| {
