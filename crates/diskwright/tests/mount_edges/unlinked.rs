@@ -23,7 +23,7 @@ fn free(place: &Place) -> u64 {
 fn open_files_outlive_their_names(place: &mut Place) {
     let before = free(place);
     let path = place.join("file");
-    let mut file = File::options().create(true).read(true).write(true).open(&path).unwrap();
+    let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
     file.write_all(&pattern(1, 0, BYTES / 2)).unwrap();
     let second = File::open(&path).unwrap();
     fs::remove_file(&path).unwrap();

@@ -127,12 +127,13 @@ fn as_good_as_the_kernel(format: Format) {
         let known = KNOWN.iter().find(|(known, _)| name == known).filter(|_| asked == Driver::Own);
         match known {
             Some((_, reason)) if found == "ok" => {
-                worse.push(format!("{name} passes now, but: {reason}"))
+                worse.push(format!("{name} passes now, but: {reason}"));
             }
             Some((_, reason)) => println!("{name}: {found}, because {reason}"),
             None if found == expected || found == "ok" => {}
             None => {
-                worse.push(format!("{name}: {found}, but {expected} on the kernel's mount\n{said}"))
+                worse
+                    .push(format!("{name}: {found}, but {expected} on the kernel's mount\n{said}"));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! A mounted file system to put to the proof: ours, or the kernel's own as the yardstick.
 //!
 //! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment everything runs on kernel mounts of the same
-//! formats. What fails there is a wrong test.
+//! formats. What fails there is a wrong test. `DISKWRIGHT_PROOFS_OPTIONS` has more options (`-o`) for our
+//! mounts of ext4.
 //!
 //! Images of XFS are changed by us only while they are fresh. So these are made, served and finished by a
 //! process of their own ([`serve`]), and mounted again by the kernel.
@@ -122,9 +123,10 @@ impl Place {
                 Mount::Own(self.served(serve::VOLATILE_EXT4))
             }
             Format::Ext if !kernel => {
-                let all = format!("allow_other,suid,dev,{options}");
-                let all = all.trim_end_matches(',');
-                Mount::Own(Mounting::new(&self.image).options(all).start())
+                let asked = std::env::var("DISKWRIGHT_PROOFS_OPTIONS").unwrap_or_default();
+                let all = ["allow_other,suid,dev", options, &asked];
+                let all: Vec<_> = all.into_iter().filter(|some| !some.is_empty()).collect();
+                Mount::Own(Mounting::new(&self.image).options(&all.join(",")).start())
             }
             format => {
                 let read_write = MountOptions::read_write(format.kernel_name());
