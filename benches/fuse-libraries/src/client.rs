@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Files of each thread.
-const FILES: usize = 10_000;
+/// Files of each thread, unless more are asked for.
+pub const FILES: usize = 10_000;
 /// Bytes of one call.
 const PIECE: usize = 1 << 20;
 /// Calls for each thread's file.
@@ -43,14 +43,16 @@ pub struct Figure {
 /// Figures of one run, in the order of [`MEASURES`].
 pub type Figures = [Figure; MEASURES.len()];
 
-/// Uses the empty mount at `directory` with as many threads, each in a directory and with a file of its
-/// own. Leaves it empty. `worked` tells how long processors have worked for those who take part.
+/// Uses the empty mount at `directory` with as many threads, each with as many files in a directory of its
+/// own, and one for contents. Leaves it empty. `worked` tells how long processors have worked for those who take part.
 pub fn run(
     directory: &Path,
     threads: usize,
+    files: usize,
     worked: &dyn Fn() -> io::Result<Duration>,
 ) -> io::Result<Figures> {
-    let workers: Vec<_> = (0..threads).map(|number| Worker::new(directory, number)).collect();
+    let workers: Vec<_> =
+        (0..threads).map(|number| Worker::new(directory, number, files)).collect();
     for worker in &workers {
         fs::create_dir(&worker.directory)?;
         // So that what is written over has its memory already, as the device of a file system would.
@@ -63,10 +65,10 @@ pub fn run(
     };
     let mebibytes = (PIECE * PIECES) >> 20;
     let figures = [
-        measure(FILES, &Worker::create)?,
-        measure(FILES, &Worker::stat)?,
-        measure(FILES, &Worker::stat_nothing)?,
-        measure(FILES, &Worker::unlink)?,
+        measure(files, &Worker::create)?,
+        measure(files, &Worker::stat)?,
+        measure(files, &Worker::stat_nothing)?,
+        measure(files, &Worker::unlink)?,
         measure(mebibytes, &Worker::write)?,
         measure(mebibytes, &|worker| worker.read(OFlags::empty()))?,
         measure(mebibytes, &|worker| worker.read(OFlags::DIRECT))?,
@@ -91,8 +93,9 @@ fn timed(workers: &[Worker], task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)) 
                 })
             })
             .collect();
-        start.wait();
+        // Before: once they have started, this thread may have to wait for a processor.
         let started = Instant::now();
+        start.wait();
         for thread in threads {
             thread.join().map_err(|_| io::Error::other("a thread panicked"))??;
         }
@@ -108,18 +111,19 @@ pub fn own_work() -> io::Result<Duration> {
 }
 
 struct Worker {
+    files: usize,
     directory: PathBuf,
     data: PathBuf,
 }
 
 impl Worker {
-    fn new(parent: &Path, number: usize) -> Self {
+    fn new(parent: &Path, number: usize, files: usize) -> Self {
         let directory = parent.join(format!("directory-{number}"));
-        Self { data: parent.join(format!("data-{number}")), directory }
+        Self { files, data: parent.join(format!("data-{number}")), directory }
     }
 
     fn names(&self, kind: &str) -> impl Iterator<Item = PathBuf> {
-        (0..FILES).map(move |number| self.directory.join(format!("{kind}-{number:05}")))
+        (0..self.files).map(move |number| self.directory.join(format!("{kind}-{number:05}")))
     }
 
     fn create(&self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use fuse_libraries::client::{MEASURES, own_work, run};
+use fuse_libraries::client::{FILES, MEASURES, own_work, run};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
         [directory, threads] => (directory, threads.parse().map_err(io::Error::other)?),
         _ => return Err(io::Error::other("usage: client DIR [THREADS]")),
     };
-    let figures = run(Path::new(directory), threads, &own_work)?;
+    let figures = run(Path::new(directory), threads, FILES, &own_work)?;
     for ((name, unit), figure) in MEASURES.iter().zip(figures) {
         println!("{name}: {:.0} {unit}", figure.rate);
     }

@@ -1,4 +1,4 @@
-//! `compare MOUNTPOINT THREADS RUNS LIBRARY...`: mounts each library in turn, as often as there are
+//! `compare MOUNTPOINT THREADS[,FILES] RUNS LIBRARY...`: mounts each library in turn, as often as there are
 //! runs, uses it with as many threads, and prints a table of the medians: the rate, and in brackets for
 //! how many microseconds the processors worked, for client and server together.
 //!
@@ -13,22 +13,26 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fuse_libraries::client::{Figures, MEASURES, own_work, run};
+use fuse_libraries::client::{FILES, Figures, MEASURES, own_work, run};
 use rustix::mount::{UnmountFlags, unmount};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mountpoint, threads, runs, libraries @ ..] = &arguments[..] else {
-        return Err(io::Error::other("usage: compare MOUNTPOINT THREADS RUNS LIBRARY..."));
+        return Err(io::Error::other("usage: compare MOUNTPOINT THREADS[,FILES] RUNS LIBRARY..."));
     };
     let mountpoint = Path::new(mountpoint);
+    let (threads, files) = match threads.split_once(',') {
+        Some((threads, files)) => (threads, files.parse().map_err(io::Error::other)?),
+        None => (threads.as_str(), FILES),
+    };
     let threads = threads.parse().map_err(io::Error::other)?;
     let runs: usize = runs.parse().map_err(io::Error::other)?;
     let mut figures = vec![Vec::new(); libraries.len()];
     // In turn, so that what else the machine does hits all of them.
     for _ in 0..runs {
         for (library, figures) in libraries.iter().zip(&mut figures) {
-            figures.push(mounted(library, mountpoint, threads)?);
+            figures.push(mounted(library, mountpoint, (threads, files))?);
         }
     }
     print(libraries, &figures);
@@ -36,12 +40,16 @@ fn main() -> io::Result<()> {
 }
 
 /// One run with a mount of its own.
-fn mounted(library: &str, mountpoint: &Path, threads: usize) -> io::Result<Figures> {
+fn mounted(
+    library: &str,
+    mountpoint: &Path,
+    (threads, files): (usize, usize),
+) -> io::Result<Figures> {
     let before = mountpoint.metadata()?.dev();
     let mut server = server(library, mountpoint)?.spawn()?;
     let figures = ready(&mut server, mountpoint, before).and_then(|()| {
         let pid = server.id();
-        run(mountpoint, threads, &|| Ok(own_work()? + work_of(pid)?))
+        run(mountpoint, threads, files, &|| Ok(own_work()? + work_of(pid)?))
     });
     // Lazily: a server that hangs must not hang this too.
     let unmounted = unmount(mountpoint, UnmountFlags::DETACH);

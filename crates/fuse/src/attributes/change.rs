@@ -53,8 +53,10 @@ impl Adapter<'_> {
         if args.valid & CHANGES != 0 {
             self.check_writable()?;
             let before = self.attributes(ino)?;
-            let change = change(args, &before, clock::now())?;
-            self.result(self.apply(args, &before, &change))?;
+            if !is_pointless(args, &before) {
+                let change = change(args, &before, clock::now())?;
+                self.result(self.apply(args, &before, &change))?;
+            }
         } else if self.check_writable().is_ok() {
             self.will_change(header, ino)?;
         }
@@ -100,6 +102,13 @@ impl Adapter<'_> {
         list.set_mode(mode as u16);
         self.fs.set_xattr(ino, acl::ACCESS, &list.to_bytes())
     }
+}
+
+/// Whether this is what Linux writes back of each file that it removes: the time of change, which removing
+/// has set already, and a time of its contents that is no other.
+fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
+    let mtime = Timestamp { sec: args.mtime as i64, nsec: args.mtimensec };
+    before.links == 0 && args.valid & CHANGES == FATTR_MTIME | FATTR_CTIME && mtime == before.mtime
 }
 
 /// Permissions without what must not outlast a change of the contents or owner: set-user-id, and
