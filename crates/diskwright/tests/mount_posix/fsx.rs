@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use oracle::{Need, satisfied};
 
 use crate::place::{Place, prove_on_both, run, tool};
 
-/// Operations of a run, and the seeds of the runs. `DISKWRIGHT_FSX_OPERATIONS` asks for longer ones, with
-/// seeds that nobody has tried.
+/// Operations of a run: `fsx` takes longer and longer for each.
 const OPERATIONS: u64 = 12_000;
+
+/// Seeds of the runs with each kind of file.
 const SEEDS: [u64; 2] = [1, 20_240_229];
+
+/// How many seconds to go on with seeds that nobody has tried.
+const SECONDS: &str = "DISKWRIGHT_FSX_SECONDS";
 
 /// Files that are larger than a request, all operations, and sizes that fit nothing.
 const LARGE: &str = "
@@ -55,18 +60,20 @@ posix_fadvise = 2
 copy_file_range = 4
 ";
 
-fn exercise(place: &Place, name: &str, configuration: &str, seed: u64, operations: u64) {
+fn exercise(place: &Place, name: &str, configuration: &str, seed: u64) {
     let config = place.home().join(format!("{name}.toml"));
     let fallocate = if configuration == ALIGNED { "0" } else { "3" };
     let weights = WEIGHTS.replace("FALLOCATE", fallocate);
     fs::write(&config, format!("{configuration}{weights}")).unwrap();
     let artifacts = place.home().join(format!("{name}-{seed}"));
     fs::create_dir(&artifacts).unwrap();
-    println!("fsx {name}, seed {seed}, {operations} operations");
+    println!("fsx {name}, seed {seed}, {OPERATIONS} operations");
     let mut command = tool("fsx");
     command.arg("-f").arg(config).arg("-P").arg(artifacts);
-    command.args(["-N", &operations.to_string(), "-S", &seed.to_string()]);
-    run(command.arg(place.join(format!("{name}-{seed}"))));
+    command.args(["-N", &OPERATIONS.to_string(), "-S", &seed.to_string()]);
+    let file = place.join(format!("{name}-{seed}"));
+    run(command.arg(&file));
+    fs::remove_file(file).unwrap();
 }
 
 /// Several at once: requests of one file meet those of others.
@@ -74,15 +81,17 @@ fn contents_are_what_fsx_expects(place: &mut Place) {
     if !satisfied("fsx", &[Need::Tool("fsx")]) {
         return;
     }
-    let asked = std::env::var("DISKWRIGHT_FSX_OPERATIONS").ok();
-    let operations = asked.as_ref().map_or(OPERATIONS, |text| text.parse().unwrap());
-    let seeds = if asked.is_some() { SEEDS.map(|_| fastrand::u64(..1 << 32)) } else { SEEDS };
+    let seconds = std::env::var(SECONDS).map_or(0, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
     let place = &*place;
     thread::scope(|scope| {
         for (name, configuration) in [("large", LARGE), ("small", SMALL), ("aligned", ALIGNED)] {
             scope.spawn(move || {
-                for seed in seeds {
-                    exercise(place, name, configuration, seed, operations);
+                for seed in SEEDS {
+                    exercise(place, name, configuration, seed);
+                }
+                while Instant::now() < end {
+                    exercise(place, name, configuration, fastrand::u64(..1 << 32));
                 }
             });
         }

@@ -16,6 +16,7 @@ mod volatile;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use oracle::{KernelMount, Mke2fs, MkfsXfs, MountOptions, Need};
 use rustix::io::Errno;
@@ -45,6 +46,12 @@ impl Driver {
             Ok(other) => panic!("DISKWRIGHT_PROOFS_ON is {other}: neither kernel nor own"),
         }
     }
+}
+
+/// How long a mount may last before it is taken to hang.
+fn limit() -> Duration {
+    let asked = std::env::var("DISKWRIGHT_FSX_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(300 + asked.unwrap_or(0))
 }
 
 /// What a proof needs of its file system.
@@ -126,7 +133,8 @@ impl Place {
                 let asked = std::env::var("DISKWRIGHT_PROOFS_OPTIONS").unwrap_or_default();
                 let all = ["allow_other,suid,dev", options, &asked];
                 let all: Vec<_> = all.into_iter().filter(|some| !some.is_empty()).collect();
-                Mount::Own(Mounting::new(&self.image).options(&all.join(",")).start())
+                let mounting = Mounting::new(&self.image).options(&all.join(","));
+                Mount::Own(mounting.limit(limit()).start())
             }
             format => {
                 let read_write = MountOptions::read_write(format.kernel_name());
@@ -137,7 +145,8 @@ impl Place {
     }
 
     fn served(&self, what: &str) -> Mounted {
-        Mounting::served_by(&self.image, |point| serve::command(what, &self.image, point)).start()
+        let command = |point: &Path| serve::command(what, &self.image, point);
+        Mounting::served_by(&self.image, command).limit(limit()).start()
     }
 
     pub(crate) fn format(&self) -> Format {
