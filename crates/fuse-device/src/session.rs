@@ -251,7 +251,7 @@ mod tests {
             Box::new(device_thread(&device, &agreed, &to_late)),
             Box::new(RingThread::new(ring, &agreed)),
         ];
-        drop(device);
+        drop((device, to_late));
         let ready = || {
             // Nobody would answer this if the kernel counted on the ring.
             let error = fs::metadata(place.path()).unwrap_err();
