@@ -39,6 +39,12 @@ pub trait Handler: Send + Sync {
     /// The error number that the calling program gets.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno>;
 
+    /// Whether a request surely waits for no other one, and hardly ever takes longer than waking a thread:
+    /// then the thread that has read it does it before anybody reads the next.
+    fn is_quick(&self, _request: &Request<'_>) -> bool {
+        false
+    }
+
     /// Whether a request is one for [`Self::handle_late`].
     fn is_late(&self, _operation: &Operation<'_>) -> bool {
         false

@@ -1,15 +1,16 @@
-//! Threads that read requests from the device.
+//! Threads that read requests from the device, one of them at a time.
 //!
 //! A thread that sleeps when the next request comes has to be woken, which takes longer than most requests
-//! do, above all in virtual machines. So one of the threads looks out for it for a moment first, as long
-//! as that proves worth while: not where nobody asks at once, and not where the one who asks would need
-//! the processor for it.
+//! do, above all in virtual machines. So who reads looks out for the next request for a moment before it
+//! sleeps, as long as that proves worth while: not where nobody asks at once, and not where the one who
+//! asks would need the processor for it. And it does itself what is quick before it reads on, unless
+//! requests come faster than that: anything else it does after it has let another thread read.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
@@ -32,9 +33,16 @@ const TRUST_LOST: u8 = 2;
 /// A thread without trust tries again after as many requests.
 const TRIED_AGAIN: u8 = 64;
 
-/// The one thread of a session that looks out.
+/// Requests in a row that were waiting already: from so many on, one thread is not enough.
+const CROWD: u32 = 4;
+
+/// The right to read, which one thread of a session has at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Lookout(AtomicBool);
+pub(crate) struct Turn(Mutex<Crowd>);
+
+/// How many requests in a row were waiting already when they were read.
+#[derive(Debug, Default)]
+struct Crowd(u32);
 
 /// Whether looking out has paid so far.
 #[derive(Debug)]
@@ -67,7 +75,7 @@ pub(crate) struct DeviceThread {
     pub(crate) waiting: Arc<Device>,
     /// Reads do not. The kernel takes an answer only from the descriptor that the request came from.
     looking: Option<Arc<Device>>,
-    lookout: Arc<Lookout>,
+    turn: Arc<Turn>,
     trust: Trust,
     late: ToLate,
     request: Buffer,
@@ -79,13 +87,13 @@ impl DeviceThread {
         device: &Device,
         agreed: &Agreed,
         late: ToLate,
-        lookout: Arc<Lookout>,
+        turn: Arc<Turn>,
     ) -> io::Result<Self> {
         let len = agreed.buffer_len();
         Ok(Self {
             waiting: Arc::new(device.for_another_thread()?),
             looking: device.without_waiting().ok().map(Arc::new),
-            lookout,
+            turn,
             trust: Trust { level: TRUST_MAX, since_last: 0 },
             late,
             request: Buffer::new(len),
@@ -93,33 +101,75 @@ impl DeviceThread {
         })
     }
 
-    /// The next request: its length, and the descriptor that it came from. `None` if the mount is gone.
-    fn receive(&mut self) -> io::Result<Option<(usize, Arc<Device>)>> {
-        if let Some(looking) = self.looking.clone()
+    /// The next request. `None` if the mount is gone.
+    fn receive(&mut self) -> io::Result<Option<Received>> {
+        if let Some(looking) = &self.looking
             && self.trust.is_enough()
-            && !self.lookout.0.swap(true, Ordering::Acquire)
         {
-            let came = look_out(&looking, self.request.bytes());
-            self.lookout.0.store(false, Ordering::Release);
+            let came = look_out(looking, self.request.bytes());
             self.trust.learn(came.is_some());
-            if let Some(len) = came {
-                return Ok(Some((len, looking)));
+            if let Some((len, at_once)) = came {
+                return Ok(Some(Received { len, at_once, device: Arc::clone(looking) }));
             }
         }
         let len = self.waiting.receive(self.request.bytes())?;
-        Ok(len.map(|len| (len, Arc::clone(&self.waiting))))
+        let device = || Arc::clone(&self.waiting);
+        Ok(len.map(|len| Received { len, at_once: false, device: device() }))
+    }
+
+    /// Does the request that was read, with others reading on meanwhile if it may take longer than waking
+    /// one of them.
+    fn serve(
+        &mut self,
+        received: &Received,
+        mut turn: MutexGuard<'_, Crowd>,
+        handler: &dyn Handler,
+        complaints: &Complaints,
+    ) -> io::Result<()> {
+        let Received { len, at_once, device } = received;
+        turn.0 = if *at_once { turn.0.saturating_add(1) } else { 0 };
+        let is_crowded = turn.0 >= CROWD;
+        let (message, reply) = (&self.request.bytes()[..*len], self.reply.bytes());
+        match Request::parse(message) {
+            Ok(request) if handler.is_late(&request.operation) => self.late.send(device, message),
+            Ok(request) => {
+                let turn = (!is_crowded && handler.is_quick(&request)).then_some(turn);
+                let done = answer(handler, &request, reply);
+                if is_answered(request.header.opcode) {
+                    device.send(&done.header(request.header.unique), &reply[..done.len])?;
+                }
+                drop(turn);
+            }
+            Err(malformed) => {
+                complaints.about(&malformed);
+                refuse(device, message)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// Reads a request if one comes soon. Errors are left to who reads next.
-fn look_out(device: &Device, buffer: &mut [u8]) -> Option<usize> {
+/// A request that was read.
+struct Received {
+    len: usize,
+    /// It was waiting already.
+    at_once: bool,
+    /// The descriptor that it came from.
+    device: Arc<Device>,
+}
+
+/// Reads a request if one comes soon: its length, and whether it was there already. Errors are left to who
+/// reads next.
+fn look_out(device: &Device, buffer: &mut [u8]) -> Option<(usize, bool)> {
     let start = Instant::now();
+    let mut at_once = true;
     loop {
         match device.receive_now(buffer) {
-            Ok(Some(len)) => return Some(len),
+            Ok(Some(len)) => return Some((len, at_once)),
             Ok(None) if start.elapsed() < LOOKOUT => std::hint::spin_loop(),
             _ => return None,
         }
+        at_once = false;
     }
 }
 
@@ -129,25 +179,14 @@ impl ServingThread for DeviceThread {
     }
 
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
-        while let Some((len, device)) = self.receive()? {
-            let (message, reply) = (&self.request.bytes()[..len], self.reply.bytes());
-            match Request::parse(message) {
-                Ok(request) if handler.is_late(&request.operation) => {
-                    self.late.send(&device, message);
-                }
-                Ok(request) => {
-                    let done = answer(handler, &request, reply);
-                    if is_answered(request.header.opcode) {
-                        device.send(&done.header(request.header.unique), &reply[..done.len])?;
-                    }
-                }
-                Err(malformed) => {
-                    complaints.about(&malformed);
-                    refuse(&device, message)?;
-                }
+        let shared = Arc::clone(&self.turn);
+        loop {
+            let turn = shared.0.lock();
+            match self.receive()? {
+                Some(received) => self.serve(&received, turn, handler, complaints)?,
+                None => return Ok(()),
             }
         }
-        Ok(())
     }
 }
 

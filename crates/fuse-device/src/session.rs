@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
 use crate::late::LateThread;
 use crate::mount::{self, Mount};
-use crate::reader::{DeviceThread, Lookout};
+use crate::reader::{DeviceThread, Turn};
 use crate::ring::{Ring, RingThread};
 use crate::{Handler, InitFlags, MountOptions, Unmounter};
 
@@ -70,10 +70,10 @@ impl Session {
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
         let (late, to_late) = LateThread::new();
         threads.push(Box::new(late));
-        let lookout = Arc::new(Lookout::default());
+        let turn = Arc::new(Turn::default());
         for _ in 0..options.threads.max(1) {
-            let (to_late, lookout) = (to_late.clone(), Arc::clone(&lookout));
-            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late, lookout)?));
+            let (to_late, turn) = (to_late.clone(), Arc::clone(&turn));
+            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late, turn)?));
         }
         // The thread for late requests ends with the last one that has some to hand over.
         drop(to_late);
@@ -173,7 +173,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::{DeviceThread, LateThread, Lookout, Session, serve_all, shake_hands};
+    use super::{DeviceThread, LateThread, Session, Turn, serve_all, shake_hands};
     use crate::answer::ServingThread;
     use crate::device::Device;
     use crate::handshake::Agreed;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn device_thread(device: &Device, agreed: &Agreed, late: &ToLate) -> DeviceThread {
-        DeviceThread::new(device, agreed, late.clone(), Arc::new(Lookout::default())).unwrap()
+        DeviceThread::new(device, agreed, late.clone(), Arc::new(Turn::default())).unwrap()
     }
 
     fn is_mounted(place: &Path) -> bool {

@@ -15,6 +15,12 @@ use crate::{OnDamage, Options};
 /// Most bytes of one read or write.
 const MAX_WRITE: u32 = 1 << 20;
 
+/// Space of files that are freed at once, in 512-byte units: 16 MiB.
+const SMALL_BLOCKS_512: u64 = 32 * 1024;
+
+/// Inodes that are soon forgotten, if they are small.
+const QUICK_NODES: usize = 16;
+
 /// What is used where the kernel has it.
 const FEATURES: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::EXPORT_SUPPORT)
@@ -115,6 +121,12 @@ impl<'a> Adapter<'a> {
         if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    /// Whether freeing an inode is soon done.
+    fn is_small(&self, nodeid: u64) -> bool {
+        let attributes = self.fs.attributes(self.ino(nodeid));
+        attributes.is_ok_and(|attributes| attributes.blocks_512 <= SMALL_BLOCKS_512)
+    }
+
     /// The number for an error. Every error of the file system comes through here.
     pub(crate) fn failed(&self, error: &Error) -> Errno {
         if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
@@ -140,6 +152,30 @@ impl Handler for Adapter<'_> {
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
+        }
+    }
+
+    fn is_quick(&self, request: &Request<'_>) -> bool {
+        match request.operation {
+            Operation::Lookup { .. }
+            | Operation::Getattr(_)
+            | Operation::Statx(_)
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Symlink { .. }
+            | Operation::Link { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rmdir { .. }
+            | Operation::Readlink
+            | Operation::Getxattr { .. }
+            | Operation::Statfs => true,
+            Operation::Setattr(args) => args.valid & abi::FATTR_SIZE == 0,
+            // What is forgotten may be gone for good, and its space has to be freed.
+            Operation::Forget { .. } => self.is_small(request.header.nodeid),
+            Operation::BatchForget { nodes } => {
+                nodes.len() <= QUICK_NODES && nodes.iter().all(|node| self.is_small(node.nodeid))
+            }
+            _ => false,
         }
     }
 

@@ -56,6 +56,10 @@ impl Handler for Adapter {
         Settings { features, max_write: MAX_WRITE, max_readahead, time_gran: 1 }
     }
 
+    fn is_quick(&self, request: &Request<'_>) -> bool {
+        !matches!(request.operation, Operation::Read(_) | Operation::Write { .. })
+    }
+
     // What is not here is answered with ENOSYS: opening, creating, flushing.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let node = request.header.nodeid;

@@ -64,6 +64,10 @@ impl Handler for Durable<'_> {
         self.make_durable(request)
     }
 
+    fn is_quick(&self, request: &Request<'_>) -> bool {
+        !self.waits(&request.operation) && self.adapter.is_quick(request)
+    }
+
     fn is_late(&self, operation: &Operation<'_>) -> bool {
         self.adapter.is_late(operation)
     }
