@@ -17,11 +17,13 @@ const SEEDS: [u64; 2] = [1, 20_240_229];
 /// How many seconds to go on with seeds that nobody has tried.
 const SECONDS: &str = "DISKWRIGHT_FSX_SECONDS";
 
-/// Files that are larger than a request, all operations, and sizes that fit nothing.
+/// Files that are larger than a request, all operations, and sizes that fit nothing; never 0, which
+/// posix_fallocate refuses.
 const LARGE: &str = "
 flen = 3145728
 [opsize]
 max = 196608
+min = 1
 ";
 
 /// Small files whose operations meet in the same pages again and again, without an msync after each
@@ -31,6 +33,7 @@ flen = 65536
 nomsyncafterwrite = true
 [opsize]
 max = 9000
+min = 1
 ";
 
 /// Aligned, as of programs that know of blocks. Without posix_fallocate: near the end `fsx` aligns its length
