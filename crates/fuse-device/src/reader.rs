@@ -113,8 +113,7 @@ impl DeviceThread {
             }
         }
         let len = self.waiting.receive(self.request.bytes())?;
-        let device = || Arc::clone(&self.waiting);
-        Ok(len.map(|len| Received { len, at_once: false, device: device() }))
+        Ok(len.map(|len| Received { len, at_once: false, device: Arc::clone(&self.waiting) }))
     }
 
     /// Does the request that was read, with others reading on meanwhile if it may take longer than waking

@@ -1,7 +1,7 @@
 //! A mount that is served.
 //!
-//! Each thread has a descriptor of the device and two buffers of its own, and does one request after the
-//! other, from reading it to writing its answer: nothing is handed from thread to thread, and nothing is
+//! Each thread has descriptors of the device and two buffers of its own, and does one request after the
+//! other, from reading it to writing its answer. Only late requests are handed on; for all others nothing is
 //! allocated once a thread runs.
 
 use std::io;
