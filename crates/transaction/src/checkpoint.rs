@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::buffer::{Contents, Epoch, Shared};
+use crate::buffer::{Contents, Epoch, Shared, Tag};
 use crate::engine::Engine;
 use crate::{Result, Txn};
 
@@ -21,9 +21,10 @@ pub trait Log: Send + Sync {
     /// write to the device before the call is durable too.
     fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
 
-    /// Whether the next checkpoint would not fit if it were as large as it may be, so that blocks must
-    /// go home. All but the last checkpoint can be retired then.
-    fn is_short(&self) -> bool;
+    /// Asked before a checkpoint of `blocks` blocks, changed and freed ones together, is written: whether
+    /// after it another one would not fit that is as large as may be, so that blocks must go home. All
+    /// checkpoints before it can be retired then, and so it has whole blocks.
+    fn is_short(&self, blocks: usize) -> bool;
 
     /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
     /// or stand in a later one: their space in the log is free. `sequence` is one more than the
@@ -37,15 +38,35 @@ pub struct Checkpoint<'c> {
     epoch: Epoch,
     buffers: &'c [(u64, Shared)],
     freed: &'c [u64],
+    /// Whether the checkpoints before it will be retired.
+    is_whole: bool,
+}
+
+/// A block as a checkpoint left it.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'i> {
+    /// Its number.
+    pub block: u64,
+    /// What it is.
+    pub tag: Tag,
+    /// The 64ths of it (bit 0 is the first) that a log must write which can write parts: all, if the log
+    /// has no whole image of the block from before that it will keep; else those that changed.
+    pub pieces: u64,
+    /// Its sealed contents.
+    pub data: &'i [u8],
 }
 
 impl Checkpoint<'_> {
-    /// Calls `each` with every block the checkpoint changed, in ascending order: its number, which
-    /// 64ths of it changed (bit 0 is the first), and its sealed contents.
-    pub fn for_each(&self, mut each: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<()> {
+    /// Calls `each` with every block the checkpoint changed, in ascending order.
+    pub fn for_each(&self, mut each: impl FnMut(Image<'_>) -> Result<()>) -> Result<()> {
         for (block, buffer) in self.buffers {
-            self.engine
-                .with_image(buffer, self.epoch, |chunks, data| each(*block, chunks, data))?;
+            self.engine.with_image(buffer, self.epoch, |mut image| {
+                debug_assert_eq!(image.block, *block, "a buffer is one block's");
+                if self.is_whole {
+                    image.pieces = u64::MAX;
+                }
+                each(image)
+            })?;
         }
         Ok(())
     }
@@ -131,10 +152,15 @@ impl Engine {
                 self.format().durable();
             }
             Some(log) => {
-                log.write(&Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed })?;
+                let is_whole = log.is_short(buffers.len() + freed.len())
+                    || writer.logged.len() + buffers.len() > self.logged_blocks_max;
+                let (buffers_of, freed) = (&buffers, &freed);
+                let checkpoint =
+                    Checkpoint { engine: self, epoch, buffers: buffers_of, freed, is_whole };
+                log.write(&checkpoint)?;
                 self.format().durable();
                 note_logged(writer, epoch, buffers);
-                if log.is_short() || writer.logged.len() > self.logged_blocks_max {
+                if is_whole {
                     self.write_logged_home(writer, Some(epoch))?;
                 }
             }
@@ -217,27 +243,31 @@ impl Engine {
         &self,
         buffer: &Shared,
         epoch: Epoch,
-        use_image: impl FnOnce(u64, &[u8]) -> Result<R>,
+        use_image: impl FnOnce(Image<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let mut contents = buffer.write();
         let contents = &mut *contents;
         let block = contents.block;
+        // Where the log has one image of the block, it has a whole one, which it keeps as long.
+        let pieces = |changed| if contents.logged == 0 { u64::MAX } else { changed };
         if let Some(frozen) = &mut contents.frozen {
-            self.format().seal(frozen.tag, block, &mut frozen.data)?;
-            return use_image(frozen.chunks, &frozen.data).map(Some);
+            let (tag, pieces) = (frozen.tag, pieces(frozen.chunks));
+            self.format().seal(tag, block, &mut frozen.data)?;
+            return use_image(Image { block, tag, pieces, data: &frozen.data }).map(Some);
         }
         if contents.dirty != epoch {
             return Ok(None);
         }
-        self.format().seal(contents.tag, block, &mut contents.data)?;
-        use_image(contents.chunks, &contents.data).map(Some)
+        let (tag, pieces) = (contents.tag, pieces(contents.chunks));
+        self.format().seal(tag, block, &mut contents.data)?;
+        use_image(Image { block, tag, pieces, data: &contents.data }).map(Some)
     }
 
     /// Writes the blocks of a checkpoint to their places.
     fn write_home(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
         let mut run = Run::new(self);
         for (block, buffer) in buffers {
-            self.with_image(buffer, epoch, |_, data| run.add(*block, data))?;
+            self.with_image(buffer, epoch, |image| run.add(*block, image.data))?;
             // From here on a change makes the buffer dirty again; the list keeps it in the cache
             // until the run is written.
             clean(&mut buffer.write(), epoch);

@@ -29,7 +29,7 @@ mod permits;
 mod txn;
 
 pub use buffer::{BufferRef, Tag};
-pub use checkpoint::{Checkpoint, Log};
+pub use checkpoint::{Checkpoint, Image, Log};
 pub use engine::{Engine, Format, Options};
 pub use error::{Corruption, Error, Result};
 pub use txn::{BufferId, Txn};

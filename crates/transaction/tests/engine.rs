@@ -65,9 +65,10 @@ impl Log for Recorder {
             hook();
         }
         let mut blocks = Vec::new();
-        checkpoint.for_each(|block, chunks, data| {
+        checkpoint.for_each(|image| {
+            let data = image.data;
             assert_eq!(sum(data), u32::from_le_bytes(data[BLOCK - 4..].try_into().unwrap()));
-            blocks.push((block, chunks, data[0]));
+            blocks.push((image.block, image.pieces, data[0]));
             Ok(())
         })?;
         let freed = checkpoint.freed().to_vec();
@@ -84,7 +85,7 @@ impl Log for Recorder {
         1 << 20
     }
 
-    fn is_short(&self) -> bool {
+    fn is_short(&self, _: usize) -> bool {
         !self.roomy.load(Ordering::Relaxed)
     }
 }

@@ -13,6 +13,7 @@ use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, GoneChunks, Handle};
+use crate::log;
 use crate::unlinked::Unlinked;
 use crate::volume::Volume;
 
@@ -49,6 +50,10 @@ pub struct Xfs {
     /// Where data of new files goes.
     pub(crate) hints: Hints,
     pub(crate) listings: ListingProfile,
+    /// What recovery did when it was opened.
+    pub(crate) recovered: log::Report,
+    /// The log, where changes go through it; the engine has it, too.
+    pub(crate) log: Option<log::XfsLog>,
 }
 
 /// What may be done to an open file system.
@@ -58,6 +63,8 @@ pub(crate) enum Mode {
     ReadOnly,
     /// Just made by mkfs, and nobody relies on it yet: it may be written, without a log.
     Fresh,
+    /// It may be changed; changes become durable in its log.
+    Writable,
 }
 
 impl Xfs {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use transaction::Engine;
+use transaction::{Engine, Log};
 use vfs::locks::InodeLocks;
 use vfs::{Error, ListingProfile, Result};
 
@@ -14,7 +14,7 @@ use crate::file::Hints;
 use crate::format::address::AgNumber;
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::GoneChunks;
-use crate::log::log_is_clean;
+use crate::log::{self, Recovered, XfsLog, log_is_clean};
 use crate::superblocks;
 use crate::unlinked::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
@@ -33,7 +33,48 @@ impl Xfs {
                 "mount and unmount it once, or read it without what its log holds: --stale",
             ));
         }
-        Self::with_device(device, options.cache_bytes, Mode::ReadOnly)
+        Self::with_device(device, None, options.cache_bytes, Mode::ReadOnly)
+    }
+
+    /// Opens an image to change it in place: replays its log and ends what a crash left unfinished
+    /// first. [`Xfs::close`] must follow, or the image is left as after a crash.
+    ///
+    /// # Errors
+    /// As [`Xfs::open`], and `Unsupported` for what this build cannot keep right when it writes.
+    /// Nothing is written then.
+    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        if let Some(reason) = sb.read_only_because() {
+            return Err(Error::unsupported(reason, "open it for reading"));
+        }
+        let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
+        let log = XfsLog::open(device.clone(), &sb, position)?;
+        let hook: Box<dyn Log> = Box::new(log.clone());
+        let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
+        fs.log = Some(log);
+        fs.load_unlinked_lists()?;
+        fs.finish_intents(intents)?;
+        fs.reap_all()?;
+        fs.recovered = report;
+        Ok(fs)
+    }
+
+    /// What the recovery of the log did when the image was opened.
+    pub fn recovered(&self) -> &log::Report {
+        &self.recovered
+    }
+
+    /// Frees what is open without a name, writes everything and leaves the image clean.
+    ///
+    /// # Errors
+    /// If the device fails, or something to be freed is damaged. The image is then as after a crash.
+    pub fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        self.reap_all()?;
+        self.engine.empty_log()?;
+        Ok(())
     }
 
     /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock says
@@ -46,21 +87,27 @@ impl Xfs {
         if let Some(reason) = sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
-        let fs = Self::with_device(device, cache_bytes, Mode::Fresh)?;
+        let fs = Self::with_device(device, None, cache_bytes, Mode::Fresh)?;
         fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
         fs.engine.checkpoint()?;
         fs.load_unlinked_lists()?;
         Ok(fs)
     }
 
-    fn with_device(device: Arc<dyn BlockDevice>, cache_bytes: usize, mode: Mode) -> Result<Self> {
+    fn with_device(
+        device: Arc<dyn BlockDevice>,
+        log: Option<Box<dyn Log>>,
+        cache_bytes: usize,
+        mode: Mode,
+    ) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
-        Ok(Self::of_volume(device, volume, cache_bytes, mode))
+        Ok(Self::of_volume(device, log, volume, cache_bytes, mode))
     }
 
     /// A file system whose superblock and groups are known.
     pub(crate) fn of_volume(
         device: Arc<dyn BlockDevice>,
+        log: Option<Box<dyn Log>>,
         volume: Arc<Volume>,
         cache_bytes: usize,
         mode: Mode,
@@ -68,13 +115,27 @@ impl Xfs {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let dirs = Arc::new(States::new(cache_bytes));
         let backing = Backing { volume: volume.clone(), dirs: dirs.clone() };
-        let engine = Engine::new(device, Arc::new(backing), None, options);
+        let engine = Engine::new(device, Arc::new(backing), log, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
         let hints = Hints::new(&volume.geometry);
         let (locks, gone) = (InodeLocks::new(), GoneChunks::default());
         let free_index = FreeIndexStrategy::default();
         let listings = ListingProfile::default();
-        Self { engine, volume, locks, unlinked, gone, dirs, free_index, mode, hints, listings }
+        let recovered = log::Report::default();
+        Self {
+            engine,
+            volume,
+            locks,
+            unlinked,
+            gone,
+            dirs,
+            free_index,
+            mode,
+            hints,
+            listings,
+            recovered,
+            log: None,
+        }
     }
 
     /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,

@@ -47,7 +47,7 @@ fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
     random.shuffle(&mut inos);
     let closed = inos.split_off(FILES / 2);
     for &ino in &closed {
-        fs.close(ino).unwrap();
+        vfs::FileSystem::close(&fs, ino).unwrap();
     }
     fs.sync().unwrap();
     seem_finished(&device);
@@ -83,7 +83,7 @@ fn what_gets_a_name_leaves_its_list() {
         (0..300).map(|_| fs.create_unlinked(fs.root(), &NewInode::default()).unwrap()).collect();
     for (number, &ino) in inos.iter().enumerate().filter(|(number, _)| number % 3 == 1) {
         fs.link(ino, fs.root(), format!("n{number}").as_bytes(), None).unwrap();
-        fs.close(ino).unwrap();
+        vfs::FileSystem::close(&fs, ino).unwrap();
     }
     fs.finish(None).unwrap();
     for (number, &ino) in inos.iter().enumerate() {

@@ -189,12 +189,14 @@ impl Log for Journal {
 
     fn write(&self, checkpoint: &Checkpoint<'_>) -> transaction::Result<()> {
         self.append(checkpoint.sequence(), checkpoint.freed(), |image| {
-            checkpoint.for_each(|block, _, data| image(block, data))
+            checkpoint.for_each(|of| image(of.block, of.data))
         })
     }
 
-    fn is_short(&self) -> bool {
-        self.state.lock().used > self.log_blocks / 16 * SHORT_SHARE
+    fn is_short(&self, blocks: usize) -> bool {
+        let state = self.state.lock();
+        let room = (self.log_blocks / 16 * SHORT_SHARE).saturating_sub(state.used);
+        blocks > blocks_max(&state.sb.layout, room)
     }
 
     fn retire(&self, sequence: u64) -> transaction::Result<()> {

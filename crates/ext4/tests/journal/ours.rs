@@ -108,7 +108,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
             for (index, (_, bytes)) in (first..).zip(images) {
                 latest[index] = bytes;
             }
-            if journal.is_short() {
+            if journal.is_short(0) {
                 was_short = true;
                 // All but the last two go home, at the latest state of their blocks.
                 for (block, bytes) in image.blocks.iter().zip(&latest) {
@@ -116,7 +116,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
                 }
                 device.flush().unwrap();
                 journal.retire(sequence - 1).unwrap();
-                assert!(!journal.is_short());
+                assert!(!journal.is_short(0));
             }
         }
         assert!(was_short);
@@ -140,7 +140,7 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
         let log_blocks = (4 << 20) / image.block_size;
         assert!(blocks > log_blocks / 5, "{blocks}");
         for sequence in 1..=2 {
-            assert!(!journal.is_short(), "{blocks}");
+            assert!(!journal.is_short(0), "{blocks}");
             let freed: Vec<u64> = (1000..).take(if sequence == 1 { 5 } else { 0 }).collect();
             let bytes = image.pattern(1);
             journal

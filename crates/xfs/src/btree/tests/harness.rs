@@ -86,7 +86,7 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
-    Xfs::of_volume(device, volume, 256 << 20, Mode::Fresh)
+    Xfs::of_volume(device, None, volume, 256 << 20, Mode::Fresh)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.

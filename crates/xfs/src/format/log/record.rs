@@ -8,7 +8,7 @@
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::bytes::be32;
+use crate::format::bytes::be32;
 
 /// Bytes of a block of the log, whatever the sector size.
 pub const BLOCK_SIZE: usize = 512;

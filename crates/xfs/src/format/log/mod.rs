@@ -1,0 +1,7 @@
+//! The log: records, the operations in them, and the items that transactions consist of.
+
+pub mod intent;
+pub mod item;
+mod record;
+
+pub use record::*;
