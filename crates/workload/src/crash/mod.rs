@@ -29,6 +29,7 @@
 //! and judges from outside look at the image before and after recovery.
 
 mod allowed;
+mod careless;
 mod judge;
 mod point;
 mod record;
@@ -44,13 +45,16 @@ use vfs::FileSystem;
 use crate::operation::Mix;
 use crate::tree::Tree;
 
+pub(crate) use allowed::{State, check};
+pub use careless::CarelessDevice;
+
 /// A kind of file system that the explorer can crash.
 pub trait Target: Sync {
-    /// A device with a new, empty file system.
+    /// A device with a new, empty file system. Where a target has several, the seed chooses.
     ///
     /// # Errors
     /// Why it cannot be made.
-    fn make(&self) -> Result<MemoryDevice, String>;
+    fn make(&self, seed: u64) -> Result<MemoryDevice, String>;
 
     /// Ranges of the device, in bytes, that the format takes for granted are written as a whole;
     /// everything else is torn at sectors.

@@ -12,7 +12,7 @@ use super::point::{Point, SECTOR_BYTES};
 use super::{Mounted, Target};
 use crate::model::Model;
 use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
-use crate::tree::{Inode, Rules, Tree};
+use crate::tree::{Rules, Tree};
 
 /// Everything about a run that crashes are made from.
 pub(super) struct Run {
@@ -47,7 +47,7 @@ pub(super) fn run(
     mix: Mix,
     step_count: usize,
 ) -> Result<Run, String> {
-    let base = target.make()?;
+    let base = target.make(seed)?;
     let device = Arc::new(base.fork());
     let fail = |what: &str, error: vfs::Error| format!("{what}: {error}");
     let fresh = target.open(device.clone()).map_err(|e| fail("opening a new image", e))?;
@@ -133,17 +133,11 @@ impl<'r> Recorder<'r> {
         if !same_outcome(&step, &expected, &found) {
             return Err(format!("{step:?}: expected {expected:?}, found {found:?}"));
         }
-        let state = self.state()?;
+        let state = State::of(&self.model, &self.model_session)?;
         self.states.push(state);
         let durable = if found.is_ok() { self.made_durable(&step) } else { None };
         self.steps.push(Done { step, begin, end, durable });
         Ok(())
-    }
-
-    fn state(&self) -> Result<State, String> {
-        let open = self.model_session.slots().iter().flatten();
-        let open = open.map(|&ino| Inode::of(&self.model, ino).map_err(|e| e.to_string()));
-        Ok(State { tree: Tree::of(&self.model)?, open: open.collect::<Result<_, _>>()? })
     }
 
     /// The state that a step which has just been done made durable.
