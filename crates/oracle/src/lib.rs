@@ -9,6 +9,7 @@
 //!   [`assert_same`] tells where two of them differ.
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
 //! - [`crash`] has the judges of crashed images.
+//! - [`stress`] puts a load like fsstress's on a mounted directory.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
 //! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
 //!   [`XFS_SAMPLES`] are such, by several releases of xfsprogs.
@@ -26,6 +27,7 @@ mod reference;
 mod sample;
 mod sample_kinds;
 mod shown;
+pub mod stress;
 mod tool;
 mod tree;
 mod xfs;
