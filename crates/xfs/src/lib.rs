@@ -21,6 +21,8 @@ mod op;
 mod open;
 mod project;
 mod source;
+#[cfg(test)]
+mod stub;
 mod superblocks;
 mod unlinked;
 mod volume;
