@@ -9,6 +9,7 @@ mod dir;
 mod file;
 pub mod format;
 mod fs;
+mod inherit;
 mod inode;
 pub mod inspect;
 mod intents;

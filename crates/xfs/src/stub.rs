@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use blockdev::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
@@ -23,7 +23,29 @@ struct Durable {
     blocks_max: usize,
     images: Arc<Mutex<BTreeMap<u64, Box<[u8]>>>>,
     checkpoints: Arc<AtomicUsize>,
-    largest: Arc<AtomicUsize>,
+    /// Images as a crash leaves them, while they are wanted.
+    crashes: Arc<Mutex<Option<Crashes>>>,
+    device: Arc<MemoryDevice>,
+}
+
+/// Most images of crashes that are kept.
+const CRASHES_MAX: usize = 16;
+
+/// Images as crashes leave them behind each of so many checkpoints.
+struct Crashes {
+    stride: usize,
+    seen: usize,
+    images: Vec<MemoryDevice>,
+}
+
+impl Durable {
+    fn crash(&self) -> MemoryDevice {
+        let device = self.device.fork();
+        for (block, image) in &*self.images.lock() {
+            device.write_at(block * image.len() as u64, image).unwrap();
+        }
+        device
+    }
 }
 
 impl Log for Durable {
@@ -40,9 +62,23 @@ impl Log for Durable {
             Ok(())
         })?;
         checkpoint.freed().iter().for_each(|block| drop(images.remove(block)));
+        drop(images);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.largest.fetch_max(count, Ordering::Relaxed);
         assert!(count <= self.blocks_max, "a checkpoint of {count} blocks");
+        if let Some(crashes) = &mut *self.crashes.lock() {
+            crashes.seen += 1;
+            if crashes.seen.is_multiple_of(crashes.stride) {
+                crashes.images.push(self.crash());
+            }
+            if crashes.images.len() == CRASHES_MAX {
+                crashes.stride *= 2;
+                let mut at = 0;
+                crashes.images.retain(|_| {
+                    at += 1;
+                    at % 2 == 0
+                });
+            }
+        }
         Ok(())
     }
 
@@ -92,7 +128,8 @@ impl Logged {
             blocks_max,
             images: Arc::default(),
             checkpoints: Arc::default(),
-            largest: Arc::default(),
+            crashes: Arc::default(),
+            device: device.clone(),
         };
         let hook: Box<dyn Log> = Box::new(log.clone());
         let shared: Arc<dyn BlockDevice> = device.clone();
@@ -104,22 +141,31 @@ impl Logged {
     /// The image as a crash at this moment leaves it: all data that was written, and metadata as of the
     /// last checkpoint. What is unlinked is on its lists.
     pub(crate) fn crash(&self) -> Self {
-        let device = self.device.fork();
-        let block_size = self.fs.volume.block_size() as u64;
-        for (block, image) in &*self.log.images.lock() {
-            device.write_at(block * block_size, image).unwrap();
-        }
-        Self::open(device, self.log.blocks_max)
+        Self::open(self.log.crash(), self.log.blocks_max)
+    }
+
+    /// What crashes leave behind checkpoints that are written all the time during `change`, between any two
+    /// operations: some of them.
+    pub(crate) fn crashes_of(&self, change: impl FnOnce(&Xfs)) -> Vec<Self> {
+        *self.log.crashes.lock() = Some(Crashes { stride: 1, seen: 0, images: Vec::new() });
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    self.fs.engine.checkpoint().unwrap();
+                }
+            });
+            change(&self.fs);
+            is_done.store(true, Ordering::Relaxed);
+        });
+        let crashes = self.log.crashes.lock().take().map(|crashes| crashes.images);
+        let open = |device| Self::open(device, self.log.blocks_max);
+        crashes.unwrap_or_default().into_iter().map(open).collect()
     }
 
     /// Checkpoints that were written.
     pub(crate) fn checkpoints(&self) -> usize {
         self.log.checkpoints.load(Ordering::Relaxed)
-    }
-
-    /// Blocks of the largest checkpoint.
-    pub(crate) fn largest_checkpoint(&self) -> usize {
-        self.log.largest.load(Ordering::Relaxed)
     }
 
     /// Brings everything home and has it judged.

@@ -60,12 +60,13 @@ impl Op<'_> {
         Ok(done)
     }
 
-    /// Frees all of the data fork, of an inode that goes.
-    pub(crate) fn drop_data(&mut self, handle: &mut Handle) -> Result<()> {
+    /// Frees the data fork of an inode that goes, as far as `budget` goes (see [`Op::unmap_some`]), which is
+    /// lowered. Whether that was all.
+    pub(crate) fn drop_data(&mut self, handle: &mut Handle, budget: &mut u32) -> Result<bool> {
         match handle.inode.format() {
-            Format::Local | Format::Device => Ok(()),
+            Format::Local | Format::Device => Ok(true),
             Format::Extents | Format::Btree => {
-                self.unmap(handle, Fork::Data, FileBlock(0)..FileBlock::END)
+                self.unmap_some(handle, Fork::Data, FileBlock(0)..FileBlock::END, budget)
             }
         }
     }
