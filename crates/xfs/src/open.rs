@@ -54,7 +54,7 @@ impl Xfs {
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
         fs.finish_intents(intents)?;
-        fs.reap_all()?;
+        fs.freed_at_open = fs.reap_all()?;
         fs.recovered = report;
         Ok(fs)
     }
@@ -62,6 +62,11 @@ impl Xfs {
     /// What the recovery of the log did when the image was opened.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
+    }
+
+    /// How many inodes without names a crash had left, which were freed when the image was opened.
+    pub fn freed_at_open(&self) -> u64 {
+        self.freed_at_open
     }
 
     /// Frees what is open without a name, writes everything and leaves the image clean.
@@ -115,7 +120,7 @@ impl Xfs {
         Ok(fs)
     }
 
-    fn with_device(
+    pub(crate) fn with_device(
         device: Arc<dyn BlockDevice>,
         log: Option<Box<dyn Log>>,
         cache_bytes: usize,
@@ -156,6 +161,7 @@ impl Xfs {
             hints,
             listings,
             recovered,
+            freed_at_open: 0,
             log: None,
         }
     }
