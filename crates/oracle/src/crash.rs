@@ -31,6 +31,25 @@ pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
     device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
 }
 
+/// Reads an image, of which only what is not zero takes memory.
+///
+/// # Errors
+/// As the file's.
+pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
+    const PART_BYTES: u64 = 64 << 10;
+    let file = File::open(path)?;
+    let device = MemoryDevice::new(file.metadata()?.len());
+    let mut bytes = vec![0; PART_BYTES as usize];
+    for offset in (0..device.len()).step_by(bytes.len()) {
+        let part = &mut bytes[..(device.len() - offset).min(PART_BYTES) as usize];
+        file.read_exact_at(part, offset)?;
+        if part.iter().any(|byte| *byte != 0) {
+            device.write_at(offset, part)?;
+        }
+    }
+    Ok(device)
+}
+
 /// Where a judge puts images.
 pub struct Desk {
     folder: TempDir,
