@@ -1,42 +1,38 @@
-//! Buffer items: chunks of 128 bytes of a buffer, or the word that a buffer was given up.
+//! Buffer items: blocks of metadata as a transaction left them, in chunks of 128 bytes.
+//!
+//! The first region (`xfs_buf_log_format`) says which blocks they are and, in a bitmap, which chunks
+//! follow; every further region is a run of chunks.
 
-use transaction::Corruption;
+use smallvec::SmallVec;
 
-use super::BLOCK_SIZE;
-use super::item::{Parsed, RawItem, le16, le32, le64};
+use super::item::ItemType;
 
-/// Bytes of a chunk (`XFS_BLF_CHUNK`).
-pub const CHUNK_SIZE: usize = 128;
-/// Bytes of the format before the map.
+/// Bytes of a chunk, one bit of the bitmap (`XFS_BLF_CHUNK`).
+pub const CHUNK: usize = 128;
+/// Bytes of the format before its bitmap.
 pub const FORMAT_SIZE: usize = 20;
-const STRUCTURE: &str = "log buffer item";
+/// Chunks of the largest buffer, one block of 64 KiB.
+pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
+/// `blf_flags`: what was logged of these blocks before shall not be replayed.
+pub const CANCEL: u16 = 1 << 1;
+/// Where in `blf_flags` the type is.
+pub const TYPE_SHIFT: u32 = 11;
 
-/// Bits of `blf_flags`.
-pub mod flags {
-    /// Inodes, of which only `di_next_unlinked` counts.
-    pub const INODE_BUF: u16 = 1;
-    /// What was logged of the buffer before does not count: it was freed.
-    pub const CANCEL: u16 = 2;
-    /// Quotas of users, projects or groups.
-    pub const DQUOTS: u16 = 4 | 8 | 16;
-    /// Where the type of contents starts.
-    pub const TYPE_SHIFT: u32 = 11;
-}
-
-/// What a buffer holds (`XFS_BLFT_*`).
+/// What a buffer holds (`XFS_BLFT_*`): by this, kernels choose how to check it and seal it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-#[allow(missing_docs, reason = "the names are the format's")]
-pub enum Contents {
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub enum BufferType {
+    /// Plain bytes, not to be checked.
     Unknown = 0,
-    UserDquots = 1,
-    ProjectDquots = 2,
-    GroupDquots = 3,
+    UserDquot = 1,
+    ProjectDquot = 2,
+    GroupDquot = 3,
     Btree = 4,
     Agf = 5,
     Agfl = 6,
     Agi = 7,
-    Inodes = 8,
+    Dinode = 8,
     Symlink = 9,
     DirBlock = 10,
     DirData = 11,
@@ -49,103 +45,134 @@ pub enum Contents {
     Superblock = 18,
 }
 
-impl Contents {
-    /// What a number in `blf_flags` means; unknown where it means nothing here.
+impl BufferType {
+    /// What a number means; unknown where it means nothing here.
     pub fn from_raw(raw: u16) -> Self {
-        use Contents::*;
-        const ALL: [Contents; 19] = [
-            Unknown, UserDquots, ProjectDquots, GroupDquots, Btree, Agf, Agfl, Agi, Inodes, Symlink,
-            DirBlock, DirData, DirFree, DirLeaf1, DirLeafN, DaNode, AttrLeaf, AttrRemote, Superblock,
+        use BufferType::*;
+        const ALL: [BufferType; 19] = [
+            Unknown,
+            UserDquot,
+            ProjectDquot,
+            GroupDquot,
+            Btree,
+            Agf,
+            Agfl,
+            Agi,
+            Dinode,
+            Symlink,
+            DirBlock,
+            DirData,
+            DirFree,
+            DirLeaf1,
+            DirLeafN,
+            DaNode,
+            AttrLeaf,
+            AttrRemote,
+            Superblock,
         ];
         ALL.get(usize::from(raw)).copied().unwrap_or(Unknown)
     }
 }
 
-/// A buffer item. Sizes and places are in blocks of 512 bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct BufferItem<'t> {
-    /// What is to be done with it, and the type of its contents.
-    pub flags: u16,
-    /// Its first block on the device.
-    pub daddr: u64,
-    /// Its blocks.
-    pub blocks: u32,
-    map: &'t [u8],
-    raw: RawItem<'t>,
+/// The first region of a buffer item that a transaction writes.
+#[derive(Clone, Debug)]
+pub struct BufferFormat {
+    bytes: SmallVec<[u8; FORMAT_SIZE + 8]>,
 }
 
-impl<'t> BufferItem<'t> {
-    pub(super) fn parse(raw: &RawItem<'t>) -> Parsed<Self> {
-        let format = raw.format(STRUCTURE, FORMAT_SIZE)?;
-        let field = |at| le16(format, at).unwrap_or(0);
-        let words = le32(format, 16).unwrap_or(0);
-        let map = format[FORMAT_SIZE..].get(..(words as usize).saturating_mul(4));
-        let Some(map) = map else {
-            let damage = Corruption::new(STRUCTURE, "its map is cut short");
-            return Err(damage.mismatch(format_args!("{words} words"), format.len() - FORMAT_SIZE));
-        };
-        let (flags, blocks) = (field(4), field(6).into());
-        let daddr = le64(format, 8).unwrap_or(0);
-        Ok(Self { flags, daddr, blocks, map, raw: *raw })
-    }
+/// The place of a buffer: daddr and length, both in units of 512 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPlace {
+    /// `blf_blkno`.
+    pub daddr: u64,
+    /// `blf_len`.
+    pub len: u16,
+}
 
-    /// Whether it says that the buffer was given up.
-    pub const fn is_cancel(&self) -> bool {
-        self.flags & flags::CANCEL != 0
-    }
-
-    /// Whether only the lists of unlinked inodes count.
-    pub const fn is_inode_buffer(&self) -> bool {
-        self.flags & flags::INODE_BUF != 0
-    }
-
-    /// What it holds.
-    pub fn contents(&self) -> Contents {
-        Contents::from_raw(self.flags >> flags::TYPE_SHIFT)
-    }
-
-    /// Its size in bytes.
-    pub const fn len(&self) -> usize {
-        self.blocks as usize * BLOCK_SIZE
-    }
-
-    /// Whether it has no bytes at all.
-    pub const fn is_empty(&self) -> bool {
-        self.blocks == 0
-    }
-
-    fn bit(&self, at: usize) -> bool {
-        self.map.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0)
-    }
-
-    /// The bytes that were logged: where they lie in the buffer, and what they are. Each region is a run of
-    /// chunks; two may continue each other.
+impl BufferFormat {
+    /// An item with the runs of chunks that `runs` lists, in ascending order.
     ///
-    /// # Errors
-    /// If map and regions do not fit each other, or the buffer.
-    pub fn chunks(&self) -> Parsed<Vec<(usize, &'t [u8])>> {
-        let fault = |problem| Corruption::new(STRUCTURE, problem);
-        let bits = self.map.len() * 8;
-        let next = |from: usize| (from..bits).find(|at| self.bit(*at));
-        let mut chunks = Vec::with_capacity(self.raw.len() - 1);
-        let mut at = 0;
-        for bytes in self.raw.regions().skip(1) {
-            let start = next(at).ok_or_else(|| fault("more regions than its map says"))?;
-            let run = (start..bits).take_while(|at| self.bit(*at)).count();
-            let count = bytes.len() / CHUNK_SIZE;
-            if count == 0 || count > run || bytes.len() % CHUNK_SIZE != 0 {
-                let expected = format_args!("up to {run} chunks of {CHUNK_SIZE} bytes").to_string();
-                return Err(fault("length of a region").mismatch(expected, bytes.len()));
-            }
-            at = start + count;
-            if at * CHUNK_SIZE > self.len() {
-                return Err(fault("a chunk past its end").mismatch(self.len(), at * CHUNK_SIZE));
-            }
-            chunks.push((start * CHUNK_SIZE, bytes));
+    /// # Panics
+    /// If a run reaches past the buffer.
+    pub fn new(place: BufferPlace, kind: BufferType, runs: &[std::ops::Range<usize>]) -> Self {
+        let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
+        let mut map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        for chunk in runs.iter().cloned().flatten() {
+            map[chunk / 32] |= 1 << (chunk % 32);
         }
-        if next(at).is_some() {
-            return Err(fault("fewer regions than its map says"));
+        Self::encode(place, (kind as u16) << TYPE_SHIFT, 1 + runs.len() as u16, &map)
+    }
+
+    /// An item that says that a buffer was given up.
+    pub fn cancel(place: BufferPlace) -> Self {
+        let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
+        let map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        Self::encode(place, CANCEL, 1, &map)
+    }
+
+    fn encode(place: BufferPlace, flags: u16, regions: u16, map: &[u32]) -> Self {
+        let mut bytes = SmallVec::new();
+        for half in [ItemType::Buf as u16, regions, flags, place.len] {
+            bytes.extend_from_slice(&half.to_le_bytes());
         }
-        Ok(chunks)
+        bytes.extend_from_slice(&place.daddr.to_le_bytes());
+        bytes.extend_from_slice(&(map.len() as u32).to_le_bytes());
+        map.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        Self { bytes }
+    }
+
+    /// As it goes to the log.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Runs of chunks that cover the 64ths of a block of `block_size` bytes that `pieces` names (bit 0 is the
+/// first).
+pub fn runs_of(pieces: u64, block_size: usize) -> SmallVec<[std::ops::Range<usize>; 16]> {
+    let piece = block_size / 64;
+    let mut runs: SmallVec<[std::ops::Range<usize>; 16]> = SmallVec::new();
+    for chunk in 0..block_size / CHUNK {
+        let (first, last) = (chunk * CHUNK / piece, (chunk * CHUNK + CHUNK - 1) / piece);
+        let mask = (u64::MAX >> (63 - last)) & (u64::MAX << first);
+        if pieces & mask == 0 {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == chunk => run.end += 1,
+            _ => runs.push(chunk..chunk + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cover_the_pieces_and_no_chunk_that_has_none() {
+        let runs = |pieces, size| -> Vec<(usize, usize)> {
+            runs_of(pieces, size).into_iter().map(|run| (run.start, run.end)).collect()
+        };
+        assert_eq!(runs(0, 4096), []);
+        assert_eq!(runs(u64::MAX, 4096), [(0, 32)]);
+        assert_eq!(runs(0b1011, 4096), [(0, 2)]);
+        assert_eq!(runs(1 << 63 | 1, 4096), [(0, 1), (31, 32)]);
+        assert_eq!(runs(0x100, 1024), [(1, 2)]);
+        assert_eq!(runs(u64::MAX, 1024), [(0, 8)]);
+        assert_eq!(runs(0b10, 65536), [(8, 16)]);
+    }
+
+    #[test]
+    fn a_format_says_where_and_which_chunks() {
+        let place = BufferPlace { daddr: 0x1234, len: 8 };
+        let item = BufferFormat::new(place, BufferType::Btree, &[0..1, 3..5]);
+        let mut expected = vec![0x3c, 0x12, 3, 0, 0, 0x20, 8, 0, 0x34, 0x12];
+        expected.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0b11001, 0, 0, 0]);
+        assert_eq!(item.as_bytes(), expected);
+        let cancel = BufferFormat::cancel(place);
+        assert_eq!(cancel.as_bytes()[2..6], [1, 0, 2, 0]);
+        assert_eq!(cancel.as_bytes()[20..], [0; 4]);
     }
 }

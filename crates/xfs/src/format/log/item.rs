@@ -5,7 +5,7 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
-use super::buffer::BufferItem;
+use super::buffer_item::BufferItem;
 use super::dquot::{DquotItem, QuotaOff};
 use super::icreate::Icreate;
 use super::inode::InodeItem;
