@@ -40,6 +40,7 @@ fn compute(headers: &[u8], header_size: usize, body: &[u8]) -> u32 {
     // Headers for bytes that the record does not have do not count.
     let used = body.len().div_ceil(BUFFER_SIZE).max(1);
     let further = headers.chunks_exact(BLOCK_SIZE).take(used).skip(1);
-    let crc = further.fold(crc, |crc, header| crc32c::crc32c_append(crc, &header[..EXTENSION_SIZE]));
+    let crc =
+        further.fold(crc, |crc, header| crc32c::crc32c_append(crc, &header[..EXTENSION_SIZE]));
     crc32c::crc32c_append(crc, body)
 }

@@ -67,7 +67,9 @@ impl Transaction {
             return Ok(());
         }
         if self.header.len() < HEADER_SIZE {
-            return if self.header.is_empty() { self.add_header(data) } else {
+            return if self.header.is_empty() {
+                self.add_header(data)
+            } else {
                 Err(fault("its header is cut short"))
             };
         }
