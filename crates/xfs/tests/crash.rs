@@ -21,8 +21,12 @@ const LIMIT: Duration = Duration::from_secs(600);
 const THREADS: usize = 2;
 
 fn explore(target: &dyn Target, judges: &[&dyn Judge], mixes: Vec<Mix>, states: u64) -> Report {
+    explore_as(target, judges, Options { mixes, ..Options::default() }, states)
+}
+
+fn explore_as(target: &dyn Target, judges: &[&dyn Judge], options: Options, states: u64) -> Report {
     let _watchdog = Watchdog::new(LIMIT, format!("{states} crash states"));
-    let explorer = Explorer::new(target, judges, Options { mixes, ..Options::default() });
+    let explorer = Explorer::new(target, judges, options);
     // A few failures tell as much as all.
     explorer.explore(1, states, THREADS, &|_, failures| {
         if failures < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -81,6 +85,18 @@ fn images_of_mkfs_survive_a_crash_anywhere() {
     for layout in [Layout::MKFS, Layout::MKFS_SMALL_BLOCKS, Layout::MKFS_PLAIN] {
         assert_survives(layout, 150);
     }
+}
+
+/// Blocks go home because the log gets full, and not before.
+#[test]
+fn a_log_that_gets_full_survives_a_crash_anywhere() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
+    let mix = Mix { names: 60, data: 5, sync: 40, names_per_directory: 60, ..Mix::ALL };
+    let options = Options { mixes: vec![mix], warm_steps_max: 1_500, ..Options::default() };
+    let target = XfsTarget::unhurried(Layout::SMALL_LOG);
+    let report = explore_as(&target, &[&ours, &theirs], options, 150);
+    assert_sound(&report, 150);
 }
 
 /// Only we open images with such logs.

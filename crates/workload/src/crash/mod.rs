@@ -112,6 +112,9 @@ pub struct Options {
     pub mixes: Vec<Mix>,
     /// Steps of a run.
     pub steps_per_run: usize,
+    /// Most steps that are done and made durable before a run begins, so that the log has something in
+    /// it; how many follows from the seed.
+    pub warm_steps_max: usize,
     /// States examined of a run; all its flush boundaries are, even if they are more.
     pub states_per_run: usize,
     /// Of how many states one has its recovery stopped and done again.
@@ -123,6 +126,7 @@ impl Default for Options {
         Self {
             mixes: vec![Mix::METADATA, Mix::ALL],
             steps_per_run: 60,
+            warm_steps_max: 0,
             states_per_run: 100,
             recrash_one_in: 4,
         }
@@ -221,8 +225,7 @@ impl<'e> Explorer<'e> {
         after_each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mix = self.options.mixes[(seed % self.options.mixes.len() as u64) as usize];
-        let steps = self.options.steps_per_run;
-        let recorded = judge::guarded(|| record::run(self.target, seed, mix, steps));
+        let recorded = judge::guarded(|| record::run(self.target, seed, mix, &self.options));
         self.report.lock().runs += 1;
         let run = match recorded {
             Ok(run) => run,

@@ -92,6 +92,8 @@ impl Layout {
         ),
         ..Self::DEFAULT
     };
+    /// With the smallest log that kernels accept.
+    pub const SMALL_LOG: Self = Self { block_size: 1024, size: 32 * MIB, ..Self::PLAIN };
     /// A log that a few checkpoints fill.
     pub const TINY_LOG: Self = Self { log_bytes: Some(512 << 10), ..Self::DEFAULT };
 

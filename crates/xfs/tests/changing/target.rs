@@ -25,6 +25,8 @@ pub struct XfsTarget {
     way: Way,
     /// File systems, made once: each run starts from a copy of one of them.
     made: Vec<MemoryDevice>,
+    /// Memory for its cache, in bytes.
+    pub cache_bytes: usize,
     /// Whether flushes are swallowed on the way to the device, as a planted mistake.
     pub swallows_flushes: bool,
 }
@@ -45,9 +47,14 @@ impl XfsTarget {
         Self::with_images(layout, Way::InPlace, worn::images(&layout.make()))
     }
 
+    /// New images with so much memory that blocks go home only because the log gets full.
+    pub fn unhurried(layout: Layout) -> Self {
+        Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
+    }
+
     /// Of images that somebody made like a layout.
     pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
-        Self { layout, way, made, swallows_flushes: false }
+        Self { layout, way, made, cache_bytes: SMALL_CACHE_BYTES, swallows_flushes: false }
     }
 
     /// What trials need to know of it.
@@ -59,9 +66,9 @@ impl XfsTarget {
 
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
         match self.way {
-            Way::Fresh => self.layout.open(device, SMALL_CACHE_BYTES),
+            Way::Fresh => self.layout.open(device, self.cache_bytes),
             Way::InPlace => {
-                let cache_bytes = SMALL_CACHE_BYTES;
+                let cache_bytes = self.cache_bytes;
                 let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
                 let fs = Xfs::open_writable(device, &options)?;
                 self.layout.tune(&fs);
