@@ -85,7 +85,7 @@ impl Xfs {
     }
 
     /// Brings into the superblock what it says of a file system that nobody has open.
-    fn settle_superblock(&self) -> Result<()> {
+    pub(crate) fn settle_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
         let raw = &self.volume.sb.raw;
         let is_right = totals.icount == raw.icount.get()
