@@ -6,6 +6,7 @@ mod change;
 mod convert;
 mod list;
 mod provide;
+mod remap;
 mod remove;
 mod tree;
 
