@@ -169,7 +169,7 @@ fn nothing_goes_home_before_the_log_has_it() {
     *log.during_write.lock().unwrap() = Some(Box::new(move || assert_eq!(on_device(&home, 3), 0)));
     engine.empty_log().unwrap();
     assert_eq!(on_device(&device, 3), 7);
-    assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, 1, 7)]);
+    assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, u64::MAX, 7)]);
 }
 
 #[test]
@@ -191,8 +191,34 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
     engine.empty_log().unwrap();
     assert_eq!((on_device(&device, 3), on_device(&device, 5)), (8, 0));
     let written = log.written.lock().unwrap();
-    assert_eq!(written[0], Recorded { blocks: vec![(3, 1, 7), (5, 1, 1)], freed: vec![] });
-    assert_eq!(written[1], Recorded { blocks: vec![(3, 1, 8)], freed: vec![5] });
+    let all = u64::MAX;
+    assert_eq!(written[0], Recorded { blocks: vec![(3, all, 7), (5, all, 1)], freed: vec![] });
+    assert_eq!(written[1], Recorded { blocks: vec![(3, all, 8)], freed: vec![5] });
+}
+
+#[test]
+fn a_block_is_whole_in_the_log_before_parts_of_it_are() {
+    let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
+    let (_, engine) = engine(Some(log.clone()));
+    for value in 1..=3 {
+        set(&engine, 3, value);
+        engine.checkpoint().unwrap();
+    }
+    // Before this one the log is told to make room: what is older goes home.
+    log.roomy.store(false, Ordering::Relaxed);
+    set(&engine, 3, 4);
+    engine.checkpoint().unwrap();
+    log.roomy.store(true, Ordering::Relaxed);
+    set(&engine, 3, 5);
+    engine.checkpoint().unwrap();
+    engine.empty_log().unwrap();
+    set(&engine, 3, 6);
+    engine.checkpoint().unwrap();
+    let written = log.written.lock().unwrap();
+    let pieces: Vec<_> = written.iter().flat_map(|c| c.blocks.clone()).collect();
+    let all = u64::MAX;
+    assert_eq!(pieces, [(3, all, 1), (3, 1, 2), (3, 1, 3), (3, all, 4), (3, 1, 5), (3, all, 6)]);
 }
 
 #[test]

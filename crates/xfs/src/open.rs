@@ -73,8 +73,29 @@ impl Xfs {
             return Ok(());
         }
         self.reap_all()?;
+        self.engine.checkpoint()?;
+        self.settle_superblock()?;
         self.engine.empty_log()?;
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), XfsLog::close)
+    }
+
+    /// Brings into the superblock what it says of a file system that nobody has open.
+    fn settle_superblock(&self) -> Result<()> {
+        let totals = self.volume.totals();
+        let raw = &self.volume.sb.raw;
+        let is_right = totals.icount == raw.icount.get()
+            && totals.ifree == raw.ifree.get()
+            && totals.fdblocks == raw.fdblocks.get()
+            && raw.features_log_incompat.get() == 0;
+        if is_right {
+            return Ok(());
+        }
+        self.edit_superblock(AgNumber(0), |raw| {
+            raw.icount = totals.icount.into();
+            raw.ifree = totals.ifree.into();
+            raw.fdblocks = totals.fdblocks.into();
+            raw.features_log_incompat = 0.into();
+        })
     }
 
     /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock says
@@ -114,7 +135,8 @@ impl Xfs {
     ) -> Self {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         let dirs = Arc::new(States::new(cache_bytes));
-        let backing = Backing { volume: volume.clone(), dirs: dirs.clone() };
+        let keeps_totals = log.is_none();
+        let backing = Backing { volume: volume.clone(), dirs: dirs.clone(), keeps_totals };
         let engine = Engine::new(device, Arc::new(backing), log, options);
         let unlinked = Unlinked::new(volume.geometry.ag_count);
         let hints = Hints::new(&volume.geometry);

@@ -98,6 +98,9 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
 pub(crate) struct Backing {
     pub(crate) volume: Arc<Volume>,
     pub(crate) dirs: Arc<States>,
+    /// Whether the superblock's totals follow at each checkpoint. With a log they need not: after a crash
+    /// everybody sums them up from the groups (`lazysbcount`).
+    pub(crate) keeps_totals: bool,
 }
 
 impl Format for Backing {
@@ -119,7 +122,7 @@ impl Format for Backing {
         for (ag, state) in &dirty {
             headers::write(geometry, txn, *ag, state)?;
         }
-        if dirty.is_empty() {
+        if dirty.is_empty() || !self.keeps_totals {
             return Ok(());
         }
         headers::write_totals(geometry, txn, &self.volume.totals())

@@ -77,6 +77,11 @@ impl Op<'_> {
             for (i, (place, new)) in whole.places.iter().zip(pieces).enumerate() {
                 let tag = Kind::Part.of_inode(whole.ino, whole.at.0 as u32 + i as u32);
                 let id = self.buffer(*place, tag)?;
+                if self.fs.engine.has_log() {
+                    // Whoever replays takes the block as a whole.
+                    self.txn.edit(id, 0..new.len()).copy_from_slice(new);
+                    continue;
+                }
                 let old = self.txn.data(id);
                 let Some(first) = old.iter().zip(new).position(|(old, new)| old != new) else {
                     continue;

@@ -74,7 +74,7 @@ fn read_run(
     let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
     let mut bytes: SmallVec<[u8; 4096]> = SmallVec::new();
     for index in 0..blocks as u64 {
-        let part = fs.block(Block(block.0 + index), kind.of_inode(link.ino(), 0))?;
+        let part = fs.block(Block(block.0 + index), kind.of_inode(link.ino(), index as u32))?;
         bytes.extend_from_slice(&part);
     }
     if header_size(geometry) == 0 {
@@ -148,8 +148,8 @@ impl Op<'_> {
         checksum::seal(&mut run, CRC_OFFSET);
         let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
         let parts = run.chunks_exact(geometry.block_size());
-        for (block, part) in (block.0..).zip(parts) {
-            let id = self.txn.create(block, kind.of_inode(link.ino(), 0))?;
+        for (index, (block, part)) in (block.0..).zip(parts).enumerate() {
+            let id = self.txn.create(block, kind.of_inode(link.ino(), index as u32))?;
             self.txn.edit(id, 0..part.len()).copy_from_slice(part);
         }
         Ok(())

@@ -114,7 +114,10 @@ const NAMES: [&str; 4] = ["superblock", "AGF", "AGI", "AGFL"];
 const MAGICS: [u32; 4] = [super::superblock::MAGIC, AGF_MAGIC, AGI_MAGIC, AGFL_MAGIC];
 
 /// The headers that lie in block `block` of their group: each sector's number and first byte there.
-fn headers_in(geometry: &Geometry, block: u32) -> impl Iterator<Item = (usize, usize)> + use<> {
+pub(crate) fn headers_in(
+    geometry: &Geometry,
+    block: u32,
+) -> impl Iterator<Item = (usize, usize)> + use<> {
     let size = geometry.sector_size();
     let per_block = (geometry.block_size() / size) as u32;
     let first = block * per_block;

@@ -1,6 +1,8 @@
 //! The log: finding its end, recovery, and writing checkpoints to it.
 
+mod area;
 mod end;
+mod items;
 mod recover;
 mod xfs_log;
 

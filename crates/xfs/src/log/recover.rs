@@ -31,6 +31,11 @@ pub(crate) struct Position {
     /// The oldest place that is still needed: where what was replayed starts, as long as its intents are
     /// not finished. `None` if nothing is.
     pub(crate) tail: Option<Lsn>,
+    /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
+    /// any.
+    pub(crate) record_size: Option<usize>,
+    /// Whether the last record says that the log is clean, and nothing was replayed.
+    pub(crate) is_clean: bool,
 }
 
 /// A log whose changes are in their places.
@@ -59,6 +64,6 @@ pub(crate) fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recov
     let wrapped = end.last.is_some_and(|last| end.head <= last.lsn.block);
     let head = Lsn { cycle: if wrapped { cycle + 1 } else { cycle }, block: end.head };
     let previous = end.last.map(|last| last.lsn.block);
-    let position = Position { head, previous, tail: None };
+    let position = Position { head, previous, tail: None, record_size: None, is_clean: true };
     Ok(Recovered { report: Report::default(), intents: Vec::new(), position })
 }

@@ -1,5 +1,16 @@
 //! The log as the engine's log: checkpoints are transactions in it.
+//!
+//! Invariants:
+//! - A block has a whole image in the log before it has parts, and the whole one stays as long as any
+//!   part does (`transaction::Image::pieces`). So whoever replays never mixes what is home with parts of
+//!   another age, and a write home that was torn is healed.
+//! - The last record of a checkpoint, which ends it, is written only after all others are durable, and so
+//!   is everything the checkpoint refers to. No more records are ever on their way than kernels check the
+//!   checksums of.
+//! - Nothing that the records on the device still call needed is overwritten: a tail that moved counts only
+//!   when a record that says so is durable.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -8,28 +19,123 @@ use transaction::{Checkpoint, Log};
 use vfs::{Error, Result};
 
 use super::Position;
+use super::area::Area;
+use super::items::Items;
+use crate::format::geometry::Geometry;
+use crate::format::log::build::{RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle};
+use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, UNMOUNT_MAGIC};
 use crate::format::superblock::Superblock;
+
+/// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
+/// before it is written once.
+const CHECKPOINT_SHARE: u32 = 6;
+/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone must not
+/// take that much: it stays in the log until the next one is there. And there must be room left
+/// beyond the next one, for what comes in while it is being closed, and for a record with which the tail
+/// moves.
+const SHORT_SHARE: u32 = 7;
+const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 14);
+/// A record takes at most one part in so many of the log.
+const RECORD_SHARE: usize = 32;
+/// Records that may be on their way to the device at once: one fewer than the buffers of a kernel
+/// (`XLOG_MAX_ICLOGS`), which looks no further back for records that are not whole.
+const IN_FLIGHT_MAX: u32 = 7;
+
+/// `oh_flags`: a transaction starts.
+const OP_START: u8 = 1;
+/// `oh_flags`: a transaction is whole.
+const OP_COMMIT: u8 = 2;
+/// What a transaction begins with: "TRAN" (`XFS_TRANS_HEADER_MAGIC`).
+const TRANSACTION_MAGIC: u32 = 0x5452_414e;
+/// Its type (`XFS_TRANS_CHECKPOINT`).
+const TRANSACTION_TYPE: u32 = 40;
+
+/// A checkpoint in the log.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// Its number, as the engine counts; 0 for what was there before.
+    sequence: u64,
+    /// Where its first record is.
+    start: Lsn,
+}
+
+struct State {
+    /// Where the next record goes.
+    head: Lsn,
+    /// The block of the last record's header.
+    previous: Option<u32>,
+    /// The number of the next transaction.
+    tid: u32,
+    /// The checkpoints in the log, oldest first.
+    live: VecDeque<Live>,
+    /// The oldest place that what is durable on the device calls needed.
+    durable_tail: Lsn,
+    /// The one that the last record written says.
+    written_tail: Lsn,
+    /// Records written since the last flush.
+    in_flight: u32,
+    record: RecordBuilder,
+    items: Items,
+    /// Whether the log is as clean as it was.
+    is_untouched: bool,
+    /// Items that go into the next checkpoint before all else: what says that intents are done.
+    done: Vec<Vec<u8>>,
+}
+
+/// What does not change.
+struct Shape {
+    device: Arc<dyn BlockDevice>,
+    area: Area,
+    geometry: Geometry,
+    uuid: [u8; 16],
+}
 
 /// The log of a file system, open for writing.
 #[derive(Clone)]
 pub(crate) struct XfsLog {
+    shape: Arc<Shape>,
+    blocks_max: usize,
     state: Arc<Mutex<State>>,
-}
-
-struct State {
-    /// Items that go into the next checkpoint before all else: what says that intents are done.
-    done: Vec<Vec<u8>>,
 }
 
 impl XfsLog {
     /// Opens the log at `position`, where everything before is in its place. Nothing is written yet.
     pub(crate) fn open(
-        _device: Arc<dyn BlockDevice>,
-        _sb: &Superblock,
-        _position: Position,
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        position: Position,
     ) -> Result<Self> {
-        let _ = Self { state: Arc::new(Mutex::new(State { done: Vec::new() })) };
-        Err(Error::unsupported("changing XFS images in place", "it is not there yet"))
+        let area = Area::of(sb)?;
+        let geometry = Geometry::new(sb);
+        let limit = area.blocks as usize * BLOCK_SIZE / RECORD_SHARE;
+        let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
+        let largest = geometry.dir_block_size();
+        let record = RecordBuilder::new(size, sb.raw.logsunit.get(), limit, largest);
+        if !record.has_room_for(largest) {
+            return Err(Error::unsupported(
+                "a log whose records are smaller than a block",
+                "mount and unmount it once",
+            ));
+        }
+        let blocks_max = blocks_in(&record, &geometry, area.blocks / 16 * CHECKPOINT_SHARE);
+        let live = position.tail.map(|start| Live { sequence: 0, start });
+        let tail = position.tail.unwrap_or(position.head);
+        let state = State {
+            head: position.head,
+            previous: position.previous,
+            tid: 1,
+            live: live.into_iter().collect(),
+            durable_tail: tail,
+            written_tail: tail,
+            in_flight: 0,
+            record,
+            items: Items::default(),
+            is_untouched: position.is_clean,
+            done: Vec::new(),
+        };
+        let uuid = sb.raw.uuid;
+        let shape = Arc::new(Shape { device, area, geometry, uuid });
+        Ok(Self { shape, blocks_max, state: Arc::new(Mutex::new(state)) })
     }
 
     /// Adds an item of one region to the next checkpoint. To be called in the operation that finishes the
@@ -38,22 +144,180 @@ impl XfsLog {
     pub(crate) fn add_done(&self, item: Vec<u8>) {
         self.state.lock().done.push(item);
     }
+
+    /// Writes the record that says that the log is clean. Everything in it must be home, durably.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.is_untouched {
+            return Ok(());
+        }
+        let mut contents = [0; 8];
+        contents[..2].copy_from_slice(&UNMOUNT_MAGIC.to_le_bytes());
+        let tid = state.tid;
+        state.record.push_of(CLIENT_LOG, tid, OP_UNMOUNT, &contents);
+        let tail = state.head;
+        let written = state.write_record(&self.shape, tail);
+        written.and_then(|()| state.flush(&self.shape)).map_err(Error::Device)
+    }
+}
+
+impl State {
+    /// Blocks between a place and the head.
+    fn distance(&self, area: &Area, from: Lsn) -> u32 {
+        if from.cycle == self.head.cycle {
+            self.head.block - from.block
+        } else {
+            area.blocks - from.block + self.head.block
+        }
+    }
+
+    fn used(&self, area: &Area) -> u32 {
+        self.live.front().map_or(0, |live| self.distance(area, live.start))
+    }
+
+    fn flush(&mut self, shape: &Shape) -> std::io::Result<()> {
+        shape.device.flush()?;
+        self.in_flight = 0;
+        self.durable_tail = self.written_tail;
+        Ok(())
+    }
+
+    /// Writes the record that was gathered, and starts the next.
+    fn write_record(&mut self, shape: &Shape, tail: Lsn) -> std::io::Result<()> {
+        let blocks = self.record.blocks();
+        if self.in_flight >= IN_FLIGHT_MAX || !self.has_room(&shape.area, blocks) {
+            self.flush(shape)?;
+        }
+        if !self.has_room(&shape.area, blocks) {
+            return Err(std::io::Error::other("a checkpoint larger than the log's room"));
+        }
+        let place = RecordPlace {
+            lsn: self.head,
+            tail,
+            previous: self.previous,
+            uuid: shape.uuid,
+            log_blocks: shape.area.blocks,
+        };
+        let bytes = self.record.finish(&place);
+        shape.area.write(&*shape.device, self.head.block, bytes)?;
+        self.record.clear();
+        self.previous = Some(self.head.block);
+        self.head = advanced(&shape.area, self.head, blocks);
+        self.written_tail = tail;
+        self.in_flight += 1;
+        self.is_untouched = false;
+        Ok(())
+    }
+
+    /// Whether a record fits before what must stay. One block stays free: a log that is full would look
+    /// like an empty one.
+    fn has_room(&self, area: &Area, blocks: u32) -> bool {
+        self.distance(area, self.durable_tail) + blocks < area.blocks
+    }
+
+    /// Writes a checkpoint, durably.
+    fn write_checkpoint(
+        &mut self,
+        shape: &Shape,
+        checkpoint: &Checkpoint<'_>,
+    ) -> transaction::Result<()> {
+        let start = self.head;
+        let tail = self.live.front().map_or(start, |live| live.start);
+        let tid = self.tid;
+        self.tid = self.tid.checked_add(1).unwrap_or(1);
+        self.record.clear();
+        let mut items = std::mem::take(&mut self.items);
+        items.begin(checkpoint.sequence());
+        self.record.push(tid, OP_START, &[]);
+        self.region(shape, tail, tid, &transaction_header(tid))?;
+        for done in std::mem::take(&mut self.done) {
+            self.region(shape, tail, tid, &done)?;
+        }
+        let geometry = &shape.geometry;
+        checkpoint.for_each(|image| {
+            let mut region = |bytes: &[u8]| self.region(shape, tail, tid, bytes);
+            Ok(items.add(geometry, &image, &mut region)?)
+        })?;
+        let mut region = |bytes: &[u8]| self.region(shape, tail, tid, bytes);
+        items.finish_whole(geometry, &mut region)?;
+        items.cancel(geometry, checkpoint.freed(), &mut region)?;
+        self.items = items;
+        self.make_room(shape, tail, 0)?;
+        self.record.push(tid, OP_COMMIT, &[]);
+        // What the checkpoint refers to and all of its records are durable before the one that ends it.
+        self.flush(shape)?;
+        self.write_record(shape, tail)?;
+        self.flush(shape)?;
+        self.live.push_back(Live { sequence: checkpoint.sequence(), start });
+        Ok(())
+    }
+
+    /// Adds a region of an item.
+    fn region(&mut self, shape: &Shape, tail: Lsn, tid: u32, bytes: &[u8]) -> std::io::Result<()> {
+        self.make_room(shape, tail, bytes.len())?;
+        self.record.push(tid, 0, bytes);
+        Ok(())
+    }
+
+    fn make_room(&mut self, shape: &Shape, tail: Lsn, len: usize) -> std::io::Result<()> {
+        if self.record.fits(len) { Ok(()) } else { self.write_record(shape, tail) }
+    }
 }
 
 impl Log for XfsLog {
     fn blocks_max(&self) -> usize {
-        1
+        self.blocks_max
     }
 
-    fn write(&self, _checkpoint: &Checkpoint<'_>) -> transaction::Result<()> {
-        Err(std::io::Error::other("not there yet").into())
+    fn write(&self, checkpoint: &Checkpoint<'_>) -> transaction::Result<()> {
+        self.state.lock().write_checkpoint(&self.shape, checkpoint)
     }
 
-    fn is_short(&self, _blocks: usize) -> bool {
-        false
+    fn is_short(&self, blocks: usize) -> bool {
+        let state = self.state.lock();
+        let Shape { area, geometry, .. } = &*self.shape;
+        let room = (area.blocks / 16 * SHORT_SHARE).saturating_sub(state.used(area));
+        blocks > blocks_in(&state.record, geometry, room)
     }
 
-    fn retire(&self, _sequence: u64) -> transaction::Result<()> {
+    fn retire(&self, sequence: u64) -> transaction::Result<()> {
+        let mut state = self.state.lock();
+        // The next record says so.
+        state.live.retain(|live| live.sequence >= sequence);
+        state.items.retire(sequence);
         Ok(())
     }
+}
+
+/// A place so many blocks further on.
+fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
+    let block = from.block + blocks;
+    if block < area.blocks {
+        Lsn { block, ..from }
+    } else {
+        Lsn { cycle: next_cycle(from.cycle), block: block - area.blocks }
+    }
+}
+
+/// What a transaction begins with (`xfs_trans_header`). Nobody relies on the number of its items.
+fn transaction_header(tid: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (at, word) in [TRANSACTION_MAGIC, TRANSACTION_TYPE, tid, 0].into_iter().enumerate() {
+        bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// The most blocks of a checkpoint, changed and freed ones together, that fit into `share` blocks of the
+/// log.
+fn blocks_in(record: &RecordBuilder, geometry: &Geometry, share: u32) -> usize {
+    let per_block = Items::bytes_max(geometry);
+    // A record ends where the next region does not fit.
+    let per_record = (record.capacity().saturating_sub(geometry.block_size()) / per_block).max(1);
+    // The first and the last record may be nearly empty.
+    let records = (share / record.blocks_max()).saturating_sub(2) as usize;
+    (records * per_record).max(1)
 }

@@ -45,7 +45,7 @@ pub const NAME_LEN_MAX: usize = 255;
 pub const VALUE_LEN_MAX: usize = 1 << 16;
 
 /// Magic number of a leaf with checksums (`XFS_ATTR3_LEAF_MAGIC`).
-const LEAF_MAGIC: u16 = 0x3bee;
+pub const LEAF_MAGIC: u16 = 0x3bee;
 /// Magic number of a leaf without (`XFS_ATTR_LEAF_MAGIC`).
 const LEAF_MAGIC_V4: u16 = 0xfbee;
 /// Magic number of a node with checksums (`XFS_DA3_NODE_MAGIC`).

@@ -1,0 +1,149 @@
+//! Buffer items: blocks of metadata as a transaction left them, in chunks of 128 bytes.
+//!
+//! The first region (`xfs_buf_log_format`) says which blocks they are and, in a bitmap, which chunks
+//! follow; every further region is a run of chunks.
+
+use smallvec::SmallVec;
+
+use super::item::ItemType;
+
+/// Bytes of a chunk, one bit of the bitmap (`XFS_BLF_CHUNK`).
+pub const CHUNK: usize = 128;
+/// Bytes of the format before its bitmap.
+pub const FORMAT_SIZE: usize = 20;
+/// Chunks of the largest buffer, one block of 64 KiB.
+pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
+/// `blf_flags`: what was logged of these blocks before shall not be replayed.
+pub const CANCEL: u16 = 1 << 1;
+/// Where in `blf_flags` the type is.
+pub const TYPE_SHIFT: u32 = 11;
+
+/// What a buffer holds (`XFS_BLFT_*`): by this, kernels choose how to check it and seal it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+#[allow(missing_docs, reason = "the names are the format document's")]
+pub enum BufferType {
+    /// Plain bytes, not to be checked.
+    Unknown = 0,
+    UserDquot = 1,
+    ProjectDquot = 2,
+    GroupDquot = 3,
+    Btree = 4,
+    Agf = 5,
+    Agfl = 6,
+    Agi = 7,
+    Dinode = 8,
+    Symlink = 9,
+    DirBlock = 10,
+    DirData = 11,
+    DirFree = 12,
+    DirLeaf1 = 13,
+    DirLeafN = 14,
+    DaNode = 15,
+    AttrLeaf = 16,
+    AttrRemote = 17,
+    Superblock = 18,
+}
+
+/// The first region of a buffer item that a transaction writes.
+#[derive(Clone, Debug)]
+pub struct BufferFormat {
+    bytes: SmallVec<[u8; FORMAT_SIZE + 8]>,
+}
+
+/// The place of a buffer: daddr and length, both in units of 512 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPlace {
+    /// `blf_blkno`.
+    pub daddr: u64,
+    /// `blf_len`.
+    pub len: u16,
+}
+
+impl BufferFormat {
+    /// An item with the runs of chunks that `runs` lists, in ascending order.
+    ///
+    /// # Panics
+    /// If a run reaches past the buffer.
+    pub fn new(place: BufferPlace, kind: BufferType, runs: &[std::ops::Range<usize>]) -> Self {
+        let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
+        let mut map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        for chunk in runs.iter().cloned().flatten() {
+            map[chunk / 32] |= 1 << (chunk % 32);
+        }
+        Self::encode(place, (kind as u16) << TYPE_SHIFT, 1 + runs.len() as u16, &map)
+    }
+
+    /// An item that says that a buffer was given up.
+    pub fn cancel(place: BufferPlace) -> Self {
+        let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
+        let map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        Self::encode(place, CANCEL, 1, &map)
+    }
+
+    fn encode(place: BufferPlace, flags: u16, regions: u16, map: &[u32]) -> Self {
+        let mut bytes = SmallVec::new();
+        for half in [ItemType::Buf as u16, regions, flags, place.len] {
+            bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        bytes.extend_from_slice(&place.daddr.to_le_bytes());
+        bytes.extend_from_slice(&(map.len() as u32).to_le_bytes());
+        map.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        Self { bytes }
+    }
+
+    /// As it goes to the log.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Runs of chunks that cover the 64ths of a block of `block_size` bytes that `pieces` names (bit 0 is the
+/// first).
+pub fn runs_of(pieces: u64, block_size: usize) -> SmallVec<[std::ops::Range<usize>; 16]> {
+    let piece = block_size / 64;
+    let mut runs: SmallVec<[std::ops::Range<usize>; 16]> = SmallVec::new();
+    for chunk in 0..block_size / CHUNK {
+        let (first, last) = (chunk * CHUNK / piece, (chunk * CHUNK + CHUNK - 1) / piece);
+        let mask = (u64::MAX >> (63 - last)) & (u64::MAX << first);
+        if pieces & mask == 0 {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == chunk => run.end += 1,
+            _ => runs.push(chunk..chunk + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cover_the_pieces_and_no_chunk_that_has_none() {
+        let runs = |pieces, size| -> Vec<(usize, usize)> {
+            runs_of(pieces, size).into_iter().map(|run| (run.start, run.end)).collect()
+        };
+        assert_eq!(runs(0, 4096), []);
+        assert_eq!(runs(u64::MAX, 4096), [(0, 32)]);
+        assert_eq!(runs(0b1011, 4096), [(0, 2)]);
+        assert_eq!(runs(1 << 63 | 1, 4096), [(0, 1), (31, 32)]);
+        assert_eq!(runs(0x100, 1024), [(1, 2)]);
+        assert_eq!(runs(u64::MAX, 1024), [(0, 8)]);
+        assert_eq!(runs(0b10, 65536), [(8, 16)]);
+    }
+
+    #[test]
+    fn a_format_says_where_and_which_chunks() {
+        let place = BufferPlace { daddr: 0x1234, len: 8 };
+        let item = BufferFormat::new(place, BufferType::Btree, &[0..1, 3..5]);
+        let mut expected = vec![0x3c, 0x12, 3, 0, 0, 0x20, 8, 0, 0x34, 0x12];
+        expected.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0b11001, 0, 0, 0]);
+        assert_eq!(item.as_bytes(), expected);
+        let cancel = BufferFormat::cancel(place);
+        assert_eq!(cancel.as_bytes()[2..6], [1, 0, 2, 0]);
+        assert_eq!(cancel.as_bytes()[20..], [0; 4]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Building records: operations gathered, blocks stamped with their cycle, the checksum.
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::{
+    BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_MAGIC, RECORD_VERSION,
+    RawOpHeader, RawRecordHeader,
+};
+use crate::format::checksum;
+
+/// `h_size` of the records that are written: the most that kernels take (`XLOG_MAX_RECORD_BSIZE`).
+pub const RECORD_SIZE_MAX: usize = 256 << 10;
+/// Bytes of a record's first header that its checksum covers (`struct xlog_rec_header` as 64-bit machines
+/// lay it out).
+const HEADER_BYTES: usize = 328;
+/// Bytes of a further header that the checksum covers: the cycle and the kept words.
+const EXTENSION_BYTES: usize = 4 + 4 * CYCLE_WORDS;
+/// `oh_clientid` of operations of transactions.
+const CLIENT_TRANSACTION: u8 = 0x69;
+
+/// What a record's header says beside what follows from its contents.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordPlace {
+    /// Where it goes.
+    pub lsn: Lsn,
+    /// The oldest place that is still needed.
+    pub tail: Lsn,
+    /// The block of the record before.
+    pub previous: Option<u32>,
+    /// The uuid of the superblock.
+    pub uuid: [u8; 16],
+    /// Blocks of the ring.
+    pub log_blocks: u32,
+}
+
+/// A record that is being gathered. Its memory is kept from one to the next.
+#[derive(Debug)]
+pub struct RecordBuilder {
+    /// Header blocks, then what follows.
+    bytes: Vec<u8>,
+    operations: u32,
+    headers: usize,
+    size: usize,
+    unit: usize,
+    capacity: usize,
+}
+
+impl RecordBuilder {
+    /// Records of a log whose buffers have `size` bytes (`h_size`), a multiple of 32 KiB up to
+    /// [`RECORD_SIZE_MAX`], and whose records are multiples of `unit` bytes (`sb_logsunit`; up to 512 means
+    /// 512). `limit` bounds what one takes with its headers, as far as an operation of `least` bytes still
+    /// has room.
+    pub fn new(size: usize, unit: u32, limit: usize, least: usize) -> Self {
+        let unit = (unit as usize).next_multiple_of(BLOCK_SIZE).max(BLOCK_SIZE);
+        let headers = size.div_ceil(BUFFER_SIZE) * BLOCK_SIZE;
+        let least = (headers + least + 2 * size_of::<RawOpHeader>()).next_multiple_of(unit);
+        let most = (headers + size) / unit * unit;
+        let total = (limit / unit * unit).clamp(least.min(most), most);
+        let capacity = total.saturating_sub(headers).min(size);
+        Self { bytes: vec![0; headers], operations: 0, headers, size, unit, capacity }
+    }
+
+    /// Most blocks of a record.
+    pub fn blocks_max(&self) -> u32 {
+        ((self.headers + self.capacity).next_multiple_of(self.unit) / BLOCK_SIZE) as u32
+    }
+
+    /// Most bytes of operations in a record, their headers included.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether a record can have an operation with `len` bytes.
+    pub fn has_room_for(&self, len: usize) -> bool {
+        size_of::<RawOpHeader>() + len <= self.capacity
+    }
+
+    /// Whether an operation with `len` bytes still fits.
+    pub fn fits(&self, len: usize) -> bool {
+        self.bytes.len() - self.headers + size_of::<RawOpHeader>() + len <= self.capacity
+    }
+
+    /// Adds an operation of a transaction.
+    pub fn push(&mut self, tid: u32, flags: u8, contents: &[u8]) {
+        self.push_of(CLIENT_TRANSACTION, tid, flags, contents);
+    }
+
+    /// Adds an operation.
+    pub fn push_of(&mut self, client: u8, tid: u32, flags: u8, contents: &[u8]) {
+        let op = RawOpHeader {
+            tid: tid.into(),
+            len: (contents.len() as u32).into(),
+            clientid: client,
+            flags,
+            res2: [0; 2],
+        };
+        self.bytes.extend_from_slice(op.as_bytes());
+        self.bytes.extend_from_slice(contents);
+        self.operations += 1;
+    }
+
+    /// Blocks that the record takes as it is now.
+    pub fn blocks(&self) -> u32 {
+        (self.bytes.len().next_multiple_of(self.unit) / BLOCK_SIZE) as u32
+    }
+
+    /// Finishes the record for its place: what goes into the ring from there on, around its end where need
+    /// be.
+    pub fn finish(&mut self, place: &RecordPlace) -> &[u8] {
+        let end = self.bytes.len().next_multiple_of(self.unit);
+        self.bytes.resize(end, 0);
+        let mut header = RawRecordHeader::new_zeroed();
+        header.magicno = RECORD_MAGIC.into();
+        header.cycle = place.lsn.cycle.into();
+        header.version = RECORD_VERSION.into();
+        header.len = ((end - self.headers) as u32).into();
+        header.lsn = place.lsn.to_raw().into();
+        header.tail_lsn = place.tail.to_raw().into();
+        header.prev_block = place.previous.unwrap_or(u32::MAX).into();
+        header.num_logops = self.operations.into();
+        header.fmt = FORMAT_LITTLE_ENDIAN.into();
+        header.fs_uuid = place.uuid;
+        header.size = (self.size as u32).into();
+        self.bytes[..BLOCK_SIZE].copy_from_slice(header.as_bytes());
+        self.stamp(place);
+        self.seal();
+        &self.bytes
+    }
+
+    /// Puts the cycle into the first word of each block, and the word into a header.
+    fn stamp(&mut self, place: &RecordPlace) {
+        let cycle_at = |index: usize| {
+            let wraps = place.lsn.block as usize + index >= place.log_blocks as usize;
+            let next = next_cycle(place.lsn.cycle);
+            if wraps { next } else { place.lsn.cycle }
+        };
+        let (headers, body) = self.bytes.split_at_mut(self.headers);
+        let first = headers.len() / BLOCK_SIZE;
+        for (index, block) in body.chunks_exact_mut(BLOCK_SIZE).enumerate() {
+            let (header, word) = (index / CYCLE_WORDS, index % CYCLE_WORDS);
+            let kept = header * BLOCK_SIZE + cycle_word_at(header, word);
+            headers[kept..kept + 4].copy_from_slice(&block[..4]);
+            block[..4].copy_from_slice(&cycle_at(first + index).to_be_bytes());
+        }
+        for (index, block) in headers.chunks_exact_mut(BLOCK_SIZE).enumerate().skip(1) {
+            block[..4].copy_from_slice(&cycle_at(index).to_be_bytes());
+        }
+    }
+
+    fn seal(&mut self) {
+        const CRC: usize = std::mem::offset_of!(RawRecordHeader, crc);
+        let (headers, body) = self.bytes.split_at(self.headers);
+        let mut crc = checksum::compute(&headers[..HEADER_BYTES], CRC);
+        for extension in
+            headers.chunks_exact(BLOCK_SIZE).take(body.len().div_ceil(BUFFER_SIZE)).skip(1)
+        {
+            crc = crc32c::crc32c_append(crc, &extension[..EXTENSION_BYTES]);
+        }
+        crc = crc32c::crc32c_append(crc, body);
+        self.bytes[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Starts the next record.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(self.headers, 0);
+        self.operations = 0;
+    }
+}
+
+/// Where in a header block the word of a block is kept: behind the fields in the first, behind the cycle
+/// in the others.
+const fn cycle_word_at(header: usize, word: usize) -> usize {
+    let start = if header == 0 { std::mem::offset_of!(RawRecordHeader, cycle_data) } else { 4 };
+    start + 4 * word
+}
+
+/// The cycle after `cycle`. It never looks like the magic number of a header.
+pub const fn next_cycle(cycle: u32) -> u32 {
+    match cycle.wrapping_add(1) {
+        RECORD_MAGIC => RECORD_MAGIC + 1,
+        next => next,
+    }
+}

@@ -1,0 +1,281 @@
+//! What a checkpoint becomes in the log: buffer items.
+//!
+//! Kernels replay each item as a buffer of their own size and check it as what it says it is. So each
+//! sector of a group's headers is an item, and so is a directory block of several blocks if they lie
+//! together.
+
+use std::collections::HashMap;
+use std::io;
+
+use transaction::{Image, Tag};
+
+use crate::format::address::Block;
+use crate::format::bytes::{be16, be32};
+use crate::format::dir::magic;
+use crate::format::geometry::Geometry;
+use crate::format::log::buffer::{
+    BufferFormat, BufferPlace, BufferType, CHUNK, FORMAT_SIZE, runs_of,
+};
+use crate::format::log::{BLOCK_SIZE, RawOpHeader};
+use crate::format::{ag, symlink};
+use crate::kind::Kind;
+
+/// Where a region goes.
+type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
+
+/// Magic number of a node or leaf of a directory or of attributes: behind two addresses.
+const DA_MAGIC: usize = 8;
+
+/// Types of the headers of a group, by sector.
+const HEADER_TYPES: [BufferType; 4] =
+    [BufferType::Superblock, BufferType::Agf, BufferType::Agi, BufferType::Agfl];
+
+/// Blocks that belong together, gathered.
+#[derive(Default)]
+struct Whole {
+    first: u64,
+    tag: Tag,
+    blocks: u32,
+    bytes: Vec<u8>,
+}
+
+/// Makes items of blocks.
+#[derive(Default)]
+pub(super) struct Items {
+    whole: Whole,
+    /// Items of several blocks that may still be in the log, by their first block. What becomes of that one
+    /// becomes of all.
+    wholes: HashMap<u64, InLog>,
+    /// Those that are given up with this checkpoint.
+    ended: Vec<(u64, u32)>,
+    sequence: u64,
+}
+
+/// An item of several blocks.
+#[derive(Clone, Copy)]
+struct InLog {
+    blocks: u32,
+    /// The last checkpoint that has it.
+    sequence: u64,
+}
+
+impl Items {
+    /// Starts with the checkpoint of that number.
+    pub(super) fn begin(&mut self, sequence: u64) {
+        self.whole = Whole::default();
+        self.ended.clear();
+        self.sequence = sequence;
+    }
+
+    /// The log has nothing any more from before the checkpoint of that number.
+    pub(super) fn retire(&mut self, sequence: u64) {
+        self.wholes.retain(|_, whole| whole.sequence >= sequence);
+    }
+
+    /// A block is in an item of its own now: one of several blocks that began with it is over.
+    fn end_whole(&mut self, first: u64) {
+        if let Some(whole) = self.wholes.remove(&first) {
+            self.ended.push((first, whole.blocks));
+        }
+    }
+
+    /// The most bytes that a block takes, in any number of pieces.
+    pub(super) fn bytes_max(geometry: &Geometry) -> usize {
+        let size = geometry.block_size();
+        let chunks = size / CHUNK;
+        let (op, bitmap) = (size_of::<RawOpHeader>(), chunks.div_ceil(32) * 4);
+        // So few runs that the chunks between them are more than the headers of theirs.
+        let headers = 4.min(size / BLOCK_SIZE) * (2 * op + FORMAT_SIZE + 4);
+        size + (2 * op + FORMAT_SIZE + bitmap).max(headers)
+    }
+
+    /// Adds what changed of a block.
+    pub(super) fn add(
+        &mut self,
+        geometry: &Geometry,
+        image: &Image<'_>,
+        region: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        let kind = Kind::from_tag(image.tag);
+        if kind == Kind::Part && self.continues(geometry, image) {
+            self.gather(image);
+            return Ok(());
+        }
+        self.finish_whole(geometry, region)?;
+        match kind {
+            Kind::Part => {
+                self.whole.first = image.block;
+                self.whole.tag = image.tag;
+                self.gather(image);
+                Ok(())
+            }
+            Kind::AgHeader => add_headers(geometry, image, region),
+            _ => {
+                self.end_whole(image.block);
+                add_block(geometry, image, type_of(kind, image.data), region)
+            }
+        }
+    }
+
+    /// Whether a block goes on where the one before ended, in the same directory block or link.
+    fn continues(&self, geometry: &Geometry, image: &Image<'_>) -> bool {
+        let Whole { first, tag, blocks, .. } = self.whole;
+        let together = blocks > 0
+            && image.block == first + u64::from(blocks)
+            && image.tag.owner == tag.owner
+            && image.tag.seed == tag.seed.wrapping_add(blocks);
+        let is_link = type_of_whole(&self.whole.bytes) == BufferType::Symlink;
+        together && (is_link || blocks < geometry.dir_block_blocks())
+    }
+
+    fn gather(&mut self, image: &Image<'_>) {
+        self.whole.blocks += 1;
+        self.whole.bytes.extend_from_slice(image.data);
+    }
+
+    /// Adds what was gathered: one item if it is a directory block or a link's target, else each block as
+    /// plain bytes.
+    pub(super) fn finish_whole(
+        &mut self,
+        geometry: &Geometry,
+        region: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        let Whole { first, tag, blocks, bytes } = std::mem::take(&mut self.whole);
+        if blocks == 0 {
+            return Ok(());
+        }
+        let kind = type_of_whole(&bytes);
+        let is_first = tag.seed % geometry.dir_block_blocks() == 0;
+        let is_whole = kind == BufferType::Symlink
+            || kind != BufferType::Unknown && is_first && blocks == geometry.dir_block_blocks();
+        if self.wholes.get(&first).is_some_and(|whole| !is_whole || whole.blocks != blocks) {
+            self.end_whole(first);
+        }
+        if is_whole {
+            self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
+            add_bytes(place_of(geometry, first, blocks), kind, &bytes, region)?;
+        } else {
+            for (block, bytes) in (first..).zip(bytes.chunks_exact(geometry.block_size())) {
+                add_bytes(place_of(geometry, block, 1), BufferType::Unknown, bytes, region)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that blocks were given up.
+    pub(super) fn cancel(
+        &mut self,
+        geometry: &Geometry,
+        freed: &[u64],
+        region: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        for &block in freed {
+            region(BufferFormat::cancel(place_of(geometry, block, 1)).as_bytes())?;
+            self.end_whole(block);
+        }
+        for (first, blocks) in self.ended.drain(..) {
+            region(BufferFormat::cancel(place_of(geometry, first, blocks)).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// The place of blocks as items state it.
+fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
+    let len = (blocks as usize * geometry.block_size() / BLOCK_SIZE) as u16;
+    BufferPlace { daddr: geometry.daddr(Block(block)), len }
+}
+
+/// Adds the headers of a group that changed, each whole.
+fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) -> io::Result<()> {
+    let (group, block) = geometry.locate(Block(image.block));
+    for (sector, start) in ag::headers_in(geometry, block.0) {
+        // Copies of the superblock change only when an image is made.
+        let is_copy = sector == 0 && group.0 != 0;
+        let end = start + geometry.sector_size();
+        let piece = image.data.len() / 64;
+        let mask = (u64::MAX >> (63 - (end - 1) / piece)) & (u64::MAX << (start / piece));
+        if is_copy || image.pieces & mask == 0 {
+            continue;
+        }
+        let daddr = geometry.daddr(Block(image.block)) + (start / BLOCK_SIZE) as u64;
+        let place = BufferPlace { daddr, len: (geometry.sector_size() / BLOCK_SIZE) as u16 };
+        add_bytes(place, HEADER_TYPES[sector], &image.data[start..end], region)?;
+    }
+    Ok(())
+}
+
+/// Adds the pieces of a block that changed.
+fn add_block(
+    geometry: &Geometry,
+    image: &Image<'_>,
+    kind: BufferType,
+    region: &mut Sink<'_>,
+) -> io::Result<()> {
+    let mut runs = runs_of(image.pieces, image.data.len());
+    let (Some(first), Some(last)) = (runs.first().cloned(), runs.last().cloned()) else {
+        return Ok(());
+    };
+    // So many pieces are hardly shorter than all in one.
+    if runs.len() * 4 > image.data.len() / CHUNK {
+        runs.clear();
+        runs.push(first.start..last.end);
+    }
+    region(BufferFormat::new(place_of(geometry, image.block, 1), kind, &runs).as_bytes())?;
+    runs.iter().try_for_each(|run| region(&image.data[run.start * CHUNK..run.end * CHUNK]))
+}
+
+/// Adds all of a buffer.
+fn add_bytes(
+    place: BufferPlace,
+    kind: BufferType,
+    bytes: &[u8],
+    region: &mut Sink<'_>,
+) -> io::Result<()> {
+    let all = 0..bytes.len() / CHUNK;
+    region(BufferFormat::new(place, kind, std::slice::from_ref(&all)).as_bytes())?;
+    region(bytes)
+}
+
+/// What a block that is a buffer holds.
+fn type_of(kind: Kind, data: &[u8]) -> BufferType {
+    match kind {
+        Kind::Inodes => BufferType::Dinode,
+        Kind::BnoBtree
+        | Kind::CntBtree
+        | Kind::RmapBtree
+        | Kind::RefcountBtree
+        | Kind::InoBtree
+        | Kind::FinoBtree
+        | Kind::Bmbt => BufferType::Btree,
+        Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
+        Kind::AttrRemote => BufferType::AttrRemote,
+        Kind::Symlink => BufferType::Symlink,
+        Kind::AgHeader | Kind::Part => BufferType::Unknown,
+    }
+}
+
+/// What blocks that belong together hold.
+fn type_of_whole(bytes: &[u8]) -> BufferType {
+    match bytes.get(..4) {
+        Some(start) if be32(start, 0) == symlink::MAGIC => BufferType::Symlink,
+        Some(_) => type_of_da(bytes),
+        None => BufferType::Unknown,
+    }
+}
+
+/// What a block of a directory or of attributes says that it is.
+fn type_of_da(data: &[u8]) -> BufferType {
+    let at_start = be32(data, 0);
+    let behind = be16(data, DA_MAGIC);
+    match () {
+        () if at_start == magic::BLOCK[0] => BufferType::DirBlock,
+        () if at_start == magic::DATA[0] => BufferType::DirData,
+        () if at_start == magic::FREE[0] => BufferType::DirFree,
+        () if behind == magic::LEAF1[0] => BufferType::DirLeaf1,
+        () if behind == magic::LEAFN[0] => BufferType::DirLeafN,
+        () if behind == magic::NODE[0] => BufferType::DaNode,
+        () if behind == crate::format::attr::LEAF_MAGIC => BufferType::AttrLeaf,
+        () => BufferType::Unknown,
+    }
+}
