@@ -9,9 +9,7 @@ use vfs::{Error, Result};
 
 use crate::alloc::Owner;
 use crate::alloc::ags::AgTree;
-use crate::btree::records::{
-    RefcountTree, RmapKey, RmapRecord, RmapTree, rmap_offset, rmap_owner,
-};
+use crate::btree::records::{RefcountTree, RmapKey, RmapRecord, RmapTree, rmap_offset, rmap_owner};
 use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
 use crate::format::btree::Shape;
@@ -172,24 +170,36 @@ impl Op<'_> {
         }
     }
 
-    /// Takes out that blocks belong to whoever has them, if somebody has: one owner has all of them, or
-    /// nobody has any.
+    /// Takes out that blocks belong to whoever has them, if somebody has: one owner has all of them and
+    /// nobody else any.
     pub(crate) fn rmap_disown(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
         if !self.has_reverse_map(lease) || len == 0 {
             return Ok(());
         }
         let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
         let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
-        let end = AgBlock(start.0.saturating_add(len - 1));
-        let overlaps = |r: &RmapRecord| r.end() > start.0.into() && r.start.0 <= end.0;
-        let Some(whole) = cursor.find(first_key(start), last_key(end), overlaps)? else {
-            return Ok(());
-        };
+        let Some(whole) = find_any(&mut cursor, wanted)? else { return Ok(()) };
         let is_static = matches!(whole.owner, rmap_owner::FS | rmap_owner::LOG);
         if is_static || whole.start.0 > start.0 || whole.end() < wanted.end() {
             return Err(conflict(&cursor, wanted, Some(whole)));
         }
-        cut_out(&mut cursor, whole, start, len)
+        cut_out(&mut cursor, whole, start, len)?;
+        self.rmap_check_nobody(lease, start, len)
+    }
+
+    /// Checks that blocks belong to nobody. There must be a reverse map.
+    pub(crate) fn rmap_check_nobody(
+        &mut self,
+        lease: usize,
+        start: AgBlock,
+        len: u32,
+    ) -> Result<()> {
+        let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
+        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        match find_any(&mut cursor, wanted)? {
+            Some(other) => Err(conflict(&cursor, wanted, Some(other))),
+            None => Ok(()),
+        }
     }
 
     /// Makes blocks of a fork that are entered as in `owner` unwritten ones, or the other way round:
@@ -221,6 +231,17 @@ impl Op<'_> {
         let first = cursor.seek((false, AgBlock(0)), Seek::AtLeast)?;
         Ok(first.is_some_and(|first| !first.cow))
     }
+}
+
+/// Goes to the first record that has any of the blocks of `wanted`.
+fn find_any(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    wanted: RmapRecord,
+) -> Result<Option<RmapRecord>> {
+    let last = AgBlock(wanted.start.0.saturating_add(wanted.len.saturating_sub(1)));
+    cursor.find(first_key(wanted.start), last_key(last), |r| {
+        r.end() > wanted.start.0.into() && r.start.0 <= last.0
+    })
 }
 
 /// Cuts blocks out of the record that the cursor is at, which has all of them.

@@ -141,7 +141,9 @@ impl Op<'_> {
         let right = cursor.seek((cow, AgBlock(at as u32)), Seek::Exactly)?;
         let Some(right) = right else { return Ok(()) };
         let left = cursor.seek((cow, AgBlock(last_before as u32)), Seek::AtMost)?;
-        let Some(left) = left.filter(|left| left.cow == cow && left.end() == at && left.count == right.count) else {
+        let Some(left) =
+            left.filter(|left| left.cow == cow && left.end() == at && left.count == right.count)
+        else {
             return Ok(());
         };
         cursor.update(left.part(left.start.0.into(), right.end()))?;

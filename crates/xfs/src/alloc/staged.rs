@@ -62,10 +62,9 @@ impl Op<'_> {
             return Err(self.staged_damage(lease, "blocks that are not kept for copying", part));
         };
         cursor.remove()?;
-        for rest in [
-            whole.part(whole.start.0.into(), start.0.into()),
-            whole.part(part.end(), whole.end()),
-        ] {
+        for rest in
+            [whole.part(whole.start.0.into(), start.0.into()), whole.part(part.end(), whole.end())]
+        {
             if rest.len > 0 {
                 cursor.seek((true, rest.start), Seek::Exactly)?;
                 cursor.insert(rest)?;

@@ -59,6 +59,9 @@ impl Op<'_> {
             owner: change.owner,
             offset: if is_special { 0 } else { offset_of(change, unwritten) },
         };
+        if matches!(change.kind, RmapKind::Map | RmapKind::Allocate) {
+            self.rmap_check_nobody(lease, start, change.run.len)?;
+        }
         match change.kind {
             RmapKind::Map | RmapKind::MapShared | RmapKind::Allocate => {
                 self.rmap_enter(lease, record(change.unwritten), may_hide)

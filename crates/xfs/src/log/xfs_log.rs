@@ -140,7 +140,6 @@ impl XfsLog {
 
     /// Adds an item of one region to the next checkpoint. To be called in the operation that finishes the
     /// intent, before it commits, while no other operation runs.
-    #[allow(dead_code, reason = "intents come next")]
     pub(crate) fn add_done(&self, item: Vec<u8>) {
         self.state.lock().done.push(item);
     }

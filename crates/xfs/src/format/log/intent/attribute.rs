@@ -149,9 +149,8 @@ impl Intent {
         geometry: &Geometry,
     ) -> Result<AttributeChange, Corruption> {
         let format = self.regions.first().map(Vec::as_slice).unwrap_or_default();
-        let raw = RawAttri::ref_from_bytes(format).map_err(|_| {
-            self.damage("length").mismatch(size_of::<RawAttri>(), format.len())
-        })?;
+        let raw = RawAttri::ref_from_bytes(format)
+            .map_err(|_| self.damage("length").mismatch(size_of::<RawAttri>(), format.len()))?;
         if usize::from(raw.size.get()) != self.regions.len() {
             return Err(self.damage("regions").mismatch(raw.size, self.regions.len()));
         }

@@ -88,7 +88,9 @@ impl Intent {
         let flags = raw.flags.get();
         if flags & !flag::ALL != 0 {
             let found = format_args!("{flags:#x}");
-            return Err(self.damage("unknown flags").mismatch(format_args!("{:#x}", flag::ALL), found));
+            return Err(self
+                .damage("unknown flags")
+                .mismatch(format_args!("{:#x}", flag::ALL), found));
         }
         let is_set = |bit: u64| flags & bit != 0;
         let fork = if is_set(flag::ATTR_FORK) { Fork::Attr } else { Fork::Data };

@@ -164,12 +164,7 @@ impl Intent {
     }
 
     /// Checks that a run of blocks lies in a group, behind its headers.
-    fn check_run(
-        &self,
-        geometry: &Geometry,
-        start: FsBlock,
-        len: u32,
-    ) -> Result<(), Corruption> {
+    fn check_run(&self, geometry: &Geometry, start: FsBlock, len: u32) -> Result<(), Corruption> {
         let (_, block) = geometry.split(start);
         let (headers_end, _) = ag::sector_place(geometry, ag::AGFL_SECTOR);
         if len > 0 && block.0 > headers_end && geometry.contains(start, len.into()) {
