@@ -56,7 +56,7 @@ impl Xfs {
         let finished = intents.len() as u64;
         fs.finish_intents(intents)?;
         fs.free_staged()?;
-        fs.reap_all()?;
+        fs.freed_at_open = fs.reap_all()?;
         fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
     }
@@ -64,6 +64,11 @@ impl Xfs {
     /// What the recovery of the log did when the image was opened.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
+    }
+
+    /// How many inodes without names a crash had left, which were freed when the image was opened.
+    pub fn freed_at_open(&self) -> u64 {
+        self.freed_at_open
     }
 
     /// Frees what is open without a name, writes everything and leaves the image clean.
@@ -158,6 +163,7 @@ impl Xfs {
             hints,
             listings,
             recovered,
+            freed_at_open: 0,
             log: None,
         }
     }

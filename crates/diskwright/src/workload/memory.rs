@@ -29,10 +29,9 @@ pub struct MemorySession {
     fs: Option<Opened>,
 }
 
+/// With its journal or log, as a kernel has it.
 enum Opened {
-    /// With its journal, as a kernel has it.
     Ext4(Box<Ext4>),
-    /// As a fresh image, because there is no log yet.
     Xfs(Box<Xfs>),
 }
 
@@ -58,20 +57,6 @@ impl Memory {
         let fs = Opened::open(&self.spec, &device)?;
         Ok(MemorySession { spec: self.spec.clone(), device, fs: Some(fs) })
     }
-
-    fn remarks(&self) -> Vec<String> {
-        let mut remarks = vec![
-            "operations are calls within the process: there are no system calls".to_owned(),
-            "the device is memory, and a cold cache is read from there".to_owned(),
-            "every time stamp is the same".to_owned(),
-        ];
-        if self.spec.format == Format::Xfs {
-            let log = "XFS is written without a log: fsync and sync write metadata to its place, all \
-                       of it, and a crash in between would lose the image";
-            remarks.push(log.to_owned());
-        }
-        remarks
-    }
 }
 
 impl Memory {
@@ -91,7 +76,11 @@ impl Contestant for Memory {
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
             features: format::features(&self.spec),
             base: self.base.clone(),
-            remarks: self.remarks(),
+            remarks: vec![
+                "operations are calls within the process: there are no system calls".to_owned(),
+                "the device is memory, and a cold cache is read from there".to_owned(),
+                "every time stamp is the same".to_owned(),
+            ],
         }
     }
 
@@ -117,12 +106,15 @@ impl Opened {
                 };
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
-            Format::Xfs => Xfs::open_fresh(device, CACHE_BYTES).map(|mut fs| {
-                if let Some(strategy) = spec.free_index {
-                    fs.set_free_index(strategy);
-                }
-                Self::Xfs(Box::new(fs))
-            }),
+            Format::Xfs => {
+                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, stale: false };
+                Xfs::open_writable(device, &options).map(|mut fs| {
+                    if let Some(strategy) = spec.free_index {
+                        fs.set_free_index(strategy);
+                    }
+                    Self::Xfs(Box::new(fs))
+                })
+            }
         };
         opened.map_err(failed("open"))
     }
@@ -138,7 +130,7 @@ impl Opened {
     fn close(self) -> Result<()> {
         let closed = match self {
             Self::Ext4(fs) => fs.close(),
-            Self::Xfs(fs) => fs.finish(None),
+            Self::Xfs(fs) => fs.close(),
         };
         closed.map_err(failed("close"))
     }

@@ -8,6 +8,8 @@
 //! the image ([`Intent::check`]); what it contradicts in the image is found by the operation, which then
 //! changes nothing.
 
+mod attribute;
+mod exchange;
 mod extents;
 #[cfg(test)]
 mod tests;
@@ -29,7 +31,11 @@ impl Xfs {
     pub(crate) fn finish_intents(&self, intents: Vec<Intent>) -> Result<()> {
         let geometry = &self.volume.geometry;
         intents.iter().try_for_each(|intent| intent.check(geometry))?;
-        intents.iter().try_for_each(|intent| self.finish_intent(intent))
+        let keep = |are_left| self.log.iter().for_each(|log| log.keep_intents(are_left));
+        keep(true);
+        intents.iter().try_for_each(|intent| self.finish_intent(intent))?;
+        keep(false);
+        Ok(())
     }
 
     fn finish_intent(&self, intent: &Intent) -> Result<()> {
@@ -46,9 +52,11 @@ impl Xfs {
                 let before = self.inode_of_intent(change.ino)?;
                 self.finish_with(intent, |op| op.finish_bmap_change(&before, change))
             }
-            Work::Attribute(_) | Work::Exchange(_) => {
-                Err(Error::unsupported("a log with such intents", "mount and unmount it once"))
+            Work::Attribute(change) => {
+                let before = self.inode_of_intent(change.ino)?;
+                self.finish_with(intent, |op| op.finish_attribute_change(&before, change))
             }
+            Work::Exchange(exchange) => self.finish_exchange(intent, exchange),
         }
     }
 
@@ -59,11 +67,16 @@ impl Xfs {
         body: impl FnMut(&mut Op<'_>) -> Result<()>,
     ) -> Result<()> {
         self.atomically_then(body, |()| {
-            if let Some(log) = &self.log {
-                log.add_done(intent.done());
-            }
+            self.log_item(intent.done());
             Ok(())
         })
+    }
+
+    /// Puts an item into the checkpoint of the operation that is about to commit.
+    fn log_item(&self, item: Vec<u8>) {
+        if let Some(log) = &self.log {
+            log.add_done(item);
+        }
     }
 
     /// The inode that an intent is about.

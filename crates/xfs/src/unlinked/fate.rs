@@ -135,12 +135,15 @@ impl Xfs {
         Ok(ino)
     }
 
-    /// Frees all inodes without names, open or not. For the end, when nobody can close them any more.
-    pub(crate) fn reap_all(&self) -> Result<()> {
+    /// Frees all inodes without names, open or not; returns how many. For the end, when nobody can close
+    /// them any more.
+    pub(crate) fn reap_all(&self) -> Result<u64> {
+        let mut freed = 0;
         for ino in self.unlinked.table.close_all() {
             let _lock = self.locks.exclusive(&[ino]);
             self.free_unlinked(ino)?;
+            freed += 1;
         }
-        Ok(())
+        Ok(freed)
     }
 }
