@@ -78,11 +78,49 @@ impl Op<'_> {
     fn remove_incomplete(&mut self, handle: &mut Handle, key: &Key<'_>) -> Result<()> {
         let mut was_there = false;
         while form(handle) == Form::Blocks {
-            let is_part = |entry: &_| key.is_part(entry);
-            let Some(position) = find_entry(self, handle, key.hash, is_part)? else { break };
+            let found = find_entry(self, handle, key.hash, |entry| key.is_part(entry))?;
+            let Some(position) = found else { break };
             self.remove_attr_in_blocks(handle, position)?;
             was_there = true;
         }
         if was_there { self.settle_attr_blocks(handle) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::Result;
+
+    use super::{Key, find_entry, name_hash};
+    use crate::format::attr::{Layout, flags, leaf};
+    use crate::format::bytes::be16;
+    use crate::format::edit::Edit;
+    use crate::inode::Handle;
+    use crate::op::Op;
+
+    impl Op<'_> {
+        /// Makes an entry in blocks one that does not count.
+        pub(crate) fn mark_attr_incomplete(
+            &mut self,
+            handle: &Handle,
+            (namespace, name): (u8, &[u8]),
+        ) -> Result<()> {
+            let key = Key { namespace, name, hash: name_hash(name), value: None };
+            let found = find_entry(self, handle, key.hash, |entry| entry.name == key.name)?;
+            let position = found.expect("the attribute is in blocks");
+            let layout: Layout = self.attr_layout();
+            let mut block = self.attr_block(handle, position.path[position.path.len() - 1])?;
+            let hash_at = (0..layout.block_size)
+                .step_by(4)
+                .filter(|at| block.bytes()[*at..].starts_with(&key.hash.to_be_bytes()))
+                .find(|at| {
+                    let place = usize::from(be16(block.bytes(), at + 4));
+                    let entry = leaf::entry(layout, block.bytes(), position.index);
+                    place > 0 && entry.is_some_and(|entry| entry.hash == key.hash)
+                });
+            let flags_at = hash_at.expect("an entry has its hash") + 6;
+            block.edit(flags_at..flags_at + 1)[0] |= flags::INCOMPLETE;
+            Ok(())
+        }
     }
 }
