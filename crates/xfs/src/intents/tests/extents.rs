@@ -199,7 +199,7 @@ fn references_are_counted_up_and_down() {
 
 /// Takes blocks for nobody.
 fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Result<ExtentRun> {
-    let request = Request { near, min_len: len, max_len: len, owner };
+    let request = Request { near, min_len: len, max_len: len, owner, for_data: false };
     let (start, len) = op.allocate_extent(&request)?;
     Ok(ExtentRun { start, len })
 }
