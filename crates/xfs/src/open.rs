@@ -55,9 +55,11 @@ impl Xfs {
         let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
+        let finished = intents.len() as u64;
         fs.finish_intents(intents)?;
+        fs.free_staged()?;
         fs.freed_at_open = fs.reap_all()?;
-        fs.recovered = report;
+        fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
     }
 
@@ -87,7 +89,7 @@ impl Xfs {
     }
 
     /// Brings into the superblock what it says of a file system that nobody has open.
-    fn settle_superblock(&self) -> Result<()> {
+    pub(crate) fn settle_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
         let raw = &self.volume.sb.raw;
         let is_right = totals.icount == raw.icount.get()
