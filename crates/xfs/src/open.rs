@@ -55,6 +55,7 @@ impl Xfs {
         fs.load_unlinked_lists()?;
         fs.finish_intents(intents)?;
         fs.freed_at_open = fs.reap_all()?;
+        fs.drop_quota_counts()?;
         fs.recovered = report;
         Ok(fs)
     }
