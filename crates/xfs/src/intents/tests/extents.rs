@@ -299,7 +299,7 @@ fn intents_that_contradict_the_image_change_nothing() {
     let (own, shared) = (crash.extent("own", 10, 20), crash.extent("a", 10, 20));
     let ino = crash.ino("own");
     let absent = Ino(ino.0 + 40);
-    let free = fs.volume.geometry.fs_block(AgNumber(2), AgBlock(9000));
+    let free = fs.volume.geometry.fs_block(AgNumber(3), AgBlock(9000));
     let free = ExtentRun { start: free, len: 8 };
     let nowhere = Extent { start: free.start, len: 8, ..own };
     let log = FsBlock(fs.volume.sb.raw.logstart.get());
@@ -312,6 +312,7 @@ fn intents_that_contradict_the_image_change_nothing() {
         rmap_of(RmapKind::Unmap, absent, &own),
         rmap_of(RmapKind::Convert, ino, &own),
         refcount_of(RefcountKind::Decrease, free),
+        refcount_of(RefcountKind::Decrease, ExtentRun { start: log, len: 9 }),
         refcount_of(RefcountKind::AllocateCow, ExtentRun { start: log, len: u32::MAX }),
         refcount_of(RefcountKind::FreeCow, free),
         bmap_of(BmapKind::Map, ino, &own),
