@@ -121,8 +121,8 @@ impl XfsLog {
         }
         let blocks_max = blocks_in(&record, &geometry, area.blocks / 16 * CHECKPOINT_SHARE);
         let live = position.tail.map(|start| Live { sequence: 0, start });
-        let tail = position.tail.unwrap_or(position.head);
-        let state = State {
+        let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
+        let mut state = State {
             head: position.head,
             previous: position.previous,
             tid: 1,
@@ -136,6 +136,11 @@ impl XfsLog {
             has_intents: false,
             done: Vec::new(),
         };
+        if position.tail.is_none() && !state.has_room(&area, state.record.blocks_max()) {
+            // What was replayed is home, and the log so full that the first record must go over it.
+            state.durable_tail = state.head;
+            state.written_tail = state.head;
+        }
         let uuid = sb.raw.uuid;
         let shape = Arc::new(Shape { device, area, geometry, uuid });
         Ok(Self { shape, blocks_max, state: Arc::new(Mutex::new(state)) })

@@ -115,6 +115,7 @@ impl Crash {
             Ok(())
         };
         let intents = self.fs.atomically_then(half, announce).unwrap();
+        let count = intents.len() as u64;
         self.fs.engine.checkpoint().unwrap();
         let announced = self.copy("announced");
         let replayed = self.copy("replayed");
@@ -122,16 +123,16 @@ impl Crash {
         self.fs.free_staged().unwrap();
         self.fs.engine.checkpoint().unwrap();
         let finished = self.copy("finished");
+        let again = self.copy("again");
         self.fs.close().unwrap();
         xfs_repair(&self.path);
         let ours = tree(&self.path);
-        match open(&replayed) {
-            Err(vfs::Error::Unsupported(_)) => {}
-            fs => {
-                fs.unwrap().close().unwrap();
-                xfs_repair(&replayed);
-                assert_same(&tree(&replayed), &ours, &Ignore::default());
-            }
+        for (copy, left) in [(replayed, count), (again, 0)] {
+            let fs = open(&copy).unwrap();
+            assert_eq!(fs.recovered().intents, left);
+            fs.close().unwrap();
+            xfs_repair(&copy);
+            assert_same(&tree(&copy), &ours, &Ignore::default());
         }
         assert_same(&by_kernel(&announced), &ours, &Ignore::default());
         assert_same(&by_kernel(&finished), &ours, &Ignore::default());
