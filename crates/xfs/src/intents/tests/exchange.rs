@@ -3,7 +3,7 @@
 use oracle::require;
 use vfs::{Error, Ino};
 
-use super::{Crash, fill, fill_shared};
+use super::{Crash, fill, fill_shared, next_id};
 use crate::format::address::FileBlock;
 use crate::format::inode::{Fork, flags2};
 use crate::format::log::intent::{Exchange, ExchangeFile, Intent};
@@ -38,7 +38,7 @@ fn judge(crash: Crash, whole: Exchange, steps: usize) {
             handle.inode.set_permissions(0o604);
             op.stage(handle);
         }
-        Ok(vec![Intent::exchange(0x7000, &left)])
+        Ok(vec![Intent::exchange(next_id(), &left)])
     });
 }
 

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockdev::FileDevice;
 use oracle::{
@@ -28,6 +29,12 @@ use crate::inode::Handle;
 use crate::op::Op;
 
 const BLOCK: u64 = 4096;
+
+/// An id that no other intent has, as an address in a kernel would be.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0xffff_8880_0000_1000);
+    NEXT.fetch_add(192, Ordering::Relaxed)
+}
 
 /// An image that the kernel filled, open to be changed.
 struct Crash {
