@@ -19,7 +19,7 @@ use crate::op::Op;
 const EXCHANGED_PER_OP_MAX: usize = 256;
 
 /// The inodes of an exchange: two, or one that exchanges ranges of its own.
-type Handles = SmallVec<[Handle; 2]>;
+pub(super) type Handles = SmallVec<[Handle; 2]>;
 
 impl Xfs {
     /// Does what is left of an exchange.
@@ -75,7 +75,11 @@ impl Op<'_> {
 
     /// Exchanges what both files have in one piece where the rest starts, or passes it over. Whether
     /// anything changed.
-    pub(super) fn exchange_step(&mut self, files: &mut Handles, left: &mut Exchange) -> Result<bool> {
+    pub(super) fn exchange_step(
+        &mut self,
+        files: &mut Handles,
+        left: &mut Exchange,
+    ) -> Result<bool> {
         let (fork, second) = (left.fork, files.len() - 1);
         let [first_at, second_at] = left.files.map(|file| file.offset);
         let run = bmap::run_at(self, &files[0], fork, first_at)?;
