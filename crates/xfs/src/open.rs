@@ -120,7 +120,7 @@ impl Xfs {
         Ok(fs)
     }
 
-    fn with_device(
+    pub(crate) fn with_device(
         device: Arc<dyn BlockDevice>,
         log: Option<Box<dyn Log>>,
         cache_bytes: usize,
