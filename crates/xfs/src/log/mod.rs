@@ -7,6 +7,8 @@ mod end;
 mod items;
 mod read;
 mod recover;
+mod replay;
+mod stale;
 mod xfs_log;
 
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
