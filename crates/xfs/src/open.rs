@@ -55,10 +55,12 @@ impl Xfs {
         let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
+        let finished = intents.len() as u64;
         fs.finish_intents(intents)?;
+        fs.free_staged()?;
         fs.freed_at_open = fs.reap_all()?;
         fs.drop_quota_counts()?;
-        fs.recovered = report;
+        fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
     }
 

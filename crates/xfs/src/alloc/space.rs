@@ -272,7 +272,7 @@ impl Op<'_> {
         if overlaps {
             return Err(self.space_damage(lease, "blocks freed that are free", given));
         }
-        let left = left.filter(|left| left.end() == start.0.into());
+        let left = left.filter(|left| left.end() == u64::from(start.0));
         let right = right.filter(|right| u64::from(right.start.0) == given.end());
         let merged = FreeRun {
             start: left.map_or(start, |left| left.start),

@@ -35,6 +35,9 @@ pub(crate) struct Position {
     /// The oldest place that is still needed: where what was replayed starts, as long as its intents are
     /// not finished. `None` if nothing is.
     pub(crate) tail: Option<Lsn>,
+    /// The tail as the device still says it, if there was something to replay: until a record says
+    /// otherwise, whoever looks at the log starts there.
+    pub(crate) replayed_from: Option<Lsn>,
     /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
     /// any.
     pub(crate) record_size: Option<usize>,
@@ -64,7 +67,14 @@ pub(crate) fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recov
     let head = end.head_lsn();
     let previous = end.last.map(|last| last.lsn.block);
     let Some(last) = end.last.filter(|_| !end.is_clean) else {
-        let position = Position { head, previous, tail: None, record_size: None, is_clean: true };
+        let position = Position {
+            head,
+            previous,
+            tail: None,
+            replayed_from: None,
+            record_size: None,
+            is_clean: true,
+        };
         return Ok(Recovered { report: Report::default(), intents: Vec::new(), position });
     };
     check_supported(sb)?;
@@ -79,7 +89,8 @@ pub(crate) fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recov
         true => (None, None),
         false => (Some(bounds.tail), Some(record_size)),
     };
-    let position = Position { head, previous, tail, record_size, is_clean: false };
+    let replayed_from = Some(bounds.tail);
+    let position = Position { head, previous, tail, replayed_from, record_size, is_clean: false };
     Ok(Recovered { report, intents, position })
 }
 

@@ -127,6 +127,8 @@ impl<'d> Replay<'d> {
         each_transaction(ring, bounds, |transaction| replay.apply(&transaction))?;
         replay.finish_buffers()?;
         replay.check_slots()?;
+        let geometry = replay.geometry;
+        replay.intents.open.values().try_for_each(|intent| intent.check(&geometry))?;
         Ok(replay)
     }
 
