@@ -1,8 +1,6 @@
 //! For tests: a log in memory, and images as a crash leaves them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,17 +78,7 @@ impl Logged {
 
     /// One of an image in a file.
     pub(crate) fn of_file(path: &Path, blocks_max: usize) -> Self {
-        let file = File::open(path).unwrap();
-        let device = MemoryDevice::new(file.metadata().unwrap().len());
-        let mut bytes = vec![0; 1 << 20];
-        for at in (0..device.len()).step_by(bytes.len()) {
-            let len = bytes.len().min((device.len() - at) as usize);
-            file.read_exact_at(&mut bytes[..len], at).unwrap();
-            if bytes[..len].iter().any(|byte| *byte != 0) {
-                device.write_at(at, &bytes[..len]).unwrap();
-            }
-        }
-        Self::open(device, blocks_max)
+        Self::open(oracle::crash::read_image(path).unwrap(), blocks_max)
     }
 
     fn open(device: MemoryDevice, blocks_max: usize) -> Self {
@@ -137,10 +125,7 @@ impl Logged {
 pub(crate) fn write_to_file(device: &MemoryDevice, judge: impl FnOnce(&Path)) {
     let folder = oracle::scratch();
     let path = folder.path().join("image");
-    let file = File::create(&path).unwrap();
-    file.set_len(device.len()).unwrap();
-    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
-    drop(file);
+    oracle::crash::write_image(device, &path).unwrap();
     judge(&path);
 }
 

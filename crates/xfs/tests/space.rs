@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, MemoryDevice};
+use blockdev::MemoryDevice;
 use changing::{Layout, write_image};
 use oracle::{KernelMount, MkfsXfs, MountOptions, require};
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
@@ -54,20 +54,6 @@ fn share(root: &Path) {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn load(path: &Path) -> MemoryDevice {
-    let file = File::open(path).unwrap();
-    let device = MemoryDevice::new(file.metadata().unwrap().len());
-    let mut bytes = vec![0; 1 << 20];
-    for at in (0..device.len()).step_by(bytes.len()) {
-        let len = bytes.len().min((device.len() - at) as usize);
-        file.read_exact_at(&mut bytes[..len], at).unwrap();
-        if bytes[..len].iter().any(|byte| *byte != 0) {
-            device.write_at(at, &bytes[..len]).unwrap();
-        }
-    }
-    device
-}
-
 fn contents(fs: &Xfs, name: &str) -> Vec<u8> {
     let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap();
     let mut bytes = vec![0; fs.attributes(ino).unwrap().size as usize];
@@ -84,7 +70,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     let path = home.path().join("image");
     MkfsXfs::default().create(&path, 320 << 20);
     oracle::populate_with_kernel(&path, "xfs", share);
-    let made = load(&path);
+    let made = oracle::crash::read_image(&path).unwrap();
     for seed in 0..4 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let device = Arc::new(made.fork());
