@@ -128,17 +128,24 @@ impl Crash {
         path
     }
 
-    /// Does half of a change and announces the rest, as `half` says, and crashes: then, after the first
-    /// intent was finished, or after all were. The kernel and we recover, and come out the same.
-    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+    /// Does half of a change and announces the rest, as `half` says. What the image then holds is what a
+    /// crash leaves.
+    fn crash(&self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) -> Vec<Intent> {
         let announce = |intents: &Vec<Intent>| {
             let log = self.fs.log.as_ref().unwrap();
             intents.iter().flat_map(|i| &i.regions).for_each(|r| log.add_done(r.clone()));
             Ok(())
         };
-        let mut intents = self.fs.atomically_then(half, announce).unwrap();
-        let count = intents.len() as u64;
+        let intents = self.fs.atomically_then(half, announce).unwrap();
         self.fs.engine.checkpoint().unwrap();
+        intents
+    }
+
+    /// As [`Crash::crash`], and again when the first intent is finished, and when all are. The kernel and
+    /// we recover, and come out the same.
+    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+        let mut intents = self.crash(half);
+        let count = intents.len() as u64;
         let mut crashes = vec![(self.copy("announced"), count)];
         let rest = intents.split_off(1);
         self.fs.finish_intents(intents).unwrap();
