@@ -211,7 +211,9 @@ fn crashed(dir: &Path, copies: &[&Path]) {
     open.set_len(1 << 20).unwrap();
     fs::remove_file(mount.path().join("open")).unwrap();
     rustix::fs::syncfs(File::open(mount.path()).unwrap()).unwrap();
-    copies.iter().for_each(|copy| drop(fs::copy(&image, copy).unwrap()));
+    for copy in copies {
+        fs::copy(&image, copy).unwrap();
+    }
     drop(open);
     mount.unmount();
 }
