@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use oracle::{require, xfs_repair};
 use vfs::{Error, Ino, Result};
 
-use super::{BLOCK, Crash, fill, fill_shared, next_id};
+use super::{BLOCK, Crash, fill, fill_shared, next_id, open};
 use crate::alloc::{Owner, Request};
 use crate::bmap::Extent;
 use crate::format::address::{AgBlock, AgNumber, FileBlock, FsBlock};
@@ -327,4 +327,21 @@ fn intents_that_contradict_the_image_change_nothing() {
     crash.fs.close().unwrap();
     assert_eq!(crash.path.metadata().unwrap().mtime(), before);
     xfs_repair(&crash.path);
+}
+
+#[test]
+fn an_image_whose_log_contradicts_it_stays_as_it_is() {
+    require!(Tool("mkfs.xfs"), Mount("xfs"));
+    let crash = Crash::new("", fill);
+    let (own, some) = (crash.handle("own"), crash.extent("own", 10, 20));
+    let absent = Ino(own.ino().0 + 40);
+    crash.crash(|op| {
+        take(op, &own, some)?;
+        let sound = Intent::free(next_id(), &[run_of(&some)]);
+        Ok(vec![sound, bmap_of(BmapKind::Map, absent, &some)])
+    });
+    let before = crc32c::crc32c(&std::fs::read(&crash.path).unwrap());
+    let outcome = open(&crash.path).map(drop);
+    assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
+    assert_eq!(crc32c::crc32c(&std::fs::read(&crash.path).unwrap()), before);
 }
