@@ -55,7 +55,8 @@ impl Replay<'_> {
             }
             let place = self.geometry.device_block(block);
             let len = self.geometry.block_size() as u64;
-            let offset = self.check_place(place.0 << (self.geometry.block_log - DADDR_BYTES_LOG), len)?;
+            let offset =
+                self.check_place(place.0 << (self.geometry.block_log - DADDR_BYTES_LOG), len)?;
             let mut data = self.changes.read(offset, len as usize)?;
             put64(&mut data, OWNER_OFFSET, ino.0);
             let found = Structure::of(&data).filter(|found| matches!(found, Structure::ForkTree));
