@@ -76,8 +76,8 @@ fn assert_alike(image: &Path, case: &Case) {
 fn torn_records_at_the_end_are_dropped_as_the_kernel_does() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Tool("xfs_repair"), Mount("xfs"));
     for (rounds, size, instead) in [
-        (1, "-l size=10000b", Instead::Zeros),
-        (1, "-l size=10000b", Instead::Garbage),
+        (1, "-l size=7000b", Instead::Zeros),
+        (1, "-l size=7000b", Instead::Garbage),
         (8, "-l size=2500b", Instead::Older),
         (8, "-l size=2500b", Instead::Garbage),
     ] {
