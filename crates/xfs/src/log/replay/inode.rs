@@ -41,7 +41,7 @@ impl Replay<'_> {
         self.changes.write(offset, &slot)?;
         self.slots.insert(offset);
         if item.fields & (fields::DATA_OWNER | fields::ATTR_OWNER) != 0 {
-            self.owner_changes.insert(item.ino.0, item.fields);
+            self.owner_changes.insert(offset, (item.fields, lsn));
         }
         self.report.items_replayed += 1;
         Ok(())
@@ -78,7 +78,7 @@ impl Replay<'_> {
     }
 
     /// The inode whose slot starts at a byte of the device.
-    fn ino_at(&self, offset: u64) -> Ino {
+    pub(super) fn ino_at(&self, offset: u64) -> Ino {
         let geometry = &self.geometry;
         let (ag, block) = geometry.locate(Block(offset >> geometry.block_log));
         let index = (offset & (geometry.block_size() as u64 - 1)) >> geometry.inode_log;
