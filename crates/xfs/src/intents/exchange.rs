@@ -75,7 +75,11 @@ impl Op<'_> {
 
     /// Exchanges what both files have in one piece where the rest starts, or passes it over. Whether
     /// anything changed.
-    pub(super) fn exchange_step(&mut self, files: &mut Handles, left: &mut Exchange) -> Result<bool> {
+    pub(super) fn exchange_step(
+        &mut self,
+        files: &mut Handles,
+        left: &mut Exchange,
+    ) -> Result<bool> {
         let (fork, second) = (left.fork, files.len() - 1);
         let [first_at, second_at] = left.files.map(|file| file.offset);
         let run = bmap::run_at(self, &files[0], fork, first_at)?;
