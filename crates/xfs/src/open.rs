@@ -66,6 +66,7 @@ impl Xfs {
         fs.finish_intents(intents)?;
         fs.free_staged()?;
         fs.freed_at_open = fs.reap_all()?;
+        fs.drop_quota_counts()?;
         fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
     }

@@ -142,7 +142,9 @@ impl<'a> Ring<'a> {
     fn without_holes(&self, head: u32, cycle: u32) -> Result<u32> {
         let from = head.saturating_sub(IN_FLIGHT_BLOCKS);
         let bytes = self.window(from, head)?;
-        let stale = bytes.chunks_exact(BLOCK_SIZE).position(|block| cycle_of(block) != cycle);
+        // Blocks of the next cycle may be here already where the ring is short.
+        let is_stale = |block: &[u8]| cycle_of(block) == cycle.wrapping_sub(1);
+        let stale = bytes.chunks_exact(BLOCK_SIZE).position(is_stale);
         Ok(stale.map_or(head, |at| from + at as u32))
     }
 
@@ -153,7 +155,7 @@ impl<'a> Ring<'a> {
         let from = self.blocks - rest;
         let bytes = self.window(from, self.blocks)?;
         let mut blocks = bytes.chunks_exact(BLOCK_SIZE);
-        let is_stale = |block: &[u8]| cycle_of(block) != cycle.wrapping_sub(1);
+        let is_stale = |block: &[u8]| cycle_of(block) == cycle.wrapping_sub(2);
         Ok(blocks.position(is_stale).map_or(head, |at| from + at as u32))
     }
 
