@@ -63,15 +63,21 @@ impl Replay<'_> {
         Ok(place)
     }
 
-    /// Checks the inodes that were replayed.
+    /// Checks the inodes that were replayed. One that was damaged before, and came into the log with the
+    /// others of its block, stays as it is: it must not keep them from being recovered.
     pub(super) fn check_slots(&self) -> Result<()> {
+        let size = self.geometry.inode_size();
         for &offset in &self.slots {
-            let slot = self.changes.read(offset, self.geometry.inode_size())?;
+            let slot = self.changes.read(offset, size)?;
             let ino = self.ino_at(offset);
-            if be16(&slot, 2) == 0 {
-                verify_slot(&self.geometry, ino, &slot)?;
+            let checked = if be16(&slot, 2) == 0 {
+                verify_slot(&self.geometry, ino, &slot)
             } else {
-                Inode::parse(&self.geometry, ino, &slot)?;
+                Inode::parse(&self.geometry, ino, &slot).map(drop)
+            };
+            match checked {
+                Err(_) if self.changes.leave(offset, size)? => {}
+                checked => checked?,
             }
         }
         Ok(())
