@@ -21,7 +21,7 @@ const RULES: Rules = Rules { times: false, holes: false, contents: true };
 const FILES: u64 = 30_000;
 
 fn create() -> Create {
-    Create { files: vec![FILES], threads: 2 }
+    Create { files: vec![FILES], threads: 2, fsync: false }
 }
 
 fn remove(cold: bool) -> Remove {
@@ -30,7 +30,7 @@ fn remove(cold: bool) -> Remove {
 
 /// A loop takes a second and a little, so that it ends with another subdirectory than it began with.
 fn fs_mark(cold: bool) -> FsMark {
-    FsMark { threads: 2, files: 14_000, loops: 2, subdirectories: 7, cold }
+    FsMark { threads: 2, files: 14_000, loops: 2, subdirectories: 7, cold, rename: false }
 }
 
 /// Paths as [`OnHost::paths`] has them.
@@ -88,7 +88,7 @@ fn create_makes_the_same_files_everywhere() {
 
 #[test]
 fn another_seed_gives_other_names_and_small_directories_are_repeated() {
-    let job = Create { files: vec![20_000], threads: 1 };
+    let job = Create { files: vec![20_000], threads: 1, fsync: false };
     let trees = [1, 1, 2].map(|seed| {
         let mut session = InMemory::new(Model::new());
         let steps = run(&job, &mut session, seed).unwrap();

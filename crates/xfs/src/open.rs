@@ -64,6 +64,11 @@ impl Xfs {
         &self.recovered
     }
 
+    /// Bytes written to the log since the image was opened; `None` if there is no log.
+    pub fn log_bytes_written(&self) -> Option<u64> {
+        self.log.as_ref().map(XfsLog::bytes_written)
+    }
+
     /// Frees what is open without a name, writes everything and leaves the image clean.
     ///
     /// # Errors

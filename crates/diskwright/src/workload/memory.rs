@@ -32,7 +32,7 @@ pub struct MemorySession {
 enum Opened {
     /// With its journal, as a kernel has it.
     Ext4(Box<Ext4>),
-    /// As a fresh image, because there is no log yet.
+    /// With its log.
     Xfs(Box<Xfs>),
 }
 
@@ -60,17 +60,11 @@ impl Memory {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let mut remarks = vec![
+        vec![
             "operations are calls within the process: there are no system calls".to_owned(),
             "the device is memory, and a cold cache is read from there".to_owned(),
             "every time stamp is the same".to_owned(),
-        ];
-        if self.spec.format == Format::Xfs {
-            let log = "XFS is written without a log: fsync and sync write metadata to its place, all \
-                       of it, and a crash in between would lose the image";
-            remarks.push(log.to_owned());
-        }
-        remarks
+        ]
     }
 }
 
@@ -104,6 +98,10 @@ fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
     move |source| Error::FileSystem { operation, source }
 }
 
+fn xfs_options() -> ::xfs::OpenOptions {
+    ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() }
+}
+
 impl Opened {
     fn open(spec: &FsSpec, device: &Arc<MemoryDevice>) -> Result<Self> {
         let device: Arc<dyn BlockDevice> = device.clone();
@@ -117,7 +115,7 @@ impl Opened {
                 };
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
-            Format::Xfs => Xfs::open_fresh(device, CACHE_BYTES).map(|mut fs| {
+            Format::Xfs => Xfs::open_writable(device, &xfs_options()).map(|mut fs| {
                 if let Some(strategy) = spec.free_index {
                     fs.set_free_index(strategy);
                 }
@@ -138,7 +136,7 @@ impl Opened {
     fn close(self) -> Result<()> {
         let closed = match self {
             Self::Ext4(fs) => fs.close(),
-            Self::Xfs(fs) => fs.finish(None),
+            Self::Xfs(fs) => fs.close(),
         };
         closed.map_err(failed("close"))
     }
@@ -173,6 +171,13 @@ impl Session for MemorySession {
 
     fn size(&self) -> u64 {
         self.device.len()
+    }
+
+    fn log_position(&self) -> Result<Option<u64>> {
+        Ok(match &self.fs {
+            Some(Opened::Xfs(fs)) => fs.log_bytes_written(),
+            _ => None,
+        })
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, Timestamp};
+use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, RenameMode, Timestamp};
 
 use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
@@ -86,6 +86,11 @@ impl Target for InProcess<'_> {
     fn link(&self, dir: &Ino, from: &[u8], to: &[u8]) -> Result<()> {
         let ino = self.fs.lookup(*dir, from).map_err(failed("lookup"))?;
         self.fs.link(ino, *dir, to, Some(TIME)).map_err(failed("link"))
+    }
+
+    fn rename(&self, from: (&Ino, &[u8]), to: (&Ino, &[u8])) -> Result<()> {
+        let (from, to) = ((*from.0, from.1), (*to.0, to.1));
+        self.fs.rename(from, to, RenameMode::Replace, Some(TIME)).map_err(failed("rename"))
     }
 
     fn unlink(&self, dir: &Ino, name: &[u8]) -> Result<()> {
