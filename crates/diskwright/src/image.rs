@@ -95,7 +95,7 @@ impl OpenImage {
         ::ext4::OpenOptions { cache_bytes, stale: self.stale, ..Default::default() }
     }
 
-    fn xfs(&self) -> ::xfs::OpenOptions {
+    pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
         ::xfs::OpenOptions { cache_bytes, stale: self.stale }
     }
@@ -151,11 +151,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether images of this format are changed in place.
-    pub(crate) fn can_edit(self) -> bool {
+    /// Which of its features makes that an image cannot be changed, if one does.
+    pub(crate) fn read_only_because(self, device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
         match self {
-            Self::Ext => true,
-            Self::Xfs => false,
+            Self::Ext => ext4::read_only_because(device),
+            Self::Xfs => xfs::read_only_because(device),
         }
     }
 }
@@ -267,13 +267,8 @@ fn open_format(
         }
         Kind::Xfs => {
             let fs = Xfs::open(Arc::clone(&device), &options.xfs())?;
-            // Any other log was refused, unless the image is read as it lies.
-            let log = if options.stale {
-                xfs::LogState::of(&*device, fs.superblock())?
-            } else {
-                xfs::LogState::Clean
-            };
-            let info = xfs::info(&fs, log)?;
+            // The device's: what was replayed was replayed in memory.
+            let info = xfs::info(&fs, xfs::LogState::of(&*device, fs.superblock())?)?;
             Ok(Image::new(Box::new(fs), info))
         }
     }

@@ -52,6 +52,8 @@ pub struct Xfs {
     pub(crate) listings: ListingProfile,
     /// What recovery did when it was opened.
     pub(crate) recovered: log::Report,
+    /// How many inodes without names were freed then.
+    pub(crate) freed_at_open: u64,
     /// The log, where changes go through it; the engine has it, too.
     pub(crate) log: Option<log::XfsLog>,
 }

@@ -9,6 +9,7 @@ mod dir;
 mod file;
 pub mod format;
 mod fs;
+mod inherit;
 mod inode;
 pub mod inspect;
 mod intents;
@@ -21,6 +22,8 @@ mod op;
 mod open;
 mod project;
 mod source;
+#[cfg(test)]
+mod stub;
 mod superblocks;
 mod unlinked;
 mod volume;

@@ -114,7 +114,7 @@ const DIFF_BYTES: usize = 64;
 
 impl Xfs {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
-    /// wanted that could not be waited for.
+    /// wanted that could not be waited for, or if space ran out while freed space waits for a checkpoint.
     pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
         self.atomically_then(body, |_| Ok(()))
     }
@@ -127,6 +127,7 @@ impl Xfs {
         mut last: impl FnMut(&R) -> Result<()>,
     ) -> Result<R> {
         let mut ags = AgSet::new();
+        let mut relieved = false;
         loop {
             let mut op = Op::begin(self)?;
             for &ag in &ags {
@@ -146,8 +147,15 @@ impl Xfs {
             }
             if outcome.is_ok() {
                 op.keep();
+                return outcome;
             }
-            return outcome;
+            drop(op);
+            let short = matches!(outcome, Err(Error::NoSpace));
+            if !short || relieved || !self.volume.ags.has_busy() {
+                return outcome;
+            }
+            relieved = true;
+            self.engine.checkpoint()?;
         }
     }
 }

@@ -54,7 +54,7 @@ impl Xfs {
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
         fs.finish_intents(intents)?;
-        fs.reap_all()?;
+        fs.freed_at_open = fs.reap_all()?;
         fs.recovered = report;
         Ok(fs)
     }
@@ -67,6 +67,11 @@ impl Xfs {
     /// Bytes written to the log since the image was opened; `None` if there is no log.
     pub fn log_bytes_written(&self) -> Option<u64> {
         self.log.as_ref().map(XfsLog::bytes_written)
+    }
+
+    /// How many inodes without names a crash had left, which were freed when the image was opened.
+    pub fn freed_at_open(&self) -> u64 {
+        self.freed_at_open
     }
 
     /// Frees what is open without a name, writes everything and leaves the image clean.
@@ -120,7 +125,7 @@ impl Xfs {
         Ok(fs)
     }
 
-    fn with_device(
+    pub(crate) fn with_device(
         device: Arc<dyn BlockDevice>,
         log: Option<Box<dyn Log>>,
         cache_bytes: usize,
@@ -161,6 +166,7 @@ impl Xfs {
             hints,
             listings,
             recovered,
+            freed_at_open: 0,
             log: None,
         }
     }

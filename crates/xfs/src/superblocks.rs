@@ -34,6 +34,18 @@ impl Xfs {
         Ok(())
     }
 
+    /// Says that nobody counts what users have (`sb_qflags`), if the superblock says that somebody does:
+    /// what is changed here is not counted. Kernels do the same when they mount without quotas, and count
+    /// anew when they mount with them. The files that hold the counts stay. To be called before the first
+    /// change of an image that is opened to be changed in place.
+    #[allow(dead_code, reason = "opening calls it")]
+    pub(crate) fn drop_quota_counts(&self) -> Result<()> {
+        if self.volume.sb.raw.qflags.get() == 0 {
+            return Ok(());
+        }
+        self.edit_superblock(AgNumber(0), |raw| raw.qflags = 0.into())
+    }
+
     /// Gives the copies of the superblock, and the log, another uuid. Metadata keeps the one it has.
     pub(crate) fn change_uuid_of_copies(&self, uuid: [u8; 16]) -> Result<()> {
         for ag in self.volume.geometry.ags().skip(1) {

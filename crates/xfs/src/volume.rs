@@ -117,6 +117,7 @@ impl Format for Backing {
     /// Names go into the hash indexes of their directories, then counts into the headers of groups.
     fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let geometry = &self.volume.geometry;
+        self.volume.ags.close_busy();
         self.dirs.settle(geometry, txn)?;
         let dirty = self.volume.ags.take_dirty();
         for (ag, state) in &dirty {
@@ -126,6 +127,10 @@ impl Format for Backing {
             return Ok(());
         }
         headers::write_totals(geometry, txn, &self.volume.totals())
+    }
+
+    fn durable(&self) {
+        self.volume.ags.release_busy();
     }
 
     fn unsettled(&self) -> usize {

@@ -7,19 +7,21 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::MemoryDevice;
+use blockdev::{BlockDevice, MemoryDevice};
 use changing::kernel::assert_same;
 use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, write_image};
 use oracle::{KernelMount, MountOptions, require};
 use vfs::FileSystem;
 use workload::model::Model;
 use workload::operation::{Generator, Mix, Session};
-use xfs::{OpenOptions, Xfs, log_is_clean};
+use workload::tree::{Rules, Tree};
+use xfs::format::superblock::Superblock;
+use xfs::{OpenOptions, Xfs, log_end, log_is_clean};
 
 /// Many changes of few names, so that the log comes round.
 const BUSY: Mix = Mix { data: 20, ..Mix::ALL };
 
-fn open(device: &Arc<MemoryDevice>, cache_bytes: usize) -> Xfs {
+fn open<D: BlockDevice + 'static>(device: &Arc<D>, cache_bytes: usize) -> Xfs {
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     Xfs::open_writable(device.clone(), &options).unwrap()
 }
@@ -56,7 +58,8 @@ impl Load {
 
 /// Lets the kernel replay the log of an image; its tree.
 fn kernel_replays(path: &Path) -> oracle::Tree {
-    let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
+    let options = MountOptions { extra: "noatime", ..MountOptions::read_write("xfs") };
+    let mount = KernelMount::new(path, &options);
     let tree = oracle::Tree::of(mount.path());
     mount.unmount();
     tree
@@ -69,6 +72,61 @@ fn is_clean(path: &Path) -> bool {
     let sb =
         xfs::format::superblock::Superblock::parse(&sector, blockdev::BlockDevice::len(&device));
     log_is_clean(&device, &sb.unwrap()).unwrap()
+}
+
+/// Asserts that the kernel replays an image to what the model has, and that nothing is wrong with it.
+fn assert_replayed_to(left: &MemoryDevice, model: &Model, what: &str) {
+    let folder = oracle::scratch();
+    let path = folder.path().join("left");
+    write_image(left, &path).unwrap();
+    let tree = kernel_replays(&path);
+    oracle::xfs_repair(&path);
+    assert_same(&tree, &path, Default::default());
+    let device = blockdev::FileDevice::new(File::open(&path).unwrap()).unwrap();
+    let fs = Xfs::open(Arc::new(device), &OpenOptions::default()).unwrap();
+    let list = Tree::of(model).unwrap().differences(&Tree::of(&fs).unwrap(), Rules::default());
+    assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
+}
+
+fn cycle_of(device: &MemoryDevice) -> u32 {
+    let mut sector = [0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, device.len()).unwrap();
+    log_end(device, &sb).unwrap().and_then(|end| end.last).map_or(0, |last| last.lsn.cycle)
+}
+
+/// The log comes round several times, with checkpoints of one operation and of hundreds, and copies are
+/// taken at all sorts of places.
+#[test]
+fn the_kernel_replays_a_log_that_came_round() {
+    require!(Mount("xfs"), Tool("xfs_repair"));
+    let large_dirs = Layout { size: 64 << 20, ..Layout::LARGE_DIR_BLOCKS };
+    for (seed, layout) in [(20, Layout::DEFAULT), (21, Layout::SMALL_BLOCKS), (22, large_dirs)] {
+        let device = Arc::new(layout.make());
+        let fs = open(&device, SMALL_CACHE_BYTES);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut load = Load::new(&fs, layout.block_size.into(), seed, BUSY);
+        let mut next_copy = 0;
+        for round in 0.. {
+            let every = [1, 1, 3, 20, 200][random.usize(..5)];
+            load.run(&fs, 40.max(every), every);
+            fs.sync().unwrap();
+            if round >= next_copy {
+                next_copy = round + 10 + random.u32(..10);
+                // What is open goes with the crash.
+                load.session.close_all(&fs).unwrap();
+                load.model_session.close_all(&load.model).unwrap();
+                fs.sync().unwrap();
+                let left = device.fork();
+                assert_replayed_to(&left, &load.model, &format!("{layout:?}, round {round}"));
+                if cycle_of(&left) > 3 {
+                    break;
+                }
+            }
+        }
+        fs.close().unwrap();
+        assert_clean(&device);
+    }
 }
 
 const LAYOUTS: [Layout; 6] = [
@@ -128,5 +186,39 @@ fn the_kernel_replays_what_was_left() {
             oracle::xfs_repair(&path);
             assert_same(&tree, &closed, Default::default());
         }
+    }
+}
+
+/// Logs whose records are padded, or whose sectors are larger: from mkfs.xfs, because ours makes none.
+#[test]
+fn logs_of_other_shapes_are_written_as_the_kernel_reads_them() {
+    require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
+    let options = [
+        "-l size=64m,su=32k",
+        "-l size=64m,su=256k",
+        "-l size=64m,su=4096",
+        "-s size=4096",
+        "-b size=1024 -l size=64m,su=8192 -n size=4096",
+    ];
+    for (seed, options) in (30..).zip(options) {
+        let folder = oracle::scratch();
+        let (path, left) = (folder.path().join("image"), folder.path().join("left"));
+        oracle::MkfsXfs::default().options(options).create(&path, 320 << 20);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let device = Arc::new(blockdev::FileDevice::new(file).unwrap());
+        let fs = open(&device, SMALL_CACHE_BYTES);
+        let block_bytes = u64::from(fs.statfs().unwrap().block_size);
+        let mut load = Load::new(&fs, block_bytes, seed, BUSY);
+        for sync_every in [1, 30] {
+            load.run(&fs, 150, sync_every);
+        }
+        load.session.close_all(&fs).unwrap();
+        fs.sync().unwrap();
+        std::fs::copy(&path, &left).unwrap();
+        fs.close().unwrap();
+        oracle::xfs_repair(&path);
+        let tree = kernel_replays(&left);
+        oracle::xfs_repair(&left);
+        assert_same(&tree, &path, Default::default());
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use diskwright::edit::RecoverReport;
+use diskwright::edit::{RecoverDetails, RecoverReport};
 use diskwright::{Error, Image, Outcome, Result};
 
 use crate::cli::ImageToEdit;
@@ -14,14 +14,11 @@ Examples:
   diskwright recover root.img
   diskwright recover --partition 2 disk.img --json
 
-A crash leaves changes in the journal that are not in their places yet, and files that were being
-removed or shrunk. Every command that changes an image does the same first; commands that read one
-replay the journal in memory. Killed at any moment, it can be run again.
+A crash leaves changes in the journal or log that are not in their places yet, and files that were
+being removed or shrunk. Every command that changes an image does the same first; commands that read
+one replay journal or log in memory. Killed at any moment, it can be run again.";
 
-This is for ext4. The log of an XFS image is replayed by mounting and unmounting it once: until
-then commands read the image only with --stale, without what its log holds.";
-
-/// Replay the journal of an image and end what a crash left unfinished
+/// Replay the journal or log of an image and end what a crash left unfinished
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct RecoverArgs {
@@ -45,7 +42,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
     } else {
         terminal::message(&sentence(&report));
     }
-    if let Some(errno) = report.journal_errno {
+    if let Some(errno) = report.journal_errno() {
         terminal::message(&format_args!(
             "the kernel had left error {errno} in the journal: run e2fsck -f on the image"
         ));
@@ -54,16 +51,20 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
 }
 
 fn sentence(report: &RecoverReport) -> String {
-    if *report == RecoverReport::default() {
+    if report.is_nothing() {
         return "nothing to recover: the image is clean".into();
     }
-    format!(
-        "replayed {} transactions ({} blocks, {} revoked), removed {} files without names, \
-         finished shrinking {}",
-        report.transactions,
-        report.blocks_replayed,
-        report.blocks_revoked,
-        report.orphans_freed,
-        report.orphans_truncated
-    )
+    let RecoverReport { transactions, orphans_freed, details } = report;
+    let removed = format!("removed {orphans_freed} files without names");
+    match details {
+        RecoverDetails::Ext { blocks_replayed, blocks_revoked, orphans_truncated, .. } => format!(
+            "replayed {transactions} transactions ({blocks_replayed} blocks, {blocks_revoked} \
+             revoked), {removed}, finished shrinking {orphans_truncated}"
+        ),
+        RecoverDetails::Xfs { items_replayed, items_skipped, intents } => format!(
+            "replayed {transactions} transactions ({items_replayed} items, {items_skipped} \
+             skipped), finished {intents} changes that were under way, {removed}"
+        ),
+        _ => format!("replayed {transactions} transactions, {removed}"),
+    }
 }

@@ -9,17 +9,16 @@ mod attributes;
 mod mode;
 mod names;
 mod values;
+mod writable;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ext4::Ext4;
-use serde::Serialize;
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
 use crate::build::Owner;
-use crate::image::{Kind, open_device, probe_kind, window};
+use crate::image::{open_device, probe_kind, window};
 use crate::{Error, Image, OpenImage, Result, lock};
 
 pub(crate) use attributes::CAPABILITY;
@@ -27,6 +26,9 @@ pub use attributes::{Links, OwnerChange};
 pub use mode::ModeChange;
 pub use names::{Move, MoveOptions};
 pub use values::{SizeChange, parse_owner_change, parse_xattr_value};
+pub use writable::{RecoverDetails, RecoverReport};
+
+use writable::Writable;
 
 /// Owner and time of what is made or changed.
 #[derive(Clone, Copy, Debug)]
@@ -46,73 +48,28 @@ impl Policy {
     }
 }
 
-/// A file system of some format that is open for writing.
-trait Writable: Send + Sync {
-    fn file_system(&self) -> &dyn FileSystem;
-    fn recovery(&self) -> RecoverReport;
-    fn close(self: Box<Self>) -> vfs::Result<()>;
-}
-
-impl Writable for Ext4 {
-    fn file_system(&self) -> &dyn FileSystem {
-        self
-    }
-
-    fn recovery(&self) -> RecoverReport {
-        let (journal, orphans) = (self.recovered(), self.cleaned_orphans());
-        RecoverReport {
-            transactions: journal.transactions.into(),
-            blocks_replayed: journal.blocks_replayed,
-            blocks_revoked: journal.blocks_revoked,
-            orphans_freed: orphans.freed.into(),
-            orphans_truncated: orphans.truncated.into(),
-            journal_errno: journal.errno,
-        }
-    }
-
-    fn close(self: Box<Self>) -> vfs::Result<()> {
-        Ext4::close(*self)
-    }
-}
-
-/// What was done to an image that a crash had left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RecoverReport {
-    /// Transactions of the journal that were replayed.
-    pub transactions: u64,
-    /// Blocks written to their places.
-    pub blocks_replayed: u64,
-    /// Blocks in the journal that a later transaction had freed.
-    pub blocks_revoked: u64,
-    /// Files without names that were removed.
-    pub orphans_freed: u64,
-    /// Files whose shrinking was finished.
-    pub orphans_truncated: u64,
-    /// The error number that the kernel had left in the journal.
-    pub journal_errno: Option<i32>,
-}
-
 /// An image that is open to be changed, and locked against everybody else.
 ///
 /// Dropped without [`OpenToEdit::close`], it is left as after a crash: what is not durable yet is
-/// gone, and the journal has to be replayed.
+/// gone, and the journal or log has to be replayed.
 pub struct OpenToEdit {
     fs: Box<dyn Writable>,
     image: std::path::PathBuf,
 }
 
 impl Image {
-    /// Whether images of this one's format are changed in place. This one may still be none of those that
-    /// are, or somebody may be using it: [`Image::edit`] tells.
+    /// Which of its features makes that an image cannot be changed, but read; `None` if there is none. This
+    /// one may still be damaged, or somebody may be using it: [`Image::edit`] tells.
     ///
     /// # Errors
     /// If it cannot be read, or has no format that is known.
-    pub fn can_edit(path: &Path, options: &OpenImage) -> Result<bool> {
+    pub fn read_only_because(path: &Path, options: &OpenImage) -> Result<Option<String>> {
         let device = open_device(path, &OpenImage { stale: true, ..*options })?;
-        Ok(probe_kind(path, &device, options)?.can_edit())
+        let reason = probe_kind(path, &device, options)?.read_only_because(&*device);
+        reason.map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
-    /// Opens an image to change it. What its journal holds is replayed first.
+    /// Opens an image to change it. What its journal or log holds is replayed first.
     ///
     /// # Errors
     /// If somebody else uses the image, if it cannot be read or written, or if it is no image that
@@ -121,20 +78,14 @@ impl Image {
         let device = blockdev::FileDevice::new(lock::open_to_write(path)?);
         let device = device.map_err(|e| Error::host("read", path, e))?;
         let device = window(path, Arc::new(device), options)?;
-        let at = |source| Error::Image { image: path.to_owned(), source };
-        match probe_kind(path, &device, options)? {
-            Kind::Ext => {
-                let fs = Ext4::open_writable(device, &options.ext4()).map_err(at)?;
-                Ok(OpenToEdit { fs: Box::new(fs), image: path.to_owned() })
-            }
-            Kind::Xfs => Err(at(vfs::Error::unsupported(
-                "changing XFS images in place",
-                "it is not there yet: build a new image",
-            ))),
+        let kind = probe_kind(path, &device, options)?;
+        match writable::open(kind, device, options) {
+            Ok(fs) => Ok(OpenToEdit { fs, image: path.to_owned() }),
+            Err(source) => Err(Error::Image { image: path.to_owned(), source }),
         }
     }
 
-    /// Replays the journal of an image, ends what a crash left unfinished, and leaves it clean.
+    /// Replays the journal or log of an image, ends what a crash left unfinished, and leaves it clean.
     ///
     /// # Errors
     /// As [`Image::edit`] and [`OpenToEdit::close`].

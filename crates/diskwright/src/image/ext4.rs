@@ -1,12 +1,22 @@
 //! What ext2, ext3 and ext4 images say about themselves.
 
+use blockdev::BlockDevice;
 use ext4::Ext4;
 use ext4::format::features::{Compat, Features, Incompat, RoCompat};
-use ext4::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
-use vfs::FileSystem;
+use ext4::format::superblock::{
+    STATE_ERROR, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use vfs::{Error, FileSystem};
 
 use super::{FeatureGroup, ImageInfo, Section, uuid_text};
 use crate::text;
+
+/// Which feature makes that an image cannot be changed, if one does.
+pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(Error::Device)?;
+    Ok(Superblock::parse(&bytes, device.len())?.read_only_because())
+}
 
 /// What an ext image says about itself.
 pub(super) fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {

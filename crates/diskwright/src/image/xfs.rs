@@ -1,7 +1,7 @@
 //! What XFS images say about themselves.
 
 use blockdev::BlockDevice;
-use vfs::FileSystem;
+use vfs::{Error, FileSystem};
 use xfs::Xfs;
 use xfs::format::superblock::Superblock;
 
@@ -39,6 +39,16 @@ impl LogState {
             Self::Elsewhere => "not known: the log is on another device",
         }
     }
+}
+
+/// Largest sector in bytes: the most that the checksum of a superblock covers.
+const SECTOR_SIZE_MAX: u64 = 32 << 10;
+
+/// Which feature makes that an image cannot be changed, if one does.
+pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
+    let mut bytes = vec![0; device.len().min(SECTOR_SIZE_MAX) as usize];
+    device.read_at(0, &mut bytes).map_err(Error::Device)?;
+    Ok(Superblock::parse(&bytes, device.len())?.read_only_because())
 }
 
 /// What an XFS image says about itself.

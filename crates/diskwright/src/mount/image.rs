@@ -22,8 +22,8 @@ enum Access {
 
 impl OpenToMount {
     /// Opens an image: for reading only if that is asked for, if it is read as it lies
-    /// ([`OpenImage::stale`]), or if images of its format are not changed in place
-    /// ([`Image::can_edit`]), which [`Self::warning`] then says.
+    /// ([`OpenImage::stale`]), or if a feature of its makes that it cannot be changed
+    /// ([`Image::read_only_because`]), which [`Self::warning`] then says.
     ///
     /// # Errors
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
@@ -33,14 +33,18 @@ impl OpenToMount {
             let access = Access::Read(Image::open(path, options)?);
             return Ok(Self { access, name, warning: None });
         }
-        if Image::can_edit(path, options)? {
-            let access = Access::Write(Image::edit(path, options)?);
-            return Ok(Self { access, name, warning: None });
+        // What else is wrong with it is better told by who opens it.
+        match Image::read_only_because(path, options).unwrap_or_default() {
+            None => {
+                let access = Access::Write(Image::edit(path, options)?);
+                Ok(Self { access, name, warning: None })
+            }
+            Some(reason) => {
+                let access = Access::Read(Image::open(path, options)?);
+                let warning = Some(format!("mounted for reading only: {reason}"));
+                Ok(Self { access, name, warning })
+            }
         }
-        let image = Image::open(path, options)?;
-        let format = image.info().format.to_uppercase();
-        let warning = Some(format!("{format} images are mounted read-only so far"));
-        Ok(Self { access: Access::Read(image), name, warning })
     }
 
     /// Whether nothing can be changed.

@@ -2,8 +2,8 @@
 //!
 //! A workload that writes has a directory of its own in the image's root, `diskwright-workload-PID-N`. It
 //! goes with all that is in it when the run ends, also with an error. If the program is killed, the image
-//! is left as after a crash: whoever opens it next replays its journal, and finds the directory as it was
-//! at some moment.
+//! is left as after a crash: whoever opens it next replays its journal or log, and finds the directory as
+//! it was at some moment.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -75,13 +75,6 @@ impl ImageFile {
 
     /// Opens it to write, with a new directory.
     fn start_writing(&self, need: &Need) -> Result<(Open, u32)> {
-        if self.format == "xfs" {
-            return Err(Error::Unsupported(
-                "XFS images cannot be changed in place yet: use memory:xfs, or a directory of it where \
-                 it is mounted"
-                    .into(),
-            ));
-        }
         let open = Image::edit(&self.path, &OPEN).map_err(not_opened)?;
         match make_directory(open.file_system(), need) {
             Ok((top, number)) => Ok((Open::ToWrite(open, top), number)),

@@ -29,10 +29,9 @@ pub struct MemorySession {
     fs: Option<Opened>,
 }
 
+/// With its journal or log, as a kernel has it.
 enum Opened {
-    /// With its journal, as a kernel has it.
     Ext4(Box<Ext4>),
-    /// With its log.
     Xfs(Box<Xfs>),
 }
 
@@ -58,14 +57,6 @@ impl Memory {
         let fs = Opened::open(&self.spec, &device)?;
         Ok(MemorySession { spec: self.spec.clone(), device, fs: Some(fs) })
     }
-
-    fn remarks(&self) -> Vec<String> {
-        vec![
-            "operations are calls within the process: there are no system calls".to_owned(),
-            "the device is memory, and a cold cache is read from there".to_owned(),
-            "every time stamp is the same".to_owned(),
-        ]
-    }
 }
 
 impl Memory {
@@ -85,7 +76,11 @@ impl Contestant for Memory {
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
             features: format::features(&self.spec),
             base: self.base.clone(),
-            remarks: self.remarks(),
+            remarks: vec![
+                "operations are calls within the process: there are no system calls".to_owned(),
+                "the device is memory, and a cold cache is read from there".to_owned(),
+                "every time stamp is the same".to_owned(),
+            ],
         }
     }
 
@@ -96,10 +91,6 @@ impl Contestant for Memory {
 
 fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
     move |source| Error::FileSystem { operation, source }
-}
-
-fn xfs_options() -> ::xfs::OpenOptions {
-    ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() }
 }
 
 impl Opened {
@@ -115,12 +106,15 @@ impl Opened {
                 };
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
-            Format::Xfs => Xfs::open_writable(device, &xfs_options()).map(|mut fs| {
-                if let Some(strategy) = spec.free_index {
-                    fs.set_free_index(strategy);
-                }
-                Self::Xfs(Box::new(fs))
-            }),
+            Format::Xfs => {
+                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, stale: false };
+                Xfs::open_writable(device, &options).map(|mut fs| {
+                    if let Some(strategy) = spec.free_index {
+                        fs.set_free_index(strategy);
+                    }
+                    Self::Xfs(Box::new(fs))
+                })
+            }
         };
         opened.map_err(failed("open"))
     }

@@ -1,11 +1,13 @@
 //! What is known of each allocation group in memory: what its headers say, as of the last committed
 //! operation. The headers on disk follow when a checkpoint is closed.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
+use super::busy::{Busy, BusyView};
 use crate::format::address::{AgBlock, AgNumber};
 
 /// The trees of a group.
@@ -87,7 +89,7 @@ impl AgState {
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ag {
-    state: Mutex<AgState>,
+    guarded: Mutex<Guarded>,
     /// Copies of fields of `state` as of the last committed operation, to choose a group by without
     /// its lock.
     freeblks: AtomicU32,
@@ -100,9 +102,19 @@ pub(crate) struct Ag {
     dirty: AtomicBool,
 }
 
+/// What a group's lock guards.
+#[derive(Default)]
+struct Guarded {
+    state: AgState,
+    busy: Busy,
+}
+
 /// All groups.
 pub(crate) struct Ags {
     list: Box<[Ag]>,
+    /// Groups with busy blocks of the running checkpoint, and of the one being written.
+    busy_running: Mutex<Vec<AgNumber>>,
+    busy_closed: Mutex<Vec<AgNumber>>,
 }
 
 /// What a group says without its lock: of some moment.
@@ -121,24 +133,25 @@ impl Ags {
         let list: Box<[Ag]> = states
             .into_iter()
             .map(|state| {
-                let ag = Ag { state: Mutex::new(state), ..Ag::default() };
+                let guarded = Mutex::new(Guarded { state, busy: Busy::default() });
+                let ag = Ag { guarded, ..Ag::default() };
                 ag.publish(&state);
                 ag
             })
             .collect();
-        Self { list }
+        Self { list, busy_running: Mutex::default(), busy_closed: Mutex::default() }
     }
 
     /// Waits for a group and holds it. The group must exist.
     pub(crate) fn lease(&self, ag: AgNumber) -> Lease<'_> {
         let home = &self.list[ag.0 as usize];
-        Lease::new(ag, home, home.state.lock())
+        Lease::new(ag, home, home.guarded.lock())
     }
 
     /// Holds a group, unless somebody else does.
     pub(crate) fn try_lease(&self, ag: AgNumber) -> Option<Lease<'_>> {
         let home = &self.list[ag.0 as usize];
-        home.state.try_lock().map(|guard| Lease::new(ag, home, guard))
+        home.guarded.try_lock().map(|guard| Lease::new(ag, home, guard))
     }
 
     /// What a group says without its lock.
@@ -155,14 +168,42 @@ impl Ags {
 
     /// Lets groups go and keeps what was changed in them.
     pub(crate) fn keep<'a>(&self, leases: impl Iterator<Item = Lease<'a>>) {
-        leases.for_each(|mut lease| lease.kept = true);
+        for mut lease in leases {
+            lease.kept = true;
+            let Lease { guard, freed, .. } = &mut lease;
+            if guard.busy.add(freed) {
+                self.busy_running.lock().push(lease.number);
+            }
+        }
+    }
+
+    /// Whether blocks are free that file data may have only after a checkpoint.
+    pub(crate) fn has_busy(&self) -> bool {
+        !self.busy_running.lock().is_empty() || !self.busy_closed.lock().is_empty()
+    }
+
+    /// The running checkpoint is being closed: what it freed waits for it now. To be called with the
+    /// gate held exclusively.
+    pub(crate) fn close_busy(&self) {
+        let mut closed = self.busy_closed.lock();
+        for ag in self.busy_running.lock().drain(..) {
+            self.list[ag.0 as usize].guarded.lock().busy.close();
+            closed.push(ag);
+        }
+    }
+
+    /// The checkpoint that was closed last is durable: what it freed may be taken for anything.
+    pub(crate) fn release_busy(&self) {
+        for ag in self.busy_closed.lock().drain(..) {
+            self.list[ag.0 as usize].guarded.lock().busy.release();
+        }
     }
 
     /// The groups whose headers must be written, which then count as written, and their states.
     pub(crate) fn take_dirty(&self) -> Vec<(AgNumber, AgState)> {
         let dirty = |(at, ag): (usize, &Ag)| {
             let was_dirty = ag.dirty.swap(false, Ordering::Relaxed);
-            was_dirty.then(|| (AgNumber(at as u32), *ag.state.lock()))
+            was_dirty.then(|| (AgNumber(at as u32), ag.guarded.lock().state))
         };
         self.list.iter().enumerate().filter_map(dirty).collect()
     }
@@ -182,19 +223,32 @@ impl Ag {
 pub(crate) struct Lease<'a> {
     number: AgNumber,
     home: &'a Ag,
-    guard: MutexGuard<'a, AgState>,
+    guard: MutexGuard<'a, Guarded>,
     before: AgState,
+    /// What the operation made busy.
+    freed: SmallVec<[Range<u32>; 2]>,
     kept: bool,
 }
 
 impl<'a> Lease<'a> {
-    fn new(number: AgNumber, home: &'a Ag, guard: MutexGuard<'a, AgState>) -> Self {
-        let before = *guard;
-        Self { number, home, guard, before, kept: false }
+    fn new(number: AgNumber, home: &'a Ag, guard: MutexGuard<'a, Guarded>) -> Self {
+        let before = guard.state;
+        Self { number, home, guard, before, freed: SmallVec::new(), kept: false }
     }
 
     pub(crate) fn number(&self) -> AgNumber {
         self.number
+    }
+
+    /// Keeps blocks that become free from file data until a checkpoint is durable, if the operation
+    /// commits.
+    pub(super) fn make_busy(&mut self, start: AgBlock, len: u32) {
+        self.freed.push(start.0..start.0 + len);
+    }
+
+    /// What must not be taken for file data, be it free.
+    pub(super) fn busy(&self) -> BusyView<'_> {
+        BusyView { busy: &self.guard.busy, freed: &self.freed }
     }
 }
 
@@ -202,22 +256,22 @@ impl Deref for Lease<'_> {
     type Target = AgState;
 
     fn deref(&self) -> &AgState {
-        &self.guard
+        &self.guard.state
     }
 }
 
 impl DerefMut for Lease<'_> {
     fn deref_mut(&mut self) -> &mut AgState {
-        &mut self.guard
+        &mut self.guard.state
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            *self.guard = self.before;
-        } else if *self.guard != self.before {
-            self.home.publish(&self.guard);
+            self.guard.state = self.before;
+        } else if self.guard.state != self.before {
+            self.home.publish(&self.guard.state);
             self.home.dirty.store(true, Ordering::Relaxed);
         }
     }

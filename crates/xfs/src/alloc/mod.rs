@@ -2,6 +2,10 @@
 
 mod agfl;
 pub(crate) mod ags;
+mod busy;
+#[cfg(test)]
+mod busy_tests;
+mod clean;
 pub(crate) mod headers;
 mod release;
 pub(crate) mod rmap;
@@ -45,6 +49,8 @@ pub(crate) struct Request {
     pub(crate) max_len: u32,
     /// Whose they will be.
     pub(crate) owner: Owner,
+    /// Whether file data goes there, which is written straight to the device.
+    pub(crate) for_data: bool,
 }
 
 /// Fewest blocks that allocations for files and inodes leave free in a group, beside what the AGFL
@@ -112,8 +118,14 @@ impl Op<'_> {
         if len < enough.max(1) {
             return Ok(None);
         }
-        let mut spot = self.find_spot(lease, &Wish::near(near, len))?;
+        let is_restricted = request.for_data && !self.leases[lease].busy().is_empty();
+        let mut spot = if is_restricted {
+            self.find_clean_spot(lease, near, len, enough)?
+        } else {
+            self.find_spot(lease, &Wish::near(near, len))?
+        };
         if spot.is_none()
+            && !is_restricted
             && let Some(run) = self.longest_run(lease)?.filter(|run| run.len >= enough)
         {
             spot = Some(Spot { run, start: run.start, len: run.len.min(len) });

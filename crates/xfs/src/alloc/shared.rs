@@ -7,7 +7,7 @@ use vfs::Result;
 use crate::alloc::ags::AgTree;
 use crate::btree::records::{RefcountRecord, RefcountTree};
 use crate::btree::{Cursor, Seek};
-use crate::format::address::AgBlock;
+use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;
 
 /// A count that is never changed any more, because it may have been higher (`XFS_REFC_REFCOUNT_MAX`).
@@ -26,6 +26,31 @@ impl RefcountRecord {
 }
 
 impl Op<'_> {
+    /// How many of `len` blocks from `start` on, of one group, are alike: either nobody else has them and
+    /// they may be written over, or they must be left as they are.
+    ///
+    /// Blocks that others had until lately are left, too: a crash before the checkpoint is durable in
+    /// which those were given back would bring them back.
+    pub(crate) fn own_blocks(&mut self, start: FsBlock, len: u64) -> Result<(bool, u64)> {
+        let (ag, block) = self.fs.volume.geometry.split(start);
+        let lease = self.lease(ag)?;
+        let (at, end) = (u64::from(block.0), u64::from(block.0) + len);
+        let mut until = end;
+        if let Some(run) = self.shared_from(lease, at, end)? {
+            if u64::from(run.start.0) <= at {
+                return Ok((false, run.end().min(end) - at));
+            }
+            until = run.start.0.into();
+        }
+        let busy = self.leases[lease].busy();
+        let clean = busy.clean_parts(block.0..until as u32).next();
+        Ok(match clean {
+            Some(clean) if clean.start == block.0 => (true, u64::from(clean.end) - at),
+            Some(clean) => (false, u64::from(clean.start) - at),
+            None => (false, until - at),
+        })
+    }
+
     /// Takes one reference to blocks of a group away, and makes those free that have none left.
     pub(super) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
         let mut at = u64::from(start.0);
@@ -96,7 +121,12 @@ impl Op<'_> {
             }
         }
         self.join_references(lease, until)?;
-        self.join_references(lease, from)
+        self.join_references(lease, from)?;
+        if changed.count == 1 && self.fs.engine.has_log() {
+            // One file has them now, which must not write over them yet.
+            self.leases[lease].make_busy(changed.start, changed.len);
+        }
+        Ok(())
     }
 
     /// Makes one record of two that meet at a block and count alike.
@@ -116,67 +146,5 @@ impl Op<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
-    use std::path::Path;
-
-    use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
-    use vfs::{AllocateMode, Error, FileSystem};
-
-    use crate::alloc::tests::Fresh;
-
-    const BLOCK: u64 = 4096;
-    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-
-    /// Four files, parts of whose blocks one, two, three or four of them have.
-    fn share(root: &Path) {
-        let a = File::create(root.join("a")).unwrap();
-        a.write_all_at(&vec![7; 200 * BLOCK as usize], 0).unwrap();
-        a.sync_all().unwrap();
-        let clone = |name, of: &str| {
-            let file = File::create(root.join(name)).unwrap();
-            ioctl_ficlone(&file, File::open(root.join(of)).unwrap()).unwrap();
-            file
-        };
-        let b = clone("b", "a");
-        b.write_all_at(&[8; 10 * BLOCK as usize], 10 * BLOCK).unwrap();
-        let c = clone("c", "a");
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&c, flags, 30 * BLOCK, 15 * BLOCK).unwrap();
-        fallocate(&c, flags, 190 * BLOCK, 10 * BLOCK).unwrap();
-        let d = clone("d", "b");
-        d.write_all_at(&[9; 3 * BLOCK as usize], 38 * BLOCK).unwrap();
-    }
-
-    #[test]
-    fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
-        oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-        for (options, order) in
-            [("", [0, 1, 2, 3]), ("", [3, 1, 0, 2]), ("-m rmapbt=0", [2, 0, 3, 1])]
-        {
-            let image = Fresh::filled(options, 320 << 20, share);
-            let (fs, root) = (&image.fs, image.fs.root_ino());
-            for (step, name) in order.map(|which| NAMES[which].as_bytes()).into_iter().enumerate() {
-                let ino = fs.lookup(root, name).unwrap();
-                let refused =
-                    |result: vfs::Result<()>| assert!(matches!(result, Err(Error::Unsupported(_))));
-                refused(fs.write(ino, 150 * BLOCK, b"x"));
-                refused(fs.truncate(ino, 150 * BLOCK + 1));
-                refused(fs.allocate(ino, 1, 20 * BLOCK, AllocateMode::PunchHole));
-                if step % 2 == 0 {
-                    fs.unlink(root, name, None).unwrap();
-                } else {
-                    fs.allocate(ino, 5 * BLOCK, 50 * BLOCK, AllocateMode::PunchHole).unwrap();
-                    image.judge();
-                    fs.truncate(ino, 100 * BLOCK).unwrap();
-                    image.judge();
-                    fs.truncate(ino, 0).unwrap();
-                    assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
-                    fs.write(ino, 0, b"new").unwrap();
-                }
-                image.judge();
-            }
-        }
-    }
-}
+#[path = "shared_tests.rs"]
+mod tests;

@@ -12,9 +12,9 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::op::Op;
 
 /// Free runs that are looked at on each side of a place before any that is long enough will do.
-const NEAR_STEPS: usize = 8;
+pub(super) const NEAR_STEPS: usize = 8;
 /// Free runs of a length that are looked at for one that is nearer or better aligned.
-const LENGTH_STEPS: usize = 64;
+pub(super) const LENGTH_STEPS: usize = 64;
 
 /// Where blocks are wanted in a group.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Spot {
 
 impl FreeRun {
     /// One past its last block.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.len)
     }
 }
@@ -86,7 +86,11 @@ impl Op<'_> {
     }
 
     /// A run as a tree lists it, checked to lie in its group.
-    fn checked_run(&self, lease: usize, run: Option<FreeRun>) -> Result<Option<FreeRun>> {
+    pub(super) fn checked_run(
+        &self,
+        lease: usize,
+        run: Option<FreeRun>,
+    ) -> Result<Option<FreeRun>> {
         match run {
             Some(run) if run.len == 0 || run.end() > self.leases[lease].length.into() => {
                 Err(self.space_damage(lease, "a free run outside of the group", run))
@@ -277,6 +281,9 @@ impl Op<'_> {
         self.merge_by_block(lease, left, right, merged)?;
         self.merge_by_length(lease, left, right, merged)?;
         self.leases[lease].longest = self.leases[lease].longest.max(merged.len);
+        if self.fs.engine.has_log() {
+            self.leases[lease].make_busy(start, len);
+        }
         self.count_free(lease, given, len.into())
     }
 

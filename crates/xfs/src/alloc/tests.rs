@@ -142,7 +142,7 @@ impl Model {
         let min_len = if rng.bool() { max_len } else { 1 };
         let got = fs.atomically(|op| {
             let owner = Owner::RefcountTree;
-            op.allocate_extent(&Request { near, min_len, max_len, owner })
+            op.allocate_extent(&Request { near, min_len, max_len, owner, for_data: false })
         });
         match got {
             Ok((start, len)) => {
@@ -264,7 +264,7 @@ fn a_failed_operation_leaves_no_trace() {
             for max_len in 1..20 {
                 let owner = Owner::RefcountTree;
                 let near = FsBlock(at * 100);
-                op.allocate_extent(&Request { near, min_len: 1, max_len, owner })?;
+                op.allocate_extent(&Request { near, min_len: 1, max_len, owner, for_data: false })?;
             }
             Err(Error::NoSpace)
         });
@@ -308,8 +308,13 @@ fn freeing_twice_is_damage() {
             Ok(())
         })
     };
-    let request =
-        Request { near: FsBlock(100), min_len: 4, max_len: 4, owner: Owner::RefcountTree };
+    let request = Request {
+        near: FsBlock(100),
+        min_len: 4,
+        max_len: 4,
+        owner: Owner::RefcountTree,
+        for_data: false,
+    };
     let (start, _) = image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
     free(start).unwrap();
     assert!(matches!(free(start), Err(Error::Corrupt(_))));
@@ -322,7 +327,8 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let image = Fresh::new("-m rmapbt=0", 320 << 20);
     let near = image.fs.volume.geometry.fs_block(AgNumber(1), AgBlock(5000));
-    let request = Request { near, min_len: 1, max_len: 10, owner: Owner::RefcountTree };
+    let request =
+        Request { near, min_len: 1, max_len: 10, owner: Owner::RefcountTree, for_data: false };
     let allocate = || image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
     assert_eq!(allocate(), (near, 10));
     // What is next to it is as near as can be.

@@ -16,7 +16,7 @@ use crate::format::attr::{BlockType, Identity, Layout, flags, remote, shortform,
 use crate::format::edit::Edit;
 use crate::format::features::Incompat;
 use crate::format::hash::name_hash;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
@@ -321,12 +321,56 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Frees all of the attribute fork, of an inode that goes.
-    pub(crate) fn drop_attrs(&mut self, handle: &mut Handle) -> Result<()> {
-        if matches!(handle.inode.attr_format(), Some(Format::Extents | Format::Btree)) {
-            self.unmap(handle, Fork::Attr, FileBlock(0)..FileBlock::END)?;
+    /// Frees the attribute fork of an inode that goes, as far as `budget` blocks go, which is lowered.
+    /// Whether that was all.
+    ///
+    /// Attributes of an inode that is not gone yet are looked at when a crash leaves it to a kernel. So
+    /// before any of their blocks go, the root becomes an empty leaf, and it is the last one.
+    pub(crate) fn drop_attrs(&mut self, handle: &mut Handle, budget: &mut u32) -> Result<bool> {
+        if form(handle) == Form::Blocks {
+            let fits = self.attr_blocks_fit(handle, *budget)?;
+            if !fits {
+                self.empty_attr_root(handle)?;
+                let behind_root = FileBlock(1)..FileBlock::END;
+                if !self.unmap_some(handle, Fork::Attr, behind_root, budget)? || *budget == 0 {
+                    return Ok(false);
+                }
+            }
+            if !self.unmap_some(handle, Fork::Attr, FileBlock(0)..FileBlock::END, budget)? {
+                return Ok(false);
+            }
         }
         forkoff::remove(handle);
+        Ok(true)
+    }
+
+    /// Whether the attribute fork has no more than `max` blocks.
+    pub(crate) fn attr_blocks_fit(&mut self, handle: &Handle, max: u32) -> Result<bool> {
+        if form(handle) != Form::Blocks {
+            return Ok(true);
+        }
+        let mut left = u64::from(max);
+        let mut at = FileBlock(0);
+        while at < FileBlock::END {
+            let run = bmap::run_at(self, handle, Fork::Attr, at)?;
+            if run.place != Place::Hole {
+                let Some(rest) = left.checked_sub(run.len) else { return Ok(false) };
+                left = rest;
+            }
+            at = at.plus(run.len);
+        }
+        Ok(true)
+    }
+
+    /// Makes the root of a tree of attributes an empty leaf, whatever it is.
+    fn empty_attr_root(&mut self, handle: &Handle) -> Result<()> {
+        let place = locate(self, handle, 0)?;
+        let geometry = self.fs.volume.geometry;
+        let id = self.txn.create(place.0, tag(handle, 0))?;
+        let who = Identity { owner: handle.ino().0, block: place };
+        let mut root = Held { txn: &mut self.txn, id };
+        write_info(&mut root, &geometry, BlockType::Leaf, who);
+        leaf_change::fill(&mut root, Layout::new(&geometry), []);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let owner = Owner::Bmbt { ino: handle.ino(), fork };
         let near = self.metadata_goal(handle);
-        let request = Request { near, min_len: 1, max_len: 1, owner };
+        let request = Request { near, min_len: 1, max_len: 1, owner, for_data: false };
         let (start, _) = self.allocate_extent(&request)?;
         let block = geometry.device_block(start);
         let tag = Kind::Bmbt.of_inode(handle.ino(), 0);

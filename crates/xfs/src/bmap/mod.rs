@@ -5,6 +5,7 @@
 mod change;
 mod convert;
 mod list;
+mod own;
 mod provide;
 mod remove;
 mod tree;
@@ -17,7 +18,8 @@ use crate::inode::Handle;
 use crate::source::Source;
 
 pub(crate) use crate::format::extent::Extent;
-pub(crate) use provide::{Piece, Want, Was, check_unshared};
+pub(crate) use own::may_share;
+pub(crate) use provide::{Piece, Want, Was};
 
 /// Where a run of logical blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Giving a fork the blocks that a change of its contents needs, in the state it needs them in.
 
-use vfs::{Error, Result};
+use vfs::{FileType, Result};
 
 use super::change::{one, with_part};
 use super::{Extent, check, lookup};
 use crate::alloc::{Owner, Request};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::extent::LEN_MAX;
-use crate::format::inode::{Fork, flags2};
+use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -18,6 +18,8 @@ pub(crate) enum Want {
     Written,
     /// To be there: holes become unwritten.
     Allocated,
+    /// To be there, and if they hold data, to be no other file's: what they hold is about to change.
+    Own,
     /// To be there and read as zeros: unwritten.
     Zeroed,
 }
@@ -39,6 +41,9 @@ pub(crate) struct Piece {
     pub(crate) was: Was,
     /// Whether what the device holds there is now what the file holds.
     pub(crate) written: bool,
+    /// Where the contents are that the blocks must get, as far as they are not written over: others have
+    /// those blocks, too.
+    pub(crate) copied_from: Option<FsBlock>,
 }
 
 impl Piece {
@@ -49,24 +54,16 @@ impl Piece {
 
     /// Whether the map was changed for it.
     pub(crate) fn is_change(&self) -> bool {
-        self.was == Was::Hole || self.written != (self.was == Was::Written)
+        let is_converted = self.written != (self.was == Was::Written);
+        self.was == Was::Hole || is_converted || self.copied_from.is_some()
     }
-}
-
-/// Refuses to change what blocks hold that other files may have, too. To give such blocks back is
-/// nothing that the others would see.
-pub(crate) fn check_unshared(handle: &Handle) -> Result<()> {
-    if handle.inode.flags2() & flags2::REFLINK == 0 {
-        return Ok(());
-    }
-    let what = format!("changing inode {}, which shares blocks with others", handle.ino());
-    Err(Error::unsupported(what, "copy the file and change the copy"))
 }
 
 impl Op<'_> {
     /// Sees to it that a file has block `at`, and more up to `limit` as far as they lie together, in the
-    /// state that is wanted. Only the map is changed: [`Piece::is_exposed`] says what must be written
-    /// to the device.
+    /// state that is wanted. Blocks that other files have, too, are replaced if what they hold is to
+    /// change. Only the map is changed: [`Piece::is_exposed`] and [`Piece::copied_from`] say what must be
+    /// written to the device.
     pub(crate) fn provide(
         &mut self,
         file: &mut Handle,
@@ -74,13 +71,12 @@ impl Op<'_> {
         limit: FileBlock,
         want: Want,
     ) -> Result<Piece> {
-        check_unshared(file)?;
         let (extent, next) = lookup(self, file, Fork::Data, at)?;
         let before = match extent {
             Some(extent) => {
                 check(self, file, Fork::Data, &extent)?;
                 if at < extent.end() {
-                    return self.bring_to_state(file, extent, at, limit, want);
+                    return self.bring_to_own(file, extent, at, limit, want);
                 }
                 Some(extent)
             }
@@ -95,7 +91,8 @@ impl Op<'_> {
         let unwritten = want != Want::Written;
         let (start, len) = self.take(file, Fork::Data, at, (1, len as u32), near, unwritten)?;
         self.fs.hints.note_data(self, file, start.plus(len));
-        Ok(Piece { start, len, was: Was::Hole, written: !unwritten })
+        let written = !unwritten;
+        Ok(Piece { start, len, was: Was::Hole, written, copied_from: None })
     }
 
     /// Where blocks behind those of an extent are best.
@@ -115,7 +112,9 @@ impl Op<'_> {
         unwritten: bool,
     ) -> Result<(FsBlock, u64)> {
         let owner = Owner::Fork { ino: handle.ino(), fork, offset: at.0, unwritten };
-        let (start, len) = self.allocate_extent(&Request { near, min_len, max_len, owner })?;
+        let for_data = handle.inode.file_type() == Some(FileType::Regular) && fork == Fork::Data;
+        let request = Request { near, min_len, max_len, owner, for_data };
+        let (start, len) = self.allocate_extent(&request)?;
         let len = u64::from(len);
         let extent = Extent { offset: at, start, len, unwritten };
         self.change_joined(handle, fork, None, one(extent))?;
@@ -124,7 +123,7 @@ impl Op<'_> {
     }
 
     /// Makes what an extent has from `at` to `limit` written or unwritten, as is wanted.
-    fn bring_to_state(
+    pub(super) fn bring_to_state(
         &mut self,
         file: &mut Handle,
         extent: Extent,
@@ -139,10 +138,11 @@ impl Op<'_> {
         let was = if extent.unwritten { Was::Unwritten } else { Was::Written };
         let unwritten = match want {
             Want::Written => false,
-            Want::Allocated => extent.unwritten,
+            Want::Allocated | Want::Own => extent.unwritten,
             Want::Zeroed => true,
         };
-        let piece = Piece { start: part.start, len: part.len, was, written: !unwritten };
+        let (start, len, written) = (part.start, part.len, !unwritten);
+        let piece = Piece { start, len, was, written, copied_from: None };
         if unwritten != extent.unwritten {
             self.convert_rmap(file, &part)?;
             let pieces = with_part(&extent, Extent { unwritten, ..part });

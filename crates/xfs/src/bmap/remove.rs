@@ -26,8 +26,8 @@ impl Op<'_> {
         self.unmap_some(handle, fork, range, &mut budget).map(|_| ())
     }
 
-    /// As [`Op::unmap`], from the end of the range backwards, with at most `budget` extents, which is
-    /// lowered by what was done. Whether that was all.
+    /// As [`Op::unmap`], from the end of the range backwards, with at most `budget` extents (of metadata,
+    /// blocks), which is lowered by what was done. Whether that was all.
     pub(crate) fn unmap_some(
         &mut self,
         handle: &mut Handle,
@@ -43,8 +43,16 @@ impl Op<'_> {
             if *budget == 0 {
                 return Ok(false);
             }
-            *budget -= 1;
             check(self, handle, fork, &extent)?;
+            let part = if is_metadata(handle, fork) {
+                let len = part.len.min(u64::from(*budget));
+                *budget -= len as u32;
+                let from = FileBlock(part.end().0 - len);
+                part.part(from, part.end()).unwrap_or(part)
+            } else {
+                *budget -= 1;
+                part
+            };
             self.unmap_part(handle, fork, &extent, &part)?;
             end = part.offset;
         }
@@ -60,7 +68,7 @@ impl Op<'_> {
     ) -> Result<()> {
         self.replace_extents(handle, fork, &[*extent], &without(extent, part))?;
         subtract_blocks(handle, part.len)?;
-        if fork == Fork::Attr || handle.inode.file_type() != Some(FileType::Regular) {
+        if is_metadata(handle, fork) {
             let Block(first) = self.fs.volume.geometry.device_block(part.start);
             (first..first + part.len).for_each(|block| self.txn.forget(block));
         }
@@ -69,4 +77,9 @@ impl Op<'_> {
         self.free_extent(part.start, part.len as u32, owner);
         Ok(())
     }
+}
+
+/// Whether the blocks of a fork are metadata, which the engine knows.
+fn is_metadata(handle: &Handle, fork: Fork) -> bool {
+    fork == Fork::Attr || handle.inode.file_type() != Some(FileType::Regular)
 }

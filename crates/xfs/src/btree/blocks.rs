@@ -34,7 +34,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
             Home::Fork { handle, fork } => {
                 let owner = Owner::Bmbt { ino: handle.ino(), fork: *fork };
                 let near = FsBlock(near);
-                let request = Request { near, min_len: 1, max_len: 1, owner };
+                let request = Request { near, min_len: 1, max_len: 1, owner, for_data: false };
                 let (block, _) = match stand_in::take() {
                     Some(block) => (FsBlock(block.into()), 1),
                     None => self.op.allocate_extent(&request)?,

@@ -5,9 +5,9 @@ use std::ops::Range;
 use vfs::{AllocateMode, Error, Ino, Result};
 
 use super::data::DataRuns;
-use super::{CHANGES_PER_OP_MAX, SIZE_MAX, blocks_of};
+use super::{SIZE_MAX, blocks_of};
 use crate::Xfs;
-use crate::bmap::{Want, check_unshared};
+use crate::bmap::Want;
 use crate::format::address::FileBlock;
 use crate::format::inode::{Fork, flags};
 use crate::fs::Mode;
@@ -67,10 +67,6 @@ impl Xfs {
                 bytes.end >> log
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
-            if bytes.start < blocks.start << log || whole_end << log < bytes.end {
-                // The edges are zeroed.
-                check_unshared(&before)?;
-            }
             if self.atomically(|op| op.punch_part(&before, &bytes, &blocks))? {
                 return Ok(());
             }
@@ -90,10 +86,11 @@ impl Op<'_> {
         let mut file = before.clone();
         let mut runs = DataRuns::new();
         let (mut at, mut changes) = (blocks.start, 0);
-        while at < blocks.end && changes < CHANGES_PER_OP_MAX {
+        while at < blocks.end && changes < fs.changes_per_op() {
             let (want, limit) = self.wanted(at, blocks.end, request);
             let piece = self.provide(&mut file, at, limit, want)?;
             changes += u32::from(piece.is_change());
+            fs.copy_edges(at, &piece, &request.bytes)?;
             let is_shown = request.mode == AllocateMode::Exposed;
             if piece.written && !is_shown && (request.mode.zeroes() || piece.is_exposed()) {
                 fs.push_run(&mut runs, at, &piece);
@@ -106,7 +103,8 @@ impl Op<'_> {
                 file.inode.set_flags(file.inode.flags() | flags::PREALLOC);
             } else {
                 if request.mode != AllocateMode::Exposed {
-                    self.zero_written(&file, file.inode.size()..end)?;
+                    let grown = file.inode.size()..end;
+                    self.zero_written(&mut file, grown)?;
                 }
                 file.inode.set_size(end);
             }
@@ -131,7 +129,7 @@ impl Op<'_> {
         let whole_start = FileBlock(request.bytes.start.div_ceil(1 << log));
         let whole_end = FileBlock(request.bytes.end >> log);
         if at < whole_start || at >= whole_end {
-            return (Want::Allocated, at.plus(1));
+            return (Want::Own, at.plus(1));
         }
         (Want::Zeroed, limit.min(whole_end))
     }
@@ -145,15 +143,15 @@ impl Op<'_> {
         blocks: &Range<u64>,
     ) -> Result<bool> {
         let mut file = before.clone();
-        let mut budget = CHANGES_PER_OP_MAX;
+        let mut budget = self.fs.changes_per_op();
         let whole = FileBlock(blocks.start)..FileBlock(blocks.end);
         let done = self.unmap_some(&mut file, Fork::Data, whole, &mut budget)?;
         if done {
             let log = self.fs.volume.geometry.block_log;
             let head_end = (blocks.start << log).min(bytes.end);
             let tail_start = (blocks.end << log).max(head_end);
-            self.zero_written(&file, bytes.start..head_end)?;
-            self.zero_written(&file, tail_start..bytes.end)?;
+            self.zero_written(&mut file, bytes.start..head_end)?;
+            self.zero_written(&mut file, tail_start..bytes.end)?;
         }
         self.stage_if_changed(file, before);
         Ok(done)

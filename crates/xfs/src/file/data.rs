@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use crate::Xfs;
-use crate::bmap::{self, Piece, Place, Was};
-use crate::format::address::{Block, FileBlock};
+use crate::bmap::{self, Piece, Place, Want, Was};
+use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::{Op, ZeroedRun};
@@ -147,9 +147,39 @@ impl Xfs {
     }
 }
 
+impl Xfs {
+    /// Copies what a piece of a file, from block `at` on, has outside of `bytes` from the blocks that it
+    /// had before. Between its first and its last block there is nothing outside.
+    pub(super) fn copy_edges(
+        &self,
+        at: FileBlock,
+        piece: &Piece,
+        bytes: &Range<u64>,
+    ) -> Result<()> {
+        let Some(old) = piece.copied_from else { return Ok(()) };
+        let head = self.byte_of(at) < bytes.start;
+        let tail = self.byte_of(at.plus(piece.len)) > bytes.end;
+        if head {
+            self.copy_block(old, piece.start)?;
+        }
+        if tail && !(head && piece.len == 1) {
+            let last = piece.len - 1;
+            self.copy_block(old.plus(last), piece.start.plus(last))?;
+        }
+        Ok(())
+    }
+
+    fn copy_block(&self, from: FsBlock, to: FsBlock) -> Result<()> {
+        let geometry = &self.volume.geometry;
+        let mut bytes = vec![0; geometry.block_size()];
+        self.read_data(geometry.byte_of(geometry.device_block(from)), &mut bytes)?;
+        self.write_data(geometry.device_block(to), 0, &bytes)
+    }
+}
+
 impl Op<'_> {
     /// Zeroes what was written of some bytes of a file, when the operation commits.
-    pub(super) fn zero_written(&mut self, file: &Handle, bytes: Range<u64>) -> Result<()> {
+    pub(super) fn zero_written(&mut self, file: &mut Handle, bytes: Range<u64>) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -159,16 +189,21 @@ impl Op<'_> {
         let mut at = FileBlock(bytes.start >> log);
         while at < end {
             let run = bmap::run_at(self, file, Fork::Data, at)?;
-            if let Place::Written(start) = run.place {
-                bmap::check_unshared(file)?;
-                let len = run.len.min(end.0 - at.0);
+            let mut len = run.len;
+            if let Place::Written(mut start) = run.place {
+                len = len.min(end.0 - at.0);
+                if bmap::may_share(file) {
+                    let piece = self.provide(file, at, at.plus(len), Want::Own)?;
+                    self.fs.copy_edges(at, &piece, &bytes)?;
+                    (start, len) = (piece.start, piece.len);
+                }
                 let run_start = self.fs.byte_of(at);
                 let from = bytes.start.saturating_sub(run_start);
                 let to = (bytes.end - run_start).min(len << log);
                 let start = geometry.device_block(start);
                 self.zeroed_runs.push(ZeroedRun { start, bytes: from..to });
             }
-            at = at.plus(run.len);
+            at = at.plus(len);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! can fail any more. So an operation that fails for want of space leaves all contents as they were.
 //!
 //! A request is one operation unless it changes more than one should hold
-//! ([`CHANGES_PER_OP_MAX`], [`WRITTEN_PER_OP_MAX`]); then it is several, from front to back, each of
+//! ([`Xfs::changes_per_op`], [`WRITTEN_PER_OP_MAX`]); then it is several, from front to back, each of
 //! which leaves a sound file. A file that grows shows zeros where nothing was written, whatever the
 //! device holds between its old and its new end.
 
@@ -34,9 +34,16 @@ pub(crate) use hints::Hints;
 pub(crate) use read::{extent_map, read};
 pub(crate) use symlink::readlink;
 
-/// Runs that one operation maps or frees at most, and with them about as many blocks of metadata, so
-/// that none is too large for a small log.
-const CHANGES_PER_OP_MAX: u32 = 128;
+/// Runs that one operation maps or frees at most, where the log is large.
+const CHANGES_PER_OP_MAX: usize = 128;
+
+/// Runs that one operation may map or free whatever the log.
+const CHANGES_PER_OP_MIN: usize = 4;
+
+/// Shares of the largest checkpoint that are blocks for one run: each may change some eight blocks of
+/// trees, and what is open when a checkpoint is about to be closed must fit an eighth of it, of several
+/// threads.
+const CHANGE_SHARES: usize = 256;
 
 /// Bytes of data that one operation writes at most, so that none takes long.
 const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
@@ -45,6 +52,13 @@ const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 impl Xfs {
+    /// Runs that one operation maps or frees at most, so that several of them fit what the log has left
+    /// for operations that are open when a checkpoint is full.
+    pub(crate) fn changes_per_op(&self) -> u32 {
+        let fits = self.engine.log_blocks_max() / CHANGE_SHARES;
+        fits.clamp(CHANGES_PER_OP_MIN, CHANGES_PER_OP_MAX) as u32
+    }
+
     /// A regular file whose contents may be changed.
     fn load_file(&self, ino: Ino) -> Result<Handle> {
         let file = self.load(ino)?;

@@ -2,7 +2,7 @@
 
 use vfs::{Ino, Result};
 
-use super::{CHANGES_PER_OP_MAX, blocks_of};
+use super::blocks_of;
 use crate::Xfs;
 use crate::format::address::FileBlock;
 use crate::format::inode::{Fork, Format, flags, flags2};
@@ -32,7 +32,8 @@ impl Xfs {
 impl Op<'_> {
     fn grow_to(&mut self, before: &Handle, size: u64) -> Result<()> {
         let mut file = before.clone();
-        self.zero_written(&file, file.inode.size()..size)?;
+        let grown = file.inode.size()..size;
+        self.zero_written(&mut file, grown)?;
         file.inode.set_size(size);
         self.stage(file);
         Ok(())
@@ -45,11 +46,11 @@ impl Op<'_> {
         file.inode.set_flags(file.inode.flags() & !flags::PREALLOC);
         let log = self.fs.volume.geometry.block_log;
         let first = FileBlock(size.div_ceil(1 << log));
-        let mut budget = CHANGES_PER_OP_MAX;
+        let mut budget = self.fs.changes_per_op();
         let past = first..FileBlock::END;
         let done = self.unmap_some(&mut file, Fork::Data, past, &mut budget)?;
         if before.inode.size() > size {
-            self.zero_written(&file, size..first.0 << log)?;
+            self.zero_written(&mut file, size..first.0 << log)?;
         }
         if file.inode.extents(Fork::Data) == 0 {
             // A file without blocks shares none.
@@ -59,12 +60,13 @@ impl Op<'_> {
         Ok(done)
     }
 
-    /// Frees all of the data fork, of an inode that goes.
-    pub(crate) fn drop_data(&mut self, handle: &mut Handle) -> Result<()> {
+    /// Frees the data fork of an inode that goes, as far as `budget` goes (see [`Op::unmap_some`]), which is
+    /// lowered. Whether that was all.
+    pub(crate) fn drop_data(&mut self, handle: &mut Handle, budget: &mut u32) -> Result<bool> {
         match handle.inode.format() {
-            Format::Local | Format::Device => Ok(()),
+            Format::Local | Format::Device => Ok(true),
             Format::Extents | Format::Btree => {
-                self.unmap(handle, Fork::Data, FileBlock(0)..FileBlock::END)
+                self.unmap_some(handle, Fork::Data, FileBlock(0)..FileBlock::END, budget)
             }
         }
     }

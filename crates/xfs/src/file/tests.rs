@@ -88,7 +88,7 @@ fn drop_all(path: &Path, links: &[Ino]) {
     for &ino in links {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;
-            op.drop_data(&mut link)?;
+            assert!(op.drop_data(&mut link, &mut 100)?);
             assert_eq!(link.inode.nblocks(), 0);
             op.stage(link);
             Ok(())

@@ -1,14 +1,16 @@
 //! Writing.
 
+use std::ops::Range;
+
 use vfs::data::overwrite;
 use vfs::{Ino, Result};
 
 use super::data::DataRuns;
 use super::read::bytes_at;
-use super::{CHANGES_PER_OP_MAX, WRITTEN_PER_OP_MAX, blocks_of};
+use super::{WRITTEN_PER_OP_MAX, blocks_of};
 use crate::Xfs;
-use crate::bmap::Want;
-use crate::format::inode::flags2;
+use crate::bmap::{self, Place, Want};
+use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -46,13 +48,34 @@ impl Xfs {
 
     /// Writes over what was written of a file before, with no operation, as nothing but data changes.
     /// Whether it could: not if some of the bytes are past the size, on blocks that no data was written
-    /// to, or on blocks that may be another file's, too. The caller has the file's lock exclusively.
+    /// to, or on blocks that are another file's, too. The caller has the file's lock exclusively.
     fn overwrite(&self, file: &Handle, offset: u64, data: &[u8]) -> Result<bool> {
         let end = offset + data.len() as u64;
-        if end > file.inode.size() || file.inode.flags2() & flags2::REFLINK != 0 {
+        if end > file.inode.size() || bmap::may_share(file) && !self.has_own(file, offset..end)? {
             return Ok(false);
         }
         overwrite(&self.engine, offset, data, |at| bytes_at(self, file, at))
+    }
+}
+
+impl Xfs {
+    /// Whether all of some bytes of a file are in blocks that data was written to and that nobody else
+    /// has. That stays so as long as the file is locked.
+    fn has_own(&self, file: &Handle, bytes: Range<u64>) -> Result<bool> {
+        let blocks = blocks_of(&self.volume.geometry, bytes.start, bytes.end - bytes.start)?;
+        self.atomically(|op| {
+            let mut at = blocks.start;
+            while at < blocks.end {
+                let run = bmap::run_at(op, file, Fork::Data, at)?;
+                let Place::Written(start) = run.place else { return Ok(false) };
+                let (is_own, len) = op.own_blocks(start, run.len.min(blocks.end.0 - at.0))?;
+                if !is_own {
+                    return Ok(false);
+                }
+                at = at.plus(len);
+            }
+            Ok(true)
+        })
     }
 }
 
@@ -70,15 +93,17 @@ impl Op<'_> {
         let blocks = blocks_of(&fs.volume.geometry, offset, len)?;
         let mut runs = DataRuns::new();
         let (mut at, mut changes) = (blocks.start, 0);
-        while at < blocks.end && changes < CHANGES_PER_OP_MAX {
+        while at < blocks.end && changes < fs.changes_per_op() {
             let piece = self.provide(&mut file, at, blocks.end, Want::Written)?;
             changes += u32::from(piece.is_change());
+            fs.copy_edges(at, &piece, &(offset..offset + len))?;
             fs.push_run(&mut runs, at, &piece);
             at = at.plus(piece.len);
         }
         let end = fs.byte_of(at).min(offset + len);
         // Before the data, because a new first block is among what is zeroed.
-        self.zero_written(&file, file.inode.size()..offset)?;
+        let gap = file.inode.size()..offset;
+        self.zero_written(&mut file, gap)?;
         file.inode.set_size(file.inode.size().max(end));
         self.stage_if_changed(file, before);
         Ok(((end - offset) as usize, runs))

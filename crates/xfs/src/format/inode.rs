@@ -33,12 +33,28 @@ pub mod flags {
     pub const IMMUTABLE: u16 = 1 << 3;
     /// It may only be appended to.
     pub const APPEND: u16 = 1 << 4;
+    /// What is written to it is durable at once.
+    pub const SYNC: u16 = 1 << 5;
+    /// Its access time stays.
+    pub const NOATIME: u16 = 1 << 6;
+    /// Backups leave it out.
+    pub const NODUMP: u16 = 1 << 7;
+    /// It has a hint of how much to allocate at once (`di_extsize`).
+    pub const EXTSIZE: u16 = 1 << 11;
+    /// New files in the directory get its hint.
+    pub const EXTSZINHERIT: u16 = 1 << 12;
+    /// Its extents stay where they are.
+    pub const NODEFRAG: u16 = 1 << 13;
 }
 
 /// Bits of `di_flags2`.
 pub mod flags2 {
+    /// It is to be mapped without a cache, where devices can.
+    pub const DAX: u64 = 1;
     /// Its extents may be shared.
     pub const REFLINK: u64 = 1 << 1;
+    /// It has a hint of how much to copy at once (`di_cowextsize`); in a directory, for new files.
+    pub const COWEXTSIZE: u64 = 1 << 2;
     /// Its times are of the large kind.
     pub const BIGTIME: u64 = 1 << 3;
     /// Its counts of extents are of the large kind.
@@ -310,6 +326,26 @@ impl Inode {
             // What the slot's times and counts look like stays, as in a new chunk.
             self.set_flags2(flags2 & (flags2::BIGTIME | flags2::NREXT64));
         }
+    }
+
+    /// How much to allocate at once, in blocks (`di_extsize`); 0 for no hint.
+    pub fn extent_size_hint(&self) -> u32 {
+        be32(&self.bytes, 72)
+    }
+
+    /// Sets [`Inode::extent_size_hint`].
+    pub fn set_extent_size_hint(&mut self, blocks: u32) {
+        put32(&mut self.bytes, 72, blocks);
+    }
+
+    /// How much to copy at once when shared blocks are written to, in blocks (`di_cowextsize`).
+    pub fn cow_extent_size_hint(&self) -> u32 {
+        if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
+    }
+
+    /// Sets [`Inode::cow_extent_size_hint`], of an inode of version 3.
+    pub fn set_cow_extent_size_hint(&mut self, blocks: u32) {
+        put32(&mut self.bytes, 128, blocks);
     }
 
     /// Mode: type and permissions.

@@ -150,7 +150,13 @@ fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
     for ag in fs.volume.geometry.ags() {
         let near = fs.volume.geometry.fs_block(ag, AgBlock(0));
         while let Ok((start, len)) = fs.atomically(|op| {
-            op.allocate_extent(&Request { near, min_len: 1, max_len: piece, owner })
+            op.allocate_extent(&Request {
+                near,
+                min_len: 1,
+                max_len: piece,
+                owner,
+                for_data: false,
+            })
         }) {
             taken.push((start, len));
         }

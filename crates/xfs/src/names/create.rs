@@ -9,6 +9,7 @@ use crate::Xfs;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
 use crate::format::inode::{Inode, Time};
+use crate::inherit::inherit_flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -103,6 +104,7 @@ impl Op<'_> {
         let mut child = self.allocate_inode(&parent, is_dir)?;
         self.set_new(&mut child.inode, file_type, new);
         self.fs.inherit_project(&parent, &mut child.inode);
+        inherit_flags(&parent, &mut child.inode);
         fill(self, &mut child)?;
         self.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;
         self.add_parent(&mut child, Link::new(&parent, name))?;

@@ -4,7 +4,8 @@ use vfs::{Error, FileType, Ino, NewInode, Result, Timestamp};
 
 use crate::Xfs;
 use crate::attr::parent::Link;
-use crate::format::inode::Time;
+use crate::format::inode::{Fork, Format, Time};
+use crate::inherit::inherit_flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -16,8 +17,9 @@ pub(crate) enum Fate {
     Kept,
     /// Nothing: it is free.
     Freed,
-    /// All: somebody had it open, and it is freed when it is closed.
-    Open(Ino),
+    /// All: somebody had it open, and it is freed when it is closed; or it is too much to be freed in the
+    /// operation that took the name. It is on its list.
+    Unlinked(Ino),
 }
 
 impl Op<'_> {
@@ -33,8 +35,10 @@ impl Op<'_> {
         let mut handle = before.clone();
         let links = if handle.inode.is_dir() { 0 } else { handle.inode.nlink() - 1 };
         let is_open = self.fs.unlinked.table.is_open(handle.ino());
-        if links == 0 && !is_open {
-            self.end_inode(handle)?;
+        if links == 0 && !is_open && self.can_end_at_once(&handle)? {
+            if !self.end_inode(handle)? {
+                return Err(before.corrupt("inode", "it has more in blocks than it counts"));
+            }
             return Ok(Fate::Freed);
         }
         self.remove_parent(&mut handle, link)?;
@@ -47,16 +51,36 @@ impl Op<'_> {
             self.add_unlinked(&handle);
         }
         self.stage(handle);
-        Ok(if links == 0 { Fate::Open(ino) } else { Fate::Kept })
+        Ok(if links == 0 { Fate::Unlinked(ino) } else { Fate::Kept })
     }
 
-    /// Frees an inode and everything that belongs to it when the operation commits.
-    fn end_inode(&mut self, mut handle: Handle) -> Result<()> {
-        self.drop_data(&mut handle)?;
-        self.drop_attrs(&mut handle)?;
-        self.forget_unlinked(&handle);
-        self.free_inode(handle);
-        Ok(())
+    /// Whether one operation can free all that belongs to an inode.
+    fn can_end_at_once(&mut self, handle: &Handle) -> Result<bool> {
+        let most = self.fs.changes_per_op();
+        let data = match (handle.inode.format(), handle.inode.file_type()) {
+            (Format::Local | Format::Device, _) => 0,
+            (_, Some(FileType::Regular)) => handle.inode.extents(Fork::Data),
+            _ => handle.inode.nblocks(),
+        };
+        match u64::from(most).checked_sub(data) {
+            Some(left) => self.attr_blocks_fit(handle, left as u32),
+            None => Ok(false),
+        }
+    }
+
+    /// Frees an inode and everything that belongs to it when the operation commits, or as much as one
+    /// operation can. Whether that was all.
+    fn end_inode(&mut self, mut handle: Handle) -> Result<bool> {
+        let mut budget = self.fs.changes_per_op();
+        let is_all = self.drop_data(&mut handle, &mut budget)?
+            && self.drop_attrs(&mut handle, &mut budget)?;
+        if is_all {
+            self.forget_unlinked(&handle);
+            self.free_inode(handle);
+        } else {
+            self.stage(handle);
+        }
+        Ok(is_all)
     }
 }
 
@@ -68,20 +92,25 @@ impl Xfs {
     /// inode stays on its list then, and is freed when the file system is closed.
     pub(crate) fn reap(&self, fate: Fate) {
         match fate {
-            Fate::Open(ino) if !self.unlinked.table.is_open(ino) => {
+            Fate::Unlinked(ino) if !self.unlinked.table.is_open(ino) => {
                 let _ = self.free_unlinked(ino);
             }
             _ => {}
         }
     }
 
-    /// Frees an inode without names. Its lock must be held.
+    /// Frees an inode without names, which is on its list, in as many operations as it takes. Its lock
+    /// must be held.
     fn free_unlinked(&self, ino: Ino) -> Result<()> {
-        let before = self.load(ino)?;
-        if before.inode.nlink() > 0 {
-            return Err(before.corrupt("list of unlinked inodes", "an inode with names"));
+        loop {
+            let before = self.load(ino)?;
+            if before.inode.nlink() > 0 {
+                return Err(before.corrupt("list of unlinked inodes", "an inode with names"));
+            }
+            if self.atomically(|op| op.end_inode(before.clone()))? {
+                return Ok(());
+            }
         }
-        self.atomically(|op| op.end_inode(before.clone()))
     }
 
     /// Counts a reference to an inode in use, unless it is the file system's own.
@@ -125,6 +154,7 @@ impl Xfs {
             let mut file = op.allocate_inode(&parent, false)?;
             op.set_new(&mut file.inode, FileType::Regular, new);
             self.inherit_project(&parent, &mut file.inode);
+            inherit_flags(&parent, &mut file.inode);
             file.inode.set_nlink(0);
             op.add_unlinked(&file);
             let ino = file.ino();
@@ -135,12 +165,15 @@ impl Xfs {
         Ok(ino)
     }
 
-    /// Frees all inodes without names, open or not. For the end, when nobody can close them any more.
-    pub(crate) fn reap_all(&self) -> Result<()> {
+    /// Frees all inodes without names, open or not; returns how many. For the end, when nobody can close
+    /// them any more.
+    pub(crate) fn reap_all(&self) -> Result<u64> {
+        let mut freed = 0;
         for ino in self.unlinked.table.close_all() {
             let _lock = self.locks.exclusive(&[ino]);
             self.free_unlinked(ino)?;
+            freed += 1;
         }
-        Ok(())
+        Ok(freed)
     }
 }

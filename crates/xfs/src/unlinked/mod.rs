@@ -16,6 +16,8 @@
 mod fate;
 mod load;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use parking_lot::Mutex;
 use vfs::chain::Chain;

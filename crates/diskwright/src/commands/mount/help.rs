@@ -30,6 +30,6 @@ Options of -o:
   defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...
                          words of /etc/fstab, which mean nothing here
 
-Images of ext4, ext3 and ext2 are mounted to be changed: the journal of one that crashed is replayed
-first, and no other program can change it meanwhile. Images of XFS are mounted for reading only so
-far.";
+Images are mounted to be changed: the journal or log of one that crashed is replayed first, and no
+other program can change it meanwhile. What has features that could not be kept right, such as XFS of
+version 4, is mounted for reading only, and a message says why.";

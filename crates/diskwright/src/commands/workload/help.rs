@@ -7,7 +7,7 @@ macro_rules! notes {
             $text,
             "\n
 Targets:
-  memory:ext4, memory:xfs   a file system of this program's, in memory; XFS has no log yet
+  memory:ext4, memory:xfs   a file system of this program's, in memory, with its journal or log
   kernel:ext4, kernel:xfs   the same image, mounted by the kernel for the run; needs root, and is
                             skipped with a message without it
   IMAGE                     an image file, changed only by a directory that is removed in the end

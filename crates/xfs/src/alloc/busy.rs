@@ -1,0 +1,184 @@
+//! Blocks that were freed, but must hold no file data yet.
+//!
+//! Data goes straight to the device. Until the checkpoint that freed a block is durable, a crash gives the
+//! block back to whoever had it, so nothing may be written to it before. Metadata may have such a block
+//! at once: it goes home only after its own checkpoint is durable, which comes no earlier. Without a log
+//! nothing is busy.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+/// Busy runs that are passed over in one free run, at most, in search of a place between them.
+const RUNS_PASSED_MAX: usize = 64;
+
+/// Busy blocks of a group. They may be free, or metadata's by now.
+#[derive(Default)]
+pub(super) struct Busy {
+    /// Freed in the running checkpoint.
+    running: Runs,
+    /// Freed in the one being written.
+    closed: Runs,
+}
+
+/// Runs of blocks that neither overlap nor adjoin: ends by starts.
+#[derive(Default)]
+struct Runs(BTreeMap<u32, u32>);
+
+impl Busy {
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.0.is_empty() && self.closed.0.is_empty()
+    }
+
+    /// Notes what an operation freed that commits. Whether it is the first of the running checkpoint.
+    pub(super) fn add(&mut self, freed: &[Range<u32>]) -> bool {
+        let is_first = self.running.0.is_empty() && !freed.is_empty();
+        freed.iter().for_each(|run| self.running.insert(run.clone()));
+        is_first
+    }
+
+    /// The running checkpoint is being closed: what it freed waits for it now.
+    pub(super) fn close(&mut self) {
+        let running = std::mem::take(&mut self.running);
+        if self.closed.0.is_empty() {
+            self.closed = running;
+        } else {
+            running.0.into_iter().for_each(|(start, end)| self.closed.insert(start..end));
+        }
+    }
+
+    /// The checkpoint that was closed last is durable.
+    pub(super) fn release(&mut self) {
+        self.closed = Runs::default();
+    }
+}
+
+impl Runs {
+    fn insert(&mut self, mut run: Range<u32>) {
+        if run.is_empty() {
+            return;
+        }
+        // All that overlap or adjoin become one.
+        while let Some((&start, &end)) = self.0.range(..=run.end).next_back() {
+            if end < run.start {
+                break;
+            }
+            self.0.remove(&start);
+            run = run.start.min(start)..run.end.max(end);
+        }
+        self.0.insert(run.start, run.end);
+    }
+
+    /// The run that has a block, or the first one behind it.
+    fn at_or_after(&self, at: u32) -> Option<Range<u32>> {
+        let before = self.0.range(..=at).next_back().filter(|&(_, &end)| end > at);
+        let found = before.or_else(|| self.0.range(at..).next());
+        found.map(|(&start, &end)| start..end)
+    }
+}
+
+/// All that is busy in a group to an operation that holds it: what it freed itself, too.
+pub(super) struct BusyView<'b> {
+    pub(super) busy: &'b Busy,
+    /// What the operation itself has freed.
+    pub(super) freed: &'b SmallVec<[Range<u32>; 2]>,
+}
+
+impl BusyView<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.freed.is_empty() && self.busy.is_empty()
+    }
+
+    /// The busy run that has a block, or the first one behind it. It may continue in others.
+    fn at_or_after(&self, at: u32) -> Option<Range<u32>> {
+        let freed = self.freed.iter().filter(|run| run.end > at).cloned();
+        let noted = [&self.busy.running, &self.busy.closed];
+        let noted = noted.into_iter().filter_map(|runs| runs.at_or_after(at));
+        freed.chain(noted).min_by_key(|run| run.start)
+    }
+
+    /// Runs within `free`, from its start on, that are not busy: the first few of them.
+    pub(super) fn clean_parts(&self, free: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+        let mut at = free.start;
+        let next = move |_| {
+            if at >= free.end {
+                return None;
+            }
+            let busy = self.at_or_after(at).unwrap_or(free.end..free.end);
+            let clean = at..busy.start.min(free.end);
+            at = busy.end;
+            Some(clean)
+        };
+        (0..RUNS_PASSED_MAX).map_while(next).filter(|clean| !clean.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view_of<'b>(busy: &'b Busy, freed: &'b SmallVec<[Range<u32>; 2]>) -> BusyView<'b> {
+        BusyView { busy, freed }
+    }
+
+    #[test]
+    fn clean_parts_are_what_no_set_has() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let mut busy = Busy::default();
+            let mut is_busy = [false; 64];
+            let mut run = |rng: &mut fastrand::Rng| {
+                let start = rng.u32(..60);
+                let end = start + rng.u32(1..=4);
+                (start..end).for_each(|at| is_busy[at as usize] = true);
+                start..end
+            };
+            for closes in [true, false] {
+                for _ in 0..rng.usize(..6) {
+                    busy.add(&[run(&mut rng)]);
+                }
+                if closes {
+                    busy.close();
+                }
+            }
+            let freed = (0..rng.usize(..4)).map(|_| run(&mut rng)).collect();
+            let free = rng.u32(..32)..rng.u32(32..=64);
+            let parts: Vec<_> = view_of(&busy, &freed).clean_parts(free.clone()).collect();
+            let mut found = [false; 64];
+            for part in parts {
+                part.for_each(|at| found[at as usize] = true);
+            }
+            for at in 0..64_u32 {
+                let expected = free.contains(&at) && !is_busy[at as usize];
+                assert_eq!(found[at as usize], expected, "block {at} of {free:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_releases_what_was_freed_before_it_was_closed() {
+        let mut busy = Busy::default();
+        assert!(busy.add(&[5..7]));
+        assert!(!busy.add(&[7..9]));
+        busy.close();
+        assert!(busy.add(&[20..21]));
+        let freed = SmallVec::new();
+        let clean = |busy: &Busy| view_of(busy, &freed).clean_parts(0..30).collect::<Vec<_>>();
+        assert_eq!(clean(&busy), [0..5, 9..20, 21..30]);
+        busy.release();
+        assert_eq!(clean(&busy), [0..20, 21..30]);
+        busy.close();
+        busy.release();
+        assert!(busy.is_empty());
+    }
+
+    #[test]
+    fn runs_that_meet_become_one() {
+        let mut runs = Runs::default();
+        for run in [10..12, 14..16, 12..14, 30..31, 5..40] {
+            runs.insert(run);
+        }
+        assert_eq!(runs.0.into_iter().collect::<Vec<_>>(), [(5, 40)]);
+    }
+}
