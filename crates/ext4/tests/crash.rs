@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use changing::Layout;
 use changing::crashing::Ext4Target;
-use changing::judges::{CheckRecovered, CheckRecovers, KernelRecovers};
+use changing::judges::{CheckRecovers, check_recovered, kernel_recovers};
 use oracle::require;
 use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
@@ -43,7 +43,7 @@ fn assert_sound(report: &Report, states: u64) {
 #[test]
 fn metadata_and_data_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let target = Ext4Target::new(Layout::DEFAULT);
     let report = explore(&target, &[&ours, &theirs], vec![Mix::METADATA, Mix::ALL], 1_000);
     assert_sound(&report, 1_000);
@@ -52,7 +52,7 @@ fn metadata_and_data_survive_a_crash_anywhere() {
 #[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let target = Ext4Target::new(Layout::SMALL_BLOCKS);
     let report = explore(&target, &[&ours, &theirs], vec![Mix::METADATA, Mix::ALL], 500);
     assert_sound(&report, 500);
@@ -61,7 +61,7 @@ fn small_blocks_survive_a_crash_anywhere() {
 #[test]
 fn old_features_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     let report = explore(&Ext4Target::new(Layout::PLAIN), &judges, vec![Mix::ALL], 250);
     assert_sound(&report, 250);
@@ -73,7 +73,7 @@ fn old_features_survive_a_crash_anywhere() {
 #[test]
 fn clusters_survive_a_crash_anywhere() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+    let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
     for layout in [Layout::CLUSTERS, small_blocks] {
         let mixes = vec![Mix::METADATA, Mix::ALL];
@@ -85,7 +85,7 @@ fn clusters_survive_a_crash_anywhere() {
 #[test]
 fn the_kernel_recovers_what_a_crash_left() {
     require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
-    let kernel = KernelRecovers::new(4);
+    let kernel = kernel_recovers(4);
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::CLUSTERS] {
         let report = explore(&Ext4Target::new(layout), &[&kernel], vec![Mix::ALL], 100);
         assert_sound(&report, 100);

@@ -9,7 +9,7 @@ use blockdev::MemoryDevice;
 use changing::crashing::Ext4Target;
 use changing::{Layout, write_image};
 use ext4::{Ext4, OpenOptions};
-use oracle::{KernelMount, MountOptions, require};
+use oracle::{KernelMount, Leave, MountOptions, require, shown_differences};
 use workload::operation::Mix;
 use workload::tree::Tree;
 use workload::trial::{one_thread, several_threads};
@@ -37,28 +37,8 @@ fn assert_kernel_agrees(device: &MemoryDevice) {
     };
     let fs = Ext4::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap();
     let ours = Tree::of(&fs).unwrap();
-    let names = kernel.nodes.keys().filter(|path| *path != b"lost+found").collect::<Vec<_>>();
-    assert_eq!(names, ours.paths.keys().collect::<Vec<_>>());
-    for (path, node) in kernel.nodes.iter().filter(|(path, _)| *path != b"lost+found") {
-        let inode = ours.get(path).unwrap();
-        let attributes = &inode.attributes;
-        let at = path.escape_ascii();
-        assert_eq!(node.permissions, u32::from(attributes.permissions), "{at}");
-        assert_eq!((node.uid, node.gid), (attributes.uid, attributes.gid), "{at}");
-        let time = (attributes.mtime.sec, i64::from(attributes.mtime.nsec));
-        assert_eq!(node.mtime, time, "{at}");
-        assert_eq!(node.target, inode.target, "{at}");
-        assert_eq!(node.xattrs, inode.xattrs, "{at}");
-        if node.kind == oracle::Kind::File {
-            assert_eq!((node.size, node.nlink), (attributes.size, attributes.links.into()), "{at}");
-            let mut sum = 0;
-            for (granule, bytes) in &inode.contents.granules {
-                sum = crc32c::crc32c_append(sum, &(granule * 4096).to_le_bytes());
-                sum = crc32c::crc32c_append(sum, bytes);
-            }
-            assert_eq!(node.content, sum, "{at}");
-        }
-    }
+    let list = shown_differences(&kernel, &ours, Leave::default());
+    assert!(list.is_empty(), "{}", list.join("\n"));
 }
 
 #[test]

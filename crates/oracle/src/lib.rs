@@ -7,6 +7,9 @@
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
+//! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
+//! - [`crash`] has the judges of crashed images.
+//! - [`stress`] puts a load like fsstress's on a mounted directory.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
 //! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
 //!   [`XFS_SAMPLES`] are such, by several releases of xfsprogs.
@@ -17,11 +20,14 @@
 
 mod check;
 mod compare;
+pub mod crash;
 mod mount;
 mod need;
 mod reference;
 mod sample;
 mod sample_kinds;
+mod shown;
+pub mod stress;
 mod tool;
 mod tree;
 mod xfs;
@@ -33,6 +39,7 @@ pub use mount::{KernelMount, MountOptions};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
 pub use sample::{Sample, sample_tree};
+pub use shown::{Leave, shown_differences};
 pub use tool::{program, scratch};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};

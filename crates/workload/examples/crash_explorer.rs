@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use changing::crashing::Ext4Target;
-use changing::judges::{CheckRecovered, CheckRecovers, KernelRecovers};
+use changing::judges::{CheckRecovers, check_recovered, kernel_recovers};
 use changing::{Layout, write_image};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -95,9 +95,9 @@ fn main() -> ExitCode {
 
 fn explore(arguments: &Arguments, layout: Layout, preallocates: bool, states: u64) -> Report {
     let target = Ext4Target::new(layout);
-    let check = CheckRecovered::new(arguments.check_one_in);
+    let check = check_recovered(arguments.check_one_in);
     let recovers = CheckRecovers::new(arguments.recover_one_in);
-    let kernel = KernelRecovers::new(arguments.kernel_one_in);
+    let kernel = kernel_recovers(arguments.kernel_one_in);
     let judges: [&dyn Judge; 3] = [&check, &recovers, &kernel];
     let judges: Vec<_> = judges.into_iter().filter(|judge| judge.one_in() > 0).collect();
     let mixes = [Mix::METADATA, Mix::ALL].map(|mix| Mix { preallocates, ..mix });

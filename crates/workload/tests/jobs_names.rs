@@ -105,6 +105,28 @@ fn another_seed_gives_other_names_and_small_directories_are_repeated() {
 }
 
 #[test]
+fn files_that_are_made_durable_one_by_one_are_the_same_files() {
+    let (mut plain, mut synced) = (InMemory::new(Model::new()), InMemory::new(Model::new()));
+    run(&create(), &mut plain, 1).unwrap();
+    let steps = run(&Create { fsync: true, ..create() }, &mut synced, 1).unwrap();
+    assert_eq!(steps[0].name, "create, fsync");
+    assert_same(&plain.tree(), &synced.tree());
+}
+
+#[test]
+fn every_file_is_renamed_where_it_is_and_into_one_directory() {
+    for subdirectories in [0, 7] {
+        let job = FsMark { rename: true, subdirectories, files: 2000, ..fs_mark(false) };
+        for mut session in [InMemory::watching(Model::new()), InMemory::watching(xfs())] {
+            let steps = run(&job, &mut session, 1).unwrap();
+            let names: Vec<_> = steps.iter().map(|step| (step.name, step.operations)).collect();
+            assert_eq!(names, ["create", "rename", "move", "remove"].map(|name| (name, 8000)));
+            assert_eq!(paths(&session.tree()), [""; 0]);
+        }
+    }
+}
+
+#[test]
 fn fs_mark_makes_the_same_files_everywhere_and_removes_them() {
     let mut trees = Vec::new();
     for mut session in

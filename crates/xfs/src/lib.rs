@@ -31,4 +31,7 @@ mod volume;
 pub use dir::LeafBuffering;
 pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
-pub use log::{LogEnd, Report as RecoverReport, log_end, log_is_clean};
+pub use log::{
+    LogEnd, LogItem, LogRecord, LogTransaction, Report as RecoverReport, log_contents, log_end,
+    log_is_clean,
+};

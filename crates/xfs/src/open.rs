@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, OverlayDevice};
 use transaction::{Engine, Log};
 use vfs::locks::InodeLocks;
 use vfs::{Error, ListingProfile, Result};
@@ -20,18 +20,18 @@ use crate::unlinked::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
 
 impl Xfs {
-    /// Opens an image to read it.
+    /// Opens an image to read it. A log that has something to replay is replayed in memory only, unless the
+    /// options say to read the image as it lies.
     ///
     /// # Errors
-    /// `Unsupported` for features this build cannot read, and for a log that has something to replay
-    /// or is on another device, unless the options say to read the image as it lies; `Corrupt` for a
-    /// superblock or group headers that cannot be right.
+    /// `Unsupported` for features this build cannot read, and for a log that cannot be replayed or is on
+    /// another device; `Corrupt` for a superblock or group headers that cannot be right, or a damaged log.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if !options.stale && !log_is_clean(&*device, &read_superblock(&*device)?)? {
-            return Err(Error::unsupported(
-                "an image whose log was not replayed",
-                "mount and unmount it once, or read it without what its log holds: --stale",
-            ));
+            let overlay = Arc::new(OverlayDevice::new(device));
+            let mut fs = Self::open_writable(overlay, options)?;
+            fs.mode = Mode::ReadOnly;
+            return Ok(fs);
         }
         Self::with_device(device, None, options.cache_bytes, Mode::ReadOnly)
     }
@@ -48,14 +48,19 @@ impl Xfs {
             return Err(Error::unsupported(reason, "open it for reading"));
         }
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
+        // The log may have had a newer one.
+        let sb = read_superblock(&*device)?;
         let log = XfsLog::open(device.clone(), &sb, position)?;
         let hook: Box<dyn Log> = Box::new(log.clone());
         let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
+        let finished = intents.len() as u64;
         fs.finish_intents(intents)?;
+        fs.free_staged()?;
         fs.freed_at_open = fs.reap_all()?;
-        fs.recovered = report;
+        fs.drop_quota_counts()?;
+        fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
     }
 
@@ -90,7 +95,7 @@ impl Xfs {
     }
 
     /// Brings into the superblock what it says of a file system that nobody has open.
-    fn settle_superblock(&self) -> Result<()> {
+    pub(crate) fn settle_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
         let raw = &self.volume.sb.raw;
         let is_right = totals.icount == raw.icount.get()

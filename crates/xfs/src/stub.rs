@@ -170,6 +170,8 @@ impl Logged {
 
     /// Brings everything home and has it judged.
     pub(crate) fn judge(&self) {
+        self.fs.engine.checkpoint().unwrap();
+        self.fs.settle_superblock().unwrap();
         self.fs.engine.empty_log().unwrap();
         self.write_to_file(|path| oracle::xfs_repair(path));
     }

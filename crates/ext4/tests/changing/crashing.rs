@@ -1,13 +1,12 @@
 //! ext4 as the crash explorer sees it.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::Ext4;
 use vfs::FileSystem;
-use workload::crash::{Mounted, Target};
+use workload::crash::{CarelessDevice, Mounted, Target};
 use workload::trial::Trial;
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open};
@@ -41,7 +40,7 @@ impl Ext4Target {
 struct Open(Ext4);
 
 impl Target for Ext4Target {
-    fn make(&self) -> Result<MemoryDevice, String> {
+    fn make(&self, _seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made.fork())
     }
 
@@ -53,7 +52,7 @@ impl Target for Ext4Target {
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
         let device: Arc<dyn BlockDevice> =
-            if self.swallows_flushes { Arc::new(Careless(device)) } else { device };
+            if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
         Ok(Box::new(Open(open(device, SMALL_CACHE_BYTES)?)))
     }
 }
@@ -65,30 +64,5 @@ impl Mounted for Open {
 
     fn close(self: Box<Self>) -> vfs::Result<()> {
         self.0.close()
-    }
-}
-
-/// A device that says it has flushed and has not.
-struct Careless(Arc<dyn BlockDevice>);
-
-impl BlockDevice for Careless {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, data)
-    }
-
-    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.0.zero_range(offset, len)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -1,20 +1,16 @@
 //! What e2fsck and the kernel say about a crashed image.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use blockdev::{FileDevice, MemoryDevice};
+use blockdev::BlockDevice;
 use ext4::{Ext4, OpenOptions};
-use oracle::{Ignore, KernelMount, MountOptions, differences};
-use tempfile::TempDir;
+use oracle::crash::{CheckRecovered, Desk, KernelRecovers, same_tree};
+use vfs::FileSystem;
 use workload::crash::{Case, Judge};
-use workload::tree::{Rules, Tree};
-
-use super::write_image;
 
 /// Longest time by which the clock that e2fsck reads lags behind ours: a tick.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
@@ -31,58 +27,19 @@ pub fn verdict(image: &Path) -> Result<(), String> {
     }
 }
 
-/// Where a judge puts images.
-struct Desk {
-    folder: TempDir,
-    next: AtomicU64,
-}
-
-impl Desk {
-    fn new() -> Self {
-        Self { folder: oracle::scratch(), next: AtomicU64::new(0) }
-    }
-
-    fn put(&self, device: &MemoryDevice) -> Result<Sheet, String> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let sheet = Sheet(self.folder.path().join(number.to_string()));
-        write_image(device, &sheet.0).map_err(|error| format!("writing an image: {error}"))?;
-        Ok(sheet)
-    }
-}
-
-/// An image on a desk; gone when it is dropped.
-struct Sheet(PathBuf);
-
-impl Drop for Sheet {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Opens what others recovered.
+fn open_to_read(device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn FileSystem>> {
+    Ok(Box::new(Ext4::open(device, &OpenOptions::default())?))
 }
 
 /// `e2fsck -fn` has nothing to say about what we recovered.
-pub struct CheckRecovered {
-    desk: Desk,
-    one_in: u64,
+pub fn check_recovered(one_in: u64) -> CheckRecovered {
+    CheckRecovered::new("e2fsck", verdict, one_in)
 }
 
-impl CheckRecovered {
-    pub fn new(one_in: u64) -> Self {
-        Self { desk: Desk::new(), one_in }
-    }
-}
-
-impl Judge for CheckRecovered {
-    fn name(&self) -> &str {
-        "e2fsck after our recovery"
-    }
-
-    fn one_in(&self) -> u64 {
-        self.one_in
-    }
-
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
-        verdict(&self.desk.put(case.recovered)?.0)
-    }
+/// The kernel recovers the same.
+pub fn kernel_recovers(one_in: u64) -> KernelRecovers {
+    KernelRecovers::new(verdict, open_to_read, one_in)
 }
 
 /// e2fsck recovers the crashed image itself, finds nothing else to repair, and shows the same tree.
@@ -93,7 +50,7 @@ pub struct CheckRecovers {
 
 impl CheckRecovers {
     pub fn new(one_in: u64) -> Self {
-        Self { desk: Desk::new(), one_in }
+        Self { desk: Desk::default(), one_in }
     }
 }
 
@@ -110,7 +67,7 @@ impl Judge for CheckRecovers {
         let sheet = self.desk.put(case.crashed)?;
         repair(&sheet.0)?;
         verdict(&sheet.0)?;
-        same_tree(&sheet.0, case.tree)
+        same_tree(&sheet.0, case.tree, open_to_read)
     }
 }
 
@@ -184,58 +141,4 @@ fn is_recovery(line: &str) -> bool {
         || line.contains("***** FILE SYSTEM WAS MODIFIED *****")
         || line.contains("Setting free blocks count to")
         || line.contains("Setting free inodes count to")
-}
-
-fn same_tree(image: &Path, expected: &Tree) -> Result<(), String> {
-    let file = std::fs::File::open(image).map_err(|error| error.to_string())?;
-    let device = FileDevice::new(file).map_err(|error| error.to_string())?;
-    let fs = Ext4::open(Arc::new(device), &OpenOptions::default());
-    let fs = fs.map_err(|error| format!("opening what it recovered: {error}"))?;
-    let list = expected.differences(&Tree::of(&fs)?, Rules::default());
-    if list.is_empty() { Ok(()) } else { Err(format!("another tree:\n{}", list.join("\n"))) }
-}
-
-/// The kernel recovers the crashed image, shows the same tree as we do, and leaves nothing to repair.
-pub struct KernelRecovers {
-    desk: Desk,
-    one_in: u64,
-}
-
-impl KernelRecovers {
-    pub fn new(one_in: u64) -> Self {
-        Self { desk: Desk::new(), one_in }
-    }
-}
-
-impl Judge for KernelRecovers {
-    fn name(&self) -> &str {
-        "recovery by the kernel"
-    }
-
-    fn one_in(&self) -> u64 {
-        self.one_in
-    }
-
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
-        let crashed = self.desk.put(case.crashed)?;
-        let recovered = self.desk.put(case.recovered)?;
-        let theirs = {
-            let options = MountOptions { extra: "noatime", ..MountOptions::read_write("ext4") };
-            let mount = KernelMount::attempt(&crashed.0, &options)?;
-            let tree = oracle::Tree::of(mount.path());
-            mount.unmount();
-            tree
-        };
-        let ours = {
-            let mount = KernelMount::attempt(&recovered.0, &MountOptions::read_only("ext4"))?;
-            oracle::Tree::of(mount.path())
-        };
-        let ignore = Ignore { ctime: false, ..Ignore::default() };
-        let list = differences(&ours, &theirs, &ignore);
-        if !list.is_empty() {
-            return Err(format!("another tree:\n{}", list.join("\n")));
-        }
-        verdict(&crashed.0)?;
-        same_tree(&crashed.0, case.tree)
-    }
 }

@@ -5,16 +5,13 @@
 pub mod crashing;
 pub mod judges;
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions};
 use oracle::Mke2fs;
+pub use oracle::crash::write_image;
 use vfs::Timestamp;
 
 pub const MIB: u64 = 1 << 20;
@@ -80,13 +77,6 @@ impl Layout {
 /// Opens an image to change it, with a cache of this size.
 pub fn open(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Ext4> {
     Ext4::open_writable(device, &OpenOptions { cache_bytes, ..OpenOptions::default() })
-}
-
-/// Writes an image into a new sparse file.
-pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-    file.set_len(device.len())?;
-    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
 }
 
 /// Asserts that e2fsck has nothing to say about an image.

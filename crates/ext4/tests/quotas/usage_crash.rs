@@ -11,7 +11,7 @@ use super::Image;
 use super::usage::KINDS;
 use crate::changing::Layout;
 use crate::changing::crashing::Ext4Target;
-use crate::changing::judges::{CheckRecovered, CheckRecovers};
+use crate::changing::judges::{CheckRecovers, check_recovered};
 use workload::trial::Watchdog;
 
 #[test]
@@ -21,7 +21,7 @@ fn usage_survives_a_crash_anywhere() {
         let _watchdog = Watchdog::new(Duration::from_secs(300), "crashes with quotas".into());
         let layout = Layout { block_size, ..Layout::DEFAULT };
         let target = Ext4Target::with_image(layout, Image::new(KINDS[kind]).in_memory());
-        let (ours, theirs) = (CheckRecovered::new(1), CheckRecovers::new(4));
+        let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
         let mixes = vec![Mix::METADATA, Mix::ALL];
         let options = Options { mixes, ..Options::default() };
         let judges: [&dyn Judge; 2] = [&ours, &theirs];

@@ -1,7 +1,8 @@
 //! Whether a recovered tree is one that a crash may leave. The rules are in the module above.
 
-use vfs::Ino;
+use vfs::{FileSystem, Ino};
 
+use crate::operation::Session;
 use crate::tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
 
 /// What a device writes as a whole, in bytes.
@@ -12,13 +13,23 @@ const METADATA: Rules = Rules { times: true, holes: true, contents: false };
 
 /// The model after one step.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) tree: Tree,
     /// Files that are open, which may have no name.
     pub(super) open: Vec<Inode>,
 }
 
 impl State {
+    /// The state that a file system is in, whose user is `session`.
+    ///
+    /// # Errors
+    /// As the tree.
+    pub(crate) fn of(fs: &dyn FileSystem, session: &Session) -> Result<Self, String> {
+        let open = session.slots().iter().flatten();
+        let open = open.map(|&ino| Inode::of(fs, ino).map_err(|error| error.to_string()));
+        Ok(Self { tree: Tree::of(fs)?, open: open.collect::<Result<_, _>>()? })
+    }
+
     /// The inode of this number, whether it has a name or not.
     pub(super) fn inode(&self, ino: Ino) -> Option<&Inode> {
         let open = || self.open.iter().find(|inode| inode.attributes.ino == ino);
@@ -32,7 +43,7 @@ impl State {
 }
 
 /// Compares a tree with the states from the durable one to the last one started.
-pub(super) fn check(states: &[State], found: &Tree) -> Result<(), String> {
+pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
     // Metadata that fits says more than few differences: then it is the contents that are wrong.
     let mut nearest: Option<(usize, Vec<String>, bool)> = None;
     for (number, state) in states.iter().enumerate() {
@@ -98,7 +109,7 @@ fn bad_sector(later: &[&Contents], found: &Contents, granule: u64, size: u64) ->
 mod tests {
     use super::*;
     use crate::model::Model;
-    use vfs::{FileSystem, NewInode};
+    use vfs::NewInode;
 
     fn state(fs: &Model, open: &[Ino]) -> State {
         let open = open.iter().map(|&ino| Inode::of(fs, ino).unwrap()).collect();

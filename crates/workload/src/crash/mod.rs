@@ -29,6 +29,7 @@
 //! and judges from outside look at the image before and after recovery.
 
 mod allowed;
+mod careless;
 mod judge;
 mod point;
 mod record;
@@ -44,13 +45,16 @@ use vfs::FileSystem;
 use crate::operation::Mix;
 use crate::tree::Tree;
 
+pub(crate) use allowed::{State, check};
+pub use careless::CarelessDevice;
+
 /// A kind of file system that the explorer can crash.
 pub trait Target: Sync {
-    /// A device with a new, empty file system.
+    /// A device with a new, empty file system. Where a target has several, the seed chooses.
     ///
     /// # Errors
     /// Why it cannot be made.
-    fn make(&self) -> Result<MemoryDevice, String>;
+    fn make(&self, seed: u64) -> Result<MemoryDevice, String>;
 
     /// Ranges of the device, in bytes, that the format takes for granted are written as a whole;
     /// everything else is torn at sectors.
@@ -108,6 +112,9 @@ pub struct Options {
     pub mixes: Vec<Mix>,
     /// Steps of a run.
     pub steps_per_run: usize,
+    /// Most steps that are done and made durable before a run begins, so that the log has something in
+    /// it; how many follows from the seed.
+    pub warm_steps_max: usize,
     /// States examined of a run; all its flush boundaries are, even if they are more.
     pub states_per_run: usize,
     /// Of how many states one has its recovery stopped and done again.
@@ -119,6 +126,7 @@ impl Default for Options {
         Self {
             mixes: vec![Mix::METADATA, Mix::ALL],
             steps_per_run: 60,
+            warm_steps_max: 0,
             states_per_run: 100,
             recrash_one_in: 4,
         }
@@ -217,8 +225,7 @@ impl<'e> Explorer<'e> {
         after_each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mix = self.options.mixes[(seed % self.options.mixes.len() as u64) as usize];
-        let steps = self.options.steps_per_run;
-        let recorded = judge::guarded(|| record::run(self.target, seed, mix, steps));
+        let recorded = judge::guarded(|| record::run(self.target, seed, mix, &self.options));
         self.report.lock().runs += 1;
         let run = match recorded {
             Ok(run) => run,

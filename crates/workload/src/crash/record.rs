@@ -9,10 +9,10 @@ use vfs::FileSystem;
 
 use super::allowed::State;
 use super::point::{Point, SECTOR_BYTES};
-use super::{Mounted, Target};
+use super::{Mounted, Options, Target};
 use crate::model::Model;
 use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
-use crate::tree::{Inode, Rules, Tree};
+use crate::tree::{Rules, Tree};
 
 /// Everything about a run that crashes are made from.
 pub(super) struct Run {
@@ -45,20 +45,31 @@ pub(super) fn run(
     target: &dyn Target,
     seed: u64,
     mix: Mix,
-    step_count: usize,
+    options: &Options,
 ) -> Result<Run, String> {
-    let base = target.make()?;
+    let base = target.make(seed)?;
     let device = Arc::new(base.fork());
     let fail = |what: &str, error: vfs::Error| format!("{what}: {error}");
     let fresh = target.open(device.clone()).map_err(|e| fail("opening a new image", e))?;
     Session::prepare(fresh.file_system()).map_err(|e| fail("preparing the root", e))?;
     fresh.close().map_err(|e| fail("closing a new image", e))?;
-    let base = device.fork();
-    let recording = Arc::new(RecordingDevice::new(device));
+    let mut base = device.fork();
+    let recording = Arc::new(RecordingDevice::new(device.clone()));
     let fs = target.open(recording.clone()).map_err(|e| fail("opening", e))?;
     let mut recorder = Recorder::new(fs.file_system(), &recording)?;
     let mut generator = Generator::new(seed, mix);
-    for _ in 0..step_count {
+    let warm_steps = match options.warm_steps_max {
+        0 => 0,
+        most => fastrand::Rng::with_seed(seed).usize(..=most),
+    };
+    for _ in 0..warm_steps {
+        let step = generator.next_step(&recorder.model, &recorder.model_session);
+        recorder.warm(step)?;
+    }
+    if warm_steps > 0 {
+        base = recorder.begin(&device)?;
+    }
+    for _ in 0..options.steps_per_run {
         let step = generator.next_step(&recorder.model, &recorder.model_session);
         recorder.apply(step)?;
     }
@@ -125,25 +136,38 @@ impl<'r> Recorder<'r> {
         Ok(Self { fs, session, model, model_session, recording, steps: Vec::new(), states })
     }
 
+    /// Does a step that no crash follows.
+    fn warm(&mut self, step: Step) -> Result<(), String> {
+        let found = self.session.apply(self.fs, &step);
+        self.assert_same(&step, &found)
+    }
+
+    /// Begins with what there is now: returns the device that has it durably.
+    fn begin(&mut self, device: &MemoryDevice) -> Result<MemoryDevice, String> {
+        self.fs.sync().map_err(|error| format!("sync: {error}"))?;
+        self.states = vec![State::of(&self.model, &self.model_session)?];
+        self.recording.take();
+        Ok(device.fork())
+    }
+
+    fn assert_same(&mut self, step: &Step, found: &vfs::Result<()>) -> Result<(), String> {
+        let expected = self.model_session.apply(&self.model, step);
+        if same_outcome(step, &expected, found) {
+            return Ok(());
+        }
+        Err(format!("{step:?}: expected {expected:?}, found {found:?}"))
+    }
+
     fn apply(&mut self, step: Step) -> Result<(), String> {
         let begin = self.recording.event_count();
         let found = self.session.apply(self.fs, &step);
         let end = self.recording.event_count();
-        let expected = self.model_session.apply(&self.model, &step);
-        if !same_outcome(&step, &expected, &found) {
-            return Err(format!("{step:?}: expected {expected:?}, found {found:?}"));
-        }
-        let state = self.state()?;
+        self.assert_same(&step, &found)?;
+        let state = State::of(&self.model, &self.model_session)?;
         self.states.push(state);
         let durable = if found.is_ok() { self.made_durable(&step) } else { None };
         self.steps.push(Done { step, begin, end, durable });
         Ok(())
-    }
-
-    fn state(&self) -> Result<State, String> {
-        let open = self.model_session.slots().iter().flatten();
-        let open = open.map(|&ino| Inode::of(&self.model, ino).map_err(|e| e.to_string()));
-        Ok(State { tree: Tree::of(&self.model)?, open: open.collect::<Result<_, _>>()? })
     }
 
     /// The state that a step which has just been done made durable.

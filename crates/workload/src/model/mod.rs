@@ -11,6 +11,7 @@
 
 mod data;
 mod interface;
+mod load;
 mod names;
 mod state;
 

@@ -38,10 +38,11 @@ impl Session {
         &self.slots
     }
 
-    /// Gives the root of a new file system the attributes that all file systems start with.
+    /// Gives the root of a new file system the attributes that all file systems start with, and no
+    /// extended ones.
     ///
     /// # Errors
-    /// As `set_attributes`.
+    /// As `set_attributes` and `remove_xattr`.
     pub fn prepare(fs: &dyn FileSystem) -> Result<()> {
         Self::prepare_directory(fs, fs.root())
     }
@@ -49,8 +50,11 @@ impl Session {
     /// Does the same to another directory.
     ///
     /// # Errors
-    /// As `set_attributes`.
+    /// As `set_attributes` and `remove_xattr`.
     pub fn prepare_directory(fs: &dyn FileSystem, dir: Ino) -> Result<()> {
+        let mut names = Vec::new();
+        fs.list_xattrs(dir, &mut |name| names.push(name.to_vec()))?;
+        names.iter().try_for_each(|name| fs.remove_xattr(dir, name))?;
         let time = Some(Timestamp { sec: TIME_FIRST, nsec: 0 });
         let change = SetAttributes {
             permissions: Some(0o755),

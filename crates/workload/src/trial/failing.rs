@@ -13,9 +13,9 @@ use crate::operation::{Operation, Path, Session, Step, Target};
 use crate::tree::Tree;
 
 /// Longest that a trial may take.
-const LIMIT: Duration = Duration::from_secs(300);
+pub(super) const LIMIT: Duration = Duration::from_secs(300);
 /// More reads or blocks than any operation here takes.
-const ATTEMPTS_MAX: u64 = 200;
+pub(super) const ATTEMPTS_MAX: u64 = 200;
 /// One-block files that make room, one after the other.
 const FILLERS: u64 = 60;
 /// Numbers of free blocks up to which each is tried.
@@ -24,9 +24,9 @@ const EACH_UP_TO: u64 = 12;
 const ENTRIES: u64 = 150;
 
 /// An operation, and what comes before it.
-struct Scenario {
+pub(super) struct Scenario {
     setup: Vec<Operation>,
-    operation: Operation,
+    pub(super) operation: Operation,
 }
 
 fn path(text: &str) -> Path {
@@ -179,7 +179,7 @@ fn open_files() -> Vec<Scenario> {
     scenarios
 }
 
-fn all() -> Vec<Scenario> {
+pub(super) fn all() -> Vec<Scenario> {
     [names(), contents(), attributes(), open_files()].into_iter().flatten().collect()
 }
 
@@ -210,7 +210,7 @@ impl State {
 }
 
 impl Scenario {
-    fn prepare(&self, fs: &dyn FileSystem) -> Session {
+    pub(super) fn prepare(&self, fs: &dyn FileSystem) -> Session {
         let mut session = Session::new();
         for (number, operation) in (10_000..).zip(&self.setup) {
             let step = Step { number, operation: operation.clone() };
@@ -219,7 +219,7 @@ impl Scenario {
         session
     }
 
-    fn act(&self, fs: &dyn FileSystem, session: &mut Session) -> Result<()> {
+    pub(super) fn act(&self, fs: &dyn FileSystem, session: &mut Session) -> Result<()> {
         session.apply(fs, &Step { number: 20_000, operation: self.operation.clone() })
     }
 
@@ -240,7 +240,7 @@ impl Scenario {
     }
 }
 
-fn furnished(trial: &Trial<'_>) -> MemoryDevice {
+pub(super) fn furnished(trial: &Trial<'_>) -> MemoryDevice {
     let device = trial.make();
     let fs = trial.open(device.clone());
     furnish(fs.file_system());

@@ -7,6 +7,8 @@ mod failing;
 mod overwrites;
 mod random;
 mod refusals;
+mod space;
+mod stopping;
 mod taken;
 mod threads;
 mod watchdog;
@@ -19,8 +21,10 @@ use vfs::{FileSystem, Ino, NewInode, Timestamp};
 
 pub use failing::{fail_allocations, fail_reads};
 pub use overwrites::overwrites;
-pub use random::{one_thread, several_threads};
+pub use random::{on_image, one_thread, several_threads};
 pub use refusals::{refusals, unnamed};
+pub use space::space_comes_back;
+pub use stopping::fail_writes;
 pub use taken::taken;
 pub use threads::{many_threads, no_circle};
 pub use watchdog::Watchdog;
@@ -41,7 +45,7 @@ pub struct Trial<'t> {
 
 impl Trial<'_> {
     fn make(&self) -> Arc<MemoryDevice> {
-        let made = self.target.make();
+        let made = self.target.make(0);
         Arc::new(made.unwrap_or_else(|error| panic!("{}: {error}", self.name)))
     }
 

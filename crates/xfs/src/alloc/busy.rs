@@ -116,6 +116,8 @@ impl BusyView<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     fn view_of<'b>(busy: &'b Busy, freed: &'b SmallVec<[Range<u32>; 2]>) -> BusyView<'b> {
@@ -136,7 +138,7 @@ mod tests {
             };
             for closes in [true, false] {
                 for _ in 0..rng.usize(..6) {
-                    busy.add(&[run(&mut rng)]);
+                    busy.add(from_ref(&run(&mut rng)));
                 }
                 if closes {
                     busy.close();
@@ -159,10 +161,10 @@ mod tests {
     #[test]
     fn a_checkpoint_releases_what_was_freed_before_it_was_closed() {
         let mut busy = Busy::default();
-        assert!(busy.add(&[5..7]));
-        assert!(!busy.add(&[7..9]));
+        assert!(busy.add(from_ref(&(5..7))));
+        assert!(!busy.add(from_ref(&(7..9))));
         busy.close();
-        assert!(busy.add(&[20..21]));
+        assert!(busy.add(from_ref(&(20..21))));
         let freed = SmallVec::new();
         let clean = |busy: &Busy| view_of(busy, &freed).clean_parts(0..30).collect::<Vec<_>>();
         assert_eq!(clean(&busy), [0..5, 9..20, 21..30]);

@@ -11,6 +11,7 @@ mod release;
 pub(crate) mod rmap;
 mod shared;
 pub(crate) mod space;
+mod staged;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod trees;
@@ -36,6 +37,8 @@ pub(crate) enum Owner {
     RefcountTree,
     /// Trees of free space, reverse map and the AGFL (`XFS_RMAP_OWN_AG`).
     Ag,
+    /// Blocks kept for copying on write (`XFS_RMAP_OWN_COW`).
+    Staged,
 }
 
 /// What is wanted of an allocation.

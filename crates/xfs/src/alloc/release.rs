@@ -68,4 +68,12 @@ impl Op<'_> {
         self.rmap_remove(lease, start, len, owner)?;
         self.give_space(lease, start, len)
     }
+
+    /// Makes blocks of a group free, whoever has them or had them: the reverse map may have let go of
+    /// them already.
+    pub(crate) fn free_disowned(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+        self.adjust_agfl(lease)?;
+        self.rmap_disown(lease, start, len)?;
+        self.give_space(lease, start, len)
+    }
 }

@@ -35,6 +35,7 @@ impl Owner {
             Self::Inodes => (rmap_owner::INODES, 0),
             Self::RefcountTree => (rmap_owner::REFC, 0),
             Self::Ag => (rmap_owner::AG, 0),
+            Self::Staged => (rmap_owner::COW, 0),
         }
     }
 
@@ -44,7 +45,7 @@ impl Owner {
 }
 
 impl RmapRecord {
-    fn new(start: AgBlock, len: u32, owner: Owner) -> Self {
+    pub(crate) fn new(start: AgBlock, len: u32, owner: Owner) -> Self {
         let (owner, offset) = owner.in_record();
         Self { start, len, owner, offset }
     }
@@ -89,11 +90,24 @@ impl Op<'_> {
         if !self.has_reverse_map(lease) || len == 0 {
             return Ok(());
         }
-        let new = RmapRecord::new(start, len, owner);
         let may_hide = owner.can_share() && self.shares_blocks(lease)?;
+        self.rmap_enter(lease, RmapRecord::new(start, len, owner), may_hide)
+    }
+
+    /// Enters a record that is not there yet, as one with those that it continues or that continue it.
+    /// `may_hide` says that records of other owners may cover the same blocks. There must be a reverse
+    /// map.
+    pub(crate) fn rmap_enter(
+        &mut self,
+        lease: usize,
+        new: RmapRecord,
+        may_hide: bool,
+    ) -> Result<()> {
+        let start = new.start;
         let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
         let before = cursor.seek(new.key(), Seek::AtMost)?;
-        if !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
+        let is_twice = before.is_some_and(|before| before.key() == new.key());
+        if is_twice || !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
             return Err(conflict(&cursor, new, before));
         }
         let mut left = before.and_then(|before| before.joined(new));
@@ -132,24 +146,59 @@ impl Op<'_> {
         if !self.has_reverse_map(lease) || len == 0 {
             return Ok(());
         }
-        let part = RmapRecord::new(start, len, owner);
+        self.rmap_take_out(lease, RmapRecord::new(start, len, owner), owner.can_share())
+    }
+
+    /// Takes out a record, which must be there or be a part of one. `may_hide` says that records of other
+    /// owners may cover the same blocks. There must be a reverse map.
+    pub(crate) fn rmap_take_out(
+        &mut self,
+        lease: usize,
+        part: RmapRecord,
+        may_hide: bool,
+    ) -> Result<()> {
         let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
         let before = cursor.seek(part.key(), Seek::AtMost)?;
         let mut found = before.filter(|before| before.has(&part));
-        if found.is_none() && owner.can_share() {
-            found = cursor.find(first_key(start), last_key(start), |r| r.has(&part))?;
+        if found.is_none() && may_hide {
+            let (low, high) = (first_key(part.start), last_key(part.start));
+            found = cursor.find(low, high, |r| r.has(&part))?;
         }
-        let Some(whole) = found else { return Err(conflict(&cursor, part, before)) };
-        let skip = start.0 - whole.start.0;
-        let rest = whole.len - skip - len;
-        match (skip, rest) {
-            (0, 0) => cursor.remove(),
-            (0, _) => cursor.replace(whole.tail(len)),
-            (_, 0) => cursor.update(RmapRecord { len: skip, ..whole }),
-            (_, _) => {
-                cursor.update(RmapRecord { len: skip, ..whole })?;
-                cursor.insert(whole.tail(skip + len))
-            }
+        match found {
+            Some(whole) => cut_out(&mut cursor, whole, part.start, part.len),
+            None => Err(conflict(&cursor, part, before)),
+        }
+    }
+
+    /// Takes out that blocks belong to whoever has them, if somebody has: one owner has all of them and
+    /// nobody else any.
+    pub(crate) fn rmap_disown(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+        if !self.has_reverse_map(lease) || len == 0 {
+            return Ok(());
+        }
+        let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
+        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let Some(whole) = find_any(&mut cursor, wanted)? else { return Ok(()) };
+        let is_static = matches!(whole.owner, rmap_owner::FS | rmap_owner::LOG);
+        if is_static || whole.start.0 > start.0 || whole.end() < wanted.end() {
+            return Err(conflict(&cursor, wanted, Some(whole)));
+        }
+        cut_out(&mut cursor, whole, start, len)?;
+        self.rmap_check_nobody(lease, start, len)
+    }
+
+    /// Checks that blocks belong to nobody. There must be a reverse map.
+    pub(crate) fn rmap_check_nobody(
+        &mut self,
+        lease: usize,
+        start: AgBlock,
+        len: u32,
+    ) -> Result<()> {
+        let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
+        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        match find_any(&mut cursor, wanted)? {
+            Some(other) => Err(conflict(&cursor, wanted, Some(other))),
+            None => Ok(()),
         }
     }
 
@@ -168,7 +217,8 @@ impl Op<'_> {
         self.rmap_add(lease, start, len, now)
     }
 
-    fn has_reverse_map(&self, lease: usize) -> bool {
+    /// Whether a group has a reverse map.
+    pub(crate) fn has_reverse_map(&self, lease: usize) -> bool {
         self.leases[lease].root(AgTree::Rmap).levels > 0
     }
 
@@ -180,6 +230,37 @@ impl Op<'_> {
         let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
         let first = cursor.seek((false, AgBlock(0)), Seek::AtLeast)?;
         Ok(first.is_some_and(|first| !first.cow))
+    }
+}
+
+/// Goes to the first record that has any of the blocks of `wanted`.
+fn find_any(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    wanted: RmapRecord,
+) -> Result<Option<RmapRecord>> {
+    let last = AgBlock(wanted.start.0.saturating_add(wanted.len.saturating_sub(1)));
+    cursor.find(first_key(wanted.start), last_key(last), |r| {
+        r.end() > wanted.start.0.into() && r.start.0 <= last.0
+    })
+}
+
+/// Cuts blocks out of the record that the cursor is at, which has all of them.
+fn cut_out(
+    cursor: &mut Cursor<'_, '_, RmapTree>,
+    whole: RmapRecord,
+    start: AgBlock,
+    len: u32,
+) -> Result<()> {
+    let skip = start.0 - whole.start.0;
+    let rest = whole.len - skip - len;
+    match (skip, rest) {
+        (0, 0) => cursor.remove(),
+        (0, _) => cursor.replace(whole.tail(len)),
+        (_, 0) => cursor.update(RmapRecord { len: skip, ..whole }),
+        (_, _) => {
+            cursor.update(RmapRecord { len: skip, ..whole })?;
+            cursor.insert(whole.tail(skip + len))
+        }
     }
 }
 

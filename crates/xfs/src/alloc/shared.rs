@@ -1,6 +1,8 @@
 //! Blocks that several files have: the tree of references counts those that more than one has. Who
 //! gives such blocks back takes one reference away; they become free with the last one.
 
+use std::ops::Range;
+
 use transaction::Corruption;
 use vfs::Result;
 
@@ -15,12 +17,12 @@ const COUNT_PINNED: u32 = u32::MAX;
 
 impl RefcountRecord {
     /// One past its last block.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.len)
     }
 
     /// The part of it from `start` to `end`.
-    fn part(&self, start: u64, end: u64) -> Self {
+    pub(super) fn part(&self, start: u64, end: u64) -> Self {
         Self { start: AgBlock(start as u32), len: (end - start) as u32, ..*self }
     }
 }
@@ -51,8 +53,39 @@ impl Op<'_> {
         })
     }
 
+    /// How many of the last of `len` blocks from `start` on, of one group, have the same number of files,
+    /// piece by piece, with at most `pieces` pieces, which are counted off: what one operation can give
+    /// back, because each piece is a change of the trees.
+    pub(crate) fn alike_at_end(
+        &mut self,
+        start: FsBlock,
+        len: u64,
+        pieces: &mut u32,
+    ) -> Result<u64> {
+        let (ag, block) = self.fs.volume.geometry.split(start);
+        let lease = self.lease(ag)?;
+        let (from, end) = (u64::from(block.0), u64::from(block.0) + len);
+        let mut at = end;
+        while at > from && *pieces > 0 {
+            *pieces -= 1;
+            at = self.alike_before(lease, at)?.max(from);
+        }
+        Ok(end - at)
+    }
+
+    /// Where the run of blocks starts that ends before `end` and that all have the same number of files.
+    fn alike_before(&mut self, lease: usize, end: u64) -> Result<u64> {
+        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
+            return Ok(0);
+        }
+        let last = AgBlock(end.saturating_sub(1) as u32);
+        let found =
+            Cursor::<RefcountTree>::of_group(self, lease).seek((false, last), Seek::AtMost)?;
+        Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
+    }
+
     /// Takes one reference to blocks of a group away, and makes those free that have none left.
-    pub(super) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+    pub(crate) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
         let mut at = u64::from(start.0);
         let end = at + u64::from(len);
         while at < end {
@@ -65,11 +98,47 @@ impl Op<'_> {
             at = shared_from;
             if let Some(run) = shared {
                 let until = run.end().min(end);
-                self.drop_one_reference(lease, run, at, until)?;
+                if run.count != COUNT_PINNED {
+                    self.recount(lease, run, at..until, run.count - 1)?;
+                }
                 at = until;
             }
         }
         Ok(())
+    }
+
+    /// Adds one reference to blocks of a group that are in use.
+    pub(crate) fn add_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+        let mut at = u64::from(start.0);
+        let end = at + u64::from(len);
+        while at < end {
+            let shared = self.shared_from(lease, at, end)?;
+            let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
+            if at < shared_from {
+                self.begin_sharing(lease, at..shared_from)?;
+            }
+            at = shared_from;
+            if let Some(run) = shared {
+                let until = run.end().min(end);
+                if run.count != COUNT_PINNED {
+                    self.recount(lease, run, at..until, run.count + 1)?;
+                }
+                at = until;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists blocks that one file had as blocks that two have.
+    fn begin_sharing(&mut self, lease: usize, blocks: Range<u64>) -> Result<()> {
+        self.adjust_agfl(lease)?;
+        let whole = RefcountRecord { start: AgBlock(0), cow: false, len: 0, count: 2 };
+        let new = whole.part(blocks.start, blocks.end);
+        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        cursor.seek((false, new.start), Seek::Exactly)?;
+        cursor.insert(new)?;
+        self.join_references(lease, false, blocks.end)?;
+        self.join_references(lease, false, blocks.start)
     }
 
     /// The first run of shared blocks that reaches into `at..end`.
@@ -96,32 +165,29 @@ impl Op<'_> {
         Ok(Some(run))
     }
 
-    /// Takes one reference to `from..until` away, which lie in `run`.
-    fn drop_one_reference(
+    /// Gives `blocks`, which lie in `run`, another count.
+    fn recount(
         &mut self,
         lease: usize,
         run: RefcountRecord,
-        from: u64,
-        until: u64,
+        blocks: Range<u64>,
+        count: u32,
     ) -> Result<()> {
-        if run.count == COUNT_PINNED {
-            return Ok(());
-        }
         self.adjust_agfl(lease)?;
         let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
         cursor.seek((false, run.start), Seek::Exactly)?;
         cursor.remove()?;
-        let before = run.part(run.start.0.into(), from);
-        let changed = RefcountRecord { count: run.count - 1, ..run.part(from, until) };
-        let after = run.part(until, run.end());
+        let before = run.part(run.start.0.into(), blocks.start);
+        let changed = RefcountRecord { count, ..run.part(blocks.start, blocks.end) };
+        let after = run.part(blocks.end, run.end());
         // Blocks that one file has are not listed.
         for part in [before, changed, after] {
             if part.len > 0 && part.count > 1 {
                 cursor.insert(part)?;
             }
         }
-        self.join_references(lease, until)?;
-        self.join_references(lease, from)?;
+        self.join_references(lease, false, blocks.end)?;
+        self.join_references(lease, false, blocks.start)?;
         if changed.count == 1 && self.fs.engine.has_log() {
             // One file has them now, which must not write over them yet.
             self.leases[lease].make_busy(changed.start, changed.len);
@@ -130,17 +196,19 @@ impl Op<'_> {
     }
 
     /// Makes one record of two that meet at a block and count alike.
-    fn join_references(&mut self, lease: usize, at: u64) -> Result<()> {
+    pub(super) fn join_references(&mut self, lease: usize, cow: bool, at: u64) -> Result<()> {
         let Some(last_before) = at.checked_sub(1) else { return Ok(()) };
         let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
-        let right = cursor.seek((false, AgBlock(at as u32)), Seek::Exactly)?;
+        let right = cursor.seek((cow, AgBlock(at as u32)), Seek::Exactly)?;
         let Some(right) = right else { return Ok(()) };
-        let left = cursor.seek((false, AgBlock(last_before as u32)), Seek::AtMost)?;
-        let Some(left) = left.filter(|left| left.end() == at && left.count == right.count) else {
+        let left = cursor.seek((cow, AgBlock(last_before as u32)), Seek::AtMost)?;
+        let Some(left) =
+            left.filter(|left| left.cow == cow && left.end() == at && left.count == right.count)
+        else {
             return Ok(());
         };
         cursor.update(left.part(left.start.0.into(), right.end()))?;
-        cursor.seek((false, right.start), Seek::Exactly)?;
+        cursor.seek((cow, right.start), Seek::Exactly)?;
         cursor.remove()
     }
 }

@@ -244,12 +244,19 @@ impl<'a> Op<'a> {
     }
 
     /// Removes an entry and frees what its value takes. A tree shrinks by it, but stays one of blocks.
-    fn remove_attr_in_blocks(&mut self, handle: &mut Handle, position: Position) -> Result<()> {
+    pub(super) fn remove_attr_in_blocks(
+        &mut self,
+        handle: &mut Handle,
+        position: Position,
+    ) -> Result<()> {
         let layout = self.attr_layout();
         let step = position.path[position.path.len() - 1];
         let block = self.attr_block(handle, step)?;
         let value = leaf::entry(layout, block.bytes(), position.index).map(|entry| entry.value);
-        if let Some(Value::Remote(place)) = value {
+        // An entry that is being made may have no place for its value yet.
+        if let Some(Value::Remote(place)) = value
+            && place.block != 0
+        {
             let first = FileBlock(place.block.into());
             let end = first.plus(remote::blocks(layout, place.len as usize).into());
             self.unmap(handle, Fork::Attr, first..end)?;
@@ -258,7 +265,7 @@ impl<'a> Op<'a> {
     }
 
     /// Brings attributes in a single leaf back into the inode if they fit.
-    fn settle_attr_blocks(&mut self, handle: &mut Handle) -> Result<()> {
+    pub(super) fn settle_attr_blocks(&mut self, handle: &mut Handle) -> Result<()> {
         let layout = self.attr_layout();
         let root = self.attr_block_at(handle, 0)?;
         if layout.block_type(root.bytes()) != Some(BlockType::Leaf) {
@@ -271,7 +278,8 @@ impl<'a> Op<'a> {
         if !is_empty && bytes > fork_len && !forkoff::can_grow(handle, bytes) {
             return Ok(());
         }
-        self.unmap(handle, Fork::Attr, FileBlock(0)..FileBlock(1))?;
+        // Blocks beside the leaf are of values that a crash left without an entry.
+        self.unmap(handle, Fork::Attr, FileBlock(0)..FileBlock::END)?;
         if is_empty {
             forkoff::settle_empty(handle, self.has_parents());
             return Ok(());

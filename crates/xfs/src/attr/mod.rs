@@ -13,6 +13,7 @@ pub(crate) mod forkoff;
 pub(crate) mod parent;
 mod path;
 mod read;
+mod recover;
 mod shrink;
 #[cfg(test)]
 mod tests;

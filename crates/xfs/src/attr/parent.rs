@@ -30,11 +30,11 @@ pub(crate) struct Link<'n> {
 }
 
 impl<'n> Link<'n> {
-    fn value(&self) -> [u8; PARENT_SIZE] {
+    pub(super) fn value(&self) -> [u8; PARENT_SIZE] {
         parent_value(self.dir.0, self.generation)
     }
 
-    fn key<'a>(&self, geometry: &Geometry, value: &'a [u8]) -> Key<'a>
+    pub(super) fn key<'a>(&self, geometry: &Geometry, value: &'a [u8]) -> Key<'a>
     where
         'n: 'a,
     {

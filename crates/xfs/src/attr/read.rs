@@ -29,8 +29,16 @@ impl Key<'_> {
     }
 
     fn is(&self, entry: &leaf::Entry<'_>) -> bool {
-        entry.is_complete()
-            && entry.flags & flags::NAMESPACE == self.namespace
+        entry.is_complete() && self.names(entry)
+    }
+
+    /// Whether an entry is what a crash left of it: one that does not count yet, or any more.
+    pub(super) fn is_part(&self, entry: &leaf::Entry<'_>) -> bool {
+        !entry.is_complete() && self.names(entry)
+    }
+
+    fn names(&self, entry: &leaf::Entry<'_>) -> bool {
+        entry.flags & flags::NAMESPACE == self.namespace
             && entry.name == self.name
             && self.value.is_none_or(|value| entry.value == Value::Local(value))
     }
@@ -76,12 +84,22 @@ pub(super) fn find(
     handle: &Handle,
     key: &Key<'_>,
 ) -> Result<Option<Position>> {
+    find_entry(source, handle, key.hash, |entry| key.is(entry))
+}
+
+/// Looks for an entry in blocks that `is` says yes to, of those of a hash.
+pub(super) fn find_entry(
+    source: &mut impl Source,
+    handle: &Handle,
+    hash: u32,
+    is: impl Fn(&leaf::Entry<'_>) -> bool,
+) -> Result<Option<Position>> {
     let layout = Layout::new(&source.geometry());
-    let mut walk = Walk::new(descend(source, handle, key.hash)?);
+    let mut walk = Walk::new(descend(source, handle, hash)?);
     loop {
         let step = walk.leaf();
-        let outcome =
-            source.with(step.place, tag(handle, step.at), |data| search(layout, data, key))?;
+        let outcome = source
+            .with(step.place, tag(handle, step.at), |data| search(layout, data, hash, &is))?;
         match outcome {
             Outcome::Found(index) => return Ok(Some(Position { path: walk.path, index })),
             Outcome::Absent => return Ok(None),
@@ -98,14 +116,19 @@ enum Outcome {
     GoOn,
 }
 
-fn search(layout: Layout, data: &[u8], key: &Key<'_>) -> Outcome {
-    let first = leaf::lower_bound(layout, data, key.hash);
+fn search(
+    layout: Layout,
+    data: &[u8],
+    hash: u32,
+    is: impl Fn(&leaf::Entry<'_>) -> bool,
+) -> Outcome {
+    let first = leaf::lower_bound(layout, data, hash);
     for index in first..leaf::count(layout, data) {
         let Some(entry) = leaf::entry(layout, data, index) else { return Outcome::Absent };
-        if entry.hash != key.hash {
+        if entry.hash != hash {
             return Outcome::Absent;
         }
-        if key.is(&entry) {
+        if is(&entry) {
             return Outcome::Found(index);
         }
     }

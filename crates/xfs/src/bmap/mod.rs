@@ -7,6 +7,7 @@ mod convert;
 mod list;
 mod own;
 mod provide;
+mod remap;
 mod remove;
 mod tree;
 

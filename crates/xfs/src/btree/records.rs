@@ -183,6 +183,8 @@ pub(crate) mod rmap_owner {
     pub(crate) const INODES: u64 = -7_i64 as u64;
     /// The tree of references.
     pub(crate) const REFC: u64 = -8_i64 as u64;
+    /// Blocks kept for copying on write.
+    pub(crate) const COW: u64 = -9_i64 as u64;
 
     /// Whether an owner is none of the inodes (`XFS_RMAP_NON_INODE_OWNER`).
     pub(crate) const fn is_none_of_inodes(owner: u64) -> bool {

@@ -106,6 +106,23 @@ impl Shape {
         self.node_area_in(size, ROOT_HEADER_SIZE, 0)
     }
 
+    /// Writes a root that was logged, which has the header and layout of a block of `logged.len()` bytes,
+    /// into a fork. False, and nothing is written, if it cannot be or has no room.
+    #[must_use]
+    pub fn write_logged_root(&self, logged: &[u8], fork: &mut [u8]) -> bool {
+        let from = self.node_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
+        let to = self.root_area(fork.len());
+        if from.max == 0 || from.count(logged) > from.max.min(to.max) {
+            return false;
+        }
+        let count = from.count(logged);
+        fork[to.level_range()].copy_from_slice(&logged[from.level_range()]);
+        fork[to.count_range()].copy_from_slice(&logged[from.count_range()]);
+        fork[to.entry_range(0, count)].copy_from_slice(&logged[from.entry_range(0, count)]);
+        fork[to.pointer_range(0, count)].copy_from_slice(&logged[from.pointer_range(0, count)]);
+        true
+    }
+
     /// Size of the smallest fork whose root has room for so many entries, in bytes.
     pub const fn root_size(&self, entries: usize) -> usize {
         ROOT_HEADER_SIZE + entries * (self.key_size + self.pointer_size())

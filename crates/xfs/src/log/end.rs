@@ -9,6 +9,7 @@
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
 
+use super::bounds;
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
 use crate::format::log::{BLOCK_SIZE, Lsn, Record, cycle_of};
@@ -16,7 +17,7 @@ use crate::format::superblock::Superblock;
 
 /// Blocks that may be on their way to the disk at once: 8 buffers of 256 KiB
 /// (`XLOG_TOTAL_REC_SHIFT`).
-const IN_FLIGHT_BLOCKS: u32 = (8 * (256 << 10) / BLOCK_SIZE) as u32;
+pub(super) const IN_FLIGHT_BLOCKS: u32 = (8 * (256 << 10) / BLOCK_SIZE) as u32;
 /// Torn records at the end that are passed over: not more than buffers.
 const TORN_RECORDS_MAX: u32 = 8;
 
@@ -46,19 +47,25 @@ pub fn log_is_clean(device: &dyn BlockDevice, superblock: &Superblock) -> Result
 /// As [`log_is_clean`].
 pub fn log_end(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Option<LogEnd>> {
     let Some(ring) = Ring::of(device, superblock)? else { return Ok(None) };
-    ring.end()
+    match ring.end()? {
+        Some(end) if !end.is_clean => bounds::without_torn(&ring, end),
+        end => Ok(end),
+    }
 }
 
 /// The blocks of a log.
-struct Ring<'a> {
+pub(super) struct Ring<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
-    blocks: u32,
+    /// Number of blocks.
+    pub(super) blocks: u32,
+    /// The uuid that its records bear.
+    pub(super) uuid: [u8; 16],
 }
 
 impl<'a> Ring<'a> {
     /// `None` if the superblock's numbers of the log cannot be.
-    fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
+    pub(super) fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
         let raw = &superblock.raw;
         if raw.logstart.get() == 0 {
             let advice = "copy the files with a kernel that has that device, or read the image as it \
@@ -72,7 +79,21 @@ impl<'a> Ring<'a> {
         }
         let blocks = u32::try_from((len << raw.blocklog) / BLOCK_SIZE as u64).ok();
         let start = geometry.byte_of(geometry.device_block(start));
-        Ok(blocks.filter(|blocks| *blocks >= 2).map(|blocks| Self { device, start, blocks }))
+        let (blocks, uuid) = (blocks.filter(|blocks| *blocks >= 2), raw.uuid);
+        Ok(blocks.map(|blocks| Self { device, start, blocks, uuid }))
+    }
+
+    /// Its bytes on the device.
+    pub(super) const fn place(&self) -> std::ops::Range<u64> {
+        self.start..self.start + self.blocks as u64 * BLOCK_SIZE as u64
+    }
+
+    /// Reads whole blocks, around the end where need be.
+    pub(super) fn read_around(&self, block: u32, buf: &mut [u8]) -> Result<()> {
+        let to_end = (self.blocks - block) as usize * BLOCK_SIZE;
+        let (now, later) = buf.split_at_mut(buf.len().min(to_end));
+        self.read(block, now)?;
+        if later.is_empty() { Ok(()) } else { self.read(0, later) }
     }
 
     fn read(&self, block: u32, buf: &mut [u8]) -> Result<()> {
@@ -97,6 +118,7 @@ impl<'a> Ring<'a> {
         }
         let head = self.first_not_of(first)?;
         let head = self.without_holes(head, first)?;
+        let head = self.without_holes_before_the_end(head, first)?;
         self.last_record(head)
     }
 
@@ -120,8 +142,21 @@ impl<'a> Ring<'a> {
     fn without_holes(&self, head: u32, cycle: u32) -> Result<u32> {
         let from = head.saturating_sub(IN_FLIGHT_BLOCKS);
         let bytes = self.window(from, head)?;
-        let stale = bytes.chunks_exact(BLOCK_SIZE).position(|block| cycle_of(block) != cycle);
+        // Blocks of the next cycle may be here already where the ring is short.
+        let is_stale = |block: &[u8]| cycle_of(block) == cycle.wrapping_sub(1);
+        let stale = bytes.chunks_exact(BLOCK_SIZE).position(is_stale);
         Ok(stale.map_or(head, |at| from + at as u32))
+    }
+
+    /// The same at the end of the ring, if what may have been in flight reaches back around it. There the
+    /// blocks bear the cycle before.
+    fn without_holes_before_the_end(&self, head: u32, cycle: u32) -> Result<u32> {
+        let rest = IN_FLIGHT_BLOCKS.saturating_sub(head).min(self.blocks - head);
+        let from = self.blocks - rest;
+        let bytes = self.window(from, self.blocks)?;
+        let mut blocks = bytes.chunks_exact(BLOCK_SIZE);
+        let is_stale = |block: &[u8]| cycle_of(block) == cycle.wrapping_sub(2);
+        Ok(blocks.position(is_stale).map_or(head, |at| from + at as u32))
     }
 
     fn window(&self, from: u32, to: u32) -> Result<Vec<u8>> {
@@ -132,7 +167,7 @@ impl<'a> Ring<'a> {
 
     /// Looks for the last record that is complete before `head`, which may be the end of the ring. It
     /// may start at the end of the ring and go on at its start.
-    fn last_record(&self, mut head: u32) -> Result<Option<LogEnd>> {
+    pub(super) fn last_record(&self, mut head: u32) -> Result<Option<LogEnd>> {
         for _ in 0..=TORN_RECORDS_MAX {
             let Some((start, record)) = self.record_before(head)? else { return Ok(None) };
             let end = (u64::from(start) + u64::from(record.blocks())) % u64::from(self.blocks);
@@ -148,7 +183,7 @@ impl<'a> Ring<'a> {
 
     /// The record that starts last before `head`, and its first block: looked for as far back as the
     /// longest record can reach, around the end of the ring where need be.
-    fn record_before(&self, head: u32) -> Result<Option<(u32, Record)>> {
+    pub(super) fn record_before(&self, head: u32) -> Result<Option<(u32, Record)>> {
         let reach = IN_FLIGHT_BLOCKS.min(self.blocks);
         let before = head.min(reach);
         if let Some(found) = self.last_header(head - before, head)? {

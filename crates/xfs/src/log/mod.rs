@@ -1,11 +1,17 @@
 //! The log: finding its end, recovery, and writing checkpoints to it.
 
 mod area;
+mod bounds;
+mod contents;
 mod end;
 mod items;
+mod read;
 mod recover;
+mod replay;
+mod stale;
 mod xfs_log;
 
+pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub use end::{LogEnd, log_end, log_is_clean};
 pub use recover::Report;
 pub(crate) use recover::{Position, Recovered, recover};

@@ -1,11 +1,15 @@
 //! Recovery: what the log holds is brought to its places.
 
 use blockdev::BlockDevice;
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
 
-use super::end::log_end;
+use super::bounds::Bounds;
+use super::end::{Ring, log_end};
+use super::replay::Replay;
+use super::stale;
+use crate::format::features::LogIncompat;
+use crate::format::log::Lsn;
 use crate::format::log::intent::Intent;
-use crate::format::log::{Lsn, RECORD_VERSION};
 use crate::format::superblock::Superblock;
 
 /// What recovery did.
@@ -31,6 +35,9 @@ pub(crate) struct Position {
     /// The oldest place that is still needed: where what was replayed starts, as long as its intents are
     /// not finished. `None` if nothing is.
     pub(crate) tail: Option<Lsn>,
+    /// The tail as the device still says it, if there was something to replay: until a record says
+    /// otherwise, whoever looks at the log starts there.
+    pub(crate) replayed_from: Option<Lsn>,
     /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
     /// any.
     pub(crate) record_size: Option<usize>,
@@ -47,23 +54,57 @@ pub(crate) struct Recovered {
     pub(crate) position: Position,
 }
 
-/// Replays the log of an image. Nothing is written if it is damaged, or has nothing to replay.
+/// Replays the log of an image: all it holds is brought to its place, durably, but for intents without a
+/// done item, which are handed out. The superblock may have changed then. Nothing is written if the log is
+/// damaged, or has nothing to replay.
 ///
 /// # Errors
 /// `Corrupt` for a damaged log; `Unsupported` for one that cannot be replayed here; if the device fails.
 pub(crate) fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
-    let _ = RECORD_VERSION;
-    let end = log_end(device, sb)?.filter(|end| end.is_clean).ok_or_else(|| {
-        Error::unsupported(
-            "an image whose log was not replayed",
-            "mount and unmount it once, or read it without what its log holds: --stale",
-        )
-    })?;
-    let cycle = end.last.map_or(1, |last| last.lsn.cycle);
-    // A record that ended with the ring leaves the head at its start, in the next cycle.
-    let wrapped = end.last.is_some_and(|last| end.head <= last.lsn.block);
-    let head = Lsn { cycle: if wrapped { cycle + 1 } else { cycle }, block: end.head };
+    let no_end = || Corruption::new("log", "its end cannot be made out");
+    let ring = Ring::of(device, sb)?.ok_or_else(no_end)?;
+    let end = log_end(device, sb)?.ok_or_else(no_end)?;
+    let head = end.head_lsn();
     let previous = end.last.map(|last| last.lsn.block);
-    let position = Position { head, previous, tail: None, record_size: None, is_clean: true };
-    Ok(Recovered { report: Report::default(), intents: Vec::new(), position })
+    let Some(last) = end.last.filter(|_| !end.is_clean) else {
+        let position = Position {
+            head,
+            previous,
+            tail: None,
+            replayed_from: None,
+            record_size: None,
+            is_clean: true,
+        };
+        return Ok(Recovered { report: Report::default(), intents: Vec::new(), position });
+    };
+    check_supported(sb)?;
+    let bounds = Bounds::find(&ring, &last, head)?;
+    let replay = Replay::run(device, sb, &ring, &bounds)?;
+    let record_size = ring.record(last.lsn, head)?.size;
+    replay.write_home()?;
+    stale::clear(device, sb, &bounds)?;
+    let report = replay.report;
+    let intents = replay.into_intents();
+    let (tail, record_size) = match intents.is_empty() {
+        true => (None, None),
+        false => (Some(bounds.tail), Some(record_size)),
+    };
+    let replayed_from = Some(bounds.tail);
+    let position = Position { head, previous, tail, replayed_from, record_size, is_clean: false };
+    Ok(Recovered { report, intents, position })
+}
+
+/// Refuses what cannot be replayed here.
+fn check_supported(sb: &Superblock) -> Result<()> {
+    const ADVICE: &str =
+        "mount and unmount it once, or read it without what its log holds: --stale";
+    if !sb.features.crc() {
+        return Err(Error::unsupported("replaying the log of version 4", ADVICE));
+    }
+    let unknown = sb.features.log_incompat.difference(LogIncompat::all());
+    if !unknown.is_empty() {
+        let what = format!("a log with unknown features {:#x}", unknown.bits());
+        return Err(Error::unsupported(what, ADVICE));
+    }
+    Ok(())
 }

@@ -80,6 +80,8 @@ struct State {
     items: Items,
     /// Whether the log is as clean as it was.
     is_untouched: bool,
+    /// Whether what was recovered has intents that are not finished: it must stay then.
+    has_intents: bool,
     /// Items that go into the next checkpoint before all else: what says that intents are done.
     done: Vec<Vec<u8>>,
 }
@@ -121,8 +123,8 @@ impl XfsLog {
         }
         let blocks_max = blocks_in(&record, &geometry, area.blocks / 16 * CHECKPOINT_SHARE);
         let live = position.tail.map(|start| Live { sequence: 0, start });
-        let tail = position.tail.unwrap_or(position.head);
-        let state = State {
+        let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
+        let mut state = State {
             head: position.head,
             previous: position.previous,
             tid: 1,
@@ -134,8 +136,14 @@ impl XfsLog {
             record,
             items: Items::default(),
             is_untouched: position.is_clean,
+            has_intents: false,
             done: Vec::new(),
         };
+        if position.tail.is_none() && !state.has_room(&area, state.record.blocks_max()) {
+            // What was replayed is home, and the log so full that the first record must go over it.
+            state.durable_tail = state.head;
+            state.written_tail = state.head;
+        }
         let uuid = sb.raw.uuid;
         let shape = Arc::new(Shape { device, area, geometry, uuid });
         Ok(Self { shape, blocks_max, state: Arc::new(Mutex::new(state)) })
@@ -143,7 +151,6 @@ impl XfsLog {
 
     /// Adds an item of one region to the next checkpoint. To be called in the operation that finishes the
     /// intent, before it commits, while no other operation runs.
-    #[allow(dead_code, reason = "intents come next")]
     pub(crate) fn add_done(&self, item: Vec<u8>) {
         self.state.lock().done.push(item);
     }
@@ -151,6 +158,12 @@ impl XfsLog {
     /// Bytes written to the log since it was opened.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.state.lock().bytes_written
+    }
+
+    /// Says whether what was recovered has intents that are not finished: as long as it has, the tail does
+    /// not move, and each crash leaves what is not finished.
+    pub(crate) fn keep_intents(&self, are_left: bool) {
+        self.state.lock().has_intents = are_left;
     }
 
     /// Writes the record that says that the log is clean. Everything in it must be home, durably.
@@ -295,7 +308,8 @@ impl Log for XfsLog {
     fn retire(&self, sequence: u64) -> transaction::Result<()> {
         let mut state = self.state.lock();
         // The next record says so.
-        state.live.retain(|live| live.sequence >= sequence);
+        let stays = if state.has_intents { 0 } else { sequence };
+        state.live.retain(|live| live.sequence >= stays);
         state.items.retire(sequence);
         Ok(())
     }

@@ -1,28 +1,40 @@
 //! What the tests that change images share: small images in memory, how they are opened for trials,
 //! and their judges.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    reason = "each user takes a part of it"
+)]
 
+pub mod judges;
 pub mod kernel;
+pub mod target;
+mod worn;
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
-use vfs::{FileSystem, Timestamp};
-use workload::crash::{Mounted, Target};
-use workload::trial::Trial;
+use oracle::MkfsXfs;
+use vfs::Timestamp;
+use workload::operation::Mix;
 use xfs::format::checksum;
-use xfs::format::superblock::{self, RawSuperblock};
+use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
 use xfs::{LeafBuffering, Xfs};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub use oracle::crash::write_image;
+pub use target::XfsTarget;
 
 pub const MIB: u64 = 1 << 20;
 
 /// A small cache, so that blocks are read again and again.
 pub const SMALL_CACHE_BYTES: usize = 512 << 10;
+
+/// A little of everything, made durable again and again.
+pub const SYNCING: Mix = Mix { sync: 40, ..Mix::ALL };
 
 /// A kind of image.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +48,10 @@ pub struct Layout {
     pub features: &'static str,
     /// When names of large directories wait for their leaves, if not as usual.
     pub buffering: Option<LeafBuffering>,
+    /// Options of mkfs.xfs, which then makes it; `block_size` must agree.
+    pub mkfs: Option<&'static str>,
+    /// Bytes of the log, if not as many as mkfs thinks right. Nobody else accepts fewer.
+    pub log_bytes: Option<u32>,
 }
 
 /// Names wait in all directories that have nodes, but few at a time.
@@ -51,6 +67,8 @@ impl Layout {
         ag_count: None,
         features: "",
         buffering: None,
+        mkfs: None,
+        log_bytes: None,
     };
     pub const BUFFERED: Self = Self { buffering: Some(TINY_BUFFERS), ..Self::DEFAULT };
     pub const SMALL_BLOCKS: Self = Self { block_size: 1024, ..Self::DEFAULT };
@@ -64,17 +82,53 @@ impl Layout {
     pub const LARGE_BLOCKS: Self = Self { block_size: 64 << 10, size: 512 * MIB, ..Self::DEFAULT };
     pub const MANY_GROUPS: Self = Self { ag_count: Some(7), size: 128 * MIB, ..Self::DEFAULT };
 
-    /// Opens a device with a new file system of this kind.
+    pub const MKFS: Self = Self { mkfs: Some(""), ..Self::DEFAULT };
+    pub const MKFS_SMALL_BLOCKS: Self =
+        Self { mkfs: Some("-b size=1024 -n size=8192"), ..Self::SMALL_BLOCKS };
+    pub const MKFS_PLAIN: Self = Self {
+        mkfs: Some(
+            "-m rmapbt=0,reflink=0,bigtime=0,inobtcount=0,finobt=0 -i nrext64=0,sparse=0,exchange=0 \
+             -n parent=0",
+        ),
+        ..Self::DEFAULT
+    };
+    /// With the smallest log that kernels accept.
+    pub const SMALL_LOG: Self = Self { block_size: 1024, size: 32 * MIB, ..Self::PLAIN };
+    /// A log that a few checkpoints fill.
+    pub const TINY_LOG: Self = Self { log_bytes: Some(512 << 10), ..Self::DEFAULT };
+
+    /// Opens a device with a new file system of this kind, to fill it.
     pub fn open(&self, device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Xfs> {
         let fs = Xfs::open_fresh(device, cache_bytes)?;
+        self.tune(&fs);
+        Ok(fs)
+    }
+
+    /// Sets what is set on an open file system.
+    fn tune(&self, fs: &Xfs) {
         if let Some(buffering) = self.buffering {
             fs.set_leaf_buffering(buffering);
         }
-        Ok(fs)
     }
 
     /// A device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {
+        let device = match self.mkfs {
+            Some(options) => self.make_by_others(options),
+            None => self.make_here(),
+        };
+        self.log_bytes.into_iter().for_each(|bytes| cut_log(&device, bytes / self.block_size));
+        device
+    }
+
+    fn make_by_others(&self, options: &str) -> MemoryDevice {
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        MkfsXfs::default().options(options).create(&path, self.size);
+        MemoryDevice::from_bytes(&std::fs::read(&path).expect("mkfs.xfs made it"))
+    }
+
+    fn make_here(&self) -> MemoryDevice {
         let options = Options {
             block_size: self.block_size,
             inode_size: self.inode_size,
@@ -93,61 +147,25 @@ impl Layout {
     }
 }
 
-/// XFS images of one kind, as trials see them.
-pub struct XfsTarget {
-    layout: Layout,
-    /// The file system, made once: each run starts from a copy.
-    made: MemoryDevice,
-}
-
-impl XfsTarget {
-    pub fn new(layout: Layout) -> Self {
-        Self { layout, made: layout.make() }
-    }
-
-    /// What trials need to know of it.
-    pub fn trial(&self) -> Trial<'_> {
-        let (block_bytes, name) = (self.layout.block_size.into(), format!("{:?}", self.layout));
-        Trial { target: self, block_bytes, name, check: &|device| assert_clean(device) }
-    }
-}
-
-struct Open(Xfs);
-
-impl Target for XfsTarget {
-    fn make(&self) -> Result<MemoryDevice, String> {
-        Ok(self.made.fork())
-    }
-
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
-        Ok(Box::new(Open(self.layout.open(device, SMALL_CACHE_BYTES)?)))
-    }
-}
-
-impl Mounted for Open {
-    fn file_system(&self) -> &dyn FileSystem {
-        &self.0
-    }
-
-    fn close(self: Box<Self>) -> vfs::Result<()> {
-        self.0.finish(None)
-    }
-}
-
-/// Writes an image into a new sparse file.
-pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-    file.set_len(device.len())?;
-    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
+/// Changes the first superblock.
+fn edit_superblock(device: &MemoryDevice, change: impl FnOnce(&mut RawSuperblock)) {
+    let mut sector = [0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    let mut raw = RawSuperblock::read_from_prefix(&sector).unwrap().0;
+    change(&mut raw);
+    sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    checksum::seal(&mut sector, superblock::CRC_OFFSET);
+    device.write_at(0, &sector).unwrap();
 }
 
 /// Makes an image that was not finished one that can be opened.
 pub fn seem_finished(device: &MemoryDevice) {
-    let mut sector = [0; 512];
-    device.read_at(0, &mut sector).unwrap();
-    sector[std::mem::offset_of!(RawSuperblock, inprogress)] = 0;
-    checksum::seal(&mut sector, superblock::CRC_OFFSET);
-    device.write_at(0, &sector).unwrap();
+    edit_superblock(device, |raw| raw.inprogress = 0);
+}
+
+/// Leaves so many blocks of a log that nothing was written to yet.
+fn cut_log(device: &MemoryDevice, blocks: u32) {
+    edit_superblock(device, |raw| raw.logblocks = blocks.into());
 }
 
 /// Asserts that xfs_repair has nothing to say about an image.

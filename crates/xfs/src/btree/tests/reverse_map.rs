@@ -30,6 +30,7 @@ fn mappings(start: u32, len: u32, owner: Owner) -> Vec<Mapping> {
         Owner::Inodes => (-7_i64 as u64, 0),
         Owner::RefcountTree => (-8_i64 as u64, 0),
         Owner::Ag => (-5_i64 as u64, 0),
+        Owner::Staged => (-9_i64 as u64, 0),
     };
     let counts = matches!(owner, Owner::Fork { .. });
     let at = |n: u32| (start + n, number, if counts { offset + u64::from(n) } else { offset });

@@ -45,6 +45,35 @@ pub enum BufferType {
     Superblock = 18,
 }
 
+impl BufferType {
+    /// What a number means; unknown where it means nothing here.
+    pub fn from_raw(raw: u16) -> Self {
+        use BufferType::*;
+        const ALL: [BufferType; 19] = [
+            Unknown,
+            UserDquot,
+            ProjectDquot,
+            GroupDquot,
+            Btree,
+            Agf,
+            Agfl,
+            Agi,
+            Dinode,
+            Symlink,
+            DirBlock,
+            DirData,
+            DirFree,
+            DirLeaf1,
+            DirLeafN,
+            DaNode,
+            AttrLeaf,
+            AttrRemote,
+            Superblock,
+        ];
+        ALL.get(usize::from(raw)).copied().unwrap_or(Unknown)
+    }
+}
+
 /// The first region of a buffer item that a transaction writes.
 #[derive(Clone, Debug)]
 pub struct BufferFormat {

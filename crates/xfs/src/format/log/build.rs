@@ -2,6 +2,7 @@
 
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::operation::CLIENT_TRANSACTION;
 use super::{
     BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_MAGIC, RECORD_VERSION,
     RawOpHeader, RawRecordHeader,
@@ -15,8 +16,6 @@ pub const RECORD_SIZE_MAX: usize = 256 << 10;
 const HEADER_BYTES: usize = 328;
 /// Bytes of a further header that the checksum covers: the cycle and the kept words.
 const EXTENSION_BYTES: usize = 4 + 4 * CYCLE_WORDS;
-/// `oh_clientid` of operations of transactions.
-const CLIENT_TRANSACTION: u8 = 0x69;
 
 /// What a record's header says beside what follows from its contents.
 #[derive(Clone, Copy, Debug)]

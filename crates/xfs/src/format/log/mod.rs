@@ -1,9 +1,18 @@
 //! The log: records, the operations in them, and the items that transactions consist of.
 
 pub mod buffer;
+mod buffer_item;
 pub mod build;
+mod checksum;
+pub mod dquot;
+pub mod icreate;
+pub mod inode;
 pub mod intent;
 pub mod item;
+pub mod operation;
 mod record;
+pub mod transaction;
 
+pub use buffer_item::BufferItem;
+pub use checksum::{Mismatch, check_record};
 pub use record::*;

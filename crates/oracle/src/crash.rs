@@ -1,0 +1,176 @@
+//! Judges of crashed images, for the explorer of `workload::crash`: the checker of a format on what we
+//! recovered, and the kernel's recovery beside ours.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockdev::{BlockDevice, FileDevice, MemoryDevice};
+use tempfile::TempDir;
+use vfs::FileSystem;
+use workload::crash::{Case, Judge};
+use workload::tree::{Rules, Tree};
+
+use crate::{Format, Ignore, KernelMount, MountOptions, differences};
+
+/// Says nothing of an image that is sound, else what is wrong.
+pub type Verdict = fn(&Path) -> Result<(), String>;
+/// Opens an image to read it.
+pub type OpenToRead = fn(Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn FileSystem>>;
+
+/// Writes an image into a new sparse file.
+///
+/// # Errors
+/// As the file's.
+pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    file.set_len(device.len())?;
+    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset))
+}
+
+/// Reads an image, of which only what is not zero takes memory.
+///
+/// # Errors
+/// As the file's.
+pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
+    const PART_BYTES: u64 = 64 << 10;
+    let file = File::open(path)?;
+    let device = MemoryDevice::new(file.metadata()?.len());
+    let mut bytes = vec![0; PART_BYTES as usize];
+    for offset in (0..device.len()).step_by(bytes.len()) {
+        let part = &mut bytes[..(device.len() - offset).min(PART_BYTES) as usize];
+        file.read_exact_at(part, offset)?;
+        if part.iter().any(|byte| *byte != 0) {
+            device.write_at(offset, part)?;
+        }
+    }
+    Ok(device)
+}
+
+/// Where a judge puts images.
+pub struct Desk {
+    folder: TempDir,
+    next: AtomicU64,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self { folder: crate::scratch(), next: AtomicU64::new(0) }
+    }
+}
+
+impl Desk {
+    /// Writes an image into a file.
+    ///
+    /// # Errors
+    /// That there is no room.
+    pub fn put(&self, device: &MemoryDevice) -> Result<Sheet, String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let sheet = Sheet(self.folder.path().join(number.to_string()));
+        write_image(device, &sheet.0).map_err(|error| format!("writing an image: {error}"))?;
+        Ok(sheet)
+    }
+}
+
+/// An image on a desk; gone when it is dropped.
+pub struct Sheet(pub PathBuf);
+
+impl Drop for Sheet {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The checker has nothing to say about what we recovered.
+pub struct CheckRecovered {
+    desk: Desk,
+    name: String,
+    verdict: Verdict,
+    one_in: u64,
+}
+
+impl CheckRecovered {
+    /// `checker` is what the report calls it.
+    pub fn new(checker: &str, verdict: Verdict, one_in: u64) -> Self {
+        let name = format!("{checker} after our recovery");
+        Self { desk: Desk::default(), name, verdict, one_in }
+    }
+}
+
+impl Judge for CheckRecovered {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+        (self.verdict)(&self.desk.put(case.recovered)?.0)
+    }
+}
+
+/// The kernel recovers the crashed image, shows the same tree as we do, and leaves nothing to repair.
+pub struct KernelRecovers {
+    desk: Desk,
+    verdict: Verdict,
+    open: OpenToRead,
+    one_in: u64,
+}
+
+impl KernelRecovers {
+    /// `open` opens what the kernel left.
+    pub fn new(verdict: Verdict, open: OpenToRead, one_in: u64) -> Self {
+        Self { desk: Desk::default(), verdict, open, one_in }
+    }
+}
+
+impl Judge for KernelRecovers {
+    fn name(&self) -> &str {
+        "recovery by the kernel"
+    }
+
+    fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+        let crashed = self.desk.put(case.crashed)?;
+        let recovered = self.desk.put(case.recovered)?;
+        let fs_type = Format::of(&recovered.0).kernel_name();
+        let theirs = {
+            let options = MountOptions { extra: "noatime", ..MountOptions::read_write(fs_type) };
+            let mount = KernelMount::attempt(&crashed.0, &options)?;
+            let tree = crate::Tree::of(mount.path());
+            mount.unmount();
+            tree
+        };
+        let ours = {
+            let mount = KernelMount::attempt(&recovered.0, &MountOptions::read_only(fs_type))?;
+            crate::Tree::of(mount.path())
+        };
+        let ignore = Ignore { ctime: false, ..Ignore::default() };
+        let list = differences(&ours, &theirs, &ignore);
+        if !list.is_empty() {
+            return Err(format!("another tree:\n{}", list.join("\n")));
+        }
+        (self.verdict)(&crashed.0)?;
+        same_tree(&crashed.0, case.tree, self.open)
+    }
+}
+
+/// Checks that an image shows this tree to us.
+///
+/// # Errors
+/// The differences.
+pub fn same_tree(image: &Path, expected: &Tree, open: OpenToRead) -> Result<(), String> {
+    let file = File::open(image).map_err(|error| error.to_string())?;
+    let device = FileDevice::new(file).map_err(|error| error.to_string())?;
+    let fs = open(Arc::new(device)).map_err(|error| format!("opening what it left: {error}"))?;
+    let list = expected.differences(&Tree::of(&*fs)?, Rules::default());
+    if list.is_empty() { Ok(()) } else { Err(format!("another tree:\n{}", list.join("\n"))) }
+}

@@ -1,0 +1,97 @@
+//! A model of what another file system shows.
+
+use vfs::{AllocateMode, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, SpecialFile};
+
+use super::Model;
+use crate::tree::{GRANULE_BYTES, Inode, Tree};
+
+impl Model {
+    /// A model that shows a tree. What the tree does not say is missing: space past the end of files.
+    ///
+    /// # Errors
+    /// If the tree is not one that a file system may have.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let model = Self::with_block_bytes(GRANULE_BYTES);
+        let mut made: Vec<Option<Ino>> = vec![None; tree.inodes.len()];
+        // Parents come before their children.
+        for (path, &place) in &tree.paths {
+            let (dir, name) = split(&model, path)?;
+            if let Some(ino) = made[place] {
+                model.link(ino, dir, name, None)?;
+            } else if path.is_empty() {
+                made[place] = Some(model.root());
+            } else {
+                made[place] = Some(model.make_like(dir, name, &tree.inodes[place])?);
+            }
+        }
+        // Times change while names are made.
+        for (ino, inode) in made.into_iter().zip(&tree.inodes) {
+            ino.map_or(Ok(()), |ino| model.dress(ino, inode))?;
+        }
+        Ok(model)
+    }
+
+    fn make_like(&self, dir: Ino, name: &[u8], like: &Inode) -> Result<Ino> {
+        let new = NewInode::default();
+        let device = like.attributes.device;
+        match like.attributes.file_type {
+            FileType::Directory => self.mkdir(dir, name, &new),
+            FileType::Symlink => self.symlink(dir, name, &like.target, &new),
+            FileType::CharDevice => self.mknod(dir, name, SpecialFile::CharDevice(device), &new),
+            FileType::BlockDevice => self.mknod(dir, name, SpecialFile::BlockDevice(device), &new),
+            FileType::Fifo => self.mknod(dir, name, SpecialFile::Fifo, &new),
+            FileType::Socket => self.mknod(dir, name, SpecialFile::Socket, &new),
+            FileType::Regular => {
+                let ino = self.create(dir, name, &new)?;
+                self.fill_like(ino, like)?;
+                Ok(ino)
+            }
+        }
+    }
+
+    fn fill_like(&self, ino: Ino, like: &Inode) -> Result<()> {
+        let contents = &like.contents;
+        for granule in contents.written.iter().cloned().flatten() {
+            let zeros = || vec![0; GRANULE_BYTES as usize].into();
+            let bytes = contents.granules.get(&granule).cloned().unwrap_or_else(zeros);
+            self.write(ino, granule * GRANULE_BYTES, &bytes)?;
+        }
+        for range in &contents.unwritten {
+            let (offset, len) =
+                (range.start * GRANULE_BYTES, (range.end - range.start) * GRANULE_BYTES);
+            self.allocate(ino, offset, len, AllocateMode::UnwrittenKeepSize)?;
+        }
+        self.truncate(ino, like.attributes.size)
+    }
+
+    /// Gives an inode attributes of both kinds.
+    fn dress(&self, ino: Ino, like: &Inode) -> Result<()> {
+        for (name, value) in &like.xattrs {
+            self.set_xattr(ino, name, value)?;
+        }
+        let attributes = &like.attributes;
+        let change = SetAttributes {
+            permissions: Some(attributes.permissions),
+            uid: Some(attributes.uid),
+            gid: Some(attributes.gid),
+            atime: Some(attributes.atime),
+            mtime: Some(attributes.mtime),
+            ctime: Some(attributes.ctime),
+            crtime: attributes.crtime,
+        };
+        self.set_attributes(ino, &change)
+    }
+}
+
+/// The directory that a path lies in, and its last name.
+fn split<'p>(model: &Model, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
+    let mut dir = model.root();
+    let mut names = path.split(|&byte| byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        if names.peek().is_none() {
+            return Ok((dir, name));
+        }
+        dir = model.lookup(dir, name)?;
+    }
+    Ok((dir, b""))
+}

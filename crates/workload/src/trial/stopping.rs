@@ -1,0 +1,112 @@
+//! A device that begins to fail while something is changed or made durable: nothing more is written,
+//! and what was written is as after a crash.
+
+use std::sync::Arc;
+
+use blockdev::{Access, Fault, FaultyDevice, MemoryDevice};
+use vfs::{Error, FileSystem};
+
+use super::failing::{ATTEMPTS_MAX, LIMIT, Scenario, all, furnished};
+use super::{NEW, Trial, Watchdog};
+use crate::crash::State;
+
+/// Lets the device fail from each write, and from each flush, of each operation and the sync behind it.
+///
+/// # Panics
+/// If the operation is done in part, the sync says that it was done, more is written, or what is left
+/// is not sound.
+pub fn fail_writes(trial: &Trial<'_>) {
+    let _watchdog = Watchdog::new(LIMIT, format!("failing writes of {}", trial.name));
+    let image = furnished(trial);
+    let mut failed = 0;
+    for scenario in all() {
+        let states = states(trial, &scenario, &image);
+        for access in [Access::Write, Access::Flush] {
+            let number = (1..=ATTEMPTS_MAX).find(|&number| {
+                let attempt = Attempt { trial, scenario: &scenario, access, number };
+                !attempt.fails(&image, &states)
+            });
+            failed += number.unwrap_or_else(|| panic!("{access:?}s never come to an end")) - 1;
+        }
+    }
+    assert!(failed > 200, "only {failed} writes and flushes failed");
+}
+
+/// What there is before an operation, and after it.
+fn states(trial: &Trial<'_>, scenario: &Scenario, image: &MemoryDevice) -> [State; 2] {
+    let mounted = trial.open(Arc::new(image.fork()));
+    let fs = mounted.file_system();
+    let mut session = scenario.prepare(fs);
+    let before = State::of(fs, &session).unwrap();
+    scenario.act(fs, &mut session).unwrap();
+    [before, State::of(fs, &session).unwrap()]
+}
+
+struct Attempt<'a> {
+    trial: &'a Trial<'a>,
+    scenario: &'a Scenario,
+    access: Access,
+    number: u64,
+}
+
+impl Attempt<'_> {
+    fn what(&self) -> String {
+        let Self { trial, scenario, access, number } = self;
+        format!("{:?} of {}, {access:?}s from {number} on", scenario.operation, trial.name)
+    }
+
+    /// Whether anything failed; then what is left is judged.
+    fn fails(&self, image: &MemoryDevice, states: &[State; 2]) -> bool {
+        let what = self.what();
+        let memory = Arc::new(image.fork());
+        let device = Arc::new(FaultyDevice::new(memory.clone()));
+        let mounted = self.trial.open(device.clone());
+        let fs = mounted.file_system();
+        let mut session = self.scenario.prepare(fs);
+        fs.sync().unwrap();
+        device.set(self.access, Fault::From(self.number));
+        let outcome = self.scenario.act(fs, &mut session);
+        let synced = fs.sync();
+        if device.failures(self.access) == 0 {
+            outcome.and(synced).unwrap_or_else(|error| panic!("{what}: {error}"));
+            return false;
+        }
+        match &outcome {
+            Ok(()) => {
+                assert!(matches!(synced, Err(Error::Device(_))), "{what}: sync: {synced:?}");
+                assert_stopped(fs, &device, &what);
+            }
+            Err(Error::Device(_)) => {
+                let shown = crate::tree::Tree::of(fs).unwrap();
+                let seen = crate::crash::check(states, &shown);
+                seen.unwrap_or_else(|text| panic!("{what}: {text}"));
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+        device.set(self.access, Fault::Never);
+        drop(mounted);
+        self.judge(&memory, states);
+        true
+    }
+
+    fn judge(&self, memory: &Arc<MemoryDevice>, states: &[State; 2]) {
+        let what = self.what();
+        let again = self.trial.open(memory.clone());
+        let found = crate::tree::Tree::of(again.file_system()).unwrap();
+        crate::crash::check(states, &found).unwrap_or_else(|text| panic!("{what}: {text}"));
+        again.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+        (self.trial.check)(memory);
+    }
+}
+
+/// Nothing is changed or written any more, even if the device could.
+fn assert_stopped(fs: &dyn FileSystem, device: &FaultyDevice, what: &str) {
+    for access in [Access::Write, Access::Flush] {
+        device.set(access, Fault::Never);
+    }
+    let refused = fs.create(fs.root(), b"late", &NEW);
+    assert!(matches!(refused, Err(Error::Device(_))), "{what}: a late file: {refused:?}");
+    let synced = fs.sync();
+    assert!(matches!(synced, Err(Error::Device(_))), "{what}: a late sync: {synced:?}");
+    assert_eq!(device.count(Access::Write), 0, "{what}: writes after a failure");
+}

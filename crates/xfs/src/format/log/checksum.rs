@@ -1,0 +1,46 @@
+//! The checksum of a record: over the header with the checksum's own bytes as zeros, what is used of the
+//! further headers, and all blocks behind them as they lie in the log.
+
+use super::{BLOCK_SIZE, BUFFER_SIZE};
+
+/// Bytes of the first header that count: to its end on machines that align 64-bit numbers, and on others.
+const HEADER_SIZES: [usize; 2] = [328, 324];
+/// Bytes of each further header that count.
+const EXTENSION_SIZE: usize = 260;
+/// Byte of the checksum.
+const CRC_OFFSET: usize = 32;
+
+/// A checksum that does not fit its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What the record's bytes give.
+    pub computed: u32,
+    /// What it bears.
+    pub stored: u32,
+}
+
+/// Checks the checksum of a record: `headers` are all of its header blocks.
+///
+/// # Errors
+/// If it does not fit. A `stored` of 0 may mean that the record has none.
+pub fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
+    let stored = &headers[CRC_OFFSET..CRC_OFFSET + 4];
+    let stored = u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]);
+    let computed = HEADER_SIZES.map(|size| compute(headers, size, body));
+    if computed.contains(&stored) {
+        return Ok(());
+    }
+    Err(Mismatch { computed: computed[0], stored })
+}
+
+fn compute(headers: &[u8], header_size: usize, body: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&headers[..CRC_OFFSET]);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    let crc = crc32c::crc32c_append(crc, &headers[CRC_OFFSET + 4..header_size]);
+    // Headers for bytes that the record does not have do not count.
+    let used = body.len().div_ceil(BUFFER_SIZE).max(1);
+    let further = headers.chunks_exact(BLOCK_SIZE).take(used).skip(1);
+    let crc =
+        further.fold(crc, |crc, header| crc32c::crc32c_append(crc, &header[..EXTENSION_SIZE]));
+    crc32c::crc32c_append(crc, body)
+}

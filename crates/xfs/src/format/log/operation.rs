@@ -1,0 +1,78 @@
+//! Operations: what records consist of. Each has a header that names its transaction, and some bytes.
+
+use transaction::Corruption;
+use zerocopy::FromBytes;
+
+use super::{CLIENT_LOG, RawOpHeader};
+
+/// `oh_clientid` of operations that belong to transactions.
+pub const CLIENT_TRANSACTION: u8 = 0x69;
+/// `oh_flags`: a transaction starts.
+pub const OP_START: u8 = 1;
+/// `oh_flags`: it is complete.
+pub const OP_COMMIT: u8 = 2;
+/// `oh_flags`: the region goes on in the next record.
+pub const OP_CONTINUE: u8 = 4;
+/// `oh_flags`: the region was begun in an earlier record.
+pub const OP_WAS_CONTINUED: u8 = 8;
+/// `oh_flags`: the region that was begun earlier ends here.
+pub const OP_END: u8 = 0x10;
+/// Bytes of an operation's header.
+pub const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
+
+/// An operation of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation<'b> {
+    /// The transaction it belongs to.
+    pub tid: u32,
+    /// What it does.
+    pub flags: u8,
+    /// The bytes behind its header.
+    pub data: &'b [u8],
+}
+
+/// The operations of a record.
+pub struct Operations<'b> {
+    rest: &'b [u8],
+    left: u32,
+}
+
+impl<'b> Operations<'b> {
+    /// Those of a record with these bytes behind its headers, cycle words put back, which says that it
+    /// has `count` operations.
+    pub const fn new(body: &'b [u8], count: u32) -> Self {
+        Self { rest: body, left: count }
+    }
+
+    fn take(&mut self) -> Result<Operation<'b>, Corruption> {
+        let fault = |problem| Corruption::new("log operation", problem);
+        let Ok((header, rest)) = RawOpHeader::ref_from_prefix(self.rest) else {
+            let damage = fault("it starts past the end of its record");
+            return Err(damage.mismatch("at least 12 bytes", self.rest.len()));
+        };
+        if header.clientid != CLIENT_TRANSACTION && header.clientid != CLIENT_LOG {
+            let found = format_args!("{:#04x}", header.clientid).to_string();
+            return Err(fault("unknown client").mismatch("0x69 or 0xaa", found));
+        }
+        let len = header.len.get() as usize;
+        let Some((data, rest)) = rest.split_at_checked(len) else {
+            let damage = fault("it is longer than its record");
+            return Err(damage.mismatch(format_args!("at most {}", rest.len()), len));
+        };
+        self.rest = rest;
+        Ok(Operation { tid: header.tid.get(), flags: header.flags, data })
+    }
+}
+
+impl<'b> Iterator for Operations<'b> {
+    type Item = Result<Operation<'b>, Corruption>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let operation = self.take();
+        if operation.is_err() {
+            self.left = 0;
+        }
+        Some(operation)
+    }
+}

@@ -1,0 +1,198 @@
+//! Transactions, gathered from operations. Those of several transactions may take turns, and a region
+//! may be spread over several records.
+
+use std::collections::HashMap;
+
+use transaction::Corruption;
+
+use super::item::RawItem;
+use super::operation::{
+    OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED, Operation, Operations,
+};
+use super::{Lsn, OP_UNMOUNT};
+
+/// Bytes of the header that is a transaction's first region (`xfs_trans_header`).
+pub const HEADER_SIZE: usize = 16;
+/// `th_magic`: "TRAN".
+pub const HEADER_MAGIC: u32 = 0x5452_414e;
+/// Most regions of an item (`XLOG_MAX_REGIONS_IN_ITEM`): every other chunk of the largest buffer, and
+/// the format.
+const REGIONS_MAX: u16 = 257;
+
+/// A transaction: items, of which each is a list of regions.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Its number, which others may have had before.
+    pub tid: u32,
+    /// The record that it starts in.
+    pub start: Lsn,
+    /// The header, as far as it was seen.
+    header: Vec<u8>,
+    /// The bytes of all regions, one after another.
+    data: Vec<u8>,
+    /// Where each region ends in them.
+    ends: Vec<usize>,
+    items: Vec<Span>,
+}
+
+/// The regions of an item.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: usize,
+    count: usize,
+}
+
+fn fault(problem: &str) -> Corruption {
+    Corruption::new("log transaction", problem)
+}
+
+impl Transaction {
+    fn new(tid: u32, start: Lsn) -> Self {
+        let (header, data, ends, items) = Default::default();
+        Self { tid, start, header, data, ends, items }
+    }
+
+    /// Its items, in the order in which they were logged.
+    pub fn items(&self) -> impl Iterator<Item = RawItem<'_>> {
+        self.items.iter().map(|item| {
+            let ends = &self.ends[item.first..item.first + item.count];
+            let start = item.first.checked_sub(1).map_or(0, |before| self.ends[before]);
+            RawItem::new(&self.data, start, ends)
+        })
+    }
+
+    /// Adds a region, or as much of one as its record holds.
+    fn add(&mut self, data: &[u8]) -> Result<(), Corruption> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if self.header.len() < HEADER_SIZE {
+            return if self.header.is_empty() {
+                self.add_header(data)
+            } else {
+                Err(fault("its header is cut short"))
+            };
+        }
+        if self.items.last().is_none_or(|item| self.ends.len() - item.first == item.count) {
+            let count = regions(data)?;
+            self.items.push(Span { first: self.ends.len(), count: count.into() });
+        }
+        self.data.extend_from_slice(data);
+        self.ends.push(self.data.len());
+        Ok(())
+    }
+
+    /// Adds to the last region.
+    fn extend(&mut self, data: &[u8]) -> Result<(), Corruption> {
+        if self.header.len() < HEADER_SIZE {
+            return self.add_header(data);
+        }
+        let Some(end) = self.ends.last_mut() else {
+            return Err(fault("it goes on with a region that it never began"));
+        };
+        self.data.extend_from_slice(data);
+        *end = self.data.len();
+        Ok(())
+    }
+
+    fn add_header(&mut self, data: &[u8]) -> Result<(), Corruption> {
+        self.header.extend_from_slice(data);
+        if self.header.len() > HEADER_SIZE {
+            return Err(fault("its header is too long").mismatch(HEADER_SIZE, self.header.len()));
+        }
+        let magic = HEADER_MAGIC.to_le_bytes();
+        if self.header.iter().zip(&magic).any(|(found, magic)| found != magic) {
+            return Err(fault("its header has a wrong magic number"));
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing is missing.
+    fn check_complete(&self) -> Result<(), Corruption> {
+        match self.items.last() {
+            Some(item) if self.ends.len() - item.first != item.count => {
+                let found = self.ends.len() - item.first;
+                Err(fault("regions of its last item are missing").mismatch(item.count, found))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How many regions an item has whose first one starts with `data`.
+fn regions(data: &[u8]) -> Result<u16, Corruption> {
+    let count = match data {
+        [_, _, low, high, ..] => u16::from_le_bytes([*low, *high]),
+        _ => return Err(Corruption::new("log item", "its first region is cut short")),
+    };
+    if !(1..=REGIONS_MAX).contains(&count) {
+        let damage = Corruption::new("log item", "number of regions");
+        return Err(damage.mismatch(format_args!("1 to {REGIONS_MAX}"), count));
+    }
+    Ok(count)
+}
+
+/// Gathers the transactions of records that are given one after another.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    running: HashMap<u32, Transaction>,
+}
+
+impl Assembler {
+    /// Takes the operations of the record at `lsn`, and hands out the transactions that are complete with
+    /// it, in order.
+    ///
+    /// # Errors
+    /// `Corrupt` for operations that cannot be, and what `complete` returns.
+    pub fn take<E: From<Corruption>>(
+        &mut self,
+        lsn: Lsn,
+        operations: Operations<'_>,
+        mut complete: impl FnMut(Transaction) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for operation in operations {
+            if let Some(transaction) = self.operation(lsn, &operation?)? {
+                complete(transaction)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(
+        &mut self,
+        lsn: Lsn,
+        operation: &Operation<'_>,
+    ) -> Result<Option<Transaction>, Corruption> {
+        let Operation { tid, flags, data } = *operation;
+        let Some(transaction) = self.running.get_mut(&tid) else {
+            // What has begun before the tail is in its place, all of it.
+            if flags & OP_START != 0 {
+                if !data.is_empty() {
+                    return Err(fault("its start has contents").mismatch(0, data.len()));
+                }
+                self.running.insert(tid, Transaction::new(tid, lsn));
+            }
+            return Ok(None);
+        };
+        let flags = match flags & !OP_END {
+            flags if flags & OP_WAS_CONTINUED != 0 => flags & !OP_CONTINUE,
+            flags => flags,
+        };
+        match flags {
+            0 | OP_CONTINUE => transaction.add(data)?,
+            OP_WAS_CONTINUED => transaction.extend(data)?,
+            OP_COMMIT => {
+                transaction.check_complete()?;
+                return Ok(self.running.remove(&tid));
+            }
+            OP_UNMOUNT => {
+                self.running.remove(&tid);
+            }
+            flags => {
+                let damage = Corruption::new("log operation", "flags within a transaction");
+                return Err(damage.mismatch("no start, one thing", format_args!("{flags:#04x}")));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,119 @@
+//! Intents about extents: EFI, RUI, CUI, BUI.
+//!
+//! Kernels announce each consequence of a change on its own. What an EFI frees was taken out of the
+//! reverse map by a RUI before, or else is by the EFI itself. What a BUI changes in a map, the reverse map
+//! follows in the same operation: kernels announce that only when they finish the BUI. So it is with the
+//! blocks that a CUI takes the last reference from.
+
+use vfs::{Corruption, Result};
+
+use crate::bmap::Extent;
+use crate::btree::records::{RmapRecord, rmap_offset, rmap_owner};
+use crate::format::address::AgBlock;
+use crate::format::inode::Fork;
+use crate::format::log::intent::{
+    BmapChange, BmapKind, ExtentRun, RefcountChange, RefcountKind, RmapChange, RmapKind,
+};
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Op<'_> {
+    /// Makes blocks free.
+    pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Result<()> {
+        for run in runs {
+            let (lease, start) = self.hold_run(run)?;
+            self.free_disowned(lease, start, run.len)?;
+        }
+        Ok(())
+    }
+
+    /// Holds the group that has a run of blocks; its place among the leases, and the first block. The log
+    /// is refused: no tree but the reverse map knows that it is in use.
+    fn hold_run(&mut self, run: &ExtentRun) -> Result<(usize, AgBlock)> {
+        let sb = &self.fs.volume.sb.raw;
+        let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
+        if run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
+            let found = format_args!("{} blocks from {} on", run.len, run.start);
+            let damage = Corruption::new("intent", "blocks of the log");
+            return Err(damage.mismatch("blocks of files", found).into());
+        }
+        let (ag, start) = self.fs.volume.geometry.split(run.start);
+        Ok((self.lease(ag)?, start))
+    }
+
+    /// Changes the reverse map.
+    pub(super) fn finish_rmap_change(&mut self, change: &RmapChange) -> Result<()> {
+        let (lease, start) = self.hold_run(&change.run)?;
+        self.adjust_agfl(lease)?;
+        let is_special = rmap_owner::is_none_of_inodes(change.owner);
+        let is_data = !is_special && !change.is_bmbt && change.fork == Fork::Data;
+        let may_hide = change.kind.is_shared() || is_data;
+        let record = |unwritten| RmapRecord {
+            start,
+            len: change.run.len,
+            owner: change.owner,
+            offset: if is_special { 0 } else { offset_of(change, unwritten) },
+        };
+        if matches!(change.kind, RmapKind::Map | RmapKind::Allocate) {
+            self.rmap_check_nobody(lease, start, change.run.len)?;
+        }
+        match change.kind {
+            RmapKind::Map | RmapKind::MapShared | RmapKind::Allocate => {
+                self.rmap_enter(lease, record(change.unwritten), may_hide)
+            }
+            RmapKind::Unmap | RmapKind::UnmapShared | RmapKind::Free => {
+                self.rmap_take_out(lease, record(change.unwritten), may_hide)
+            }
+            RmapKind::Convert | RmapKind::ConvertShared => {
+                self.rmap_take_out(lease, record(!change.unwritten), may_hide)?;
+                self.rmap_enter(lease, record(change.unwritten), may_hide)
+            }
+        }
+    }
+
+    /// Changes counts of references.
+    pub(super) fn finish_refcount_change(&mut self, change: &RefcountChange) -> Result<()> {
+        let (lease, start) = self.hold_run(&change.run)?;
+        let len = change.run.len;
+        match change.kind {
+            RefcountKind::Increase => self.add_references(lease, start, len),
+            RefcountKind::Decrease => self.drop_references(lease, start, len),
+            RefcountKind::AllocateCow => self.stage_blocks(lease, start, len),
+            RefcountKind::FreeCow => self.unstage_blocks(lease, start, len),
+        }
+    }
+
+    /// Changes the map of a fork.
+    pub(super) fn finish_bmap_change(
+        &mut self,
+        before: &Handle,
+        change: &BmapChange,
+    ) -> Result<()> {
+        self.hold_run(&change.run)?;
+        let mut handle = before.clone();
+        let extent = Extent {
+            offset: change.offset,
+            start: change.run.start,
+            len: change.run.len.into(),
+            unwritten: change.unwritten,
+        };
+        match change.kind {
+            BmapKind::Map => self.enter_extent(&mut handle, change.fork, extent)?,
+            BmapKind::Unmap => self.take_extent(&mut handle, change.fork, extent)?,
+        }
+        self.stage(handle);
+        Ok(())
+    }
+}
+
+/// Offset and flags as a record of an inode has them.
+fn offset_of(change: &RmapChange, unwritten: bool) -> u64 {
+    let fork = if change.fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 };
+    let rest = if change.is_bmbt {
+        rmap_offset::BMBT_BLOCK
+    } else {
+        let state = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
+        change.offset.0 & rmap_offset::MASK | state
+    };
+    fork | rest
+}

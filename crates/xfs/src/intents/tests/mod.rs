@@ -1,0 +1,178 @@
+//! Changes that a crash left half done, announced in the log: finished here and by the kernel, which must
+//! come out the same.
+
+mod attributes;
+mod exchange;
+mod extents;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockdev::FileDevice;
+use oracle::{
+    Ignore, KernelMount, MkfsXfs, MountOptions, Tree, assert_same, populate_with_kernel,
+    xfs_db_write, xfs_repair,
+};
+use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+use vfs::{FileSystem, Ino, Result};
+
+use crate::Xfs;
+use crate::bmap::{self, Extent, Place};
+use crate::format::address::FileBlock;
+use crate::format::inode::Fork;
+use crate::format::log::intent::Intent;
+use crate::fs::OpenOptions;
+use crate::inode::Handle;
+use crate::op::Op;
+
+const BLOCK: u64 = 4096;
+
+/// An id that no other intent has, as an address in a kernel would be.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0xffff_8880_0000_1000);
+    NEXT.fetch_add(192, Ordering::Relaxed)
+}
+
+/// An image that the kernel filled, open to be changed.
+struct Crash {
+    fs: Xfs,
+    path: PathBuf,
+    home: tempfile::TempDir,
+}
+
+fn open(path: &Path) -> Result<Xfs> {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    Xfs::open_writable(Arc::new(FileDevice::new(file).unwrap()), &OpenOptions::default())
+}
+
+/// What the kernel makes of an image, which must be sound then.
+fn by_kernel(path: &Path) -> Tree {
+    let mount = KernelMount::new(path, &MountOptions::read_write("xfs"));
+    mount.unmount();
+    xfs_repair(path);
+    tree(path)
+}
+
+fn tree(path: &Path) -> Tree {
+    let mount = KernelMount::new(path, &MountOptions::read_only("xfs"));
+    let tree = Tree::of(mount.path());
+    mount.unmount();
+    tree
+}
+
+impl Crash {
+    fn new(options: &str, fill: impl FnOnce(&Path)) -> Self {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options(options).create(&path, 320 << 20);
+        populate_with_kernel(&path, "xfs", fill);
+        Self::open(path, home)
+    }
+
+    /// One whose superblock says that the log may have changes of attributes.
+    fn with_logged_attributes(options: &str, fill: impl FnOnce(&Path)) -> Self {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options(options).create(&path, 320 << 20);
+        populate_with_kernel(&path, "xfs", fill);
+        xfs_db_write(&path, &["sb 0", "write features_log_incompat 1"]);
+        Self::open(path, home)
+    }
+
+    fn open(path: PathBuf, home: tempfile::TempDir) -> Self {
+        Self { fs: open(&path).unwrap(), path, home }
+    }
+
+    fn ino(&self, name: &str) -> Ino {
+        self.fs.lookup(self.fs.root_ino(), name.as_bytes()).unwrap()
+    }
+
+    fn handle(&self, name: &str) -> Handle {
+        self.fs.load(self.ino(name)).unwrap()
+    }
+
+    /// The extent of a file from a logical block on.
+    fn extent(&self, name: &str, at: u64, len: u64) -> Extent {
+        let handle = self.handle(name);
+        let run = bmap::run_at(&mut &self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
+        assert!(run.len >= len, "{run:?}");
+        let (start, unwritten) = match run.place {
+            Place::Written(start) => (start, false),
+            Place::Unwritten(start) => (start, true),
+            Place::Hole => panic!("a hole in {name} at {at}"),
+        };
+        Extent { offset: FileBlock(at), start, len, unwritten }
+    }
+
+    fn copy(&self, name: &str) -> PathBuf {
+        let path = self.home.path().join(name);
+        std::fs::copy(&self.path, &path).unwrap();
+        path
+    }
+
+    /// Does half of a change and announces the rest, as `half` says, and crashes: the kernel and we
+    /// finish it.
+    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+        let announce = |intents: &Vec<Intent>| {
+            let log = self.fs.log.as_ref().unwrap();
+            intents.iter().flat_map(|i| &i.regions).for_each(|r| log.add_done(r.clone()));
+            Ok(())
+        };
+        let intents = self.fs.atomically_then(half, announce).unwrap();
+        let count = intents.len() as u64;
+        self.fs.engine.checkpoint().unwrap();
+        let announced = self.copy("announced");
+        let replayed = self.copy("replayed");
+        self.fs.finish_intents(intents).unwrap();
+        self.fs.free_staged().unwrap();
+        self.fs.engine.checkpoint().unwrap();
+        let finished = self.copy("finished");
+        let again = self.copy("again");
+        self.fs.close().unwrap();
+        xfs_repair(&self.path);
+        let ours = tree(&self.path);
+        for (copy, left) in [(replayed, count), (again, 0)] {
+            let fs = open(&copy).unwrap();
+            assert_eq!(fs.recovered().intents, left);
+            fs.close().unwrap();
+            xfs_repair(&copy);
+            assert_same(&tree(&copy), &ours, &Ignore::default());
+        }
+        assert_same(&by_kernel(&announced), &ours, &Ignore::default());
+        assert_same(&by_kernel(&finished), &ours, &Ignore::default());
+    }
+}
+
+/// Files whose blocks one, two and three of them have, and one whose map is a tree.
+fn fill(root: &Path) {
+    let a = File::create(root.join("a")).unwrap();
+    a.write_all_at(&vec![7; 300 * BLOCK as usize], 0).unwrap();
+    a.sync_all().unwrap();
+    let own = File::create(root.join("own")).unwrap();
+    own.write_all_at(&vec![5; 300 * BLOCK as usize], 0).unwrap();
+    let later = FallocateFlags::KEEP_SIZE;
+    fallocate(&own, later, 300 * BLOCK, 100 * BLOCK).unwrap();
+    own.sync_all().unwrap();
+    File::create(root.join("empty")).unwrap();
+    let tree = File::create(root.join("tree")).unwrap();
+    tree.write_all_at(&vec![3; 400 * BLOCK as usize], 0).unwrap();
+    tree.sync_all().unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    (1..200).for_each(|at| fallocate(&tree, hole, 2 * at * BLOCK, BLOCK).unwrap());
+}
+
+fn fill_shared(root: &Path) {
+    fill(root);
+    let clone = |name: &str| {
+        let file = File::create(root.join(name)).unwrap();
+        ioctl_ficlone(&file, File::open(root.join("a")).unwrap()).unwrap();
+        file
+    };
+    clone("b");
+    let c = clone("c");
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&c, hole, 100 * BLOCK, 50 * BLOCK).unwrap();
+}

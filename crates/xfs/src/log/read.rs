@@ -1,0 +1,167 @@
+//! Reading whole records, checked.
+
+use vfs::{Corruption, Error, Result};
+use zerocopy::FromBytes;
+
+use super::end::Ring;
+use crate::format::bytes::be32;
+use crate::format::log::build::{RECORD_SIZE_MAX, next_cycle};
+use crate::format::log::operation::{OP_HEADER_SIZE, Operations};
+use crate::format::log::{
+    BLOCK_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION, RawRecordHeader, Record,
+    check_record,
+};
+
+/// Byte of the first word kept in the first header.
+const WORDS_OFFSET: usize = std::mem::offset_of!(RawRecordHeader, cycle_data);
+
+/// A record with the words put back that its cycle had replaced.
+pub(super) struct WholeRecord {
+    pub(super) record: Record,
+    /// `h_size`.
+    pub(super) size: usize,
+    /// What lies behind the headers.
+    body: Vec<u8>,
+}
+
+impl WholeRecord {
+    /// Its operations.
+    pub(super) fn operations(&self) -> Operations<'_> {
+        Operations::new(&self.body, self.record.operations)
+    }
+
+    /// Whether it says that the log was left clean.
+    pub(super) fn is_unmount(&self) -> bool {
+        self.record.is_unmount(&self.body)
+    }
+}
+
+/// Damage in the record at `at`.
+pub(super) fn damage(at: Lsn, problem: impl std::fmt::Display) -> Corruption {
+    Corruption::new("log record", format!("cycle {}, log block {}: {problem}", at.cycle, at.block))
+}
+
+impl Ring<'_> {
+    /// The place `count` blocks behind another.
+    pub(super) const fn after(&self, at: Lsn, count: u32) -> Lsn {
+        let block = at.block as u64 + count as u64;
+        if block < self.blocks as u64 {
+            return Lsn { cycle: at.cycle, block: block as u32 };
+        }
+        Lsn { cycle: next_cycle(at.cycle), block: (block - self.blocks as u64) as u32 }
+    }
+
+    /// Blocks from one place to a later one; `None` if it is not later, or more than a round away.
+    pub(super) fn distance(&self, from: Lsn, to: Lsn) -> Option<u32> {
+        if from.block.max(to.block) >= self.blocks {
+            return None;
+        }
+        if from.cycle == to.cycle {
+            return to.block.checked_sub(from.block);
+        }
+        let is_next = next_cycle(from.cycle) == to.cycle && to.block <= from.block;
+        is_next.then(|| self.blocks - from.block + to.block)
+    }
+
+    /// Reads the record that must be at `at`, and ends before `end`.
+    ///
+    /// # Errors
+    /// `Corrupt` if there is none that is whole.
+    pub(super) fn record(&self, at: Lsn, end: Lsn) -> Result<WholeRecord> {
+        let mut first = [0; BLOCK_SIZE];
+        self.read_around(at.block, &mut first)?;
+        let (record, size) = self.header(at, &first)?;
+        let room = self.distance(at, end).unwrap_or(0);
+        if record.blocks() > room {
+            let problem = damage(at, "it goes on past the end of the log");
+            return Err(problem.mismatch(format_args!("at most {room}"), record.blocks()).into());
+        }
+        let mut bytes = vec![0; record.blocks() as usize * BLOCK_SIZE];
+        self.read_around(at.block, &mut bytes)?;
+        let body = bytes.split_off(record.header_blocks as usize * BLOCK_SIZE);
+        let mut whole = WholeRecord { record, size, body };
+        self.check_cycles(at, &bytes, &whole)?;
+        if let Err(found) = check_record(&bytes, &whole.body) {
+            // mkfs leaves the checksum out of the record that says the log is clean.
+            if found.stored != 0 || !whole.is_unmount() {
+                let (computed, stored) = (found.computed, found.stored);
+                let expected = format!("{computed:#010x}");
+                let problem = damage(at, "wrong checksum");
+                return Err(problem.mismatch(expected, format_args!("{stored:#010x}")).into());
+            }
+        }
+        restore_words(&bytes, &mut whole.body);
+        Ok(whole)
+    }
+
+    /// What the first block of the record at `at` says, and its `h_size`.
+    fn header(&self, at: Lsn, block: &[u8]) -> Result<(Record, usize)> {
+        let fault = |problem: &str| Error::from(damage(at, problem));
+        let raw = RawRecordHeader::ref_from_prefix(block).ok();
+        let (Some((raw, _)), Some(record)) = (raw, Record::parse(block, self.blocks)) else {
+            return Err(fault("no record starts there"));
+        };
+        if raw.version.get() != RECORD_VERSION {
+            let problem = damage(at, "version");
+            return Err(problem.mismatch(RECORD_VERSION, raw.version).into());
+        }
+        if record.lsn != at || raw.cycle.get() != at.cycle {
+            let found = format!("cycle {}, log block {}", record.lsn.cycle, record.lsn.block);
+            let expected = format!("cycle {}, log block {}", at.cycle, at.block);
+            return Err(damage(at, "it bears another place").mismatch(expected, found).into());
+        }
+        if raw.fmt.get() != FORMAT_LITTLE_ENDIAN {
+            let what = format!("a log that a machine of another kind wrote (format {})", raw.fmt);
+            return Err(Error::unsupported(what, "mount and unmount it once on such a machine"));
+        }
+        if raw.fs_uuid != self.uuid {
+            return Err(fault("it belongs to another file system"));
+        }
+        let (size, len) = (raw.size.get() as usize, raw.len.get() as usize);
+        if size > RECORD_SIZE_MAX {
+            let problem = damage(at, "size");
+            return Err(problem.mismatch(format_args!("at most {RECORD_SIZE_MAX}"), size).into());
+        }
+        // Old mkfs.xfs left a small size in long records, which have but one operation.
+        let len_max = if record.operations == 1 { RECORD_SIZE_MAX } else { size };
+        if len == 0 || len > len_max {
+            let problem = damage(at, "length");
+            return Err(problem.mismatch(format_args!("1 to {len_max}"), len).into());
+        }
+        if record.operations as usize > len / OP_HEADER_SIZE {
+            let problem = damage(at, "number of operations");
+            let most = len / OP_HEADER_SIZE;
+            return Err(problem.mismatch(format_args!("at most {most}"), record.operations).into());
+        }
+        Ok((record, size))
+    }
+
+    /// Checks that all blocks of a record were written with it.
+    fn check_cycles(&self, at: Lsn, headers: &[u8], whole: &WholeRecord) -> Result<()> {
+        let further = headers.chunks_exact(BLOCK_SIZE).enumerate().skip(1);
+        let body = whole.body.chunks_exact(BLOCK_SIZE).enumerate();
+        let body = body.map(|(at, block)| (at + whole.record.header_blocks as usize, block));
+        for (index, block) in further.chain(body) {
+            let expected = self.after(at, index as u32).cycle;
+            let found = be32(block, 0);
+            if found != expected {
+                let problem = damage(at, format_args!("its block {index} is of another cycle"));
+                return Err(problem.mismatch(expected, found).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts the words back that the cycle had replaced. Headers have words for as many blocks as they can; only
+/// old records that hold nothing have more.
+fn restore_words(headers: &[u8], body: &mut [u8]) {
+    let headers = headers.chunks_exact(BLOCK_SIZE).enumerate();
+    let words = headers.flat_map(|(number, header)| {
+        let start = if number == 0 { WORDS_OFFSET } else { 4 };
+        header[start..].chunks_exact(4).take(CYCLE_WORDS)
+    });
+    for (block, word) in body.chunks_exact_mut(BLOCK_SIZE).zip(words) {
+        block[..4].copy_from_slice(word);
+    }
+}

@@ -1,0 +1,109 @@
+//! Replaying the items of inodes.
+
+use vfs::{Corruption, Error, Ino, Result};
+
+use super::Replay;
+use crate::format::address::{AgIno, Block};
+use crate::format::bytes::{be16, put32};
+use crate::format::geometry::DADDR_BYTES_LOG;
+use crate::format::inode::{CORE_SIZE_V3, Fork, Inode, MAGIC, seal_slot, verify_slot};
+use crate::format::log::Lsn;
+use crate::format::log::inode::{InodeItem, fields, slot_lsn, write_fork};
+
+fn fault(problem: &str) -> Corruption {
+    Corruption::new("log inode item", problem)
+}
+
+impl Replay<'_> {
+    /// Brings an inode to its slot, unless what is there is newer.
+    pub(super) fn inode(&mut self, lsn: Lsn, item: &InodeItem<'_>) -> Result<()> {
+        let damage = |error| match error {
+            Error::Corrupt(c) => Error::Corrupt(c.of_inode(item.ino.0)),
+            other => other,
+        };
+        let offset = self.inode_place(item).map_err(damage)?;
+        if self.cancels.has(item.daddr, item.blocks) {
+            self.report.items_skipped += 1;
+            return Ok(());
+        }
+        let mut slot = self.changes.read(offset, self.geometry.inode_size())?;
+        if be16(&slot, 0) != MAGIC {
+            let problem = fault("there is no inode at its place").of_inode(item.ino.0);
+            let found = format!("{:#06x}", be16(&slot, 0));
+            return Err(problem.mismatch(format_args!("{MAGIC:#06x}"), found).into());
+        }
+        let at = slot_lsn(&slot);
+        if at != 0 && at != u64::MAX && Lsn::from_raw(at) > lsn {
+            self.report.items_skipped += 1;
+            return Ok(());
+        }
+        write_inode(item, lsn, &mut slot).map_err(|c| c.of_inode(item.ino.0))?;
+        self.changes.write(offset, &slot)?;
+        self.slots.insert(offset);
+        if item.fields & (fields::DATA_OWNER | fields::ATTR_OWNER) != 0 {
+            self.owner_changes.insert(item.ino.0, item.fields);
+        }
+        self.report.items_replayed += 1;
+        Ok(())
+    }
+
+    /// The first byte of an inode's slot, which must be where its number says.
+    fn inode_place(&self, item: &InodeItem<'_>) -> Result<u64> {
+        let start = self.check_place(item.daddr, u64::from(item.blocks) << DADDR_BYTES_LOG)?;
+        let Some((ag, ino)) = self.geometry.split_ino(item.ino) else {
+            return Err(fault("there is no such inode").into());
+        };
+        let (block, at) = self.geometry.inode_place(ino);
+        let place = self.geometry.byte_of(self.geometry.block_of(ag, block)) + at as u64;
+        let found = start.saturating_add(item.offset as u64);
+        let end = start + (u64::from(item.blocks) << DADDR_BYTES_LOG);
+        if found != place || place + self.geometry.inode_size() as u64 > end {
+            return Err(fault("it lies elsewhere").mismatch(place, found).into());
+        }
+        Ok(place)
+    }
+
+    /// Checks the inodes that were replayed.
+    pub(super) fn check_slots(&self) -> Result<()> {
+        for &offset in &self.slots {
+            let slot = self.changes.read(offset, self.geometry.inode_size())?;
+            let ino = self.ino_at(offset);
+            if be16(&slot, 2) == 0 {
+                verify_slot(&self.geometry, ino, &slot)?;
+            } else {
+                Inode::parse(&self.geometry, ino, &slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The inode whose slot starts at a byte of the device.
+    fn ino_at(&self, offset: u64) -> Ino {
+        let geometry = &self.geometry;
+        let (ag, block) = geometry.locate(Block(offset >> geometry.block_log));
+        let index = (offset & (geometry.block_size() as u64 - 1)) >> geometry.inode_log;
+        let first = geometry.first_ino(block);
+        geometry.ino(ag, AgIno(first.0 + index as u32))
+    }
+}
+
+/// Writes what was logged of an inode into its slot.
+fn write_inode(item: &InodeItem<'_>, lsn: Lsn, slot: &mut [u8]) -> Result<(), Corruption> {
+    item.write_core(slot, lsn);
+    let mut inode = Inode::from_slot(slot);
+    if inode.has_attr_fork() && inode.forkoff_bytes() >= inode.literal_size() {
+        let room = format!("below {}", inode.literal_size());
+        return Err(fault("boundary of its forks").mismatch(room, inode.forkoff_bytes()));
+    }
+    if item.fields & fields::DEVICE != 0 {
+        put32(&mut inode.as_mut_bytes()[CORE_SIZE_V3..], 0, item.device);
+    }
+    for (fork, logged) in [(Fork::Data, item.data), (Fork::Attr, item.attr)] {
+        if let Some(logged) = logged {
+            write_fork(logged, inode.fork_mut(fork))?;
+        }
+    }
+    slot.copy_from_slice(inode.as_bytes());
+    seal_slot(slot);
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Replaying quotas and runs of new inodes.
+
+use vfs::{Corruption, Result};
+
+use super::Replay;
+use crate::format::address::AgIno;
+use crate::format::bytes::{be64, put32};
+use crate::format::checksum;
+use crate::format::geometry::DADDR_BYTES_LOG;
+use crate::format::inode::{init_free_slot, seal_slot};
+use crate::format::log::Lsn;
+use crate::format::log::dquot::{
+    CRC_OFFSET, DQUOT_BLOCK_SIZE, DQUOT_SIZE, DquotItem, LSN_OFFSET, MAGIC,
+};
+use crate::format::log::icreate::Icreate;
+
+/// Byte of an inode's generation.
+const GENERATION_OFFSET: usize = 92;
+
+impl Replay<'_> {
+    /// Brings a quota to its block, unless what is there is newer.
+    pub(super) fn dquot(&mut self, lsn: Lsn, item: &DquotItem<'_>) -> Result<()> {
+        let fault = |problem: &str| Corruption::new("log quota item", problem);
+        let len = u64::from(item.blocks) << DADDR_BYTES_LOG;
+        let start = self.check_place(item.daddr, len)?;
+        if (item.offset + DQUOT_BLOCK_SIZE) as u64 > len {
+            return Err(fault("past the end of its buffer").mismatch(len, item.offset).into());
+        }
+        let magic = u16::from_be_bytes([item.dquot[0], item.dquot[1]]);
+        if magic != MAGIC {
+            let expected = format!("{MAGIC:#06x}");
+            let damage = fault("wrong magic number");
+            return Err(damage.mismatch(expected, format_args!("{magic:#06x}")).into());
+        }
+        if self.cancels.has(item.daddr, item.blocks) || self.quota_off.iter().any(|q| q.ends(item))
+        {
+            self.report.items_skipped += 1;
+            return Ok(());
+        }
+        let offset = start + item.offset as u64;
+        let mut bytes = self.changes.read(offset, DQUOT_BLOCK_SIZE)?;
+        let at = be64(&bytes, LSN_OFFSET);
+        if at != 0 && at != u64::MAX && Lsn::from_raw(at) >= lsn {
+            self.report.items_skipped += 1;
+            return Ok(());
+        }
+        bytes[..DQUOT_SIZE].copy_from_slice(item.dquot);
+        checksum::seal(&mut bytes, CRC_OFFSET);
+        self.changes.write(offset, &bytes)?;
+        self.report.items_replayed += 1;
+        Ok(())
+    }
+
+    /// Makes a run of blocks one of free inodes.
+    pub(super) fn icreate(&mut self, item: &Icreate) -> Result<()> {
+        let fault = |problem: &str| Corruption::new("log item of new inodes", problem);
+        let geometry = self.geometry;
+        if item.ag.0 >= geometry.ag_count
+            || !geometry.contains(geometry.fs_block(item.ag, item.block), item.blocks.into())
+        {
+            let damage = fault("blocks that are not in the group").in_group(item.ag.0.into());
+            let found = format_args!("{} from {} on", item.blocks, item.block).to_string();
+            return Err(damage.mismatch("blocks of the group", found).into());
+        }
+        if item.inode_size as usize != geometry.inode_size() {
+            let damage = fault("inode size");
+            return Err(damage.mismatch(geometry.inode_size(), item.inode_size).into());
+        }
+        let inodes = u64::from(item.blocks) << geometry.inodes_per_block_log();
+        if inodes != u64::from(item.inodes) || item.blocks > geometry.chunk_blocks() || inodes == 0
+        {
+            let expected = format!("up to {} blocks, full of them", geometry.chunk_blocks());
+            let found = format!("{} in {} blocks", item.inodes, item.blocks);
+            return Err(fault("number of inodes").mismatch(expected, found).into());
+        }
+        let first = geometry.block_of(item.ag, item.block);
+        let len = u64::from(item.blocks) << geometry.block_log;
+        let offset = self.check_place(geometry.daddr(first), len)?;
+        if self.is_given_up(geometry.daddr(first), (len >> DADDR_BYTES_LOG) as u32) {
+            self.report.items_skipped += 1;
+            return Ok(());
+        }
+        let mut bytes = vec![0; len as usize];
+        let start = geometry.first_ino(item.block);
+        for (at, slot) in bytes.chunks_exact_mut(geometry.inode_size()).enumerate() {
+            let ino = geometry.ino(item.ag, AgIno(start.0 + at as u32));
+            init_free_slot(&geometry, ino, slot);
+            put32(slot, GENERATION_OFFSET, item.generation);
+            seal_slot(slot);
+        }
+        self.changes.write(offset, &bytes)?;
+        self.report.items_replayed += 1;
+        Ok(())
+    }
+
+    /// Whether a run of inodes is given up later: in buffers of any size, but all of them are.
+    fn is_given_up(&self, daddr: u64, blocks: u32) -> bool {
+        let sizes = (0..u32::BITS).map(|log| 1 << log).take_while(|size| *size <= blocks);
+        sizes.into_iter().any(|size| self.cancels.has(daddr, size))
+    }
+}

@@ -1,0 +1,106 @@
+//! XFS as trials and the crash explorer see it.
+
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use vfs::FileSystem;
+use workload::crash::{CarelessDevice, Mounted, Target};
+use workload::trial::Trial;
+use xfs::{OpenOptions, Xfs};
+
+use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
+
+/// How an image is opened to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As one that mkfs has just made, without a log.
+    Fresh,
+    /// In place, with its log.
+    InPlace,
+}
+
+/// XFS images of one kind.
+pub struct XfsTarget {
+    pub layout: Layout,
+    way: Way,
+    /// File systems, made once: each run starts from a copy of one of them.
+    made: Vec<MemoryDevice>,
+    /// Memory for its cache, in bytes.
+    pub cache_bytes: usize,
+    /// Whether flushes are swallowed on the way to the device, as a planted mistake.
+    pub swallows_flushes: bool,
+}
+
+impl XfsTarget {
+    /// New images, to be filled.
+    pub fn new(layout: Layout) -> Self {
+        Self::with_images(layout, Way::Fresh, vec![layout.make()])
+    }
+
+    /// New images, to be changed in place.
+    pub fn in_place(layout: Layout) -> Self {
+        Self::with_images(layout, Way::InPlace, vec![layout.make()])
+    }
+
+    /// New images, and some whose logs will soon start over.
+    pub fn worn(layout: Layout) -> Self {
+        Self::with_images(layout, Way::InPlace, worn::images(&layout.make()))
+    }
+
+    /// New images with so much memory that blocks go home only because the log gets full.
+    pub fn unhurried(layout: Layout) -> Self {
+        Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
+    }
+
+    /// Of images that somebody made like a layout.
+    pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
+        Self { layout, way, made, cache_bytes: SMALL_CACHE_BYTES, swallows_flushes: false }
+    }
+
+    /// What trials need to know of it.
+    pub fn trial(&self) -> Trial<'_> {
+        let block_bytes = self.layout.block_size.into();
+        let name = format!("{:?}, {:?}", self.way, self.layout);
+        Trial { target: self, block_bytes, name, check: &|device| assert_clean(device) }
+    }
+
+    fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
+        match self.way {
+            Way::Fresh => self.layout.open(device, self.cache_bytes),
+            Way::InPlace => {
+                let cache_bytes = self.cache_bytes;
+                let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+                let fs = Xfs::open_writable(device, &options)?;
+                self.layout.tune(&fs);
+                Ok(fs)
+            }
+        }
+    }
+}
+
+struct Open(Xfs, Way);
+
+impl Target for XfsTarget {
+    fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
+        Ok(self.made[seed as usize % self.made.len()].fork())
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+        let device: Arc<dyn BlockDevice> =
+            if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
+        Ok(Box::new(Open(self.open_xfs(device)?, self.way)))
+    }
+}
+
+impl Mounted for Open {
+    fn file_system(&self) -> &dyn FileSystem {
+        &self.0
+    }
+
+    fn close(self: Box<Self>) -> vfs::Result<()> {
+        match self.1 {
+            Way::Fresh => self.0.finish(None),
+            Way::InPlace => Xfs::close(self.0),
+        }
+    }
+}

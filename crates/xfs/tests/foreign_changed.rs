@@ -1,0 +1,60 @@
+//! Images that mkfs.xfs made and the kernel filled, with every form of directories, attributes and maps
+//! and with shared blocks, changed in place as the model is, and judged by xfs_repair and the kernel.
+
+mod changing;
+
+use changing::kernel::assert_kernel_agrees;
+use changing::target::{Way, XfsTarget};
+use changing::{Layout, SYNCING};
+use oracle::crash::read_image;
+use oracle::{Filled, XFS_SAMPLES, require};
+use workload::operation::Mix;
+use workload::trial::on_image;
+
+const STEPS: usize = 450;
+
+/// What is there is changed rather than what is made.
+const MIXES: [Mix; 3] = [
+    Mix { names: 40, data: 30, attributes: 20, ..Mix::ALL },
+    Mix { data: 60, offset_max: 1_200_000, write_len_max: 60_000, ..Mix::ALL },
+    Mix { attributes: 40, ..SYNCING },
+];
+
+/// Changes the samples of a kind.
+fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
+    require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
+    require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
+    let samples = XFS_SAMPLES.iter().filter(|sample| sample.filled == filled);
+    for (seed, sample) in (1..).zip(samples.filter(|sample| is_wanted(sample.name))) {
+        let folder = oracle::scratch();
+        let (image, work) = (folder.path().join("image"), folder.path().join("work"));
+        std::fs::create_dir(&work).unwrap();
+        eprintln!("{}", sample.name);
+        sample.create(&image, &work);
+        let made = read_image(&image).unwrap();
+        std::fs::remove_file(&image).unwrap();
+        // The model's unit is that of trees; where blocks are smaller, only holes would tell.
+        let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
+        let mix = MIXES[seed as usize % MIXES.len()];
+        let device = on_image(&target.trial(), mix, seed, STEPS);
+        if filled == Filled::ByKernel {
+            assert_kernel_agrees(&device);
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_filled() {
+    change_samples(Filled::ByKernel, |name| name.starts_with("new"));
+}
+
+#[test]
+fn what_older_releases_made_and_the_kernel_filled() {
+    change_samples(Filled::ByKernel, |name| !name.starts_with("new"));
+}
+
+#[test]
+fn what_mkfs_filled() {
+    // The kernel mounts no blocks larger than its pages, nor names in any case.
+    change_samples(Filled::FromDirectory, |name| !name.contains("ci"));
+}

@@ -1,0 +1,145 @@
+//! What every format must do, on XFS images that are changed in place with their log: images made here
+//! and by mkfs.xfs.
+
+mod changing;
+
+use std::sync::Arc;
+
+use blockdev::MemoryDevice;
+use changing::kernel::assert_kernel_agrees;
+use changing::{Layout, MIB, XfsTarget};
+use oracle::require;
+use workload::operation::Mix;
+use workload::trial::{
+    fail_allocations, fail_reads, fail_writes, many_threads, no_circle, one_thread, overwrites,
+    refusals, several_threads, space_comes_back, taken, unnamed,
+};
+
+/// Many names in few directories, so that these get long.
+const LARGE_DIRECTORIES: Mix =
+    Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
+
+fn run(layout: Layout, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+    one_thread(&XfsTarget::in_place(layout).trial(), mix, seed, steps)
+}
+
+fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+    several_threads(&XfsTarget::in_place(layout).trial(), threads, seed, steps)
+}
+
+#[test]
+fn one_thread_does_as_the_model_does() {
+    require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
+    for seed in 0..3 {
+        run(Layout::DEFAULT, Mix::ALL, seed, 1_000);
+        run(Layout::MKFS, Mix::ALL, seed, 1_000);
+    }
+}
+
+#[test]
+fn other_shapes_and_old_features_do_as_the_model_does() {
+    require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
+    for layout in [
+        Layout::SMALL_BLOCKS,
+        Layout::PLAIN,
+        Layout::LARGE_INODES,
+        Layout::LARGE_DIR_BLOCKS,
+        Layout::MANY_GROUPS,
+        Layout::LARGE_BLOCKS,
+        Layout::MKFS_SMALL_BLOCKS,
+        Layout::MKFS_PLAIN,
+        Layout { features: "+ascii-ci,-rmapbt", ..Layout::DEFAULT },
+    ] {
+        run(layout, Mix::ALL, 100, 800);
+    }
+}
+
+#[test]
+fn large_directories_do_as_the_model_does() {
+    require!(Tool("xfs_repair"));
+    for (layout, seed) in
+        [(Layout::SMALL_BLOCKS, 200), (Layout::DEFAULT, 201), (Layout::LARGE_DIR_BLOCKS, 202)]
+    {
+        run(layout, LARGE_DIRECTORIES, seed, 2_500);
+    }
+    // Long enough that the hash index has several leaves, and names wait for them.
+    let longer = Mix { names_per_directory: 2_000, ..LARGE_DIRECTORIES };
+    run(Layout::BUFFERED, longer, 203, 5_000);
+}
+
+#[test]
+fn the_kernel_shows_what_random_operations_left() {
+    require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
+    assert_kernel_agrees(&run(Layout::MKFS, Mix::ALL, 300, 700));
+    assert_kernel_agrees(&run(Layout::MKFS_SMALL_BLOCKS, LARGE_DIRECTORIES, 301, 700));
+    assert_kernel_agrees(&run(Layout::PLAIN, Mix::ALL, 302, 700));
+}
+
+#[test]
+fn several_threads_do_as_their_models_do() {
+    require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
+    for (seed, threads) in [(1, 2), (2, 4), (3, 8)] {
+        assert_kernel_agrees(&run_threads(Layout::MANY_GROUPS, threads, seed, 250));
+    }
+    run_threads(Layout { size: 128 * MIB, ..Layout::SMALL_BLOCKS }, 4, 4, 250);
+    run_threads(Layout { size: 128 * MIB, ..Layout::MKFS }, 4, 5, 250);
+}
+
+#[test]
+fn threads_on_the_same_names() {
+    require!(Tool("xfs_repair"));
+    many_threads(&XfsTarget::in_place(Layout::SMALL_BLOCKS).trial(), true);
+    many_threads(&XfsTarget::in_place(Layout::MANY_GROUPS).trial(), false);
+    no_circle(&XfsTarget::in_place(Layout::DEFAULT).trial());
+}
+
+#[test]
+fn what_is_refused_leaves_no_trace() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::PLAIN] {
+        let target = XfsTarget::in_place(layout);
+        refusals(&target.trial());
+        unnamed(&target.trial());
+        taken(&target.trial());
+    }
+}
+
+#[test]
+fn a_failed_read_leaves_no_trace() {
+    require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
+    fail_reads(&XfsTarget::in_place(Layout::MKFS).trial());
+}
+
+#[test]
+fn a_failed_allocation_leaves_no_trace() {
+    require!(Tool("xfs_repair"));
+    fail_allocations(&XfsTarget::in_place(Layout::DEFAULT).trial());
+}
+
+#[test]
+fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
+    require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
+    let layout = Layout { size: 32 * MIB, ..Layout::MKFS_SMALL_BLOCKS };
+    fail_allocations(&XfsTarget::in_place(layout).trial());
+}
+
+#[test]
+fn nothing_is_written_after_a_failed_write() {
+    require!(Tool("xfs_repair"));
+    fail_writes(&XfsTarget::in_place(Layout::DEFAULT).trial());
+}
+
+#[test]
+fn writing_over_data_changes_nothing_else() {
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN] {
+        overwrites(&XfsTarget::in_place(layout).trial());
+    }
+}
+
+#[test]
+fn space_that_was_given_back_is_there_again() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
+        space_comes_back(&XfsTarget::in_place(layout).trial());
+    }
+}

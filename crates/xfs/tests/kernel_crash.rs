@@ -1,0 +1,190 @@
+//! The log of a kernel that was stopped in the middle of its work: what we make of it is what the kernel
+//! makes of it.
+//!
+//! The kernel works on an image that is itself a file of XFS, where a shared copy is made in a moment:
+//! all writes that had come to an end are in it, and no others. Each copy is recovered by the kernel,
+//! by us, and by us in memory alone.
+//!
+//! `DISKWRIGHT_KERNEL_CRASHES` sets how many copies are taken of each kind of image.
+
+mod changing;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use blockdev::FileDevice;
+use fastrand::Rng;
+use oracle::stress::{Promise, Stress};
+use oracle::{
+    Ignore, KernelMount, Leave, MkfsXfs, MountOptions, Tree, differences, require,
+    shown_differences, xfs_repair_verdict,
+};
+use rustix::fs::ioctl_ficlone;
+use xfs::{OpenOptions, RecoverReport, Xfs};
+
+use changing::MIB;
+
+/// Size of the file system that the images lie on, of which little is used.
+const OUTER_BYTES: u64 = 16 << 30;
+const INNER_BYTES: u64 = 400 * MIB;
+const THREADS: u64 = 4;
+/// Copies of each kind of image.
+const COPIES: u64 = 4;
+/// Longest time between two copies.
+const PAUSE_MS_MAX: u64 = 400;
+
+const NOATIME: MountOptions<'static> = MountOptions {
+    fs_type: "xfs",
+    read_only: false,
+    no_recovery: false,
+    offset: 0,
+    extra: "noatime",
+};
+
+/// A crashed image, and what it must have.
+struct Crashed {
+    path: PathBuf,
+    promises: Vec<Promise>,
+}
+
+fn clone(from: &Path, to: &Path) {
+    ioctl_ficlone(File::create(to).unwrap(), File::open(from).unwrap()).unwrap();
+}
+
+/// Lets the kernel work on a new image, and takes copies meanwhile.
+fn crash(home: &Path, options: &str, copies: u64, seed: u64) -> Vec<Crashed> {
+    let image = home.join("live");
+    MkfsXfs::default().options(options).create(&image, INNER_BYTES);
+    let mount = KernelMount::new(&image, &NOATIME);
+    let stress = Stress::start(mount.path(), THREADS, seed);
+    let mut rng = Rng::with_seed(seed);
+    let take = |number: u64| {
+        std::thread::sleep(Duration::from_millis(rng.u64(PAUSE_MS_MAX / 8..PAUSE_MS_MAX)));
+        let promises = stress.promises();
+        let path = home.join(format!("crashed-{number}"));
+        clone(&image, &path);
+        Crashed { path, promises }
+    };
+    let all = (0..copies).map(take).collect();
+    let steps = stress.stop();
+    assert!(steps > 100, "only {steps} steps");
+    mount.unmount();
+    all
+}
+
+impl Crashed {
+    fn copy(&self, name: &str) -> PathBuf {
+        let path = self.path.with_extension(name);
+        clone(&self.path, &path);
+        path
+    }
+
+    /// What the kernel makes of it.
+    fn by_kernel(&self) -> Result<Tree, String> {
+        let path = self.copy("kernel");
+        let tree = mounted_tree(&path, &self.promises)?;
+        xfs_repair_verdict(&path)?;
+        std::fs::remove_file(path).map_err(|error| error.to_string())?;
+        Ok(tree)
+    }
+
+    /// What we make of it.
+    fn by_us(&self) -> Result<(Tree, RecoverReport), String> {
+        let path = self.copy("ours");
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let device = Arc::new(FileDevice::new(file).unwrap());
+        let fs = Xfs::open_writable(device, &OpenOptions::default());
+        let fs = fs.map_err(|error| format!("open: {error}"))?;
+        let report = *fs.recovered();
+        fs.close().map_err(|error| format!("close: {error}"))?;
+        xfs_repair_verdict(&path)?;
+        let tree = mounted_tree(&path, &self.promises)?;
+        std::fs::remove_file(path).map_err(|error| error.to_string())?;
+        Ok((tree, report))
+    }
+
+    /// What we make of it in memory; the file cannot be written to.
+    fn in_memory(&self) -> Result<workload::tree::Tree, String> {
+        let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
+        let fs = Xfs::open(device, &OpenOptions::default());
+        let fs = fs.map_err(|error| format!("open: {error}"))?;
+        workload::tree::Tree::of(&fs)
+    }
+
+    fn judge(&self) -> Result<RecoverReport, String> {
+        let theirs = self.by_kernel().map_err(|what| format!("the kernel: {what}"))?;
+        let (ours, report) = self.by_us()?;
+        let ignore = Ignore { ctime: false, atime: false, ..Ignore::default() };
+        let mut list = differences(&theirs, &ours, &ignore);
+        let shown = self.in_memory().map_err(|what| format!("in memory: {what}"))?;
+        let shown = shown_differences(&theirs, &shown, Leave::default());
+        list.extend(shown.into_iter().map(|what| format!("in memory: {what}")));
+        if list.is_empty() { Ok(report) } else { Err(list.join("\n")) }
+    }
+}
+
+/// The tree of an image that the kernel mounts, which must have what was promised.
+fn mounted_tree(path: &Path, promises: &[Promise]) -> Result<Tree, String> {
+    let mount = KernelMount::attempt(path, &NOATIME)?;
+    let broken: Vec<_> = promises.iter().filter_map(|p| p.check(mount.path()).err()).collect();
+    let tree = Tree::of(mount.path());
+    mount.unmount();
+    if broken.is_empty() { Ok(tree) } else { Err(format!("not durable: {}", broken.join("\n"))) }
+}
+
+fn run(options: &str, seed: u64) {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let copies = std::env::var("DISKWRIGHT_KERNEL_CRASHES");
+    let copies = copies.map_or(COPIES, |text| text.parse().expect("a number"));
+    let home = oracle::scratch();
+    let outer = home.path().join("outer");
+    MkfsXfs::default().create(&outer, OUTER_BYTES);
+    let mount = KernelMount::new(&outer, &NOATIME);
+    let mut total = RecoverReport::default();
+    for crashed in crash(mount.path(), options, copies, seed) {
+        match crashed.judge() {
+            Ok(report) => {
+                eprintln!("{options:?}: {} promises, {report:?}", crashed.promises.len());
+                total.items_replayed += report.items_replayed;
+                total.intents += report.intents;
+            }
+            Err(what) => {
+                let kept = std::env::temp_dir().join(format!("kernel-crash-{seed}.img"));
+                let note = match std::fs::copy(&crashed.path, &kept) {
+                    Ok(_) => format!("image: {}", kept.display()),
+                    Err(error) => format!("the image could not be kept: {error}"),
+                };
+                panic!("{options:?}: {}\n{note}\n{what}", crashed.path.display());
+            }
+        }
+        std::fs::remove_file(&crashed.path).unwrap();
+    }
+    eprintln!("{options:?}: {copies} crashes, {total:?}");
+    assert!(total.items_replayed > 0, "nothing was replayed");
+    mount.unmount();
+}
+
+#[test]
+fn todays_defaults() {
+    run("", 1);
+}
+
+#[test]
+fn small_blocks_and_large_directory_blocks() {
+    run("-b size=1024 -n size=8192", 2);
+}
+
+#[test]
+fn old_features() {
+    run(
+        "-m rmapbt=0,reflink=0,bigtime=0,inobtcount=0,finobt=0 -i nrext64=0,sparse=0 -n parent=0",
+        3,
+    );
+}
+
+#[test]
+fn a_small_log_and_many_groups() {
+    run("-d agcount=9 -l size=16m", 4);
+}
