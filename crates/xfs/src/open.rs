@@ -97,6 +97,11 @@ impl Xfs {
         &self.recovered
     }
 
+    /// Bytes written to the log since the image was opened; `None` if there is no log.
+    pub fn log_bytes_written(&self) -> Option<u64> {
+        self.log.as_ref().map(XfsLog::bytes_written)
+    }
+
     /// How many inodes without names a crash had left, which were freed when the image was opened.
     pub fn freed_at_open(&self) -> u64 {
         self.freed_at_open
