@@ -19,6 +19,15 @@ use crate::superblocks;
 use crate::unlinked::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
 
+/// Refuses an image that cannot be kept right when it is changed. Whether its log has nothing to replay.
+fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
+    let sb = read_superblock(device)?;
+    match sb.read_only_because() {
+        Some(reason) => Err(Error::unsupported(reason, "open it for reading")),
+        None => log_is_clean(device, &sb),
+    }
+}
+
 impl Xfs {
     /// Opens an image to read it. A log that has something to replay is replayed in memory only, unless the
     /// options say to read the image as it lies.
@@ -27,9 +36,17 @@ impl Xfs {
     /// `Unsupported` for features this build cannot read, and for a log that cannot be replayed or is on
     /// another device; `Corrupt` for a superblock or group headers that cannot be right, or a damaged log.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        if !options.stale && !log_is_clean(&*device, &read_superblock(&*device)?)? {
+        let sb = read_superblock(&*device)?;
+        if !options.stale && !log_is_clean(&*device, &sb)? {
+            if let Some(reason) = sb.read_only_because() {
+                return Err(Error::unsupported(
+                    format!("replaying the log of an image with what cannot be written ({reason})"),
+                    "mount and unmount it once, or read it without what its log holds: --stale",
+                ));
+            }
             let overlay = Arc::new(OverlayDevice::new(device));
-            let mut fs = Self::open_writable(overlay, options)?;
+            check_writable(&*overlay)?;
+            let mut fs = Self::open_recovered(overlay, options)?.without_leftovers()?;
             fs.mode = Mode::ReadOnly;
             return Ok(fs);
         }
@@ -43,10 +60,17 @@ impl Xfs {
     /// As [`Xfs::open`], and `Unsupported` for what this build cannot keep right when it writes.
     /// Nothing is written then.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let sb = read_superblock(&*device)?;
-        if let Some(reason) = sb.read_only_because() {
-            return Err(Error::unsupported(reason, "open it for reading"));
+        if !check_writable(&*device)? {
+            // In memory first: what the log announces may contradict the image, which is to be known before
+            // anything is written.
+            Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
         }
+        Self::open_recovered(device, options)?.without_leftovers()
+    }
+
+    /// Opens an image to change it, and does what its log holds and announces.
+    fn open_recovered(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
         // The log may have had a newer one.
         let sb = read_superblock(&*device)?;
@@ -55,17 +79,27 @@ impl Xfs {
         let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
-        let finished = intents.len() as u64;
+        fs.recovered = log::Report { intents: intents.len() as u64, ..report };
         fs.finish_intents(intents)?;
         fs.free_staged()?;
-        fs.freed_at_open = fs.reap_all()?;
-        fs.recovered = log::Report { intents: finished, ..report };
         Ok(fs)
+    }
+
+    /// Frees inodes without names that a crash left, and lets go of counts that nobody keeps.
+    fn without_leftovers(mut self) -> Result<Self> {
+        self.freed_at_open = self.reap_all()?;
+        self.drop_quota_counts()?;
+        Ok(self)
     }
 
     /// What the recovery of the log did when the image was opened.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
+    }
+
+    /// Bytes written to the log since the image was opened; `None` if there is no log.
+    pub fn log_bytes_written(&self) -> Option<u64> {
+        self.log.as_ref().map(XfsLog::bytes_written)
     }
 
     /// How many inodes without names a crash had left, which were freed when the image was opened.

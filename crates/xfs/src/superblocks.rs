@@ -36,9 +36,7 @@ impl Xfs {
 
     /// Says that nobody counts what users have (`sb_qflags`), if the superblock says that somebody does:
     /// what is changed here is not counted. Kernels do the same when they mount without quotas, and count
-    /// anew when they mount with them. The files that hold the counts stay. To be called before the first
-    /// change of an image that is opened to be changed in place.
-    #[allow(dead_code, reason = "opening calls it")]
+    /// anew when they mount with them. The files that hold the counts stay.
     pub(crate) fn drop_quota_counts(&self) -> Result<()> {
         if self.volume.sb.raw.qflags.get() == 0 {
             return Ok(());

@@ -66,28 +66,40 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     let point = absolute(mountpoint)?;
     let mount =
         find(&mounts()?, &point).ok_or_else(|| Error::NotMounted { path: point.clone() })?;
-    let synced = sync(&point);
+    let was_changed = !mount.options.split(',').any(|word| word == "ro");
+    let synced = sync(&point, was_changed);
     take_away(&point, options.lazy)?;
-    synced.map_err(|e| Error::host("write back all of", &point, e))?;
+    let released = released(&mount, was_changed, options)?;
+    match (synced, released) {
+        // Nobody has marked what was never written.
+        (Ok(Server::Dead), Released::Free) if was_changed => Ok(Released::Crashed(mount.source)),
+        (Err(error), Released::Free | Released::Unknown | Released::Mounted(_)) => {
+            Err(Error::host("write back all of", &point, error))
+        }
+        (_, released) => Ok(released),
+    }
+}
+
+/// Waits until an image is free that was unmounted, and tells how it is then.
+fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
     if let Some(other) =
         mounts()?.into_iter().find(|other| is_ours(other) && other.source == mount.source)
     {
         return Ok(Released::Mounted(other.point));
     }
     // Only now: what is mounted can hide it.
-    let Some(image) = image_of(&mount) else { return Ok(Released::Unknown) };
-    let was_changed = !mount.options.split(',').any(|word| word == "ro");
+    let Some(image) = image_of(mount) else { return Ok(Released::Unknown) };
     let is_free = if was_changed {
         // A reader gets in: the server is done.
         wait(&image, File::try_lock_shared, options.patience)
     } else {
         wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
     };
-    match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
-        false => Ok(Released::InUse(mount.source)),
-        true if was_changed && !is_clean(&mount.source) => Ok(Released::Crashed(mount.source)),
-        true => Ok(Released::Free),
-    }
+    Ok(match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
+        false => Released::InUse(mount.source.clone()),
+        true if was_changed && !is_clean(&mount.source) => Released::Crashed(mount.source.clone()),
+        true => Released::Free,
+    })
 }
 
 fn mounts() -> Result<Vec<Mount>> {
@@ -120,18 +132,39 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Has the kernel write back what it caches.
-fn sync(point: &Path) -> io::Result<()> {
+/// Whether anybody answers the requests of a mount, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Answers,
+    Dead,
+}
+
+/// Has the kernel write back what it caches, and the server make all changes durable: what fails then can
+/// still be told.
+fn sync(point: &Path, was_changed: bool) -> io::Result<Server> {
     let root = File::options()
         .read(true)
         .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed())
         .open(point);
-    // The server is dead, or lets nobody in but the one who mounted: who closes files has them written.
-    let Ok(root) = root else { return Ok(()) };
-    match syncfs(&root) {
-        Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
-        Err(error) => Err(error.into()),
+    let root = match root {
+        Ok(root) => root,
+        Err(error) if is_dead(&error) => return Ok(Server::Dead),
+        // It lets nobody in but the one who mounted: who closes files has them written.
+        Err(_) => return Ok(Server::Answers),
+    };
+    let written = syncfs(&root).map_err(io::Error::from);
+    // The kernel does not pass the first on, but this.
+    let durable = if was_changed { root.sync_all() } else { Ok(()) };
+    match written.and(durable) {
+        Ok(()) => Ok(Server::Answers),
+        Err(error) if is_dead(&error) => Ok(Server::Dead),
+        Err(error) => Err(error),
     }
+}
+
+fn is_dead(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 fn take_away(point: &Path, lazy: bool) -> Result<()> {

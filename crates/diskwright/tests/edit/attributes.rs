@@ -9,7 +9,14 @@ use crate::common::{fails, mount, ok, on_each_image, run};
 
 #[test]
 fn permissions_and_owners_change() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         fs::write(dir.join("f"), "x").unwrap();
         ok(dir, "mkdir -p a.img /d/e");
@@ -44,7 +51,15 @@ fn permissions_and_owners_change() {
 
 #[test]
 fn attributes_are_set_and_removed() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"), Tool("getfattr"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs"),
+        Tool("getfattr")
+    );
     on_each_image(|dir| {
         ok(dir, "truncate -s 10 a.img /f /g");
         ok(dir, "setfattr -n user.hex -v 0x00ff41 a.img /f /g");
@@ -78,7 +93,14 @@ fn attributes_are_set_and_removed() {
 
 #[test]
 fn sizes_change() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         fs::write(dir.join("f"), vec![7; 100_000]).unwrap();
         ok(dir, "cp f a.img:/f");
@@ -100,7 +122,7 @@ fn sizes_change() {
 
 #[test]
 fn changes_have_the_time_that_they_are_told() {
-    require!(Tool("e2fsck"), Tool("mke2fs"));
+    require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         let mut command = crate::common::diskwright();
         command.current_dir(dir).env("SOURCE_DATE_EPOCH", "1000000000");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use oracle::{KernelMount, Mke2fs, MountOptions, e2fsck};
+use oracle::{Format, KernelMount, Mke2fs, MkfsXfs, MountOptions, judge};
 use tempfile::TempDir;
 
 /// Size of the images, in bytes.
@@ -50,28 +50,36 @@ pub(crate) fn own_image(dir: &Path, name: &str, options: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// Runs a test on an image of mke2fs, on one of our own, and on one of each kind without a
-/// journal; then e2fsck judges each one.
+/// Runs a test on images of mke2fs and mkfs.xfs, on our own, and on those without a journal; then the
+/// format's checker judges each one. All have a directory `lost+found` and nothing else.
 pub(crate) fn on_each_image(test: impl Fn(&Path)) {
-    for name in ["mke2fs", "ext3", "own", "own-plain"] {
+    for name in ["mke2fs", "ext3", "own", "own-plain", "mkfs.xfs", "own-xfs"] {
         let dir: TempDir = oracle::scratch();
         let image = dir.path().join("a.img");
         match name {
             "mke2fs" => Mke2fs::new("ext4").create(&image, IMAGE_BYTES),
             "ext3" => Mke2fs::new("ext3").create(&image, IMAGE_BYTES),
             "own" => drop(own_image(dir.path(), "a.img", "")),
-            _ => drop(own_image(dir.path(), "a.img", "--no-journal")),
+            "own-plain" => drop(own_image(dir.path(), "a.img", "--no-journal")),
+            "mkfs.xfs" => MkfsXfs::default().create(&image, IMAGE_BYTES),
+            _ => drop(own_image(dir.path(), "a.img", OWN_XFS)),
+        }
+        if Format::of(&image) == Format::Xfs {
+            ok(dir.path(), "mkdir -m 700 a.img /lost+found");
         }
         println!("{name}");
         test(dir.path());
-        e2fsck(&image);
+        judge(&image);
     }
 }
+
+/// Options of a build that make XFS of this size.
+pub(crate) const OWN_XFS: &str = "--fs xfs --small";
 
 /// Mounts an image read-only with the kernel.
 #[track_caller]
 pub(crate) fn mount(image: &Path) -> KernelMount {
-    KernelMount::new(image, &MountOptions::read_only("ext4"))
+    KernelMount::new(image, &MountOptions::read_only(Format::of(image).kernel_name()))
 }
 
 /// Lines of `find`, sorted by path.

@@ -4,30 +4,44 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 
-use oracle::{Ignore, Mke2fs, Sample, Tree, assert_same, e2fsck, require, sample_tree};
+use oracle::{
+    Format, Ignore, Mke2fs, MkfsXfs, Sample, Tree, assert_same, judge, require, sample_tree,
+};
 
-use crate::common::{fails, mount, ok, on_each_image, own_image, paths, run};
+use crate::common::{OWN_XFS, fails, mount, ok, on_each_image, own_image, paths, run};
 
 #[test]
 fn a_tree_of_everything_goes_in_and_out() {
-    require!(Root, Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
-    for is_own in [true, false] {
+    require!(
+        Root,
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
+    for name in ["mke2fs", "own", "mkfs.xfs", "own-xfs"] {
         let dir = oracle::scratch();
         let dir = dir.path();
+        let image = dir.join("a.img");
+        match name {
+            "own" => drop(own_image(dir, "a.img", "")),
+            "own-xfs" => drop(own_image(dir, "a.img", OWN_XFS)),
+            "mkfs.xfs" => MkfsXfs::default().create(&image, 64 << 20),
+            _ => Mke2fs::new("ext4").block_size(4096).inode_size(256).create(&image, 64 << 20),
+        }
+        let is_xfs = Format::of(&image) == Format::Xfs;
+        let sample = if is_xfs { Sample::for_xfs() } else { Sample::default() };
         let tree = dir.join("tree");
         fs::create_dir(&tree).unwrap();
-        sample_tree(&tree, &Sample { wide_names: 700, ..Sample::default() });
-        let image = dir.join("a.img");
-        if is_own {
-            own_image(dir, "a.img", "");
-        } else {
-            Mke2fs::new("ext4").block_size(4096).inode_size(256).create(&image, 64 << 20);
-        }
+        sample_tree(&tree, &Sample { wide_names: 700, ..sample });
         ok(dir, "cp -a tree a.img:/");
         ok(dir, "cp -a a.img:/tree a.img:/again");
-        e2fsck(&image);
+        judge(&image);
         ok(dir, "cp -a a.img:/again out");
-        let ignore = Ignore::default();
+        // The kernel's XFS shows ACLs a second time.
+        let ignore = Ignore { xattr_prefixes: vec![b"trusted.SGI_ACL_"], ..Ignore::default() };
         let source = Tree::of(&tree);
         assert_same(&source, &Tree::of(dir.join("out")), &ignore);
         let mounted = mount(&image);
@@ -38,7 +52,7 @@ fn a_tree_of_everything_goes_in_and_out() {
 
 #[test]
 fn destinations_are_what_cp_takes_them_for() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     on_each_image(|dir| {
         for (name, contents) in [("one", "1"), ("two", "2")] {
             fs::write(dir.join(name), contents).unwrap();
@@ -74,7 +88,14 @@ fn destinations_are_what_cp_takes_them_for() {
 
 #[test]
 fn holes_stay_holes() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         let file = fs::File::create(dir.join("sparse")).unwrap();
         file.set_len(3 << 30).unwrap();
@@ -98,7 +119,14 @@ fn holes_stay_holes() {
 
 #[test]
 fn what_is_not_preserved_is_plain() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         fs::write(dir.join("f"), "1").unwrap();
         set_mode(&dir.join("f"), 0o4751);
@@ -133,7 +161,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn what_cannot_be_copied_is_named() {
-    require!(Tool("e2fsck"), Tool("mke2fs"));
+    require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         fs::create_dir(dir.join("d")).unwrap();
         fs::write(dir.join("f"), "1").unwrap();
@@ -157,7 +185,7 @@ fn what_cannot_be_copied_is_named() {
 
 #[test]
 fn streams_are_copied_and_reports_are_json() {
-    require!(Tool("e2fsck"), Tool("mke2fs"));
+    require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         fs::write(dir.join("f"), vec![3; 100_000]).unwrap();
         let mut command = crate::common::diskwright();

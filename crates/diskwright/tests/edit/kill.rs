@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use oracle::{Mke2fs, e2fsck, require};
+use oracle::{Format, Mke2fs, MkfsXfs, judge, require};
 
 use crate::common::{diskwright, ok, paths};
 
@@ -24,7 +24,7 @@ fn tree(dir: &Path, name: &str, byte: u8) {
 }
 
 /// Starts a command on fresh copies of an image, kills it at moments all over its run, recovers
-/// what is left and lets e2fsck and `check` judge it.
+/// what is left and lets the format's checker and `check` judge it.
 fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     let (fresh, image) = (dir.join("fresh.img"), dir.join("a.img"));
     let start = || {
@@ -39,7 +39,7 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     let clock = Instant::now();
     assert!(again.wait().unwrap().success(), "{line}");
     let whole = clock.elapsed();
-    e2fsck(&image);
+    judge(&image);
     check(dir);
     let mut random = fastrand::Rng::with_seed(7);
     let (mut early, mut late) = (0, 0);
@@ -57,7 +57,7 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
         let report: serde_json::Value = serde_json::from_str(&said).unwrap();
         early += u32::from(report["transactions"] == 0 && !has_ended);
         assert_eq!(before, paths(dir, "a.img"), "{line}: replayed in memory and on disk");
-        e2fsck(&image);
+        judge(&image);
         check(dir);
     }
     let line = &line[..line.len().min(40)];
@@ -93,10 +93,25 @@ fn assert_whole(files: &[(String, Vec<u8>)], bytes: &[u8]) {
     }
 }
 
-fn fresh_image(dir: &Path) {
-    // The smallest journal there is makes long commands commit several times.
-    let small_journal = Mke2fs::new("ext4").block_size(1024).arguments(["-J", "size=1"]);
-    small_journal.create(&dir.join("fresh.img"), 64 << 20);
+/// Runs a test for each format, in a directory of its own.
+fn on_each_format(test: impl Fn(&Path, Format)) {
+    for format in [Format::Ext, Format::Xfs] {
+        println!("{format:?}");
+        let dir = oracle::scratch();
+        test(dir.path(), format);
+    }
+}
+
+fn fresh_image(dir: &Path, format: Format) {
+    let image = dir.join("fresh.img");
+    match format {
+        Format::Ext => {
+            // The smallest journal there is makes long commands commit several times.
+            let small_journal = Mke2fs::new("ext4").block_size(1024).arguments(["-J", "size=1"]);
+            small_journal.create(&image, 64 << 20);
+        }
+        Format::Xfs => MkfsXfs::default().options("-b size=1024").create(&image, 64 << 20),
+    }
 }
 
 fn fill(dir: &Path, line: &str) {
@@ -105,12 +120,14 @@ fn fill(dir: &Path, line: &str) {
 
 #[test]
 fn cp_leaves_old_or_new_files() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
-    let dir = oracle::scratch();
-    let dir = dir.path();
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    on_each_format(cp_is_killed);
+}
+
+fn cp_is_killed(dir: &Path, format: Format) {
     tree(dir, "old", 1);
     tree(dir, "new", 2);
-    fresh_image(dir);
+    fresh_image(dir, format);
     kill_often(dir, "cp -r new a.img:/tree", |dir| assert_whole(&contents(dir, "/tree"), &[2]));
     fill(dir, "cp -r old fresh.img:/tree");
     fs::rename(dir.join("new"), dir.join("tree")).unwrap();
@@ -123,21 +140,25 @@ fn cp_leaves_old_or_new_files() {
 
 #[test]
 fn rm_leaves_whole_files() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
-    let dir = oracle::scratch();
-    let dir = dir.path();
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    on_each_format(rm_is_killed);
+}
+
+fn rm_is_killed(dir: &Path, format: Format) {
     tree(dir, "tree", 1);
-    fresh_image(dir);
+    fresh_image(dir, format);
     fill(dir, "cp -r tree fresh.img:/tree");
     kill_often(dir, "rm -r a.img /tree", |dir| assert_whole(&contents(dir, "/tree"), &[1]));
 }
 
 #[test]
 fn mv_leaves_every_file_under_one_name() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
-    let dir = oracle::scratch();
-    let dir = dir.path();
-    fresh_image(dir);
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    on_each_format(mv_is_killed);
+}
+
+fn mv_is_killed(dir: &Path, format: Format) {
+    fresh_image(dir, format);
     let names: Vec<String> = (0..FILES).map(|file| format!("/from/{file}")).collect();
     fill(dir, "mkdir fresh.img /from /to");
     fill(dir, &format!("truncate -s 10000 fresh.img {}", names.join(" ")));
@@ -153,10 +174,12 @@ fn mv_leaves_every_file_under_one_name() {
 
 #[test]
 fn truncate_leaves_one_size_or_the_other() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
-    let dir = oracle::scratch();
-    let dir = dir.path();
-    fresh_image(dir);
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    on_each_format(truncate_is_killed);
+}
+
+fn truncate_is_killed(dir: &Path, format: Format) {
+    fresh_image(dir, format);
     let size = |file: usize| 10_000 + file * 7;
     fs::create_dir(dir.join("d")).unwrap();
     for file in 0..FILES {

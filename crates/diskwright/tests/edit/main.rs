@@ -1,5 +1,5 @@
-//! The commands that change an image: on images of mke2fs and of our own, judged by e2fsck and by
-//! the kernel's mount.
+//! The commands that change an image: on images of mke2fs, of mkfs.xfs and of our own, judged by e2fsck,
+//! xfs_repair and the kernel's mounts.
 
 mod attributes;
 mod common;

@@ -9,7 +9,14 @@ use crate::common::{fails, mount, ok, on_each_image, paths};
 
 #[test]
 fn directories_are_made_and_removed() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         ok(dir, "mkdir -p a.img /a/b/c d");
         ok(dir, "mkdir -p a.img /a/b/c");
@@ -41,7 +48,7 @@ fn directories_are_made_and_removed() {
 
 #[test]
 fn a_failure_in_the_middle_keeps_the_rest() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     on_each_image(|dir| {
         fails(dir, "mkdir a.img /a /a /b", 1);
         assert!(paths(dir, "a.img").contains(&"/b".into()));
@@ -52,7 +59,7 @@ fn a_failure_in_the_middle_keeps_the_rest() {
 
 #[test]
 fn large_trees_go() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     on_each_image(|dir| {
         for part in 0..3 {
             let part = dir.join(format!("tree/{part}/deep/er"));
@@ -70,7 +77,14 @@ fn large_trees_go() {
 
 #[test]
 fn names_move() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         fs::write(dir.join("one"), "1").unwrap();
         fs::write(dir.join("two"), "2").unwrap();
@@ -100,7 +114,14 @@ fn names_move() {
 
 #[test]
 fn links_are_made() {
-    require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
+    require!(
+        Tool("mke2fs"),
+        Tool("e2fsck"),
+        Tool("mkfs.xfs"),
+        Tool("xfs_repair"),
+        Mount("ext4"),
+        Mount("xfs")
+    );
     on_each_image(|dir| {
         fs::write(dir.join("one"), "1").unwrap();
         fs::write(dir.join("two"), "2").unwrap();

@@ -3,16 +3,20 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use oracle::{Mke2fs, MountOptions, e2fsck, require};
+use oracle::{Format, Mke2fs, MkfsXfs, MountOptions, judge, require};
 
-use crate::common::{fails, ok, own_image, run};
+use crate::common::{OWN_XFS, fails, ok, own_image, run};
 
 #[test]
 fn an_image_in_use_is_refused_at_once() {
-    require!(Tool("e2fsck"));
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
+    ["", OWN_XFS].into_iter().for_each(an_image_in_use);
+}
+
+fn an_image_in_use(options: &str) {
     let dir = oracle::scratch();
     let dir = dir.path();
-    let image = own_image(dir, "a.img", "");
+    let image = own_image(dir, "a.img", options);
     let writer = File::open(&image).unwrap();
     writer.try_lock().unwrap();
     let said = fails(dir, "mkdir a.img /a", 4);
@@ -27,29 +31,40 @@ fn an_image_in_use_is_refused_at_once() {
     fails(dir, "cp a.img a.img:/b", 4);
     drop(writer);
     ok(dir, "mkdir a.img /a");
-    e2fsck(&image);
+    judge(&image);
 }
 
 #[test]
 fn an_image_that_the_kernel_has_mounted_is_refused() {
-    require!(Mount("ext4"), Tool("e2fsck"));
-    let dir = oracle::scratch();
-    let image = own_image(dir.path(), "a.img", "");
-    {
-        let _mounted = oracle::KernelMount::new(&image, &MountOptions::read_write("ext4"));
-        let said = fails(dir.path(), "mkdir a.img /a", 4);
-        assert!(said.contains("/dev/loop") && said.contains("unmount"), "{said}");
+    require!(Mount("ext4"), Mount("xfs"), Tool("e2fsck"), Tool("xfs_repair"));
+    for (kernel, options) in [("ext4", ""), ("xfs", OWN_XFS)] {
+        let dir = oracle::scratch();
+        let image = own_image(dir.path(), "a.img", options);
+        {
+            let _mounted = oracle::KernelMount::new(&image, &MountOptions::read_write(kernel));
+            let said = fails(dir.path(), "mkdir a.img /a", 4);
+            assert!(said.contains("/dev/loop") && said.contains("unmount"), "{said}");
+        }
+        judge(&image);
     }
-    e2fsck(&image);
 }
 
 #[test]
 fn a_partition_is_changed_and_nothing_around_it() {
-    require!(Tool("e2fsck"), Tool("mke2fs"));
+    require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
+    for format in [Format::Ext, Format::Xfs] {
+        a_partition_is_changed(format);
+    }
+}
+
+fn a_partition_is_changed(format: Format) {
     const START: u64 = 1 << 20;
     let dir = oracle::scratch();
     let dir = dir.path();
-    Mke2fs::new("ext4").create(&dir.join("part"), 16 << 20);
+    match format {
+        Format::Ext => Mke2fs::new("ext4").create(&dir.join("part"), 16 << 20),
+        Format::Xfs => MkfsXfs::default().create(&dir.join("part"), 32 << 20),
+    }
     let part = fs::read(dir.join("part")).unwrap();
     let disk = File::options().read(true).write(true).create_new(true).open(dir.join("disk"));
     let disk = disk.unwrap();
@@ -73,12 +88,12 @@ fn a_partition_is_changed_and_nothing_around_it() {
     assert!(after[512..START as usize].iter().all(|&b| b == 0));
     assert!(after[START as usize + part.len()..][..4096].iter().all(|&b| b == 7));
     fs::write(dir.join("part"), &after[START as usize..][..part.len()]).unwrap();
-    e2fsck(dir.join("part"));
+    judge(dir.join("part"));
 }
 
 #[test]
 fn what_cannot_be_changed_says_why() {
-    require!(Tool("mke2fs"));
+    require!(Tool("mke2fs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = oracle::scratch();
     let dir = dir.path();
     fs::write(dir.join("text"), "hello").unwrap();
@@ -88,6 +103,13 @@ fn what_cannot_be_changed_says_why() {
     let before = fs::read(dir.join("mmp")).unwrap();
     assert!(fails(dir, "mkdir mmp /a", 3).contains("mmp"));
     assert!(fs::read(dir.join("mmp")).unwrap() == before, "nothing is written");
+    let (xfs, version_4) = (dir.join("v4"), MkfsXfs::of("xfsprogs-6.1/bin/mkfs.xfs"));
+    version_4.options("-m crc=0").create(&xfs, 64 << 20);
+    let before = fs::read(&xfs).unwrap();
+    assert!(fails(dir, "mkdir v4 /a", 3).contains("version 4"));
+    assert!(fails(dir, "recover v4", 3).contains("version 4"));
+    ok(dir, "ls v4");
+    assert!(fs::read(&xfs).unwrap() == before, "nothing is written");
     assert!(fails(dir, "cp text text2", 2).contains("IMAGE:PATH"));
 }
 
@@ -125,7 +147,7 @@ fn senseless_arguments_exit_with_2() {
 
 #[test]
 fn a_full_image_says_so_and_stays_sound() {
-    require!(Tool("mke2fs"), Tool("e2fsck"));
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     crate::common::on_each_image(|dir| {
         fs::write(dir.join("old"), "old").unwrap();
         ok(dir, "cp old a.img:/f");

@@ -60,6 +60,21 @@ pub(crate) fn ext4(dir: &Path) -> PathBuf {
     image(dir, "--size 64M")
 }
 
+/// An image of XFS with room for tests.
+pub(crate) fn xfs(dir: &Path) -> PathBuf {
+    image(dir, "--fs xfs --small --size 64M")
+}
+
+/// Runs a test on an image of each format, in a directory of its own.
+pub(crate) fn on_each_format(test: impl Fn(&Path, &Path)) {
+    for make in [ext4, xfs] {
+        let dir = oracle::scratch();
+        let image = make(dir.path());
+        println!("{}", oracle::Format::of(&image).kernel_name());
+        test(dir.path(), &image);
+    }
+}
+
 /// A file of an image that is not mounted.
 #[track_caller]
 pub(crate) fn cat(image: &Path, path: &str) -> String {

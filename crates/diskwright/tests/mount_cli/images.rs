@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
 
-use crate::common::{cat, ext4, image, ok};
+use crate::common::{cat, ext4, ok, source};
 use crate::mount::{Mounting, Point};
 
 #[test]
@@ -61,32 +61,49 @@ fn a_partition_is_mounted_and_nothing_around_it_changes() {
 }
 
 #[test]
-fn xfs_is_mounted_for_reading_and_that_is_told() {
-    require!(Fuse, Tool("xfs_repair"));
-    let dir = scratch();
-    let image = image(dir.path(), "--fs xfs --small");
-    let mut mounted = Mounting::new(&image).start();
-    let said = mounted.said();
-    assert!(said == "diskwright: XFS images are mounted read-only so far\n", "{said}");
-    let same = Ignore::default();
-    assert_same(&Tree::of(dir.path().join("source")), &Tree::of(mounted.path()), &same);
-    let refused = fs::write(mounted.join("new"), "").unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
-    mounted.unmount();
-    xfs_repair(&image);
-    // Asked for, it needs no warning.
-    assert_eq!(Mounting::new(&image).options("ro").start().unmount(), "");
-}
-
-#[test]
-fn images_of_mkfs_xfs_are_mounted() {
-    require!(Fuse, Tool("mkfs.xfs"));
+fn images_of_mkfs_xfs_are_mounted_to_be_changed() {
+    require!(Fuse, Tool("mkfs.xfs"), Tool("xfs_repair"));
     let dir = scratch();
     let image = dir.path().join("a.img");
     MkfsXfs::default().create(&image, 320 << 20);
+    let source = source(dir.path());
     let mounted = Mounting::new(&image).start();
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
+    let mut cp = std::process::Command::new("cp");
+    assert!(cp.arg("-a").arg(&source).arg(mounted.path()).status().unwrap().success());
+    assert_eq!(mounted.unmount(), "");
+    xfs_repair(&image);
+    let mounted = Mounting::new(&image).options("ro").start();
+    let found = mounted.join("source");
+    assert_same(&Tree::of(&source), &Tree::of(&found), &Ignore::default());
+    let mut value = [0; 1000];
+    let len = rustix::fs::getxattr(
+        found.join("etc/hostname"),
+        "system.diskwright.parents",
+        &mut value[..],
+    );
+    assert!(value[..len.unwrap()].ends_with(b"/hostname\0"));
+    let refused = fs::write(mounted.join("new"), "").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(mounted.unmount(), "");
+}
+
+#[test]
+fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
+    require!(Fuse, Tool("xfsprogs-6.1/bin/mkfs.xfs"));
+    let dir = scratch();
+    let image = dir.path().join("a.img");
+    MkfsXfs::of("xfsprogs-6.1/bin/mkfs.xfs").options("-m crc=0").create(&image, 320 << 20);
+    let before = fs::read(&image).unwrap();
+    let mut mounted = Mounting::new(&image).start();
+    let said = mounted.said();
+    assert_eq!(said, "diskwright: mounted for reading only: version 4, without checksums\n");
+    let refused = fs::write(mounted.join("new"), "").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     mounted.unmount();
+    // Asked for, it needs no warning.
+    assert_eq!(Mounting::new(&image).options("ro").start().unmount(), "");
+    assert!(fs::read(&image).unwrap() == before, "the image has changed");
 }
 
 #[test]

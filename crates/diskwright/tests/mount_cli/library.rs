@@ -10,9 +10,9 @@ use std::time::Duration;
 use diskwright::mount::OpenToMount;
 use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter, unmount};
 use diskwright::{Error, Image, OpenImage};
-use oracle::{e2fsck, require, scratch};
+use oracle::{e2fsck, judge, require, scratch};
 
-use crate::common::{cat, ext4};
+use crate::common::{cat, ext4, on_each_format};
 use crate::mount::Point;
 
 /// Serves a mount on a thread while `work` runs, and returns how serving ended.
@@ -31,20 +31,21 @@ fn open(image: &Path, read_only: bool) -> OpenToMount {
 
 #[test]
 fn a_program_mounts_what_it_has_opened() {
-    require!(Fuse, Tool("e2fsck"));
-    let dir = scratch();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    let opened = open(&image, false);
-    assert!(!opened.is_read_only() && opened.warning().is_none());
-    let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
-    let served = serve_while(mount, |unmounter| {
-        fs::write(point.path().join("new"), "by itself").unwrap();
-        unmounter.unmount().unwrap();
-        unmounter.unmount().expect("it may be gone already");
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|_, image| {
+        let point = Point::new();
+        let opened = open(image, false);
+        assert!(!opened.is_read_only() && opened.warning().is_none());
+        let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
+        let served = serve_while(mount, |unmounter| {
+            fs::write(point.path().join("new"), "by itself").unwrap();
+            unmounter.unmount().unwrap();
+            unmounter.unmount().expect("it may be gone already");
+        });
+        served.unwrap();
+        judge(image);
+        assert_eq!(cat(image, "/new"), "by itself");
     });
-    served.unwrap();
-    e2fsck(&image);
-    assert_eq!(cat(&image, "/new"), "by itself");
 }
 
 #[test]
@@ -65,19 +66,20 @@ fn an_image_that_is_open_for_reading_is_mounted_so() {
 
 #[test]
 fn a_writable_image_may_be_mounted_read_only() {
-    require!(Fuse, Tool("e2fsck"));
-    let dir = scratch();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    let opened = Image::edit(&image, &OpenImage::default()).unwrap();
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let mount = Mount::new(opened, point.path(), options).unwrap();
-    let served = serve_while(mount, |unmounter| {
-        let refused = fs::create_dir(point.path().join("new")).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
-        unmounter.unmount().unwrap();
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|_, image| {
+        let point = Point::new();
+        let opened = Image::edit(image, &OpenImage::default()).unwrap();
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let mount = Mount::new(opened, point.path(), options).unwrap();
+        let served = serve_while(mount, |unmounter| {
+            let refused = fs::create_dir(point.path().join("new")).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+            unmounter.unmount().unwrap();
+        });
+        served.unwrap();
+        judge(image);
     });
-    served.unwrap();
-    e2fsck(&image);
 }
 
 #[test]

@@ -2,61 +2,66 @@
 
 use std::fs::{self, File};
 
-use oracle::{e2fsck, require, scratch};
+use oracle::{judge, require, scratch};
 
-use crate::common::{cat, ext4, fails, ok};
+use crate::common::{cat, ext4, fails, ok, on_each_format};
 use crate::mount::{Point, is_mounted};
 
 #[test]
 fn it_returns_when_others_can_use_the_image() {
-    require!(Fuse, Tool("e2fsck"));
-    let dir = scratch();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    for round in 0..5 {
-        ok(dir.path(), &point, "mount a.img POINT");
-        for n in 0..200 {
-            fs::write(point.path().join(format!("{round} {n}")), vec![round; 100_000]).unwrap();
-        }
-        ok(dir.path(), &point, "unmount POINT");
-        assert!(File::open(&image).unwrap().try_lock().is_ok(), "somebody still uses the image");
-        e2fsck(&image);
-        ok(dir.path(), &point, "mount a.img POINT -o ro");
-        ok(dir.path(), &point, "unmount POINT");
-        assert!(File::open(&image).unwrap().try_lock().is_ok(), "somebody still reads the image");
-        ok(dir.path(), &point, "rm -r a.img /etc");
-        ok(dir.path(), &point, "cp -r source/etc a.img:/");
-        for n in 0..200 {
-            let line = format!("/{round} {n}");
-            if n % 50 == 0 {
-                assert_eq!(cat(&image, &line).as_bytes(), vec![round; 100_000]);
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|dir, image| {
+        let point = Point::new();
+        for round in 0..5 {
+            ok(dir, &point, "mount a.img POINT");
+            for n in 0..200 {
+                fs::write(point.path().join(format!("{round} {n}")), vec![round; 100_000]).unwrap();
             }
+            ok(dir, &point, "unmount POINT");
+            assert!(File::open(image).unwrap().try_lock().is_ok(), "somebody still uses the image");
+            judge(image);
+            ok(dir, &point, "mount a.img POINT -o ro");
+            ok(dir, &point, "unmount POINT");
+            assert!(
+                File::open(image).unwrap().try_lock().is_ok(),
+                "somebody still reads the image"
+            );
+            ok(dir, &point, "rm -r a.img /etc");
+            ok(dir, &point, "cp -r source/etc a.img:/");
+            for n in 0..200 {
+                let line = format!("/{round} {n}");
+                if n % 50 == 0 {
+                    assert_eq!(cat(image, &line).as_bytes(), vec![round; 100_000]);
+                }
+            }
+            ok(dir, &point, "mount a.img POINT");
+            for n in 0..200 {
+                fs::remove_file(point.path().join(format!("{round} {n}"))).unwrap();
+            }
+            ok(dir, &point, "unmount POINT");
         }
-        ok(dir.path(), &point, "mount a.img POINT");
-        for n in 0..200 {
-            fs::remove_file(point.path().join(format!("{round} {n}"))).unwrap();
-        }
-        ok(dir.path(), &point, "unmount POINT");
-    }
-    e2fsck(&image);
+        judge(image);
+    });
 }
 
 #[test]
 fn what_is_in_use_stays_unless_it_is_lazy() {
-    require!(Fuse, Tool("e2fsck"));
-    let dir = scratch();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    ok(dir.path(), &point, "mount a.img POINT");
-    let used = File::create(point.path().join("used")).unwrap();
-    let said = fails(dir.path(), &point, "unmount POINT", 4);
-    assert!(said.contains("busy") || said.contains("programs use it"), "{said}");
-    assert!(is_mounted(point.path()));
-    let said = fails(dir.path(), &point, "unmount --lazy --timeout 1 POINT", 4);
-    assert!(said.contains("still in use after 1 seconds"), "{said}");
-    assert!(!is_mounted(point.path()));
-    drop(used);
-    crate::mount::wait_until("the end", || File::open(&image).unwrap().try_lock().is_ok());
-    e2fsck(&image);
-    assert_eq!(cat(&image, "/used"), "");
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|dir, image| {
+        let point = Point::new();
+        ok(dir, &point, "mount a.img POINT");
+        let used = File::create(point.path().join("used")).unwrap();
+        let said = fails(dir, &point, "unmount POINT", 4);
+        assert!(said.contains("busy") || said.contains("programs use it"), "{said}");
+        assert!(is_mounted(point.path()));
+        let said = fails(dir, &point, "unmount --lazy --timeout 1 POINT", 4);
+        assert!(said.contains("still in use after 1 seconds"), "{said}");
+        assert!(!is_mounted(point.path()));
+        drop(used);
+        crate::mount::wait_until("the end", || File::open(image).unwrap().try_lock().is_ok());
+        judge(image);
+        assert_eq!(cat(image, "/used"), "");
+    });
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::place::probe::pattern;
-use crate::place::{Place, prove};
-use crate::{Crash, mount_after_crash};
+use crate::place::{Format, Place, prove};
+use crate::{Crash, mount_after_crash, prove_through_crashes};
 
 const ROUNDS: usize = 6;
 const WRITERS: u64 = 3;
@@ -43,8 +43,8 @@ fn replace(directory: &Path, name: &str, version: u64) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn replaced_files_are_old_or_new(name: &str, crash: Crash) {
-    prove(name, crash.wanted(), |place| {
+fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
+    prove(name, crash.wanted(format), |place| {
         let mut random = fastrand::Rng::with_seed(5);
         let mut versions = [0; WRITERS as usize];
         for round in 0..ROUNDS {
@@ -77,16 +77,6 @@ fn replaced_files_are_old_or_new(name: &str, crash: Crash) {
         println!("versions {versions:?}");
         assert!(versions.iter().sum::<u64>() > 20, "too few to prove anything");
     });
-}
-
-#[test]
-fn replaced_files_the_server_killed() {
-    replaced_files_are_old_or_new("replaced_files_killed", Crash::Killed);
-}
-
-#[test]
-fn replaced_files_power_lost() {
-    replaced_files_are_old_or_new("replaced_files_power_lost", Crash::PowerLost);
 }
 
 /// Changes of all kinds until the mount is gone, without caring what becomes of them.
@@ -122,8 +112,8 @@ fn churn(root: &Path, worker: u64, seed: u64) {
     let _ = (0..).try_for_each(&mut step);
 }
 
-fn images_are_sound(name: &str, crash: Crash) {
-    prove(name, crash.wanted(), |place| {
+fn images_are_sound(name: &str, format: Format, crash: Crash) {
+    prove(name, crash.wanted(format), |place| {
         let mut random = fastrand::Rng::with_seed(3);
         fs::create_dir(place.join("shared")).unwrap();
         let kept = keep(place);
@@ -180,12 +170,4 @@ fn check_kept(place: &Place, files: &[PathBuf]) {
     }
 }
 
-#[test]
-fn images_are_sound_the_server_killed() {
-    images_are_sound("images_are_sound_killed", Crash::Killed);
-}
-
-#[test]
-fn images_are_sound_power_lost() {
-    images_are_sound("images_are_sound_power_lost", Crash::PowerLost);
-}
+prove_through_crashes!(replaced_files_are_old_or_new, images_are_sound);

@@ -1,16 +1,13 @@
-//! Crashes of mounts of ext4: what was said to be durable is there afterwards, and the image is sound. The
-//! server is killed, or the power of the disk beneath it goes. Of the kernel's mounts, which these proofs are
-//! held against, the driver is stopped where it is.
-//!
-//! XFS is not here: it is changed only while it is fresh, when nothing is durable yet.
+//! Crashes of mounts: what was said to be durable is there afterwards, and the image is sound. The server is
+//! killed, or the power of the disk beneath it goes. Of the kernel's mounts, which these proofs are held
+//! against, the driver is stopped where it is.
 
 mod files;
 #[path = "../place/mod.rs"]
 mod place;
 mod sqlite;
 
-use oracle::Format;
-use place::{Driver, Place, Wanted};
+use place::{Driver, Format, Place, Wanted};
 
 /// What happens to the mount, and so what a proof runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +19,8 @@ enum Crash {
 }
 
 impl Crash {
-    fn wanted(self) -> Wanted {
-        let wanted = Wanted { bytes: 256 << 20, ..Wanted::new(Format::Ext) };
+    fn wanted(self, format: Format) -> Wanted {
+        let wanted = Wanted { bytes: 310 << 20, ..Wanted::new(format) };
         Wanted { volatile: self == Self::PowerLost, ..wanted }
     }
 }
@@ -32,8 +29,43 @@ impl Crash {
 fn mount_after_crash(place: &mut Place, by_kernel: bool) {
     place.clear_away();
     if by_kernel && place.driver() == Driver::Own {
-        oracle::populate_with_kernel(place.image(), "ext4", |_| {});
+        oracle::populate_with_kernel(place.image(), place.format().kernel_name(), |_| {});
         place::judge(place.image());
     }
     place.mount_with("");
 }
+
+/// Makes tests for each format and each crash of a proof, which is a function of both and of its name.
+macro_rules! prove_through_crashes {
+    ($($proof:ident),+ $(,)?) => {$(
+        mod $proof {
+            use crate::Crash;
+            use crate::place::Format;
+
+            fn on(format: Format, crash: Crash) {
+                super::$proof(concat!(module_path!(), "::", stringify!($proof)), format, crash);
+            }
+
+            #[test]
+            fn ext4_the_server_killed() {
+                on(Format::Ext, Crash::Killed);
+            }
+
+            #[test]
+            fn ext4_power_lost() {
+                on(Format::Ext, Crash::PowerLost);
+            }
+
+            #[test]
+            fn xfs_the_server_killed() {
+                on(Format::Xfs, Crash::Killed);
+            }
+
+            #[test]
+            fn xfs_power_lost() {
+                on(Format::Xfs, Crash::PowerLost);
+            }
+        }
+    )+};
+}
+pub(crate) use prove_through_crashes;

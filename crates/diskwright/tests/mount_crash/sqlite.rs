@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use oracle::{Need, satisfied};
 
-use crate::place::{Place, prove, run, tool};
-use crate::{Crash, mount_after_crash};
+use crate::place::{Format, Place, prove, run, tool};
+use crate::{Crash, mount_after_crash, prove_through_crashes};
 
 const ROUNDS: usize = 6;
 
@@ -79,11 +79,11 @@ fn query(database: &Path, text: &str) -> String {
     run(tool("sqlite3").args(["-batch", "-bail"]).arg(database).arg(text)).trim().to_owned()
 }
 
-fn keeps_what_it_acknowledged(name: &str, crash: Crash, journal: &str) {
+fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal: &str) {
     if !satisfied(name, &[Need::Tool("sqlite3")]) {
         return;
     }
-    prove(name, crash.wanted(), |place| {
+    prove(name, crash.wanted(format), |place| {
         let mut random = fastrand::Rng::with_seed(11);
         let mut last = 0;
         for round in 0..ROUNDS {
@@ -132,22 +132,12 @@ fn check(place: &Place, acknowledged: u64, before: u64) -> u64 {
     last
 }
 
-#[test]
-fn with_a_write_ahead_log_the_server_killed() {
-    keeps_what_it_acknowledged("sqlite_wal_killed", Crash::Killed, "WAL");
+fn a_write_ahead_log(name: &str, format: Format, crash: Crash) {
+    keeps_what_it_acknowledged(name, format, crash, "WAL");
 }
 
-#[test]
-fn with_a_write_ahead_log_power_lost() {
-    keeps_what_it_acknowledged("sqlite_wal_power_lost", Crash::PowerLost, "WAL");
+fn a_rollback_journal(name: &str, format: Format, crash: Crash) {
+    keeps_what_it_acknowledged(name, format, crash, "DELETE");
 }
 
-#[test]
-fn with_a_rollback_journal_the_server_killed() {
-    keeps_what_it_acknowledged("sqlite_delete_killed", Crash::Killed, "DELETE");
-}
-
-#[test]
-fn with_a_rollback_journal_power_lost() {
-    keeps_what_it_acknowledged("sqlite_delete_power_lost", Crash::PowerLost, "DELETE");
-}
+prove_through_crashes!(a_write_ahead_log, a_rollback_journal);

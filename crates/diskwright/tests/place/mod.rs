@@ -2,10 +2,7 @@
 //!
 //! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment everything runs on kernel mounts of the same
 //! formats. What fails there is a wrong test. `DISKWRIGHT_PROOFS_OPTIONS` has more options (`-o`) for our
-//! mounts of ext4.
-//!
-//! Images of XFS are changed by us only while they are fresh. So these are made, served and finished by a
-//! process of their own ([`serve`]), and mounted again by the kernel.
+//! mounts.
 #![allow(dead_code)]
 
 #[path = "../common/mount.rs"]
@@ -61,7 +58,7 @@ pub(crate) struct Wanted {
     pub(crate) driver: Driver,
     /// Size of the image in bytes. XFS gets at least 300 MiB, or half of the difference is its log.
     pub(crate) bytes: u64,
-    /// What is not flushed is lost when it crashes. Only for ext4.
+    /// What is not flushed is lost when it crashes.
     pub(crate) volatile: bool,
 }
 
@@ -104,49 +101,35 @@ impl Place {
         let image = home.path().join("image");
         let mut place = Self { wanted, image, mount: None, home };
         println!("on {place:?}");
-        place.mount = Some(match (wanted.driver, wanted.format) {
-            (Driver::Own, Format::Xfs) => {
-                std::fs::File::create(&place.image).unwrap().set_len(wanted.bytes).unwrap();
-                Mount::Own(place.served(serve::FRESH_XFS))
-            }
-            (_, Format::Xfs) => {
-                MkfsXfs::default().create(&place.image, wanted.bytes);
-                place.again("")
-            }
-            (_, Format::Ext) => {
-                Mke2fs::new("ext4").block_size(4096).create(&place.image, wanted.bytes);
-                place.again("")
-            }
-        });
+        match wanted.format {
+            Format::Xfs => MkfsXfs::default().create(&place.image, wanted.bytes),
+            Format::Ext => Mke2fs::new("ext4").block_size(4096).create(&place.image, wanted.bytes),
+        }
+        place.mount_with("");
         place
     }
 
     /// Mounts an image that is there.
     #[track_caller]
     fn again(&self, options: &str) -> Mount {
-        let kernel = self.wanted.driver == Driver::Kernel;
-        match self.wanted.format {
-            Format::Ext if self.wanted.volatile && !kernel => {
-                Mount::Own(self.served(serve::VOLATILE_EXT4))
+        match self.wanted.driver {
+            Driver::Own if self.wanted.volatile => {
+                let command = |point: &Path| serve::command(&self.image, point);
+                Mount::Own(Mounting::served_by(&self.image, command).limit(limit()).start())
             }
-            Format::Ext if !kernel => {
+            Driver::Own => {
                 let asked = std::env::var("DISKWRIGHT_PROOFS_OPTIONS").unwrap_or_default();
                 let all = ["allow_other,suid,dev", options, &asked];
                 let all: Vec<_> = all.into_iter().filter(|some| !some.is_empty()).collect();
                 let mounting = Mounting::new(&self.image).options(&all.join(","));
                 Mount::Own(mounting.limit(limit()).start())
             }
-            format => {
-                let read_write = MountOptions::read_write(format.kernel_name());
+            Driver::Kernel => {
+                let read_write = MountOptions::read_write(self.wanted.format.kernel_name());
                 let options = MountOptions { extra: options, ..read_write };
                 Mount::Kernel(KernelMount::new(&self.image, &options))
             }
         }
-    }
-
-    fn served(&self, what: &str) -> Mounted {
-        let command = |point: &Path| serve::command(what, &self.image, point);
-        Mounting::served_by(&self.image, command).limit(limit()).start()
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -216,11 +199,6 @@ impl Place {
         self.mount_with("");
     }
 
-    /// Whether [`Self::remount`] leads to the same driver again.
-    pub(crate) fn remounts_as_it_was(&self) -> bool {
-        self.wanted.driver == Driver::Kernel || self.wanted.format == Format::Ext
-    }
-
     /// Mounts what was unmounted, with these options (`-o`).
     #[track_caller]
     pub(crate) fn mount_with(&mut self, options: &str) {
@@ -228,7 +206,7 @@ impl Place {
         self.mount = Some(self.again(options));
     }
 
-    /// Mounts what was unmounted by the driver in question, also XFS, for reading only.
+    /// Mounts what was unmounted for reading only.
     #[track_caller]
     pub(crate) fn mount_read_only(&mut self) {
         assert!(self.mount.is_none());
@@ -273,10 +251,9 @@ impl Place {
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Wanted { format, driver, bytes, volatile } = self.wanted;
-        let driver = match (driver, format) {
-            (Driver::Own, Format::Xfs) => "our mount of a fresh",
-            (Driver::Own, Format::Ext) => "our mount of",
-            (Driver::Kernel, _) => "the kernel's mount of",
+        let driver = match driver {
+            Driver::Own => "our mount of",
+            Driver::Kernel => "the kernel's mount of",
         };
         let loses = if volatile { ", on a disk that loses what is not flushed" } else { "" };
         write!(f, "{driver} {}, {} MiB{loses}", format.kernel_name(), bytes >> 20)

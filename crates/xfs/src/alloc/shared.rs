@@ -53,6 +53,37 @@ impl Op<'_> {
         })
     }
 
+    /// How many of the last of `len` blocks from `start` on, of one group, have the same number of files,
+    /// piece by piece, with at most `pieces` pieces, which are counted off: what one operation can give
+    /// back, because each piece is a change of the trees.
+    pub(crate) fn alike_at_end(
+        &mut self,
+        start: FsBlock,
+        len: u64,
+        pieces: &mut u32,
+    ) -> Result<u64> {
+        let (ag, block) = self.fs.volume.geometry.split(start);
+        let lease = self.lease(ag)?;
+        let (from, end) = (u64::from(block.0), u64::from(block.0) + len);
+        let mut at = end;
+        while at > from && *pieces > 0 {
+            *pieces -= 1;
+            at = self.alike_before(lease, at)?.max(from);
+        }
+        Ok(end - at)
+    }
+
+    /// Where the run of blocks starts that ends before `end` and that all have the same number of files.
+    fn alike_before(&mut self, lease: usize, end: u64) -> Result<u64> {
+        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
+            return Ok(0);
+        }
+        let last = AgBlock(end.saturating_sub(1) as u32);
+        let found =
+            Cursor::<RefcountTree>::of_group(self, lease).seek((false, last), Seek::AtMost)?;
+        Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
+    }
+
     /// Takes one reference to blocks of a group away, and makes those free that have none left.
     pub(crate) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
         let mut at = u64::from(start.0);

@@ -334,13 +334,15 @@ impl Op<'_> {
     }
 
     /// Blocks of a group that an allocation for files or inodes leaves alone: what the next change
-    /// of free space may put into the AGFL, and what the tree of free inodes may grow by when
-    /// inodes are freed. So giving back never fails for want of blocks.
+    /// of free space may put into the AGFL, what the tree of free inodes may grow by when inodes are
+    /// freed, and as much again as the tree of references has, where it has more than its root. So giving
+    /// back never fails for want of blocks.
     pub(crate) fn held_back(&self, lease: usize) -> u32 {
         let state = &self.leases[lease];
         let has_fino = state.root(AgTree::Fino).levels > 0;
         let fino = if has_fino { self.fino_growth(state.icount, state.fino_blocks) } else { 0 };
-        super::agfl::needed(state) + super::HELD_BACK_MIN + fino
+        let shared = state.refcount_blocks.saturating_sub(1);
+        super::agfl::needed(state) + super::HELD_BACK_MIN + fino + shared
     }
 
     /// How many blocks the tree of free inodes needs if every chunk has some, beside those it has.

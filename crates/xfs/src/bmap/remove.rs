@@ -6,7 +6,7 @@ use vfs::{FileType, Result};
 
 use super::change::without;
 use super::convert::subtract_blocks;
-use super::{Extent, check, lookup};
+use super::{Extent, check, lookup, may_share};
 use crate::alloc::Owner;
 use crate::format::address::{Block, FileBlock};
 use crate::format::inode::Fork;
@@ -27,7 +27,8 @@ impl Op<'_> {
     }
 
     /// As [`Op::unmap`], from the end of the range backwards, with at most `budget` extents (of metadata,
-    /// blocks), which is lowered by what was done. Whether that was all.
+    /// blocks; of what is shared, runs that as many files have), which is lowered by what was done. Whether
+    /// that was all.
     pub(crate) fn unmap_some(
         &mut self,
         handle: &mut Handle,
@@ -44,19 +45,33 @@ impl Op<'_> {
                 return Ok(false);
             }
             check(self, handle, fork, &extent)?;
-            let part = if is_metadata(handle, fork) {
-                let len = part.len.min(u64::from(*budget));
-                *budget -= len as u32;
-                let from = FileBlock(part.end().0 - len);
-                part.part(from, part.end()).unwrap_or(part)
-            } else {
-                *budget -= 1;
-                part
-            };
+            let len = self.within_budget(handle, fork, &part, budget)?;
+            let from = FileBlock(part.end().0 - len);
+            let part = part.part(from, part.end()).unwrap_or(part);
             self.unmap_part(handle, fork, &extent, &part)?;
             end = part.offset;
         }
         Ok(true)
+    }
+
+    /// How many of the last blocks of an extent `budget` is enough for, which is lowered.
+    fn within_budget(
+        &mut self,
+        handle: &Handle,
+        fork: Fork,
+        part: &Extent,
+        budget: &mut u32,
+    ) -> Result<u64> {
+        if is_metadata(handle, fork) {
+            let len = part.len.min(u64::from(*budget));
+            *budget -= len as u32;
+            return Ok(len);
+        }
+        if may_share(handle) {
+            return self.alike_at_end(part.start, part.len, budget);
+        }
+        *budget -= 1;
+        Ok(part.len)
     }
 
     fn unmap_part(

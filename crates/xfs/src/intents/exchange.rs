@@ -19,7 +19,7 @@ use crate::op::Op;
 const EXCHANGED_PER_OP_MAX: usize = 256;
 
 /// The inodes of an exchange: two, or one that exchanges ranges of its own.
-type Handles = SmallVec<[Handle; 2]>;
+pub(super) type Handles = SmallVec<[Handle; 2]>;
 
 impl Xfs {
     /// Does what is left of an exchange.

@@ -21,27 +21,22 @@ impl Op<'_> {
     /// Makes blocks free.
     pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Result<()> {
         for run in runs {
-            self.check_not_log(run)?;
             let (lease, start) = self.hold_run(run)?;
             self.free_disowned(lease, start, run.len)?;
         }
         Ok(())
     }
 
-    /// Refuses to free the log, which no tree but the reverse map knows to be in use.
-    fn check_not_log(&self, run: &ExtentRun) -> Result<()> {
+    /// Holds the group that has a run of blocks; its place among the leases, and the first block. The log
+    /// is refused: no tree but the reverse map knows that it is in use.
+    fn hold_run(&mut self, run: &ExtentRun) -> Result<(usize, AgBlock)> {
         let sb = &self.fs.volume.sb.raw;
         let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
-        let is_apart = run.start.0 >= log + len || run.start.0 + u64::from(run.len) <= log;
-        if is_apart {
-            return Ok(());
+        if run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
+            let found = format_args!("{} blocks from {} on", run.len, run.start);
+            let damage = Corruption::new("intent", "blocks of the log");
+            return Err(damage.mismatch("blocks of files", found).into());
         }
-        let found = format_args!("{} blocks from {} on", run.len, run.start);
-        Err(Corruption::new("EFI", "blocks of the log").mismatch("blocks of files", found).into())
-    }
-
-    /// Holds the group that has a run of blocks; its place among the leases, and the first block.
-    fn hold_run(&mut self, run: &ExtentRun) -> Result<(usize, AgBlock)> {
         let (ag, start) = self.fs.volume.geometry.split(run.start);
         Ok((self.lease(ag)?, start))
     }
@@ -94,6 +89,7 @@ impl Op<'_> {
         before: &Handle,
         change: &BmapChange,
     ) -> Result<()> {
+        self.hold_run(&change.run)?;
         let mut handle = before.clone();
         let extent = Extent {
             offset: change.offset,

@@ -4,6 +4,7 @@ use vfs::{Error, FileType, Ino, NewInode, Result, Timestamp};
 
 use crate::Xfs;
 use crate::attr::parent::Link;
+use crate::bmap::may_share;
 use crate::format::inode::{Fork, Format, Time};
 use crate::inherit::inherit_flags;
 use crate::inode::Handle;
@@ -59,6 +60,8 @@ impl Op<'_> {
         let most = self.fs.changes_per_op();
         let data = match (handle.inode.format(), handle.inode.file_type()) {
             (Format::Local | Format::Device, _) => 0,
+            // What it shares may be in many pieces, of which only the trees know.
+            _ if may_share(handle) => u64::MAX,
             (_, Some(FileType::Regular)) => handle.inode.extents(Fork::Data),
             _ => handle.inode.nblocks(),
         };
@@ -70,7 +73,7 @@ impl Op<'_> {
 
     /// Frees an inode and everything that belongs to it when the operation commits, or as much as one
     /// operation can. Whether that was all.
-    fn end_inode(&mut self, mut handle: Handle) -> Result<bool> {
+    pub(super) fn end_inode(&mut self, mut handle: Handle) -> Result<bool> {
         let mut budget = self.fs.changes_per_op();
         let is_all = self.drop_data(&mut handle, &mut budget)?
             && self.drop_attrs(&mut handle, &mut budget)?;

@@ -7,7 +7,7 @@ use oracle::require;
 use rustix::fs::{XattrFlags, setxattr};
 use vfs::{Error, FileSystem, Ino};
 
-use super::Crash;
+use super::{Crash, next_id};
 use crate::attr::parent::Link;
 use crate::format::log::intent::{AttributeChange, AttributeWork, Intent, ParentLink};
 use crate::inode::Handle;
@@ -29,9 +29,9 @@ fn fill(root: &Path) {
     }
 }
 
-fn intent(id: u64, handle: &Handle, work: AttributeWork) -> Intent {
+fn intent(handle: &Handle, work: AttributeWork) -> Intent {
     let generation = handle.inode.generation();
-    Intent::attribute(id, &AttributeChange { ino: handle.ino(), generation, work })
+    Intent::attribute(next_id(), &AttributeChange { ino: handle.ino(), generation, work })
 }
 
 fn parent(crash: &Crash, name: &str) -> ParentLink {
@@ -57,8 +57,8 @@ fn parent_pointers_come_and_go() {
             op.remove_parent(&mut file, link(&there))?;
             op.add_parent(&mut file, link(&ghost))?;
             let intents = vec![
-                intent(1, &file, AttributeWork::ParentSet(there.clone())),
-                intent(2, &file, AttributeWork::ParentRemove(ghost.clone())),
+                intent(&file, AttributeWork::ParentSet(there.clone())),
+                intent(&file, AttributeWork::ParentRemove(ghost.clone())),
             ];
             op.stage(file);
             Ok(intents)
@@ -79,7 +79,7 @@ fn parent_pointers_are_replaced() {
                 let mut file = file.clone();
                 op.replace_parent(&mut file, link(&there), link(&ghost))?;
                 let work = AttributeWork::ParentReplace { old: ghost.clone(), new: there.clone() };
-                let intents = vec![intent(1, &file, work)];
+                let intents = vec![intent(&file, work)];
                 op.stage(file);
                 Ok(intents)
             });
@@ -104,7 +104,7 @@ fn parent_pointers_that_are_there_already_stay() {
         replace(&few, &few),
     ];
     for work in works {
-        crash.fs.finish_intents(vec![intent(7, &file, work)]).unwrap();
+        crash.fs.finish_intents(vec![intent(&file, work)]).unwrap();
         assert_eq!(crash.handle("few").inode, file.inode);
     }
     let stale = AttributeChange {
@@ -136,12 +136,12 @@ fn attributes_are_set_and_removed() {
         touched.inode.set_permissions(0o640);
         op.stage(touched);
         Ok(vec![
-            intent(1, &few, set(b"new", 30)),
-            intent(2, &few, set(b"empty", 0)),
-            intent(3, &few, set(b"large", 30_000)),
-            intent(4, &file, set(b"also new", 5000)),
-            intent(5, &file, AttributeWork::Remove { namespace: 0, name: b"large".to_vec() }),
-            intent(6, &file, AttributeWork::Remove { namespace: 0, name: b"attribute7".to_vec() }),
+            intent(&few, set(b"new", 30)),
+            intent(&few, set(b"empty", 0)),
+            intent(&few, set(b"large", 30_000)),
+            intent(&file, set(b"also new", 5000)),
+            intent(&file, AttributeWork::Remove { namespace: 0, name: b"large".to_vec() }),
+            intent(&file, AttributeWork::Remove { namespace: 0, name: b"attribute7".to_vec() }),
         ])
     });
 }
@@ -155,7 +155,7 @@ fn attributes_that_were_under_way_are_ended() {
         op.mark_attr_incomplete(&file, (0, b"large"))?;
         op.mark_attr_incomplete(&file, (2, b"large"))?;
         let remove = |namespace| AttributeWork::Remove { namespace, name: b"large".to_vec() };
-        Ok(vec![intent(1, &file, remove(0)), intent(2, &file, remove(2))])
+        Ok(vec![intent(&file, remove(0)), intent(&file, remove(2))])
     });
 }
 
@@ -170,7 +170,7 @@ fn an_attribute_that_does_not_count_yet_is_set_anew() {
     let hidden = crash.fs.get_xattr(file.ino(), b"user.large");
     assert!(matches!(hidden, Err(Error::NoAttribute)));
     let work = AttributeWork::Set { namespace: 0, name, value: value.clone() };
-    crash.fs.finish_intents(vec![intent(1, &file, work)]).unwrap();
+    crash.fs.finish_intents(vec![intent(&file, work)]).unwrap();
     assert_eq!(crash.fs.get_xattr(file.ino(), b"user.large").unwrap(), value);
     let before = file.inode.nblocks();
     // A large value went, and one of half its size came.

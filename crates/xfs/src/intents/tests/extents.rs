@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use oracle::{require, xfs_repair};
 use vfs::{Error, Ino, Result};
 
-use super::{BLOCK, Crash, fill, fill_shared};
+use super::{BLOCK, Crash, fill, fill_shared, next_id, open};
 use crate::alloc::{Owner, Request};
 use crate::bmap::Extent;
 use crate::format::address::{AgBlock, AgNumber, FileBlock, FsBlock};
@@ -32,7 +32,7 @@ fn rmap_of(kind: RmapKind, ino: Ino, extent: &Extent) -> Intent {
         is_bmbt: false,
         unwritten: extent.unwritten,
     };
-    Intent::rmap(0x1000, &[change])
+    Intent::rmap(next_id(), &[change])
 }
 
 fn bmap_of(kind: BmapKind, ino: Ino, extent: &Extent) -> Intent {
@@ -44,11 +44,11 @@ fn bmap_of(kind: BmapKind, ino: Ino, extent: &Extent) -> Intent {
         run: run_of(extent),
         unwritten: extent.unwritten,
     };
-    Intent::bmap(0x2000, &change)
+    Intent::bmap(next_id(), &change)
 }
 
 fn refcount_of(kind: RefcountKind, run: ExtentRun) -> Intent {
-    Intent::refcount(0x3000, &[RefcountChange { kind, run }])
+    Intent::refcount(next_id(), &[RefcountChange { kind, run }])
 }
 
 const fn owner_of(ino: Ino, extent: &Extent) -> Owner {
@@ -94,7 +94,7 @@ fn blocks_that_a_file_let_go_of_are_freed() {
                     rmap(op, true, &last, owner_of(file.ino(), &last))?;
                 }
                 let runs = [run_of(&some), run_of(&last), run_of(&hole)];
-                Ok(vec![Intent::free(77, &runs[..2]), Intent::free(78, &runs[2..])])
+                Ok(vec![Intent::free(next_id(), &runs[..2]), Intent::free(next_id(), &runs[2..])])
             });
         }
     }
@@ -114,7 +114,7 @@ fn what_leaves_a_map_leaves_the_reverse_map_before_it_is_freed() {
         for extent in [some, last] {
             rmap(op, true, &extent, owner_of(file.ino(), &extent))?;
             intents.push(rmap_of(RmapKind::Unmap, file.ino(), &extent));
-            intents.push(Intent::free(extent.start.0, &[run_of(&extent)]));
+            intents.push(Intent::free(next_id(), &[run_of(&extent)]));
         }
         Ok(intents)
     });
@@ -263,7 +263,7 @@ fn blocks_kept_for_copying_on_write_are_freed() {
                     is_bmbt: false,
                     unwritten: false,
                 };
-                Intent::rmap(0x5000, &[change])
+                Intent::rmap(next_id(), &[change])
             };
             let stage = |op: &mut Op<'_>, run: ExtentRun| {
                 let (ag, start) = op.fs.volume.geometry.split(run.start);
@@ -285,7 +285,7 @@ fn blocks_kept_for_copying_on_write_are_freed() {
                 intents.push(change(RmapKind::Free, gone));
             }
             intents.push(refcount_of(RefcountKind::FreeCow, gone));
-            intents.push(Intent::free(4, &[gone]));
+            intents.push(Intent::free(next_id(), &[gone]));
             Ok(intents)
         });
     }
@@ -299,7 +299,7 @@ fn intents_that_contradict_the_image_change_nothing() {
     let (own, shared) = (crash.extent("own", 10, 20), crash.extent("a", 10, 20));
     let ino = crash.ino("own");
     let absent = Ino(ino.0 + 40);
-    let free = fs.volume.geometry.fs_block(AgNumber(2), AgBlock(9000));
+    let free = fs.volume.geometry.fs_block(AgNumber(3), AgBlock(9000));
     let free = ExtentRun { start: free, len: 8 };
     let nowhere = Extent { start: free.start, len: 8, ..own };
     let log = FsBlock(fs.volume.sb.raw.logstart.get());
@@ -312,6 +312,7 @@ fn intents_that_contradict_the_image_change_nothing() {
         rmap_of(RmapKind::Unmap, absent, &own),
         rmap_of(RmapKind::Convert, ino, &own),
         refcount_of(RefcountKind::Decrease, free),
+        refcount_of(RefcountKind::Decrease, ExtentRun { start: log, len: 9 }),
         refcount_of(RefcountKind::AllocateCow, ExtentRun { start: log, len: u32::MAX }),
         refcount_of(RefcountKind::FreeCow, free),
         bmap_of(BmapKind::Map, ino, &own),
@@ -326,4 +327,21 @@ fn intents_that_contradict_the_image_change_nothing() {
     crash.fs.close().unwrap();
     assert_eq!(crash.path.metadata().unwrap().mtime(), before);
     xfs_repair(&crash.path);
+}
+
+#[test]
+fn an_image_whose_log_contradicts_it_stays_as_it_is() {
+    require!(Tool("mkfs.xfs"), Mount("xfs"));
+    let crash = Crash::new("", fill);
+    let (own, some) = (crash.handle("own"), crash.extent("own", 10, 20));
+    let absent = Ino(own.ino().0 + 40);
+    crash.crash(|op| {
+        take(op, &own, some)?;
+        let sound = Intent::free(next_id(), &[run_of(&some)]);
+        Ok(vec![sound, bmap_of(BmapKind::Map, absent, &some)])
+    });
+    let before = crc32c::crc32c(&std::fs::read(&crash.path).unwrap());
+    let outcome = open(&crash.path).map(drop);
+    assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
+    assert_eq!(crc32c::crc32c(&std::fs::read(&crash.path).unwrap()), before);
 }

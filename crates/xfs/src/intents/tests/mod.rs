@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockdev::FileDevice;
 use oracle::{
@@ -29,6 +30,12 @@ use crate::op::Op;
 
 const BLOCK: u64 = 4096;
 
+/// An id that no other intent has, as an address in a kernel would be.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0xffff_8880_0000_1000);
+    NEXT.fetch_add(192, Ordering::Relaxed)
+}
+
 /// An image that the kernel filled, open to be changed.
 struct Crash {
     fs: Xfs,
@@ -39,6 +46,21 @@ struct Crash {
 fn open(path: &Path) -> Result<Xfs> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     Xfs::open_writable(Arc::new(FileDevice::new(file).unwrap()), &OpenOptions::default())
+}
+
+/// Copies an image without what is zero.
+fn copy_sparsely(from: &Path, to: &Path) {
+    let (from, to) = (File::open(from).unwrap(), File::create_new(to).unwrap());
+    let len = from.metadata().unwrap().len();
+    to.set_len(len).unwrap();
+    let mut piece = vec![0; 64 << 10];
+    for at in (0..len).step_by(piece.len()) {
+        let part = &mut piece[..(len - at).min(64 << 10) as usize];
+        from.read_exact_at(part, at).unwrap();
+        if part.iter().any(|byte| *byte != 0) {
+            to.write_all_at(part, at).unwrap();
+        }
+    }
 }
 
 /// What the kernel makes of an image, which must be sound then.
@@ -102,13 +124,13 @@ impl Crash {
 
     fn copy(&self, name: &str) -> PathBuf {
         let path = self.home.path().join(name);
-        std::fs::copy(&self.path, &path).unwrap();
+        copy_sparsely(&self.path, &path);
         path
     }
 
-    /// Does half of a change and announces the rest, as `half` says, and crashes: the kernel and we
-    /// finish it.
-    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+    /// Does half of a change and announces the rest, as `half` says. What the image then holds is what a
+    /// crash leaves.
+    fn crash(&self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) -> Vec<Intent> {
         let announce = |intents: &Vec<Intent>| {
             let log = self.fs.log.as_ref().unwrap();
             intents.iter().flat_map(|i| &i.regions).for_each(|r| log.add_done(r.clone()));
@@ -116,25 +138,41 @@ impl Crash {
         };
         let intents = self.fs.atomically_then(half, announce).unwrap();
         self.fs.engine.checkpoint().unwrap();
-        let announced = self.copy("announced");
-        let replayed = self.copy("replayed");
+        intents
+    }
+
+    /// As [`Crash::crash`], and again when the first intent is finished, and when all are. The kernel and
+    /// we recover, and come out the same.
+    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+        let mut intents = self.crash(half);
+        let count = intents.len() as u64;
+        let mut crashes = vec![(self.copy("announced"), count)];
+        let rest = intents.split_off(1);
         self.fs.finish_intents(intents).unwrap();
+        self.fs.engine.checkpoint().unwrap();
+        crashes.push((self.copy("begun"), count - 1));
+        self.fs.finish_intents(rest).unwrap();
         self.fs.free_staged().unwrap();
         self.fs.engine.checkpoint().unwrap();
-        let finished = self.copy("finished");
+        crashes.push((self.copy("finished"), 0));
         self.fs.close().unwrap();
         xfs_repair(&self.path);
         let ours = tree(&self.path);
-        match open(&replayed) {
-            Err(vfs::Error::Unsupported(_)) => {}
-            fs => {
-                fs.unwrap().close().unwrap();
-                xfs_repair(&replayed);
-                assert_same(&tree(&replayed), &ours, &Ignore::default());
-            }
+        for (path, left) in crashes {
+            let copy = path.with_extension("kernel");
+            copy_sparsely(&path, &copy);
+            assert_same(&by_kernel(&copy), &ours, &Ignore::default());
+            let fs = open(&path).unwrap();
+            assert_eq!(fs.recovered().intents, left);
+            // One more crash, when the log has what it had and that all of it is done.
+            fs.engine.checkpoint().unwrap();
+            let copy = path.with_extension("recovered");
+            copy_sparsely(&path, &copy);
+            fs.close().unwrap();
+            xfs_repair(&path);
+            assert_same(&tree(&path), &ours, &Ignore::default());
+            assert_same(&by_kernel(&copy), &ours, &Ignore::default());
         }
-        assert_same(&by_kernel(&announced), &ours, &Ignore::default());
-        assert_same(&by_kernel(&finished), &ours, &Ignore::default());
     }
 }
 

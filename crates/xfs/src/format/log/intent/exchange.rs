@@ -85,6 +85,9 @@ impl Intent {
         let region = self.only_region()?;
         let raw = RawXmi::ref_from_bytes(region)
             .map_err(|_| self.damage("length").mismatch(size_of::<RawXmi>(), region.len()))?;
+        if raw.pad.get() != 0 {
+            return Err(self.damage("padding").mismatch(0, raw.pad));
+        }
         let flags = raw.flags.get();
         if flags & !flag::ALL != 0 {
             let found = format_args!("{flags:#x}");

@@ -1,0 +1,149 @@
+//! Space that is given back and shared, in images changed in place, judged by the kernel: it replays what
+//! a crash left, and sees in every file what it should.
+
+mod changing;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::MemoryDevice;
+use changing::{Layout, write_image};
+use oracle::{KernelMount, MkfsXfs, MountOptions, require};
+use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+use vfs::{AllocateMode, FileSystem, NewInode};
+use xfs::{OpenOptions, Xfs};
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 200;
+
+fn open(device: &Arc<MemoryDevice>) -> Xfs {
+    let options = OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() };
+    Xfs::open_writable(device.clone(), &options).unwrap()
+}
+
+/// Has the kernel replay what a crash left and look at it, and xfs_repair after it.
+fn judge_crash(left: &MemoryDevice, look: impl FnOnce(&Path)) {
+    let folder = oracle::scratch();
+    let path = folder.path().join("left");
+    write_image(left, &path).unwrap();
+    let mount = KernelMount::new(&path, &MountOptions::read_write("xfs"));
+    look(mount.path());
+    mount.unmount();
+    oracle::xfs_repair(&path);
+}
+
+/// Files that share blocks with each other.
+fn share(root: &Path) {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let a = options.open(root.join("a")).unwrap();
+    let bytes: Vec<u8> = (0..BLOCKS * BLOCK).map(|at| (at / 512 % 251) as u8 + 1).collect();
+    a.write_all_at(&bytes, 0).unwrap();
+    a.sync_all().unwrap();
+    for name in ["b", "c", "d"] {
+        let file = options.open(root.join(name)).unwrap();
+        ioctl_ficlone(&file, &a).unwrap();
+        if name == "c" {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&file, flags, 30 * BLOCK, 15 * BLOCK).unwrap();
+        }
+    }
+}
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn contents(fs: &Xfs, name: &str) -> Vec<u8> {
+    let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap();
+    let mut bytes = vec![0; fs.attributes(ino).unwrap().size as usize];
+    assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// Files change, blocks that all of them had among them, and the kernel replays what crashes leave:
+/// what was durable, with all that nobody changed in place since.
+#[test]
+fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    MkfsXfs::default().create(&path, 320 << 20);
+    oracle::populate_with_kernel(&path, "xfs", share);
+    let made = oracle::crash::read_image(&path).unwrap();
+    for seed in 0..4 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let device = Arc::new(made.fork());
+        let fs = open(&device);
+        let ino = |name: &str| fs.lookup(fs.root(), name.as_bytes()).unwrap();
+        for _ in 0..5 {
+            fs.sync().unwrap();
+            let durable = NAMES.map(|name| contents(&fs, name));
+            // Each change is of blocks that are shared, or moves to others anyway.
+            let mut touched = [false; 4];
+            for _ in 0..rng.usize(1..12) {
+                let which = rng.usize(..4);
+                let (file, at) = (ino(NAMES[which]), rng.u64(..BLOCKS) * BLOCK);
+                let len = rng.u64(1..60) * BLOCK;
+                match rng.u8(..4) {
+                    0 => fs.allocate(file, at, len, AllocateMode::PunchHole).unwrap(),
+                    1 => fs.truncate(file, at).unwrap(),
+                    _ => {
+                        // What it has alone is written over in place.
+                        touched[which] = true;
+                        fs.write(file, at, &vec![rng.u8(..); len as usize]).unwrap();
+                    }
+                }
+            }
+            if rng.bool() {
+                judge_crash(&device.fork(), |root| {
+                    for (which, name) in NAMES.iter().enumerate().filter(|(at, _)| !touched[*at]) {
+                        let found = std::fs::read(root.join(name)).unwrap();
+                        assert!(found == durable[which], "{name}");
+                    }
+                });
+            }
+        }
+        let last = NAMES.map(|name| contents(&fs, name));
+        fs.close().unwrap();
+        judge_crash(&device, |root| {
+            for (which, name) in NAMES.iter().enumerate() {
+                assert!(std::fs::read(root.join(name)).unwrap() == last[which], "{name}");
+            }
+        });
+    }
+}
+
+/// Where nothing but what was freed is left, writing to files waits for a checkpoint and goes on.
+#[test]
+fn a_full_image_uses_what_was_freed() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let device = Arc::new(Layout::DEFAULT.make());
+    let fs = open(&device);
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let (first, filler) = (create("first"), create("filler"));
+    fs.write(first, 0, &vec![1; 8 << 20]).unwrap();
+    let mut at = 0;
+    for len in [1 << 20, 64 << 10, BLOCK] {
+        while fs.write(filler, at, &vec![2; len as usize]).is_ok() {
+            at += len;
+        }
+        fs.truncate(filler, at).unwrap();
+    }
+    for round in 0..10_u8 {
+        let name = format!("next{round}");
+        let last = fs.lookup(fs.root(), format!("next{}", round.wrapping_sub(1)).as_bytes());
+        match last {
+            Ok(_) => {
+                let name = format!("next{}", round - 1);
+                fs.unlink(fs.root(), name.as_bytes(), None).unwrap();
+            }
+            Err(_) => fs.truncate(first, 0).unwrap(),
+        }
+        let next = create(&name);
+        fs.write(next, 0, &vec![round; 7 << 20]).unwrap();
+    }
+    judge_crash(&device.fork(), |_| {});
+    fs.close().unwrap();
+    changing::assert_clean(&device);
+}
