@@ -11,7 +11,7 @@ use oracle::{Filled, XFS_SAMPLES, require};
 use workload::operation::Mix;
 use workload::trial::on_image;
 
-const STEPS: usize = 450;
+const STEPS: usize = 250;
 
 /// What is there is changed rather than what is made.
 const MIXES: [Mix; 3] = [

@@ -33,7 +33,14 @@ impl Ext4Target {
     /// What trials need to know of it.
     pub fn trial(&self) -> Trial<'_> {
         let (block_bytes, name) = (self.layout.block_size.into(), format!("{:?}", self.layout));
-        Trial { target: self, block_bytes, name, check: &|device| assert_clean(device) }
+        let parts_long_requests = false;
+        Trial {
+            target: self,
+            block_bytes,
+            parts_long_requests,
+            name,
+            check: &|device| assert_clean(device),
+        }
     }
 }
 

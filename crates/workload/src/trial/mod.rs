@@ -37,6 +37,9 @@ pub struct Trial<'t> {
     pub target: &'t dyn Target,
     /// Its unit of allocation, in bytes.
     pub block_bytes: u64,
+    /// Whether a request for much space may be several operations, of which the first ones stay when
+    /// another finds no room.
+    pub parts_long_requests: bool,
     /// What it is called where a trial fails.
     pub name: String,
     /// Panics unless an image that was closed is sound.

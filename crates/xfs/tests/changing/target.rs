@@ -61,7 +61,15 @@ impl XfsTarget {
     pub fn trial(&self) -> Trial<'_> {
         let block_bytes = self.layout.block_size.into();
         let name = format!("{:?}, {:?}", self.way, self.layout);
-        Trial { target: self, block_bytes, name, check: &|device| assert_clean(device) }
+        // Small logs make them so.
+        let parts_long_requests = self.way == Way::InPlace;
+        Trial {
+            target: self,
+            block_bytes,
+            parts_long_requests,
+            name,
+            check: &|device| assert_clean(device),
+        }
     }
 
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
