@@ -78,6 +78,7 @@ fn directory_blocks_in_pieces_are_put_together() {
         let dir = root.join("dir");
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(root.join("file"), "contents").unwrap();
+        sync(root);
         leave_single_blocks(root);
         for number in 0..700 {
             let name = format!("{}{number}", "n".repeat(100));
