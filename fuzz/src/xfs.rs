@@ -2,6 +2,7 @@
 
 #[path = "../../crates/xfs/tests/common/mod.rs"]
 pub mod common;
+pub mod log;
 
 use std::sync::{Arc, LazyLock};
 

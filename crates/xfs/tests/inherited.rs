@@ -1,5 +1,5 @@
-//! What an image made by the kernel has beside files, and what becomes of it when the image is changed in
-//! place: quotas, and flags and hints that new files get from their directory.
+//! Flags and hints that new files get from their directory, in an image that the kernel made and that is
+//! changed in place.
 
 use std::fs::File;
 use std::path::Path;
@@ -23,32 +23,6 @@ fn xfs_io(commands: &[&str], path: &Path) -> String {
     let output = xfs_io.args(options).arg(path).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-#[test]
-fn quotas_are_counted_anew_by_the_next_kernel_that_wants_them() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    let folder = oracle::scratch();
-    let path = folder.path().join("image");
-    MkfsXfs::default().create(&path, 320 << 20);
-    let with_quotas = MountOptions { extra: "uquota,gquota", ..MountOptions::read_write("xfs") };
-    let mount = KernelMount::new(&path, &with_quotas);
-    std::fs::write(mount.path().join("old"), vec![1; 1 << 20]).unwrap();
-    mount.unmount();
-    let fs = open(&path);
-    assert_eq!(fs.superblock().raw.qflags.get() & 0x41, 0x41, "both are counted");
-    let new = NewInode { uid: 1234, ..NewInode::default() };
-    let ino = fs.create(fs.root(), b"new", &new).unwrap();
-    fs.write(ino, 0, &vec![2; 1 << 20]).unwrap();
-    fs.unlink(fs.root(), b"old", None).unwrap();
-    fs.close().unwrap();
-    oracle::xfs_repair(&path);
-    assert_eq!(open(&path).superblock().raw.qflags.get(), 0);
-    let mount = KernelMount::new(&path, &with_quotas);
-    assert_eq!(std::fs::read(mount.path().join("new")).unwrap(), vec![2; 1 << 20]);
-    mount.unmount();
-    oracle::xfs_repair(&path);
-    assert_eq!(open(&path).superblock().raw.qflags.get() & 0x41, 0x41, "they were counted");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use oracle::{Format, Mke2fs, MkfsXfs, judge, require};
 
 use crate::common::{diskwright, ok, paths};
 
-/// Kills for each command.
-const KILLS: u32 = 12;
+/// Kills for each command on each format.
+const KILLS: u32 = 8;
 
 /// Files of the tree.
 const FILES: usize = 1500;

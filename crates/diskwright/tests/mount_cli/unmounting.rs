@@ -1,6 +1,7 @@
 //! `diskwright unmount`.
 
 use std::fs::{self, File};
+use std::io::Write;
 
 use oracle::{judge, require, scratch};
 
@@ -61,6 +62,26 @@ fn what_is_in_use_stays_unless_it_is_lazy() {
         crate::mount::wait_until("the end", || File::open(image).unwrap().try_lock().is_ok());
         judge(image);
         assert_eq!(cat(image, "/used"), "");
+    });
+}
+
+#[test]
+fn what_could_not_be_written_back_is_told_and_the_image_waited_for() {
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|dir, image| {
+        let point = Point::new();
+        ok(dir, &point, "mount a.img POINT");
+        let file = File::create(point.path().join("too large")).unwrap();
+        // The kernel takes it into its cache; there is no room for it in the image.
+        let _ = (&file).write_all(&vec![1; 80 << 20]);
+        drop(file);
+        fs::write(point.path().join("etc/hostname"), "changed\n").unwrap();
+        let said = fails(dir, &point, "unmount POINT", 4);
+        assert!(said.contains("write back all of") && said.contains("No space left"), "{said}");
+        assert!(!is_mounted(point.path()));
+        assert!(File::open(image).unwrap().try_lock().is_ok(), "somebody still uses the image");
+        judge(image);
+        assert_eq!(cat(image, "/etc/hostname"), "changed\n");
     });
 }
 

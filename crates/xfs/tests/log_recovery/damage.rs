@@ -18,12 +18,10 @@ fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
 
 fn made() -> MemoryDevice {
     let home = scratch();
-    let image = dirty(home.path(), "-l size=2500b", 64 * MIB, Stop::Flushed, |root| {
+    let image = dirty(home.path(), "-l size=3500b", 64 * MIB, Stop::Flushed, |root| {
         let mut load = Load::new(7);
-        for _ in 0..4 {
-            load.run(root, 150);
-            sync(root);
-        }
+        load.run(root, 100);
+        sync(root);
         // Many records, so that the first of them cannot have been torn.
         for _ in 0..20 {
             load.run(root, 10);

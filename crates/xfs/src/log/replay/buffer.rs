@@ -3,7 +3,7 @@
 use vfs::{Corruption, Result};
 
 use super::Replay;
-use super::structure::{Structure, lsn_of};
+use super::structure::{Structure, is_attr_node, lsn_of};
 use crate::format::attr;
 use crate::format::bytes::be32;
 use crate::format::geometry::DADDR_BYTES_LOG;
@@ -14,10 +14,10 @@ use crate::format::log::{BLOCK_SIZE, BufferItem, Lsn};
 /// A buffer that was replayed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touched {
-    len: usize,
-    contents: BufferType,
+    pub(super) len: usize,
+    pub(super) contents: BufferType,
     /// Where it was last changed.
-    lsn: Lsn,
+    pub(super) lsn: Lsn,
 }
 
 /// Whether inodes lie in a buffer.
@@ -128,6 +128,11 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Whether a buffer is shorter than directory blocks are.
+    fn is_piece(&self, touched: &Touched) -> bool {
+        touched.len < self.geometry.dir_block_size()
+    }
+
     pub(super) fn finish_buffer(&mut self, offset: u64, touched: Touched) -> Result<()> {
         use BufferType as B;
         let mut data = self.changes.read(offset, touched.len)?;
@@ -142,6 +147,14 @@ impl Replay<'_> {
                     attr::remote::seal(&self.geometry, part);
                 });
                 return self.changes.write(offset, &data);
+            }
+            B::DirBlock | B::DirData | B::DirFree | B::DirLeaf1 | B::DirLeafN
+                if self.is_piece(&touched) =>
+            {
+                return self.finish_piece(offset, &touched);
+            }
+            B::DaNode if self.is_piece(&touched) && !is_attr_node(&self.geometry, &data) => {
+                return self.finish_piece(offset, &touched);
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ mod cancels;
 mod changes;
 mod inode;
 mod owner;
+mod pieces;
 mod small;
 mod structure;
 

@@ -74,7 +74,7 @@ impl Replay<'_> {
 }
 
 /// Where the entries of a root or node lead.
-fn children(area: &Area, data: &[u8]) -> Result<Vec<FsBlock>> {
+pub(super) fn children(area: &Area, data: &[u8]) -> Result<Vec<FsBlock>> {
     let count = area.count(data);
     if count > area.max {
         let damage = Corruption::new("bmbt", "numrecs");

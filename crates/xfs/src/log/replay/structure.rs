@@ -197,6 +197,15 @@ impl Structure {
         Ok(())
     }
 
+    /// The directory that a block of one says it belongs to.
+    pub(super) fn dir_owner(self, data: &[u8]) -> Option<Ino> {
+        match self {
+            Self::DirData | Self::DirFree => Some(Ino(be64(data, DIR_OWNER))),
+            Self::DirLeaf | Self::Node => Some(Ino(be64(data, DA_OWNER))),
+            _ => None,
+        }
+    }
+
     const fn sector(self) -> usize {
         match self {
             Self::Agf => ag::AGF_SECTOR as usize,
@@ -220,6 +229,11 @@ impl Structure {
         let damage = Corruption::new("log buffer item", "length of its buffer");
         Err(damage.mismatch(expected, data.len()).into())
     }
+}
+
+/// Whether a block is a node of attributes, which are in blocks of the file system.
+pub(super) fn is_attr_node(geometry: &Geometry, data: &[u8]) -> bool {
+    matches!(Structure::of(data), Some(Structure::Node)) && !is_dir_node(geometry, data)
 }
 
 fn is_dir_node(geometry: &Geometry, data: &[u8]) -> bool {
