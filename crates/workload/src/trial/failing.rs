@@ -400,7 +400,7 @@ fn fails_without_trace(
         let found = State::of(fs.file_system());
         match scenario.long_request() {
             Some(file) if trial.parts_long_requests => {
-                let others = |state: &State| state.tree.filter(|path| path != &file[..]);
+                let others = |state: &State| state.tree.filter(|path| path != file);
                 let list = others(&before).differences(&others(&found), Default::default());
                 assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
             }
