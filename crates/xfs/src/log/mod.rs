@@ -9,6 +9,8 @@ mod read;
 mod recover;
 mod replay;
 mod stale;
+#[cfg(test)]
+mod tests;
 mod xfs_log;
 
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};

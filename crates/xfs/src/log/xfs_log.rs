@@ -23,6 +23,8 @@ use super::area::Area;
 use super::items::Items;
 use crate::format::geometry::Geometry;
 use crate::format::log::build::{RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle};
+use crate::format::log::operation::{OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED};
+use crate::format::log::transaction::HEADER_MAGIC;
 use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, UNMOUNT_MAGIC};
 use crate::format::superblock::Superblock;
 
@@ -41,13 +43,7 @@ const RECORD_SHARE: usize = 32;
 /// (`XLOG_MAX_ICLOGS`), which looks no further back for records that are not whole.
 const IN_FLIGHT_MAX: u32 = 7;
 
-/// `oh_flags`: a transaction starts.
-const OP_START: u8 = 1;
-/// `oh_flags`: a transaction is whole.
-const OP_COMMIT: u8 = 2;
-/// What a transaction begins with: "TRAN" (`XFS_TRANS_HEADER_MAGIC`).
-const TRANSACTION_MAGIC: u32 = 0x5452_414e;
-/// Its type (`XFS_TRANS_CHECKPOINT`).
+/// Type of transactions (`XFS_TRANS_CHECKPOINT`).
 const TRANSACTION_TYPE: u32 = 40;
 
 /// A checkpoint in the log.
@@ -115,12 +111,6 @@ impl XfsLog {
         let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
         let largest = geometry.dir_block_size();
         let record = RecordBuilder::new(size, sb.raw.logsunit.get(), limit, largest);
-        if !record.has_room_for(largest) {
-            return Err(Error::unsupported(
-                "a log whose records are smaller than a block",
-                "mount and unmount it once",
-            ));
-        }
         let blocks_max = blocks_in(&record, &geometry, area.blocks / 16 * CHECKPOINT_SHARE);
         let live = position.tail.map(|start| Live { sequence: 0, start });
         let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
@@ -279,9 +269,34 @@ impl State {
 
     /// Adds a region of an item.
     fn region(&mut self, shape: &Shape, tail: Lsn, tid: u32, bytes: &[u8]) -> std::io::Result<()> {
+        if !self.record.has_room_for(bytes.len()) {
+            return self.long_region(shape, tail, tid, bytes);
+        }
         self.make_room(shape, tail, bytes.len())?;
         self.record.push(tid, 0, bytes);
         Ok(())
+    }
+
+    /// Adds a region that is longer than a record, in several.
+    fn long_region(
+        &mut self,
+        shape: &Shape,
+        tail: Lsn,
+        tid: u32,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
+        let (mut rest, mut begun) = (bytes, 0);
+        self.make_room(shape, tail, BLOCK_SIZE)?;
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(self.record.room()));
+            let goes_on = if later.is_empty() { OP_END } else { OP_CONTINUE };
+            self.record.push(tid, begun | goes_on, now);
+            if later.is_empty() {
+                return Ok(());
+            }
+            self.write_record(shape, tail)?;
+            (rest, begun) = (later, OP_WAS_CONTINUED);
+        }
     }
 
     fn make_room(&mut self, shape: &Shape, tail: Lsn, len: usize) -> std::io::Result<()> {
@@ -328,7 +343,7 @@ fn advanced(area: &Area, from: Lsn, blocks: u32) -> Lsn {
 /// What a transaction begins with (`xfs_trans_header`). Nobody relies on the number of its items.
 fn transaction_header(tid: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
-    for (at, word) in [TRANSACTION_MAGIC, TRANSACTION_TYPE, tid, 0].into_iter().enumerate() {
+    for (at, word) in [HEADER_MAGIC, TRANSACTION_TYPE, tid, 0].into_iter().enumerate() {
         bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
     }
     bytes
@@ -338,9 +353,12 @@ fn transaction_header(tid: u32) -> [u8; 16] {
 /// log.
 fn blocks_in(record: &RecordBuilder, geometry: &Geometry, share: u32) -> usize {
     let per_block = Items::bytes_max(geometry);
-    // A record ends where the next region does not fit.
-    let per_record = (record.capacity().saturating_sub(geometry.block_size()) / per_block).max(1);
     // The first and the last record may be nearly empty.
     let records = (share / record.blocks_max()).saturating_sub(2) as usize;
-    (records * per_record).max(1)
+    // A record ends where the next region does not fit.
+    let blocks = match record.capacity().saturating_sub(geometry.block_size()) / per_block {
+        0 => records / (per_block.div_ceil(record.capacity()) + 1),
+        per_record => records * per_record,
+    };
+    blocks.max(1)
 }

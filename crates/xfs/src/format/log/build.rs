@@ -73,6 +73,12 @@ impl RecordBuilder {
         self.bytes.len() - self.headers + size_of::<RawOpHeader>() + len <= self.capacity
     }
 
+    /// Bytes that an operation may still have, in words, where regions may be parted.
+    pub fn room(&self) -> usize {
+        let used = self.bytes.len() - self.headers + size_of::<RawOpHeader>();
+        self.capacity.saturating_sub(used) / 4 * 4
+    }
+
     /// Adds an operation of a transaction.
     pub fn push(&mut self, tid: u32, flags: u8, contents: &[u8]) {
         self.push_of(CLIENT_TRANSACTION, tid, flags, contents);
