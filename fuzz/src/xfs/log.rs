@@ -45,7 +45,7 @@ pub fn replay(input: &[u8]) {
     let mut lsn = base.head;
     let mut record = RecordBuilder::new(32 << 10, 1, 32 << 10, 512);
     let mut rest = input;
-    let mut write = |record: &mut RecordBuilder, lsn: &mut Lsn| {
+    let write = |record: &mut RecordBuilder, lsn: &mut Lsn| {
         let place = RecordPlace {
             lsn: *lsn,
             tail: base.head,
