@@ -206,9 +206,9 @@ impl FileSystem for Ext4 {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.check_writable().is_ok() {
-            self.engine.checkpoint()?;
+        if self.check_writable().is_err() {
+            return Ok(());
         }
-        self.engine.device().flush().map_err(vfs::Error::Device)
+        Ok(self.engine.sync()?)
     }
 }

@@ -109,6 +109,14 @@ impl Engine {
         self.guarded(|| self.write_checkpoint(&mut writer))
     }
 
+    /// Makes durable what was committed and what was written to the device without a transaction. A flush
+    /// that fails stops the engine, as a checkpoint that does.
+    pub fn sync(&self) -> Result<()> {
+        self.checkpoint()?;
+        // With a log, a checkpoint has flushed what was written before it.
+        if self.has_log() { Ok(()) } else { self.guarded(|| Ok(self.device().flush()?)) }
+    }
+
     /// Makes everything committed so far durable, brings all of it home and empties the log.
     pub fn empty_log(&self) -> Result<()> {
         let mut writer = self.writer.lock();

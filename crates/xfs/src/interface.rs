@@ -180,14 +180,9 @@ impl FileSystem for Xfs {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.check_writable().is_ok() {
-            self.engine.checkpoint()?;
-        }
-        if self.log.is_some() {
-            // The checkpoint made contents durable, too. A flush that failed behind it would not stop
-            // the engine.
+        if self.check_writable().is_err() {
             return Ok(());
         }
-        self.engine.device().flush().map_err(vfs::Error::Device)
+        Ok(self.engine.sync()?)
     }
 }

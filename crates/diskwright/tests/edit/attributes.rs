@@ -9,14 +9,7 @@ use crate::common::{fails, mount, ok, on_each_image, run};
 
 #[test]
 fn permissions_and_owners_change() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("f"), "x").unwrap();
         ok(dir, "mkdir -p a.img /d/e");
@@ -93,14 +86,7 @@ fn attributes_are_set_and_removed() {
 
 #[test]
 fn sizes_change() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("f"), vec![7; 100_000]).unwrap();
         ok(dir, "cp f a.img:/f");

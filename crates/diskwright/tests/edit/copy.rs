@@ -88,14 +88,7 @@ fn destinations_are_what_cp_takes_them_for() {
 
 #[test]
 fn holes_stay_holes() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         let file = fs::File::create(dir.join("sparse")).unwrap();
         file.set_len(3 << 30).unwrap();
@@ -119,14 +112,7 @@ fn holes_stay_holes() {
 
 #[test]
 fn what_is_not_preserved_is_plain() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("f"), "1").unwrap();
         set_mode(&dir.join("f"), 0o4751);

@@ -1,6 +1,20 @@
 //! The commands that change an image: on images of mke2fs, of mkfs.xfs and of our own, judged by e2fsck,
 //! xfs_repair and the kernel's mounts.
 
+/// Needs what makes and judges the images of [`common::on_each_image`].
+macro_rules! require_images {
+    () => {
+        oracle::require!(
+            Tool("mke2fs"),
+            Tool("e2fsck"),
+            Tool("mkfs.xfs"),
+            Tool("xfs_repair"),
+            Mount("ext4"),
+            Mount("xfs")
+        )
+    };
+}
+
 mod attributes;
 mod common;
 mod copy;

@@ -9,14 +9,7 @@ use crate::common::{fails, mount, ok, on_each_image, paths};
 
 #[test]
 fn directories_are_made_and_removed() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         ok(dir, "mkdir -p a.img /a/b/c d");
         ok(dir, "mkdir -p a.img /a/b/c");
@@ -77,14 +70,7 @@ fn large_trees_go() {
 
 #[test]
 fn names_move() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("one"), "1").unwrap();
         fs::write(dir.join("two"), "2").unwrap();
@@ -114,14 +100,7 @@ fn names_move() {
 
 #[test]
 fn links_are_made() {
-    require!(
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("one"), "1").unwrap();
         fs::write(dir.join("two"), "2").unwrap();

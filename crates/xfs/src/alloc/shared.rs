@@ -86,42 +86,45 @@ impl Op<'_> {
 
     /// Takes one reference to blocks of a group away, and makes those free that have none left.
     pub(crate) fn drop_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        let mut at = u64::from(start.0);
-        let end = at + u64::from(len);
-        while at < end {
-            let shared = self.shared_from(lease, at, end)?;
-            let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
-            if at < shared_from {
-                self.adjust_agfl(lease)?;
-                self.give_space(lease, AgBlock(at as u32), (shared_from - at) as u32)?;
+        self.each_part(lease, start, len, |op, part, shared| match shared {
+            None => {
+                op.adjust_agfl(lease)?;
+                op.give_space(lease, AgBlock(part.start as u32), (part.end - part.start) as u32)
             }
-            at = shared_from;
-            if let Some(run) = shared {
-                let until = run.end().min(end);
-                if run.count != COUNT_PINNED {
-                    self.recount(lease, run, at..until, run.count - 1)?;
-                }
-                at = until;
-            }
-        }
-        Ok(())
+            Some(run) => op.recount(lease, run, part, run.count - 1),
+        })
     }
 
     /// Adds one reference to blocks of a group that are in use.
     pub(crate) fn add_references(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+        self.each_part(lease, start, len, |op, part, shared| match shared {
+            None => op.begin_sharing(lease, part),
+            Some(run) => op.recount(lease, run, part, run.count + 1),
+        })
+    }
+
+    /// Calls `change` with the parts of blocks that are shared, each with its record, or are not. What is
+    /// shared so often that it is not counted is left out.
+    fn each_part(
+        &mut self,
+        lease: usize,
+        start: AgBlock,
+        len: u32,
+        mut change: impl FnMut(&mut Self, Range<u64>, Option<RefcountRecord>) -> Result<()>,
+    ) -> Result<()> {
         let mut at = u64::from(start.0);
         let end = at + u64::from(len);
         while at < end {
             let shared = self.shared_from(lease, at, end)?;
             let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
             if at < shared_from {
-                self.begin_sharing(lease, at..shared_from)?;
+                change(self, at..shared_from, None)?;
             }
             at = shared_from;
             if let Some(run) = shared {
                 let until = run.end().min(end);
                 if run.count != COUNT_PINNED {
-                    self.recount(lease, run, at..until, run.count + 1)?;
+                    change(self, at..until, Some(run))?;
                 }
                 at = until;
             }
