@@ -21,8 +21,8 @@ const BLOCK: u64 = 4096;
 /// Extents of a file that is given back.
 const EXTENTS: u64 = 300;
 /// Copies that must have intents, and copies that are taken for them at most.
-const WITH_INTENTS: usize = 6;
-const COPIES_MAX: u64 = 400;
+const WITH_INTENTS: usize = 3;
+const COPIES_MAX: u64 = 300;
 
 fn clone(from: &Path, to: &Path) {
     ioctl_ficlone(File::create(to).unwrap(), File::open(from).unwrap()).unwrap();
@@ -92,7 +92,7 @@ fn run(options: &str) {
     std::thread::scope(|scope| {
         for thread in 0..3 {
             scope.spawn(move || {
-                (0..).take_while(|_| !ends()).for_each(|at| work(root, at * 3 + thread))
+                (0..).take_while(|_| !ends()).for_each(|at| work(root, at * 3 + thread));
             });
         }
         scope.spawn(|| {
