@@ -92,6 +92,15 @@ pub trait Session {
         }
     }
 
+    /// How far the log has come, in bytes since some moment: two of them say how much was written in
+    /// between. `None` if there is no log, or none that tells.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn log_position(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Ends the run; what was asked to be durable is.
     fn finish(self: Box<Self>) -> Result<()>;
 }

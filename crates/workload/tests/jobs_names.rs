@@ -21,7 +21,7 @@ const RULES: Rules = Rules { times: false, holes: false, contents: true };
 const FILES: u64 = 30_000;
 
 fn create() -> Create {
-    Create { files: vec![FILES], threads: 2 }
+    Create { files: vec![FILES], threads: 2, fsync: false }
 }
 
 fn remove(cold: bool) -> Remove {
@@ -30,7 +30,7 @@ fn remove(cold: bool) -> Remove {
 
 /// A loop takes a second and a little, so that it ends with another subdirectory than it began with.
 fn fs_mark(cold: bool) -> FsMark {
-    FsMark { threads: 2, files: 14_000, loops: 2, subdirectories: 7, cold }
+    FsMark { threads: 2, files: 14_000, loops: 2, subdirectories: 7, cold, rename: false }
 }
 
 /// Paths as [`OnHost::paths`] has them.
@@ -88,7 +88,7 @@ fn create_makes_the_same_files_everywhere() {
 
 #[test]
 fn another_seed_gives_other_names_and_small_directories_are_repeated() {
-    let job = Create { files: vec![20_000], threads: 1 };
+    let job = Create { files: vec![20_000], threads: 1, fsync: false };
     let trees = [1, 1, 2].map(|seed| {
         let mut session = InMemory::new(Model::new());
         let steps = run(&job, &mut session, seed).unwrap();
@@ -102,6 +102,28 @@ fn another_seed_gives_other_names_and_small_directories_are_repeated() {
     assert_eq!(counts(&trees[0]), expected(names.map(|name| (name, 20_000))));
     assert_same(&trees[0], &trees[1]);
     assert_ne!(paths(&trees[0]), paths(&trees[2]));
+}
+
+#[test]
+fn files_that_are_made_durable_one_by_one_are_the_same_files() {
+    let (mut plain, mut synced) = (InMemory::new(Model::new()), InMemory::new(Model::new()));
+    run(&create(), &mut plain, 1).unwrap();
+    let steps = run(&Create { fsync: true, ..create() }, &mut synced, 1).unwrap();
+    assert_eq!(steps[0].name, "create, fsync");
+    assert_same(&plain.tree(), &synced.tree());
+}
+
+#[test]
+fn every_file_is_renamed_where_it_is_and_into_one_directory() {
+    for subdirectories in [0, 7] {
+        let job = FsMark { rename: true, subdirectories, files: 2000, ..fs_mark(false) };
+        for mut session in [InMemory::watching(Model::new()), InMemory::watching(xfs())] {
+            let steps = run(&job, &mut session, 1).unwrap();
+            let names: Vec<_> = steps.iter().map(|step| (step.name, step.operations)).collect();
+            assert_eq!(names, ["create", "rename", "move", "remove"].map(|name| (name, 8000)));
+            assert_eq!(paths(&session.tree()), [""; 0]);
+        }
+    }
 }
 
 #[test]

@@ -32,6 +32,6 @@ pub use dir::LeafBuffering;
 pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 pub use log::{
-    LogEnd, LogItem, LogRecord, LogTransaction, Report as RecoverReport, log_contents, log_end,
-    log_is_clean,
+    LogEnd, LogItem, LogRecord, LogTransaction, Position as LogPosition, Recovered as RecoveredLog,
+    Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
 };

@@ -36,7 +36,14 @@ impl Xfs {
     /// `Unsupported` for features this build cannot read, and for a log that cannot be replayed or is on
     /// another device; `Corrupt` for a superblock or group headers that cannot be right, or a damaged log.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        if !options.stale && !log_is_clean(&*device, &read_superblock(&*device)?)? {
+        let sb = read_superblock(&*device)?;
+        if !options.stale && !log_is_clean(&*device, &sb)? {
+            if let Some(reason) = sb.read_only_because() {
+                return Err(Error::unsupported(
+                    format!("replaying the log of an image with what cannot be written ({reason})"),
+                    "mount and unmount it once, or read it without what its log holds: --stale",
+                ));
+            }
             let overlay = Arc::new(OverlayDevice::new(device));
             check_writable(&*overlay)?;
             let mut fs = Self::open_recovered(overlay, options)?.without_leftovers()?;
@@ -88,6 +95,11 @@ impl Xfs {
     /// What the recovery of the log did when the image was opened.
     pub fn recovered(&self) -> &log::Report {
         &self.recovered
+    }
+
+    /// Bytes written to the log since the image was opened; `None` if there is no log.
+    pub fn log_bytes_written(&self) -> Option<u64> {
+        self.log.as_ref().map(XfsLog::bytes_written)
     }
 
     /// How many inodes without names a crash had left, which were freed when the image was opened.

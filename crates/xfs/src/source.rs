@@ -10,7 +10,9 @@ use vfs::{Ino, Result};
 use crate::Xfs;
 use crate::dir::Waiting;
 use crate::format::address::{Block, FileBlock};
+use crate::format::dir::Layout;
 use crate::format::geometry::Geometry;
+use crate::inode::Handle;
 use crate::op::Op;
 
 /// What maps, directories and attributes are read from.
@@ -28,6 +30,16 @@ pub(crate) trait Source {
 
     /// Addresses of entries of a directory whose hash waits for a leaf, by the leaf's number.
     fn waiting(&self, dir: Ino, leaf: u32, hash: u32) -> Waiting;
+
+    /// Where a block of a directory is, if that is kept beside it. The directory is locked.
+    fn known_place(&self, _dir: &Handle, _layout: &Layout, _at: FileBlock) -> Option<Block> {
+        None
+    }
+
+    /// Whether something is kept of a directory, which then is one with nodes. The directory is locked.
+    fn is_known_node(&self, _dir: &Handle) -> bool {
+        false
+    }
 
     /// The shape of the file system.
     fn geometry(&self) -> Geometry {
@@ -47,6 +59,14 @@ impl Source for &Xfs {
 
     fn waiting(&self, dir: Ino, leaf: u32, hash: u32) -> Waiting {
         self.dirs.waiting(dir, leaf, hash)
+    }
+
+    fn known_place(&self, dir: &Handle, layout: &Layout, at: FileBlock) -> Option<Block> {
+        self.dirs.place(dir, layout, at)
+    }
+
+    fn is_known_node(&self, dir: &Handle) -> bool {
+        self.dirs.is_node(dir)
     }
 }
 

@@ -1,11 +1,9 @@
 //! For tests: a log in memory, and images as a crash leaves them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blockdev::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
@@ -23,19 +21,7 @@ struct Durable {
     blocks_max: usize,
     images: Arc<Mutex<BTreeMap<u64, Box<[u8]>>>>,
     checkpoints: Arc<AtomicUsize>,
-    /// Images as a crash leaves them, while they are wanted.
-    crashes: Arc<Mutex<Option<Crashes>>>,
     device: Arc<MemoryDevice>,
-}
-
-/// Most images of crashes that are kept.
-const CRASHES_MAX: usize = 16;
-
-/// Images as crashes leave them behind each of so many checkpoints.
-struct Crashes {
-    stride: usize,
-    seen: usize,
-    images: Vec<MemoryDevice>,
 }
 
 impl Durable {
@@ -65,20 +51,6 @@ impl Log for Durable {
         drop(images);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         assert!(count <= self.blocks_max, "a checkpoint of {count} blocks");
-        if let Some(crashes) = &mut *self.crashes.lock() {
-            crashes.seen += 1;
-            if crashes.seen.is_multiple_of(crashes.stride) {
-                crashes.images.push(self.crash());
-            }
-            if crashes.images.len() == CRASHES_MAX {
-                crashes.stride *= 2;
-                let mut at = 0;
-                crashes.images.retain(|_| {
-                    at += 1;
-                    at % 2 == 0
-                });
-            }
-        }
         Ok(())
     }
 
@@ -101,25 +73,12 @@ pub(crate) struct Logged {
 impl Logged {
     /// A new one.
     pub(crate) fn new(options: &Options, blocks_max: usize) -> Self {
-        let layout = mkfs::plan(options).unwrap();
-        let device = MemoryDevice::new(options.size_bytes);
-        mkfs::format(&device, &layout, Contents::Zeros).unwrap();
-        Self::open(device, blocks_max)
+        Self::open(make(options), blocks_max)
     }
 
     /// One of an image in a file.
     pub(crate) fn of_file(path: &Path, blocks_max: usize) -> Self {
-        let file = File::open(path).unwrap();
-        let device = MemoryDevice::new(file.metadata().unwrap().len());
-        let mut bytes = vec![0; 1 << 20];
-        for at in (0..device.len()).step_by(bytes.len()) {
-            let len = bytes.len().min((device.len() - at) as usize);
-            file.read_exact_at(&mut bytes[..len], at).unwrap();
-            if bytes[..len].iter().any(|byte| *byte != 0) {
-                device.write_at(at, &bytes[..len]).unwrap();
-            }
-        }
-        Self::open(device, blocks_max)
+        Self::open(oracle::crash::read_image(path).unwrap(), blocks_max)
     }
 
     fn open(device: MemoryDevice, blocks_max: usize) -> Self {
@@ -128,7 +87,6 @@ impl Logged {
             blocks_max,
             images: Arc::default(),
             checkpoints: Arc::default(),
-            crashes: Arc::default(),
             device: device.clone(),
         };
         let hook: Box<dyn Log> = Box::new(log.clone());
@@ -142,25 +100,6 @@ impl Logged {
     /// last checkpoint. What is unlinked is on its lists.
     pub(crate) fn crash(&self) -> Self {
         Self::open(self.log.crash(), self.log.blocks_max)
-    }
-
-    /// What crashes leave behind checkpoints that are written all the time during `change`, between any two
-    /// operations: some of them.
-    pub(crate) fn crashes_of(&self, change: impl FnOnce(&Xfs)) -> Vec<Self> {
-        *self.log.crashes.lock() = Some(Crashes { stride: 1, seen: 0, images: Vec::new() });
-        let is_done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_done.load(Ordering::Relaxed) {
-                    self.fs.engine.checkpoint().unwrap();
-                }
-            });
-            change(&self.fs);
-            is_done.store(true, Ordering::Relaxed);
-        });
-        let crashes = self.log.crashes.lock().take().map(|crashes| crashes.images);
-        let open = |device| Self::open(device, self.log.blocks_max);
-        crashes.unwrap_or_default().into_iter().map(open).collect()
     }
 
     /// Checkpoints that were written.
@@ -178,12 +117,22 @@ impl Logged {
 
     /// Hands the image as it lies on the device over as a file.
     pub(crate) fn write_to_file(&self, judge: impl FnOnce(&Path)) {
-        let folder = oracle::scratch();
-        let path = folder.path().join("image");
-        let file = File::create(&path).unwrap();
-        file.set_len(self.device.len()).unwrap();
-        self.device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
-        drop(file);
-        judge(&path);
+        write_to_file(&self.device, judge);
     }
+}
+
+/// Hands an image over as a file.
+pub(crate) fn write_to_file(device: &MemoryDevice, judge: impl FnOnce(&Path)) {
+    let folder = oracle::scratch();
+    let path = folder.path().join("image");
+    oracle::crash::write_image(device, &path).unwrap();
+    judge(&path);
+}
+
+/// A device with a new file system.
+pub(crate) fn make(options: &Options) -> MemoryDevice {
+    let layout = mkfs::plan(options).unwrap();
+    let device = MemoryDevice::new(options.size_bytes);
+    mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+    device
 }

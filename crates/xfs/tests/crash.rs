@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use changing::judges::{check_recovered, kernel_recovers};
 use changing::target::{Way, XfsTarget};
-use changing::{Layout, SYNCING};
+use changing::{FILLING, Layout, SYNCING};
 use oracle::require;
 use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
@@ -92,8 +92,7 @@ fn images_of_mkfs_survive_a_crash_anywhere() {
 fn a_log_that_gets_full_survives_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
-    let mix = Mix { names: 60, data: 5, sync: 40, names_per_directory: 60, ..Mix::ALL };
-    let options = Options { mixes: vec![mix], warm_steps_max: 1_500, ..Options::default() };
+    let options = Options { mixes: vec![FILLING], warm_steps_max: 1_500, ..Options::default() };
     let target = XfsTarget::unhurried(Layout::SMALL_LOG);
     let report = explore_as(&target, &[&ours, &theirs], options, 150);
     assert_sound(&report, 150);

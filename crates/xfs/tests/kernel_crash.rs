@@ -40,7 +40,7 @@ const NOATIME: MountOptions<'static> = MountOptions {
     read_only: false,
     no_recovery: false,
     offset: 0,
-    extra: "noatime",
+    extra: "noatime,nodev",
 };
 
 /// A crashed image, and what it must have.

@@ -1,5 +1,5 @@
 //! Space that is given back and shared, in images changed in place, judged by the kernel: it replays what
-//! a crash left, goes on with what was half done, and sees in every file what it should.
+//! a crash left, and sees in every file what it should.
 
 mod changing;
 
@@ -7,13 +7,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use blockdev::{BlockDevice, MemoryDevice};
+use blockdev::MemoryDevice;
 use changing::{Layout, write_image};
 use oracle::{KernelMount, MkfsXfs, MountOptions, require};
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
-use vfs::{AllocateMode, FileSystem, Ino, NewInode};
+use vfs::{AllocateMode, FileSystem, NewInode};
 use xfs::{OpenOptions, Xfs};
 
 const BLOCK: u64 = 4096;
@@ -35,88 +34,16 @@ fn judge_crash(left: &MemoryDevice, look: impl FnOnce(&Path)) {
     oracle::xfs_repair(&path);
 }
 
-/// Copies of the device, taken behind checkpoints that are written all the time while something changes:
-/// some of them.
-fn crashes_of(device: &MemoryDevice, fs: &Xfs, change: impl FnOnce()) -> Vec<MemoryDevice> {
-    let is_done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let copies = scope.spawn(|| {
-            let (mut copies, mut stride, mut seen) = (Vec::new(), 1_usize, 0_usize);
-            while !is_done.load(Ordering::Relaxed) {
-                fs.sync().unwrap();
-                seen += 1;
-                if seen.is_multiple_of(stride) {
-                    copies.push(device.fork());
-                }
-                if copies.len() == 12 {
-                    stride *= 2;
-                    copies = copies.into_iter().step_by(2).collect();
-                }
-            }
-            copies
-        });
-        change();
-        is_done.store(true, Ordering::Relaxed);
-        copies.join().unwrap()
-    })
-}
-
-/// Frees a file, with crashes meanwhile: the kernel frees the rest of it.
-fn check_freed_by_kernel(fill: impl FnOnce(&Xfs, Ino)) {
-    let device = Arc::new(Layout::DEFAULT.make());
-    let fs = open(&device);
-    let root = fs.root();
-    let free = fs.statfs().unwrap().blocks_free;
-    let ino = fs.create(root, b"file", &NewInode::default()).unwrap();
-    fill(&fs, ino);
-    fs.sync().unwrap();
-    let crashes = crashes_of(&device, &fs, || fs.unlink(root, b"file", None).unwrap());
-    let mut gone = 0;
-    for left in &crashes {
-        judge_crash(left, |root| gone += u32::from(!root.join("file").exists()));
-    }
-    assert!(gone >= 3, "{gone} of {} crashes were behind the unlink", crashes.len());
-    fs.close().unwrap();
-    changing::assert_clean(&device);
-    let left = fs_free(&device);
-    // The first chunk of inodes was there before; a tree may have grown.
-    assert!(free - left < 16, "{left} of {free} blocks are free");
-}
-
-fn fs_free(device: &Arc<MemoryDevice>) -> u64 {
-    let fs = Xfs::open(device.clone(), &OpenOptions::default()).unwrap();
-    fs.statfs().unwrap().blocks_free
-}
-
-#[test]
-fn the_kernel_goes_on_freeing_a_file_of_many_extents() {
-    require!(Tool("xfs_repair"), Mount("xfs"));
-    check_freed_by_kernel(|fs, ino| {
-        for at in 0..4000 {
-            fs.write(ino, at * 2 * BLOCK, &[at as u8]).unwrap();
-        }
-    });
-}
-
-#[test]
-fn the_kernel_goes_on_freeing_many_attributes() {
-    require!(Tool("xfs_repair"), Mount("xfs"));
-    check_freed_by_kernel(|fs, ino| {
-        for at in 0..300 {
-            let len = if at % 3 == 0 { 60_000 } else { 2000 };
-            fs.set_xattr(ino, format!("user.{at}").as_bytes(), &vec![1; len]).unwrap();
-        }
-    });
-}
-
 /// Files that share blocks with each other.
 fn share(root: &Path) {
-    let a = File::create(root.join("a")).unwrap();
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let a = options.open(root.join("a")).unwrap();
     let bytes: Vec<u8> = (0..BLOCKS * BLOCK).map(|at| (at / 512 % 251) as u8 + 1).collect();
     a.write_all_at(&bytes, 0).unwrap();
     a.sync_all().unwrap();
     for name in ["b", "c", "d"] {
-        let file = File::create(root.join(name)).unwrap();
+        let file = options.open(root.join(name)).unwrap();
         ioctl_ficlone(&file, &a).unwrap();
         if name == "c" {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -126,20 +53,6 @@ fn share(root: &Path) {
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-
-fn load(path: &Path) -> MemoryDevice {
-    let file = File::open(path).unwrap();
-    let device = MemoryDevice::new(file.metadata().unwrap().len());
-    let mut bytes = vec![0; 1 << 20];
-    for at in (0..device.len()).step_by(bytes.len()) {
-        let len = bytes.len().min((device.len() - at) as usize);
-        file.read_exact_at(&mut bytes[..len], at).unwrap();
-        if bytes[..len].iter().any(|byte| *byte != 0) {
-            device.write_at(at, &bytes[..len]).unwrap();
-        }
-    }
-    device
-}
 
 fn contents(fs: &Xfs, name: &str) -> Vec<u8> {
     let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap();
@@ -157,7 +70,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     let path = home.path().join("image");
     MkfsXfs::default().create(&path, 320 << 20);
     oracle::populate_with_kernel(&path, "xfs", share);
-    let made = load(&path);
+    let made = oracle::crash::read_image(&path).unwrap();
     for seed in 0..4 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let device = Arc::new(made.fork());

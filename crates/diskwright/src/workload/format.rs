@@ -115,6 +115,17 @@ impl Plan {
         self.features().iter().any(|feature| feature == name)
     }
 
+    /// The size of an XFS log, in bytes.
+    pub(super) fn xfs_log_bytes(&self) -> Option<u64> {
+        match &self.layout {
+            Layout::Ext4(_) => None,
+            Layout::Xfs(layout) => {
+                let blocks = u64::from(layout.superblock().logblocks.get());
+                Some(blocks * u64::from(layout.block_size()))
+            }
+        }
+    }
+
     fn free_bytes(&self) -> u64 {
         match &self.layout {
             Layout::Ext4(layout) => {

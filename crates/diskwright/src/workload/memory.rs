@@ -167,6 +167,13 @@ impl Session for MemorySession {
         self.device.len()
     }
 
+    fn log_position(&self) -> Result<Option<u64>> {
+        Ok(match &self.fs {
+            Some(Opened::Xfs(fs)) => fs.log_bytes_written(),
+            _ => None,
+        })
+    }
+
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.close()
     }

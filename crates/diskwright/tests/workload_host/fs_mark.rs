@@ -16,7 +16,8 @@ use workload::target::Host;
 use workload::{Error, Result};
 
 /// A loop of these takes much less than a second, of both.
-const RUN: FsMark = FsMark { threads: 2, files: 50, loops: 2, subdirectories: 3, cold: true };
+const RUN: FsMark =
+    FsMark { threads: 2, files: 50, loops: 2, subdirectories: 3, cold: true, rename: false };
 /// Names of directories as our run has them, one for each thread.
 const DIRECTORIES: [&str; 2] = ["0000", "0001"];
 

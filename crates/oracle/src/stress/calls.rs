@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
@@ -70,7 +70,7 @@ impl Worker {
 
     fn file(&mut self) -> io::Result<File> {
         let path = self.path();
-        OpenOptions::new().read(true).write(true).create(self.rng.bool()).truncate(false).open(path)
+        open_any(&path, self.rng.bool())
     }
 
     fn make(&mut self) -> io::Result<()> {
@@ -78,7 +78,9 @@ impl Worker {
         match self.rng.u8(..10) {
             0..5 => {
                 let (len, seed) = (self.rng.usize(..60_000), self.rng.u64(..));
-                fs::write(path, bytes_of(seed, len))
+                let file = open_any(&path, true)?;
+                file.set_len(0)?;
+                file.write_all_at(&bytes_of(seed, len), 0)
             }
             5 | 6 => {
                 fs::create_dir(&path)?;
@@ -89,7 +91,8 @@ impl Worker {
             }
             7 => symlink("t".repeat(self.rng.usize(1..1000)), path),
             8 => {
-                let dev = makedev(self.rng.u32(1..200), self.rng.u32(..200));
+                // Numbers that no driver has: somebody will open it.
+                let dev = makedev(self.rng.u32(240..255), self.rng.u32(..200));
                 let kinds = [FileType::CharacterDevice, FileType::Fifo, FileType::Socket];
                 let kind = kinds[self.rng.usize(..3)];
                 Ok(mknodat(CWD, &path, kind, Mode::from_raw_mode(0o640), dev)?)
@@ -220,7 +223,7 @@ impl Worker {
             File::from(open(self.dir(), flags, Mode::from_raw_mode(0o600))?)
         } else {
             let path = self.path();
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            let file = open_any(&path, true)?;
             fs::remove_file(path)?;
             file
         };
@@ -258,6 +261,13 @@ impl Worker {
     fn keep(&mut self) -> io::Result<()> {
         self.keeper.keep(&mut self.rng)
     }
+}
+
+/// Opens whatever has this name, without waiting for the other end of a pipe.
+fn open_any(path: &Path, create: bool) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false).custom_flags(flags).open(path)
 }
 
 fn exchange_contents(from: &Path, to: &Path) {

@@ -1,7 +1,7 @@
 //! Files made in one directory: the table of 2018 about finding room in XFS directories.
 
 use super::fill::{Lane, files_of, fill};
-use super::repeats::{case, repeats, step, sync_afterwards};
+use super::repeats::{Durability, case, repeats, step};
 use super::{Case, Context, Headline, Job, Measure, Published, Step, Theirs};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -16,6 +16,8 @@ pub struct Create {
     pub files: Vec<u64>,
     /// Threads, each with a directory of its own; at least 1.
     pub threads: u32,
+    /// Each file is opened, made durable and closed before the next.
+    pub fsync: bool,
 }
 
 impl Create {
@@ -33,11 +35,17 @@ impl Job for Create {
         format!(
             "Makes empty files in a directory that grows, as Dave Chinner's tables of 2018 about XFS \
              directories do; {}. The names are fs_mark's, \
-             40 bytes, and made outside of what is timed; a file is made without being opened \
-             (mknod). Where a step would have less than 100,000 files, several directories are filled \
-             one after another; times are then those of all of them, and that of one is given beside. \
-             Nothing is made durable while the clock runs; how long a sync takes afterwards is given beside.",
-            own_directories(self.threads)
+             40 bytes, and made outside of what is timed; {}. Where a step would have less than 100,000 \
+             files, several directories are filled one after another; times are then those of all of \
+             them, and that of one is given beside, as is how long a sync takes afterwards and, where it \
+             can be told, what went to the log until then.",
+            own_directories(self.threads),
+            if self.fsync {
+                "each file is opened, made durable (fsync) and closed before the next is made"
+            } else {
+                "a file is made without being opened (mknod), and nothing is made durable while the \
+                 clock runs"
+            }
         )
     }
 
@@ -59,10 +67,12 @@ impl Job for Create {
         session: &mut dyn Session,
         context: &Context<'_>,
     ) -> Result<Vec<Step>> {
-        let filling = Filling { files: case.x, threads: self.threads };
+        let filling = Filling { files: case.x, threads: self.threads, fsync: self.fsync };
+        let durability = Durability::before(session)?;
         let cost = with_target!(session.target(), target => filling.run(target, context))?;
-        let mut made = step("create", case.x, self.threads, cost);
-        made.extras.push(sync_afterwards(session)?);
+        let name = if self.fsync { "create, fsync" } else { "create" };
+        let mut made = step(name, case.x, self.threads, cost);
+        made.extras.extend(durability.after(session, made.operations)?);
         Ok(vec![made])
     }
 
@@ -97,6 +107,8 @@ pub(super) struct Filling {
     pub(super) files: u64,
     /// So many are filled at a time.
     pub(super) threads: u32,
+    /// Files are opened, made durable and closed.
+    pub(super) fsync: bool,
 }
 
 impl Filling {
@@ -114,7 +126,12 @@ impl Filling {
             let lanes = numbers.map(|number| Lane::make(target, number, context));
             let mut lanes = lanes.collect::<Result<Vec<_>>>()?;
             cost += fill(&mut lanes, self.files, context, |lane, name| {
-                target.make_file(lane.dir(), name)
+                if !self.fsync {
+                    return target.make_file(lane.dir(), name);
+                }
+                let file = target.create(lane.dir(), name, false)?;
+                target.sync_file(&file)?;
+                target.close(file)
             })?;
             for lane in &lanes {
                 let found = files_of(target, &lane.top, &[], context)?;

@@ -7,9 +7,11 @@
 //! to the next one when more than 180 seconds have passed.
 
 mod published;
+mod rename;
 
 use std::collections::BTreeSet;
 
+use self::rename::Where;
 use super::fill::{Lane, files_of, fill};
 use super::fingerprint::Fingerprint;
 use super::names::count_in;
@@ -43,12 +45,20 @@ pub struct FsMark {
     /// Where a session cannot do that, that step is missing and the one before has the figure `cold
     /// runs`, which is 0.
     pub cold: bool,
+    /// All files are renamed before they are removed, first in their directories and then into another.
+    pub rename: bool,
 }
 
 impl FsMark {
     /// The run of 2025.
-    pub const SEED: Self =
-        Self { threads: 40, files: 100_000, loops: 8, subdirectories: 10_000, cold: false };
+    pub const SEED: Self = Self {
+        threads: 40,
+        files: 100_000,
+        loops: 8,
+        subdirectories: 10_000,
+        cold: false,
+        rename: false,
+    };
 
     /// Files of the whole run.
     fn files_of_run(&self) -> u64 {
@@ -136,6 +146,12 @@ impl Job for FsMark {
             1 => "one directory, and then rm -rf".to_owned(),
             _ => format!("{threads} directories, and then rm -rf with a thread for each of them"),
         };
+        let renamed = if self.rename {
+            " Before the removal every file gets another name of the same length, in the order of the \
+             directory: first where it is, then in one directory for all files of a thread."
+        } else {
+            ""
+        };
         let cold = if self.cold {
             " All of it is made and removed again, with what is cached made durable and forgotten in \
              between."
@@ -150,7 +166,7 @@ impl Job for FsMark {
              and subdirectories follow from is not the machine's: it starts at a fixed moment, and a \
              file takes each thread 72 microseconds, as in that run. Paths are relative to the \
              directory, names are made outside of what is timed, and nothing is written or made \
-             durable.{cold}"
+             durable.{renamed}{cold}"
         )
     }
 
@@ -168,7 +184,7 @@ impl Job for FsMark {
         let used = (per_loop * u64::from(self.loops)).min(self.subdirectories.into());
         let inodes = files.saturating_add((used + 1) * u64::from(self.threads));
         let need = Need { inodes, bytes: 0, threads: self.threads, existing: false };
-        let times = if self.cold { 4 } else { 2 };
+        let times = if self.cold { 4 } else { 2 } + if self.rename { 2 } else { 0 };
         let operations = files.saturating_mul(times);
         let rounds_max = if files >= ONCE_FROM { 1 } else { u32::MAX };
         vec![Case { x: files, need, operations, rounds_max }]
@@ -176,16 +192,29 @@ impl Job for FsMark {
 
     fn run(&self, _: &Case, session: &mut dyn Session, context: &Context<'_>) -> Result<Vec<Step>> {
         let loops = with_target!(session.target(), target => self.make(target, context))?;
+        let mut steps = vec![self.create_step(&loops)];
+        if self.rename {
+            for (name, place) in [("rename", Where::Same), ("move", Where::Other)] {
+                let files = self.files_of_run();
+                let cost = with_target!(session.target(), target => {
+                    rename::rename(target, self.threads, files, place, context)
+                })?;
+                steps.push(self.step(name, cost));
+            }
+        }
         let cost = with_target!(session.target(), target => self.remove(target, context))?;
-        let mut steps = vec![self.create_step(&loops), self.step("remove", cost)];
+        let mut removed = self.step("remove", cost);
         if !self.cold {
+            steps.push(removed);
             return Ok(steps);
         }
         if !forgets(session)? {
-            steps[1].extras.push(NO_COLD_RUN);
+            removed.extras.push(NO_COLD_RUN);
+            steps.push(removed);
             context.advance(self.files_of_run() * 2)?;
             return Ok(steps);
         }
+        steps.push(removed);
         with_target!(session.target(), target => self.make(target, context))?;
         session.drop_caches()?;
         let cost = with_target!(session.target(), target => self.remove(target, context))?;

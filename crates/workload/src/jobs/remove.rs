@@ -2,7 +2,7 @@
 
 use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
-use super::repeats::{case, step, sync_afterwards};
+use super::repeats::{Durability, case, step};
 use super::{Case, Context, Job, Step};
 use crate::contestant::Session;
 use crate::cost::Cost;
@@ -35,7 +35,7 @@ impl Job for Remove {
             ""
         };
         format!(
-            "Fills directories as `create` does, which is not timed, and removes them as rm -rf does: \
+            "Fills directories as `create` does, makes that durable, which is not timed, and removes them as rm -rf does: \
              reads 100,000 entries, removes them in the order of their inode numbers if they are more \
              than 10,000 and in the order of the directory otherwise, reads on, and removes the \
              directory in the end; {}. Reading is timed, \
@@ -64,11 +64,12 @@ impl Job for Remove {
         session: &mut dyn Session,
         context: &Context<'_>,
     ) -> Result<Vec<Step>> {
-        let filling = Filling { files: case.x, threads: self.threads };
+        let filling = Filling { files: case.x, threads: self.threads, fsync: false };
         with_target!(session.target(), target => filling.run(target, context))?;
+        let durability = Durability::before(session)?;
         let cost = with_target!(session.target(), target => remove(&filling, target, context))?;
         let mut warm = step("remove", case.x, self.threads, cost);
-        warm.extras.push(sync_afterwards(session)?);
+        warm.extras.extend(durability.after(session, warm.operations)?);
         if !self.cold {
             return Ok(vec![warm]);
         }

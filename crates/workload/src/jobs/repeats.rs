@@ -53,11 +53,36 @@ pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> 
     Step { name, operations: files_of_step(files, threads), cost, extras }
 }
 
-/// Makes everything durable, after a step: how long that took, which is no part of the step.
-pub(super) fn sync_afterwards(session: &dyn Session) -> Result<Extra> {
+/// What is said of a step beside its times: how long it takes to make durable what it did, and what it
+/// wrote to the log.
+pub(super) struct Durability {
+    log_before: Option<u64>,
+}
+
+impl Durability {
+    /// Makes everything durable before a step.
+    pub(super) fn before(session: &dyn Session) -> Result<Self> {
+        sync(session)?;
+        Ok(Self { log_before: session.log_position()? })
+    }
+
+    /// Makes everything durable after a step of so many operations. The time of that is no part of the
+    /// step; what it writes to the log is counted.
+    pub(super) fn after(self, session: &dyn Session, operations: u64) -> Result<Vec<Extra>> {
+        let cost = sync(session)?;
+        let mut extras =
+            vec![Extra { name: "sync afterwards", unit: "s", value: cost.wall.as_secs_f64() }];
+        if let Some((before, after)) = self.log_before.zip(session.log_position()?) {
+            let value = after.saturating_sub(before) as f64 / operations.max(1) as f64;
+            extras.push(Extra { name: "log", unit: "bytes/file", value });
+        }
+        Ok(extras)
+    }
+}
+
+fn sync(session: &dyn Session) -> Result<Cost> {
     let target = session.target();
-    let ((), cost) = Cost::of(|| with_target!(target, target => target.sync()))?;
-    Ok(Extra { name: "sync afterwards", unit: "s", value: cost.wall.as_secs_f64() })
+    Cost::of(|| with_target!(target, target => target.sync())).map(|((), cost)| cost)
 }
 
 #[cfg(test)]

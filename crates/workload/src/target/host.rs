@@ -83,6 +83,10 @@ impl Target for Host {
         rustix::fs::linkat(dir, from, dir, to, AtFlags::empty()).map_err(failed("link"))
     }
 
+    fn rename(&self, from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> Result<()> {
+        rustix::fs::renameat(from.0, from.1, to.0, to.1).map_err(failed("rename"))
+    }
+
     fn unlink(&self, dir: &OwnedFd, name: &[u8]) -> Result<()> {
         rustix::fs::unlinkat(dir, name, AtFlags::empty()).map_err(failed("unlink"))
     }

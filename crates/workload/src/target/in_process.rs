@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, Timestamp};
+use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, RenameMode, Timestamp};
 
 use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
-/// The time of all changes: always the same, so that runs with the same seed give the same image.
+/// The time of all changes but renames, which are a second or two later: always the same, so that runs
+/// with the same seed give the same image.
 pub const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
 
 /// A file system in this process, and the directory in it that the workload has for itself.
@@ -86,6 +87,14 @@ impl Target for InProcess<'_> {
     fn link(&self, dir: &Ino, from: &[u8], to: &[u8]) -> Result<()> {
         let ino = self.fs.lookup(*dir, from).map_err(failed("lookup"))?;
         self.fs.link(ino, *dir, to, Some(TIME)).map_err(failed("link"))
+    }
+
+    fn rename(&self, from: (&Ino, &[u8]), to: (&Ino, &[u8])) -> Result<()> {
+        let (from, to) = ((*from.0, from.1), (*to.0, to.1));
+        // With a clock that stands still, nothing of the file would change but its name.
+        let seconds = if from.0 == to.0 { 1 } else { 2 };
+        let time = Timestamp { sec: TIME.sec + seconds, ..TIME };
+        self.fs.rename(from, to, RenameMode::Replace, Some(time)).map_err(failed("rename"))
     }
 
     fn unlink(&self, dir: &Ino, name: &[u8]) -> Result<()> {

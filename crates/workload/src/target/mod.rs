@@ -64,6 +64,10 @@ pub trait Target: Send + Sync {
     /// Gives a file another name in the same directory.
     fn link(&self, dir: &Self::Dir, from: &[u8], to: &[u8]) -> Result<()>;
 
+    /// Gives what has a name another one instead, in the same or in another directory. What had that name
+    /// before is removed.
+    fn rename(&self, from: (&Self::Dir, &[u8]), to: (&Self::Dir, &[u8])) -> Result<()>;
+
     /// Removes a name of a file.
     fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
 

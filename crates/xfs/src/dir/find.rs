@@ -41,7 +41,7 @@ fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     pub(super) found: Found,
     /// Data block.
     pub(super) number: u32,
@@ -83,6 +83,9 @@ impl<S: Source> View<'_, S> {
         if self.dir.inode.fork_format(Fork::Data) == Format::Local {
             return Ok(Form::Short);
         }
+        if self.source.is_known_node(self.dir) {
+            return Ok(Form::Node);
+        }
         let layout = self.layout;
         if self.data_blocks()? == 1
             && self
@@ -107,6 +110,15 @@ impl<S: Source> View<'_, S> {
             Form::Block => self.find_in_block(name)?.map(|spot| spot.found),
             Form::Leaf | Form::Node => self.search(name)?.spot.map(|spot| spot.found),
         })
+    }
+
+    /// Finds a name, and says where its entry is if the directory has nodes.
+    pub(super) fn locate(&mut self, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
+        if self.form()? != Form::Node {
+            return Ok(self.lookup(name)?.map(|found| (found, None)));
+        }
+        let spot = self.search(name)?.spot;
+        Ok(spot.map(|spot| (spot.found, Some(spot))))
     }
 
     /// Finds a name in shortform, and its offset there.

@@ -12,7 +12,7 @@ use vfs::{Error, Result};
 use super::find::{Path, Spot, check_index_block};
 use super::node::{leaf_at, leaf_number};
 use super::state::DirState;
-use super::view::{DirBuf, NewBlock};
+use super::view::{DirBuf, NewBlock, View};
 use crate::format::address::FileBlock;
 use crate::format::dir::leaf::{self, ENTRY_SIZE, LEVELS_MAX, LeafEntry, LeafKind};
 use crate::format::dir::{Part, magic};
@@ -169,36 +169,81 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Takes an entry out of the index. `path` leads to the first leaf with its hash, which may be one
-    /// before its own.
+    /// Whether the index still has an entry where it was found before.
+    pub(super) fn is_still_there(
+        &mut self,
+        dir: &Handle,
+        state: &mut DirState,
+        spot: &Spot,
+        hash: u32,
+    ) -> Result<bool> {
+        if spot.is_waiting {
+            return Ok(false);
+        }
+        let layout = self.dir_layout();
+        let buf = self.index_buffer(dir, state, spot.leaf)?;
+        let block = self.dir_bytes(buf);
+        let table = leaf::table(&layout, block);
+        let entry = LeafEntry { hash, address: layout.address(spot.number, spot.offset) };
+        let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
+        Ok(is_leaf && spot.index < table.count && table.entry(block, spot.index) == entry)
+    }
+
+    /// The way to the leaf that an entry is in. `path` leads to the first leaf with its hash, which may be
+    /// one before its own.
+    fn path_to(
+        &mut self,
+        dir: &Handle,
+        state: &mut DirState,
+        mut path: Path,
+        spot: &Spot,
+    ) -> Result<Path> {
+        for _ in 0..spot.hops {
+            self.advance(dir, state, &mut path)?;
+        }
+        if path.leaf == spot.leaf {
+            return Ok(path);
+        }
+        let problem = format!("block {} is not where its siblings say", spot.leaf);
+        Err(dir.corrupt("directory leaf", problem))
+    }
+
+    /// Takes an entry out of the index. `path` leads to the first leaf with its hash; it is looked for if
+    /// it is needed and not known.
     pub(super) fn remove_hash(
         &mut self,
         dir: &mut Handle,
         state: &mut DirState,
-        mut path: Path,
-        spot: &Spot,
+        path: Option<Path>,
+        (spot, hash): (&Spot, u32),
     ) -> Result<()> {
         let layout = self.dir_layout();
-        for _ in 0..spot.hops {
-            self.advance(dir, state, &mut path)?;
-        }
-        if path.leaf != spot.leaf {
-            let problem = format!("block {} is not where its siblings say", spot.leaf);
-            return Err(dir.corrupt("directory leaf", problem));
-        }
+        let path = path.map(|path| self.path_to(dir, state, path, spot)).transpose()?;
         let buf = self.index_buffer(dir, state, spot.leaf)?;
         let mut held = self.held(buf);
         let table = leaf::table(&layout, held.bytes());
         let stale = leaf::stale(&layout, held.bytes()) + 1;
         leaf::set_stale(&mut held, &table, spot.index);
         leaf::set_counts(&layout, &mut held, table.count, stale);
-        if path.nodes.is_empty() {
+        if path.as_ref().is_some_and(|path| path.nodes.is_empty()) {
             return Ok(());
         }
         let live = table.count.saturating_sub(stale);
         let leaf = leaf_number(&layout, spot.leaf);
         state.buffers.note_live(leaf, None, live);
         if live + state.buffers.count(leaf) > layout.leaf_capacity() / 2 {
+            return Ok(());
+        }
+        let mut path = match path {
+            Some(path) => path,
+            None => {
+                let mut view = View::new(self, dir);
+                view.maps = Some(&mut state.maps);
+                let (path, _) = view.descend(hash, |_, _| (), |_, _, _| true)?;
+                self.path_to(dir, state, path, spot)?
+            }
+        };
+        if path.nodes.is_empty() {
             return Ok(());
         }
         self.shrink(dir, state, &mut path)

@@ -34,7 +34,7 @@ use crate::source::Source;
 use find::Form;
 use view::View;
 
-pub(crate) use find::Waiting;
+pub(crate) use find::{Spot, Waiting};
 #[cfg(test)]
 use free::FreeIndexStrategy;
 pub use store::LeafBuffering;
@@ -75,6 +75,15 @@ pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Res
         return Ok(None);
     }
     View::new(source, dir).lookup(name)
+}
+
+/// Looks a name up that is to be changed, and says where its entry is if that helps to find it again. The
+/// directory stays locked until it is changed.
+pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
+    if matches!(name, b"." | b".." | b"") || name.len() > NAME_LEN_MAX {
+        return Ok(lookup(&mut &*fs, dir, name)?.map(|found| (found, None)));
+    }
+    View::new(&mut &*fs, dir).locate(name)
 }
 
 /// Whether a directory has no entries but `.` and `..`.
@@ -159,8 +168,14 @@ impl Op<'_> {
         Err(dir.corrupt("directory", "an entry fits into no form"))
     }
 
-    /// Removes an entry and says what it led to. `NotFound` if there is none.
-    pub(crate) fn remove_entry(&mut self, dir: &mut Handle, name: &[u8]) -> Result<Found> {
+    /// Removes an entry and says what it led to. `NotFound` if there is none. `hint` is where it was found
+    /// since the directory was locked.
+    pub(crate) fn remove_entry(
+        &mut self,
+        dir: &mut Handle,
+        name: &[u8],
+        hint: Option<&Spot>,
+    ) -> Result<Found> {
         match self.form_of(dir)? {
             Form::Short => {
                 let (found, offset) = self.find_short(dir, name)?.ok_or(Error::NotFound)?;
@@ -169,7 +184,9 @@ impl Op<'_> {
             }
             Form::Block => self.remove_block(dir, name),
             Form::Leaf => self.remove_leaf(dir, name),
-            Form::Node => self.with_state(dir, |op, dir, state| op.remove_node(dir, state, name)),
+            Form::Node => {
+                self.with_state(dir, |op, dir, state| op.remove_node(dir, state, name, hint))
+            }
         }
     }
 

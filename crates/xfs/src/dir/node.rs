@@ -3,7 +3,7 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
-use super::find::Path;
+use super::find::{Path, Spot};
 use super::leaf::insert_hash;
 use super::state::DirState;
 use super::view::{DirBuf, NewBlock, View};
@@ -181,13 +181,20 @@ impl Op<'_> {
         dir: &mut Handle,
         state: &mut DirState,
         name: &[u8],
+        hint: Option<&Spot>,
     ) -> Result<Found> {
         let layout = self.dir_layout();
-        let mut view = View::new(self, dir);
-        view.maps = Some(&mut state.maps);
-        view.buffers = Some(&state.buffers);
-        let search = view.search(name)?;
-        let spot = search.spot.ok_or(Error::NotFound)?;
+        let hash = layout.hash(name);
+        let (spot, path) = match hint {
+            Some(spot) if self.is_still_there(dir, state, spot, hash)? => (*spot, None),
+            _ => {
+                let mut view = View::new(self, dir);
+                view.maps = Some(&mut state.maps);
+                view.buffers = Some(&state.buffers);
+                let search = view.search(name)?;
+                (search.spot.ok_or(Error::NotFound)?, Some(search.path))
+            }
+        };
         let best = self.release_entry(dir, Some(&mut state.maps), &spot, name)?;
         if best == layout.data_room() && spot.number != 0 {
             self.drop_data_block(dir, state, spot.number)?;
@@ -199,9 +206,9 @@ impl Op<'_> {
         }
         if spot.is_waiting {
             let address = layout.address(spot.number, spot.offset);
-            self.remove_waiting(dir, state, spot.leaf, LeafEntry { hash: search.hash, address })?;
+            self.remove_waiting(dir, state, spot.leaf, LeafEntry { hash, address })?;
         } else {
-            self.remove_hash(dir, state, search.path, &spot)?;
+            self.remove_hash(dir, state, path, (&spot, hash))?;
         }
         if self.try_node_to_leaf(dir)? {
             state.set_changed();

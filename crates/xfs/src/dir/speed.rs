@@ -58,7 +58,7 @@ impl Run {
         let before = &self.dir;
         let after = self.fs.atomically(|op| {
             let mut dir = before.clone();
-            op.remove_entry(&mut dir, name)?;
+            op.remove_entry(&mut dir, name, None)?;
             op.stage_if_changed(dir.clone(), before);
             Ok(dir)
         });

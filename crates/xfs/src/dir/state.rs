@@ -182,6 +182,11 @@ impl DirState {
         !self.is_over
     }
 
+    /// Whether all of it is as the directory is.
+    pub(super) fn is_read(&self) -> bool {
+        !self.is_unread
+    }
+
     /// Whether it may be dropped.
     pub(super) fn is_idle(&self) -> bool {
         self.is_over || self.buffers.waiting == 0

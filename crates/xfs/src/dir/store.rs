@@ -16,6 +16,7 @@ use super::find::Waiting;
 use super::settle::merge_all;
 use super::state::DirState;
 use crate::Xfs;
+use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
@@ -186,6 +187,20 @@ impl States {
         state.map(|state| state.buffers.with_hash(leaf, hash)).unwrap_or_default()
     }
 
+    /// Where a block of a directory is, as far as its state knows. The directory is locked. Who would
+    /// have to wait for an answer gets none.
+    pub(crate) fn place(&self, dir: &Handle, layout: &Layout, at: FileBlock) -> Option<Block> {
+        let shard = self.part(dir.ino()).states.try_lock()?;
+        state_of(&shard, dir).filter(|state| state.is_read())?.maps.get(layout, at)
+    }
+
+    /// Whether there is a state of a directory, which then is one with nodes. The directory is locked. Who
+    /// would have to wait for an answer is told of none.
+    pub(crate) fn is_node(&self, dir: &Handle) -> bool {
+        let shard = self.part(dir.ino()).states.try_lock();
+        shard.is_some_and(|shard| state_of(&shard, dir).is_some())
+    }
+
     /// Brings all that waits into the leaves, because a checkpoint is closed: no operation is under way.
     /// Readers may be, and find each name in one place or the other.
     pub(crate) fn settle(&self, geometry: &Geometry, txn: &mut Txn<'_>) -> transaction::Result<()> {
@@ -215,6 +230,12 @@ impl States {
             part.states.lock().iter_mut().for_each(|state| state.set_unread());
         }
     }
+}
+
+/// The state of a directory, unless it is one that had its number before.
+fn state_of<'s>(shard: &'s Shard, dir: &Handle) -> Option<&'s DirState> {
+    let state = shard.iter().find(|state| state.ino == dir.ino())?;
+    (state.generation == dir.inode.generation() && state.is_valid()).then_some(state)
 }
 
 /// The states that an operation has taken.

@@ -60,6 +60,10 @@ impl<'v, S: Source> View<'v, S> {
         if known.is_some() {
             return Ok(known);
         }
+        let known = self.source.known_place(self.dir, &self.layout, at);
+        if known.is_some() {
+            return Ok(known);
+        }
         let run = bmap::run_at(self.source, self.dir, Fork::Data, at)?;
         let start = match run.place {
             Place::Written(start) => start,

@@ -40,7 +40,7 @@ impl Op<'_> {
     }
 
     /// Sets the size and frees what one operation can of what lies past it. Whether that was all.
-    fn cut_to(&mut self, before: &Handle, size: u64) -> Result<bool> {
+    pub(crate) fn cut_to(&mut self, before: &Handle, size: u64) -> Result<bool> {
         let mut file = before.clone();
         file.inode.set_size(size);
         file.inode.set_flags(file.inode.flags() & !flags::PREALLOC);

@@ -13,6 +13,5 @@ mod xfs_log;
 
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub use end::{LogEnd, log_end, log_is_clean};
-pub use recover::Report;
-pub(crate) use recover::{Position, Recovered, recover};
+pub use recover::{Position, Recovered, Report, recover};
 pub(crate) use xfs_log::XfsLog;

@@ -27,31 +27,33 @@ pub struct Report {
 
 /// Where a log that was recovered, or is clean, goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub struct Position {
     /// Where the next record goes.
-    pub(crate) head: Lsn,
+    pub head: Lsn,
     /// The block of the last record's header.
-    pub(crate) previous: Option<u32>,
+    pub previous: Option<u32>,
     /// The oldest place that is still needed: where what was replayed starts, as long as its intents are
     /// not finished. `None` if nothing is.
-    pub(crate) tail: Option<Lsn>,
+    pub tail: Option<Lsn>,
     /// The tail as the device still says it, if there was something to replay: until a record says
     /// otherwise, whoever looks at the log starts there.
-    pub(crate) replayed_from: Option<Lsn>,
+    pub replayed_from: Option<Lsn>,
     /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
     /// any.
-    pub(crate) record_size: Option<usize>,
+    pub record_size: Option<usize>,
     /// Whether the last record says that the log is clean, and nothing was replayed.
-    pub(crate) is_clean: bool,
+    pub is_clean: bool,
 }
 
 /// A log whose changes are in their places.
 #[derive(Clone, Debug)]
-pub(crate) struct Recovered {
-    pub(crate) report: Report,
+pub struct Recovered {
+    /// What was done.
+    pub report: Report,
     /// What is to be finished, in the order of the log.
-    pub(crate) intents: Vec<Intent>,
-    pub(crate) position: Position,
+    pub intents: Vec<Intent>,
+    /// Where the log goes on.
+    pub position: Position,
 }
 
 /// Replays the log of an image: all it holds is brought to its place, durably, but for intents without a
@@ -60,7 +62,7 @@ pub(crate) struct Recovered {
 ///
 /// # Errors
 /// `Corrupt` for a damaged log; `Unsupported` for one that cannot be replayed here; if the device fails.
-pub(crate) fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
+pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     let no_end = || Corruption::new("log", "its end cannot be made out");
     let ring = Ring::of(device, sb)?.ok_or_else(no_end)?;
     let end = log_end(device, sb)?.ok_or_else(no_end)?;

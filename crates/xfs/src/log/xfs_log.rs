@@ -74,6 +74,8 @@ struct State {
     written_tail: Lsn,
     /// Records written since the last flush.
     in_flight: u32,
+    /// Bytes of all records so far.
+    bytes_written: u64,
     record: RecordBuilder,
     items: Items,
     /// Whether the log is as clean as it was.
@@ -130,6 +132,7 @@ impl XfsLog {
             durable_tail: tail,
             written_tail: tail,
             in_flight: 0,
+            bytes_written: 0,
             record,
             items: Items::default(),
             is_untouched: position.is_clean,
@@ -150,6 +153,11 @@ impl XfsLog {
     /// intent, before it commits, while no other operation runs.
     pub(crate) fn add_done(&self, item: Vec<u8>) {
         self.state.lock().done.push(item);
+    }
+
+    /// Bytes written to the log since it was opened.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.state.lock().bytes_written
     }
 
     /// Says whether what was recovered has intents that are not finished: as long as it has, the tail does
@@ -221,6 +229,7 @@ impl State {
         self.head = advanced(&shape.area, self.head, blocks);
         self.written_tail = tail;
         self.in_flight += 1;
+        self.bytes_written += u64::from(blocks) * BLOCK_SIZE as u64;
         self.is_untouched = false;
         Ok(())
     }

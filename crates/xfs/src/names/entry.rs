@@ -6,16 +6,24 @@ use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
 use crate::Xfs;
 use crate::attr::parent::Link;
-use crate::dir::{self, Found};
+use crate::dir::{self, Spot};
 use crate::inode::Handle;
 
 /// The directories of XFS.
 pub(super) struct Names;
 
+/// What a name leads to, in a directory that is locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    pub(super) ino: Ino,
+    /// Where its entry is, if that helps to find it again.
+    pub(super) spot: Option<Spot>,
+}
+
 impl Directories for Names {
     type Fs = Xfs;
     type Dir = Handle;
-    type Found = Found;
+    type Found = Located;
 
     fn locks(fs: &Xfs) -> &InodeLocks {
         &fs.locks
@@ -29,18 +37,18 @@ impl Directories for Names {
         fs.load_dir(dir)
     }
 
-    fn find_named(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
+    fn find_named(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<Located>> {
         if name.len() > NAME_LEN_MAX {
             return Err(Error::NameTooLong);
         }
-        let found = dir::lookup(&mut &*fs, dir, name)?;
-        if found.is_some_and(|found| found.ino == dir.ino()) {
+        let Some((found, spot)) = dir::locate(fs, dir, name)? else { return Ok(None) };
+        if found.ino == dir.ino() {
             return Err(dir.corrupt("directory", "it is its own subdirectory"));
         }
-        Ok(found)
+        Ok(Some(Located { ino: found.ino, spot }))
     }
 
-    fn leads_to_directory(fs: &Xfs, dir: &Handle, found: &Found) -> Result<bool> {
+    fn leads_to_directory(fs: &Xfs, dir: &Handle, found: &Located) -> Result<bool> {
         Ok(fs.load_named(dir, found)?.inode.is_dir())
     }
 
@@ -52,7 +60,7 @@ impl Directories for Names {
         dir.inode.generation()
     }
 
-    fn ino_of(found: &Found) -> Ino {
+    fn ino_of(found: &Located) -> Ino {
         found.ino
     }
 
@@ -75,12 +83,12 @@ impl Xfs {
         dir: Ino,
         name: &[u8],
         also: Option<Ino>,
-    ) -> Result<(Locked<'_>, Handle, Found)> {
+    ) -> Result<(Locked<'_>, Handle, Located)> {
         names::lock_entry::<Names>(self, (dir, name), also)
     }
 
     /// The inode that an entry names, which must be in use.
-    pub(super) fn load_named(&self, dir: &Handle, found: &Found) -> Result<Handle> {
+    pub(super) fn load_named(&self, dir: &Handle, found: &Located) -> Result<Handle> {
         let unused = || {
             Corruption::new("directory entry", "its inode is not in use")
                 .of_inode(dir.ino().0)

@@ -95,11 +95,12 @@ impl Op<'_> {
             dirs[0].drop_subdirectory();
             dirs[to].add_subdirectory()?;
         }
+        let hint = plan.source.spot.as_ref();
         if plan.target.is_some() {
             self.replace_entry(&mut dirs[to], entry)?;
-            self.remove_entry(&mut dirs[0], plan.from.1)?;
+            self.remove_entry(&mut dirs[0], plan.from.1, hint)?;
         } else {
-            self.remove_entry(&mut dirs[0], plan.from.1)?;
+            self.remove_entry(&mut dirs[0], plan.from.1, hint)?;
             self.add_entry(&mut dirs[to], entry)?;
         }
         self.replace_parent(&mut source, before.from, before.to)?;

@@ -2,6 +2,7 @@
 
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
+use super::entry::Located;
 use super::link::touch;
 use crate::Xfs;
 use crate::attr::parent::Link;
@@ -18,7 +19,7 @@ impl Xfs {
         if child.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
         }
-        self.remove_found(&parent, name, &child, time)
+        self.remove_found(&parent, (name, &found), &child, time)
     }
 
     pub(crate) fn remove_dir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
@@ -32,20 +33,20 @@ impl Xfs {
         let child = self.load_named(&parent, &found)?;
         child.require_directory()?;
         self.require_empty(&child)?;
-        self.remove_found(&parent, name, &child, time)
+        self.remove_found(&parent, (name, &found), &child, time)
     }
 
     /// Removes a name from a directory and what it stands for, both locked.
     fn remove_found(
         &self,
         before: &Handle,
-        name: &[u8],
+        (name, found): (&[u8], &Located),
         child: &Handle,
         time: Option<Timestamp>,
     ) -> Result<()> {
         let fate = self.atomically(|op| {
             let mut parent = before.clone();
-            op.remove_entry(&mut parent, name)?;
+            op.remove_entry(&mut parent, name, found.spot.as_ref())?;
             if child.inode.is_dir() {
                 parent.drop_subdirectory();
             }

@@ -73,7 +73,7 @@ impl Op<'_> {
 
     /// Frees an inode and everything that belongs to it when the operation commits, or as much as one
     /// operation can. Whether that was all.
-    fn end_inode(&mut self, mut handle: Handle) -> Result<bool> {
+    pub(super) fn end_inode(&mut self, mut handle: Handle) -> Result<bool> {
         let mut budget = self.fs.changes_per_op();
         let is_all = self.drop_data(&mut handle, &mut budget)?
             && self.drop_attrs(&mut handle, &mut budget)?;

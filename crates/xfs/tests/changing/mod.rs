@@ -36,6 +36,9 @@ pub const SMALL_CACHE_BYTES: usize = 512 << 10;
 /// A little of everything, made durable again and again.
 pub const SYNCING: Mix = Mix { sync: 40, ..Mix::ALL };
 
+/// Names above all, made durable again and again: what fills a log.
+pub const FILLING: Mix = Mix { names: 60, data: 5, sync: 40, names_per_directory: 60, ..Mix::ALL };
+
 /// A kind of image.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {

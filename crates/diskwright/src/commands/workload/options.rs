@@ -31,6 +31,10 @@ pub(crate) struct CreateOptions {
     #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
     pub(super) threads: u32,
 
+    /// Open each file, make it durable and close it before the next
+    #[arg(long)]
+    pub(super) fsync: bool,
+
     /// Ways of finding room in a directory of memory:xfs, each of which takes part: tree, block-skip,
     /// reverse, forward, forward-decode, or all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -83,6 +87,10 @@ pub(crate) struct FsMarkOptions {
     /// Make everything again, and remove it from a cold cache
     #[arg(long)]
     pub(super) cold: bool,
+
+    /// Rename all files before they are removed: in their directories, then into another one
+    #[arg(long)]
+    pub(super) rename: bool,
 
     /// Bytes of each file; there is only 0, as in the thread
     #[arg(

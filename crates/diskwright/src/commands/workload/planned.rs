@@ -112,7 +112,7 @@ fn free_index(names: &[String]) -> Result<Vec<FreeIndexStrategy>> {
 }
 
 fn create(options: &CreateOptions) -> Create {
-    Create { files: options.files.clone(), threads: options.threads }
+    Create { files: options.files.clone(), threads: options.threads, fsync: options.fsync }
 }
 
 fn remove(options: &RemoveOptions) -> Remove {
@@ -126,6 +126,7 @@ fn fs_mark(options: &FsMarkOptions) -> FsMark {
         loops: options.loops,
         subdirectories: options.subdirectories,
         cold: options.cold,
+        rename: options.rename,
     }
 }
 

@@ -44,6 +44,8 @@ struct KernelSession {
     mounted: Option<Mounted>,
     image: File,
     size: u64,
+    /// Size of its log in bytes, if it is one whose position can be read.
+    log_bytes: Option<u64>,
     fs_type: &'static str,
     scratch: PathBuf,
 }
@@ -127,6 +129,7 @@ impl Contestant for Kernel {
             mounted: None,
             image,
             size: plan.size(),
+            log_bytes: plan.xfs_log_bytes(),
             fs_type: fs_type(self.spec.format),
             scratch: self.scratch.clone(),
         };
@@ -186,6 +189,12 @@ impl Session for KernelSession {
 
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn log_position(&self) -> Result<Option<u64>> {
+        let position = self.mounted.as_ref().zip(self.log_bytes);
+        let position = position.map(|(mounted, bytes)| mounted.xfs_log_head(bytes));
+        position.transpose().map_err(|e| Error::host("log_head_lsn", e))
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {

@@ -33,6 +33,8 @@ pub(super) struct Mounted {
     root: Option<OwnedFd>,
     /// The file that tells what the loop device is on, and the name that it tells.
     backing: (PathBuf, Vec<u8>),
+    /// The directory of the loop device in `/sys`.
+    sys: PathBuf,
 }
 
 impl Mounted {
@@ -56,15 +58,31 @@ impl Mounted {
         })?;
         let device = fstat(&root).map_err(|e| Error::host("stat", e))?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let backing = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"));
+        let sys = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let backing = sys.join("loop/backing_file");
         let name = backing_name(&backing)
             .map_err(|e| Error::Unsupported(format!("{}: {e}", backing.display())))?;
-        Ok(Self { root: Some(root), backing: (backing, name) })
+        Ok(Self { root: Some(root), backing: (backing, name), sys })
     }
 
     /// A path of the root that works for as long as this lives, in other processes too.
     pub(super) fn path(&self) -> PathBuf {
         self.root.as_ref().map_or_else(PathBuf::new, path_of)
+    }
+
+    /// How far the log of an XFS has come, in bytes, if it is one of so many.
+    pub(super) fn xfs_log_head(&self, log_bytes: u64) -> io::Result<u64> {
+        let device = fs::canonicalize(&self.sys)?;
+        let name = device.file_name().unwrap_or_default();
+        let head = Path::new("/sys/fs/xfs").join(name).join("log/log_head_lsn");
+        let head = fs::read_to_string(head)?;
+        let numbers = head.trim().split_once(':');
+        let numbers = numbers.and_then(|(cycle, block)| {
+            Some((cycle.parse::<u64>().ok()?, block.parse::<u64>().ok()?))
+        });
+        let (cycle, block) =
+            numbers.ok_or_else(|| io::Error::other(format!("{head:?} is no place in a log")))?;
+        Ok(cycle * log_bytes + block * 512)
     }
 
     /// Writes everything and unmounts. Returns when the image is complete and nobody's any more.

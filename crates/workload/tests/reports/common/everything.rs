@@ -107,7 +107,7 @@ fn job(
     job.what =
         format!("What {name} does, in a sentence of some length, and whose workload it was.");
     job.headlines = match name {
-        "create" => Create { files: COUNTS.to_vec(), threads: 1 }.headlines(),
+        "create" => Create { files: COUNTS.to_vec(), threads: 1, fsync: false }.headlines(),
         "fs-mark" => FsMark::SEED.headlines(),
         "stress-orphan" => StressOrphan::default().headlines(),
         _ => Vec::new(),

@@ -5,17 +5,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::operation::CLIENT_TRANSACTION;
 use super::{
     BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_MAGIC, RECORD_VERSION,
-    RawOpHeader, RawRecordHeader,
+    RawOpHeader, RawRecordHeader, seal_record,
 };
-use crate::format::checksum;
 
 /// `h_size` of the records that are written: the most that kernels take (`XLOG_MAX_RECORD_BSIZE`).
 pub const RECORD_SIZE_MAX: usize = 256 << 10;
-/// Bytes of a record's first header that its checksum covers (`struct xlog_rec_header` as 64-bit machines
-/// lay it out).
-const HEADER_BYTES: usize = 328;
-/// Bytes of a further header that the checksum covers: the cycle and the kept words.
-const EXTENSION_BYTES: usize = 4 + 4 * CYCLE_WORDS;
 
 /// What a record's header says beside what follows from its contents.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +116,7 @@ impl RecordBuilder {
         header.size = (self.size as u32).into();
         self.bytes[..BLOCK_SIZE].copy_from_slice(header.as_bytes());
         self.stamp(place);
-        self.seal();
+        seal_record(&mut self.bytes, self.headers / BLOCK_SIZE);
         &self.bytes
     }
 
@@ -144,19 +138,6 @@ impl RecordBuilder {
         for (index, block) in headers.chunks_exact_mut(BLOCK_SIZE).enumerate().skip(1) {
             block[..4].copy_from_slice(&cycle_at(index).to_be_bytes());
         }
-    }
-
-    fn seal(&mut self) {
-        const CRC: usize = std::mem::offset_of!(RawRecordHeader, crc);
-        let (headers, body) = self.bytes.split_at(self.headers);
-        let mut crc = checksum::compute(&headers[..HEADER_BYTES], CRC);
-        for extension in
-            headers.chunks_exact(BLOCK_SIZE).take(body.len().div_ceil(BUFFER_SIZE)).skip(1)
-        {
-            crc = crc32c::crc32c_append(crc, &extension[..EXTENSION_BYTES]);
-        }
-        crc = crc32c::crc32c_append(crc, body);
-        self.bytes[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Starts the next record.

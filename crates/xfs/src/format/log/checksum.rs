@@ -33,6 +33,13 @@ pub fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
     Err(Mismatch { computed: computed[0], stored })
 }
 
+/// Brings the checksum of a record up to date, whose first blocks are its headers.
+pub fn seal_record(record: &mut [u8], header_blocks: usize) {
+    let (headers, body) = record.split_at(header_blocks * BLOCK_SIZE);
+    let crc = compute(headers, HEADER_SIZES[0], body);
+    record[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
 fn compute(headers: &[u8], header_size: usize, body: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&headers[..CRC_OFFSET]);
     let crc = crc32c::crc32c_append(crc, &[0; 4]);

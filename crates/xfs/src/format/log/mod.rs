@@ -14,5 +14,5 @@ mod record;
 pub mod transaction;
 
 pub use buffer_item::BufferItem;
-pub use checksum::{Mismatch, check_record};
+pub use checksum::{Mismatch, check_record, seal_record};
 pub use record::*;

@@ -53,6 +53,13 @@ impl<'d> Changes<'d> {
         Ok(bytes)
     }
 
+    /// Whether a range will be as it is.
+    pub(super) fn leave(&self, offset: u64, len: usize) -> Result<bool> {
+        let mut bytes = vec![0; len];
+        self.device.read_at(offset, &mut bytes).map_err(Error::Device)?;
+        Ok(bytes == self.read(offset, len)?)
+    }
+
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         for (number, within, of_range) in parts(offset, bytes.len()) {
             if !self.pages.contains_key(&number) {

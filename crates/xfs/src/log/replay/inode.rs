@@ -41,7 +41,7 @@ impl Replay<'_> {
         self.changes.write(offset, &slot)?;
         self.slots.insert(offset);
         if item.fields & (fields::DATA_OWNER | fields::ATTR_OWNER) != 0 {
-            self.owner_changes.insert(item.ino.0, item.fields);
+            self.owner_changes.insert(offset, (item.fields, lsn));
         }
         self.report.items_replayed += 1;
         Ok(())
@@ -63,22 +63,28 @@ impl Replay<'_> {
         Ok(place)
     }
 
-    /// Checks the inodes that were replayed.
+    /// Checks the inodes that were replayed. One that was damaged before, and came into the log with the
+    /// others of its block, stays as it is: it must not keep them from being recovered.
     pub(super) fn check_slots(&self) -> Result<()> {
+        let size = self.geometry.inode_size();
         for &offset in &self.slots {
-            let slot = self.changes.read(offset, self.geometry.inode_size())?;
+            let slot = self.changes.read(offset, size)?;
             let ino = self.ino_at(offset);
-            if be16(&slot, 2) == 0 {
-                verify_slot(&self.geometry, ino, &slot)?;
+            let checked = if be16(&slot, 2) == 0 {
+                verify_slot(&self.geometry, ino, &slot)
             } else {
-                Inode::parse(&self.geometry, ino, &slot)?;
+                Inode::parse(&self.geometry, ino, &slot).map(drop)
+            };
+            match checked {
+                Err(_) if self.changes.leave(offset, size)? => {}
+                checked => checked?,
             }
         }
         Ok(())
     }
 
     /// The inode whose slot starts at a byte of the device.
-    fn ino_at(&self, offset: u64) -> Ino {
+    pub(super) fn ino_at(&self, offset: u64) -> Ino {
         let geometry = &self.geometry;
         let (ag, block) = geometry.locate(Block(offset >> geometry.block_log));
         let index = (offset & (geometry.block_size() as u64 - 1)) >> geometry.inode_log;

@@ -8,6 +8,7 @@ mod buffer;
 mod cancels;
 mod changes;
 mod inode;
+mod owner;
 mod small;
 mod structure;
 
@@ -44,8 +45,9 @@ pub(super) struct Replay<'d> {
     touched: BTreeMap<u64, Touched>,
     /// Inodes that were, by the first byte of their slots.
     slots: BTreeSet<u64>,
-    /// Inodes that all blocks of their maps are to name for their owner, and whose forks' they are.
-    owner_changes: BTreeMap<u64, u32>,
+    /// Inodes that all blocks of their maps are to name for their owner, by the first byte of their slots:
+    /// the maps of which forks, and where that was asked for.
+    owner_changes: BTreeMap<u64, (u32, Lsn)>,
     intents: Intents,
     pub(super) report: Report,
 }
@@ -127,6 +129,7 @@ impl<'d> Replay<'d> {
         each_transaction(ring, bounds, |transaction| replay.apply(&transaction))?;
         replay.finish_buffers()?;
         replay.check_slots()?;
+        replay.change_owners()?;
         let geometry = replay.geometry;
         replay.intents.open.values().try_for_each(|intent| intent.check(&geometry))?;
         Ok(replay)

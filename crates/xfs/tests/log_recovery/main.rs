@@ -1,0 +1,9 @@
+//! Logs that kernels left, replayed by us and by the kernel: whole ones, torn ones, damaged ones.
+
+#[path = "../changing/mod.rs"]
+mod changing;
+mod damage;
+mod kernel;
+mod made;
+mod support;
+mod torn;

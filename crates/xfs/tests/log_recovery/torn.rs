@@ -1,0 +1,101 @@
+//! Logs whose last records did not reach the disk, or not all of them.
+
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use oracle::{Ignore, require, scratch};
+use xfs::format::log::BLOCK_SIZE;
+use xfs::log_end;
+
+use crate::support::{
+    Load, MIB, Stop, by_kernel, by_us, copy, device, dirty, log_place, superblock, sync, tree,
+};
+
+/// What lies where a block of a torn record should be.
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    /// What was there before the first round.
+    Zeros,
+    /// What was there a round before, with that cycle.
+    Older,
+    /// A block that was written in part.
+    Garbage,
+}
+
+struct Case {
+    /// Blocks from the head back.
+    blocks: Range<u64>,
+    instead: Instead,
+}
+
+fn spoil(image: &Path, case: &Case) {
+    let device = device(image);
+    let (sb, file) = (superblock(&*device), fs::File::options().write(true).open(image).unwrap());
+    let end = log_end(&*device, &sb).unwrap().unwrap();
+    let place = log_place(&sb);
+    let ring = (place.end - place.start) / BLOCK_SIZE as u64;
+    let cycle = end.last.unwrap().lsn.cycle;
+    for back in case.blocks.clone() {
+        let block = (u64::from(end.head) + ring - 1 - back) % ring;
+        let offset = place.start + block * BLOCK_SIZE as u64;
+        match case.instead {
+            Instead::Zeros => file.write_all_at(&[0; BLOCK_SIZE], offset).unwrap(),
+            Instead::Older => {
+                let mut bytes = [0x5a; BLOCK_SIZE];
+                bytes[..4].copy_from_slice(&(cycle - 1).to_be_bytes());
+                file.write_all_at(&bytes, offset).unwrap();
+            }
+            // The cycle is there, the rest is not.
+            Instead::Garbage => file.write_all_at(&[0xa5; 300], offset + 100).unwrap(),
+        }
+    }
+}
+
+/// Asserts that we make of it what the kernel does, or refuse it and change nothing if the kernel refuses it.
+fn assert_alike(image: &Path, case: &Case) {
+    let what = format!("{:?} at {:?}", case.instead, case.blocks);
+    let torn = copy(image, "torn");
+    spoil(&torn, case);
+    let (ours, theirs) = (copy(&torn, "ours"), copy(&torn, "theirs"));
+    match (by_us(&ours), by_kernel(&theirs)) {
+        (Ok(_), Ok(())) => {
+            let found = oracle::differences(&tree(&theirs), &tree(&ours), &Ignore::default());
+            assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+            oracle::xfs_repair(&ours);
+        }
+        (Err(_), Err(_)) => {
+            assert!(fs::read(&ours).unwrap() == fs::read(&torn).unwrap(), "{what}: it was changed");
+        }
+        (ours, theirs) => panic!("{what}: we say {ours:?}, the kernel {theirs:?}"),
+    }
+}
+
+#[test]
+fn torn_records_at_the_end_are_dropped_as_the_kernel_does() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_io"), Tool("xfs_repair"), Mount("xfs"));
+    for (rounds, size, instead) in [
+        (1, "-l size=7000b", Instead::Zeros),
+        (1, "-l size=7000b", Instead::Garbage),
+        (8, "-l size=2500b", Instead::Older),
+        (8, "-l size=2500b", Instead::Garbage),
+    ] {
+        let home = scratch();
+        let image = dirty(home.path(), size, 128 * MIB, Stop::Flushed, |root| {
+            let mut load = Load::new(rounds);
+            for _ in 0..rounds {
+                load.run(root, 500);
+                sync(root);
+            }
+            // Many small records.
+            for _ in 0..60 {
+                load.run(root, 4);
+                sync(root);
+            }
+        });
+        for blocks in [0..1, 1..2, 3..4, 0..20, 17..18, 60..63, 150..151, 600..601] {
+            assert_alike(&image, &Case { blocks, instead });
+        }
+    }
+}
