@@ -222,3 +222,59 @@ fn logs_of_other_shapes_are_written_as_the_kernel_reads_them() {
         assert_same(&tree, &path, Default::default());
     }
 }
+
+/// Bytes of a device that the log's first blocks take.
+fn log_start(device: &MemoryDevice, blocks: u64) -> (u64, u64) {
+    let mut sector = [0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, device.len()).unwrap();
+    let geometry = xfs::format::geometry::Geometry::new(&sb);
+    let start = xfs::format::address::FsBlock(sb.raw.logstart.get());
+    (geometry.byte_of(geometry.device_block(start)), blocks * 512)
+}
+
+/// Makes a directory, closes the image, and opens it again, until the log ends shortly before its ring does.
+fn wear_until_the_ring_ends(device: &Arc<MemoryDevice>) {
+    for number in 0..2000 {
+        let fs = open(device, SMALL_CACHE_BYTES);
+        for part in 0..number % 7 * (number % 3) {
+            let name = format!("{number}-{part}");
+            fs.mkdir(fs.root(), name.as_bytes(), &Default::default()).unwrap();
+        }
+        fs.close().unwrap();
+        let mut sector = [0; 512];
+        device.read_at(0, &mut sector).unwrap();
+        let sb = Superblock::parse(&sector, device.len()).unwrap();
+        let blocks = sb.raw.logblocks.get() << (sb.raw.blocklog - 9);
+        if log_end(&**device, &sb).unwrap().is_some_and(|end| blocks - end.head < 60) {
+            return;
+        }
+    }
+    panic!("the log never ended shortly before the end of the ring");
+}
+
+#[test]
+fn what_a_torn_record_left_behind_a_clean_end_is_cleared() {
+    require!(Tool("xfs_repair"));
+    let device = Arc::new(Layout::DEFAULT.make());
+    wear_until_the_ring_ends(&device);
+    let torn = Arc::new(device.fork());
+    let fs = open(&device, SMALL_CACHE_BYTES);
+    for number in 0..20 {
+        let name = format!("last {number}");
+        fs.mkdir(fs.root(), name.as_bytes(), &Default::default()).unwrap();
+    }
+    fs.sync().unwrap();
+    // Of the record, only what lies around the ring's end came to the device.
+    let (start, len) = log_start(&device, 16);
+    let mut bytes = vec![0; len as usize];
+    device.read_at(start, &mut bytes).unwrap();
+    let mut before = vec![0; len as usize];
+    torn.read_at(start, &mut before).unwrap();
+    assert!(bytes != before, "the record went around the end");
+    torn.write_at(start, &bytes).unwrap();
+    let fs = open(&torn, SMALL_CACHE_BYTES);
+    assert!(fs.lookup(fs.root(), b"last 0").is_err());
+    fs.close().unwrap();
+    assert_clean(&torn);
+}

@@ -69,6 +69,9 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     let head = end.head_lsn();
     let previous = end.last.map(|last| last.lsn.block);
     let Some(last) = end.last.filter(|_| !end.is_clean) else {
+        if let Some(last) = end.last {
+            stale::clear_leftovers(device, sb, &ring, &Bounds { tail: last.lsn, head })?;
+        }
         let position = Position {
             head,
             previous,

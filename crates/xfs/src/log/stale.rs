@@ -7,14 +7,49 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::area::Area;
 use super::bounds::Bounds;
-use super::end::IN_FLIGHT_BLOCKS;
+use super::end::{IN_FLIGHT_BLOCKS, Ring};
+use crate::format::log::build::next_cycle;
 use crate::format::log::{
-    BLOCK_SIZE, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_MAGIC, RECORD_VERSION, RawRecordHeader,
+    BLOCK_SIZE, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_MAGIC, RECORD_VERSION, RawRecordHeader, cycle_of,
 };
 use crate::format::superblock::Superblock;
 
 /// Blocks written at a time.
 const BATCH: u32 = 256;
+
+/// The same where the log is clean, if there is anything: the first record behind a clean end may have been
+/// torn. A log without such leftovers is not touched.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn clear_leftovers(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    ring: &Ring<'_>,
+    bounds: &Bounds,
+) -> Result<()> {
+    let head = bounds.head;
+    let count = room(ring.blocks, bounds).min(IN_FLIGHT_BLOCKS);
+    let mut bytes = vec![0; count as usize * BLOCK_SIZE];
+    ring.read_around(head.block, &mut bytes)?;
+    let is_left = |(index, block): (u32, &[u8])| {
+        let is_around = head.block + index >= ring.blocks;
+        cycle_of(block) == if is_around { next_cycle(head.cycle) } else { head.cycle }
+    };
+    if (0..).zip(bytes.chunks_exact(BLOCK_SIZE)).any(is_left) {
+        clear(device, sb, bounds)?;
+    }
+    Ok(())
+}
+
+/// Blocks from the head to the tail.
+const fn room(blocks: u32, bounds: &Bounds) -> u32 {
+    let (head, tail) = (bounds.head, bounds.tail);
+    match tail.block.checked_sub(head.block) {
+        Some(room) if tail.cycle != head.cycle => room,
+        _ => blocks - head.block + tail.block,
+    }
+}
 
 /// Writes over what may have been on its way to the log in a crash, as far as the tail.
 ///
@@ -23,11 +58,7 @@ const BATCH: u32 = 256;
 pub(super) fn clear(device: &dyn BlockDevice, sb: &Superblock, bounds: &Bounds) -> Result<()> {
     let area = Area::of(sb)?;
     let (head, tail) = (bounds.head, bounds.tail);
-    let room = match tail.block.checked_sub(head.block) {
-        Some(room) if tail.cycle != head.cycle => room,
-        _ => area.blocks - head.block + tail.block,
-    };
-    let count = room.min(IN_FLIGHT_BLOCKS);
+    let count = room(area.blocks, bounds).min(IN_FLIGHT_BLOCKS);
     let mut done = 0;
     while done < count {
         let batch = done..(done + BATCH).min(count);
