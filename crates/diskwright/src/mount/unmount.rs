@@ -27,6 +27,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// who reads the image cannot be told from it.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a mount that is in use is tried again. A process that is just being started has copies of its
+/// parent's open files for a moment, of files there that the parent has closed since, too.
+const BUSY_PATIENCE: Duration = Duration::from_millis(300);
+
 /// The programs that unmount for users, newest first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
@@ -169,7 +173,13 @@ fn is_dead(error: &io::Error) -> bool {
 
 fn take_away(point: &Path, lazy: bool) -> Result<()> {
     let lazily = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let error = match rustix::mount::unmount(point, lazily | UnmountFlags::NOFOLLOW) {
+    let attempt = || rustix::mount::unmount(point, lazily | UnmountFlags::NOFOLLOW);
+    let (begun, mut outcome) = (Instant::now(), attempt());
+    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_PATIENCE {
+        thread::sleep(POLL_INTERVAL);
+        outcome = attempt();
+    }
+    let error = match outcome {
         Ok(()) => return Ok(()),
         Err(Errno::PERM) => match ask_helper(point, lazy) {
             Ok(()) => return Ok(()),
