@@ -12,15 +12,8 @@ use crate::common::{OWN_XFS, fails, mount, ok, on_each_image, own_image, paths, 
 
 #[test]
 fn a_tree_of_everything_goes_in_and_out() {
-    require!(
-        Root,
-        Tool("mke2fs"),
-        Tool("e2fsck"),
-        Tool("mkfs.xfs"),
-        Tool("xfs_repair"),
-        Mount("ext4"),
-        Mount("xfs")
-    );
+    require!(Root);
+    require_images!();
     for name in ["mke2fs", "own", "mkfs.xfs", "own-xfs"] {
         let dir = oracle::scratch();
         let dir = dir.path();

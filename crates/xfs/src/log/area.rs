@@ -12,22 +12,32 @@ use crate::format::superblock::Superblock;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     /// First byte on the device.
-    start: u64,
+    pub(super) start: u64,
     /// Blocks of 512 bytes.
     pub(super) blocks: u32,
 }
 
 impl Area {
     /// The log that a superblock names.
+    ///
+    /// # Errors
+    /// `Corrupt` if its numbers cannot be.
     pub(super) fn of(sb: &Superblock) -> Result<Self> {
+        let damage = || Corruption::new("superblock", "the log is not in a group");
+        Ok(Self::find(sb).ok_or_else(damage)?)
+    }
+
+    /// The same; `None` if the superblock's numbers of the log cannot be.
+    pub(super) fn find(sb: &Superblock) -> Option<Self> {
         let raw = &sb.raw;
         let geometry = Geometry::new(sb);
         let (first, len) = (FsBlock(raw.logstart.get()), u64::from(raw.logblocks.get()));
+        if first.0 == 0 || !geometry.contains(first, len) {
+            return None;
+        }
         let blocks = u32::try_from((len << raw.blocklog) / BLOCK_SIZE as u64).ok();
-        let blocks = blocks.filter(|_| raw.logstart.get() != 0 && geometry.contains(first, len));
-        let damage = || Corruption::new("superblock", "the log is not in a group");
-        let blocks = blocks.ok_or_else(damage)?;
-        Ok(Self { start: geometry.byte_of(geometry.device_block(first)), blocks })
+        let start = geometry.byte_of(geometry.device_block(first));
+        blocks.filter(|blocks| *blocks >= 2).map(|blocks| Self { start, blocks })
     }
 
     /// Writes whole blocks from `block` on, around the end of the ring where need be.

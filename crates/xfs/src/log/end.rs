@@ -9,9 +9,8 @@
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
 
+use super::area::Area;
 use super::bounds;
-use crate::format::address::FsBlock;
-use crate::format::geometry::Geometry;
 use crate::format::log::{BLOCK_SIZE, Lsn, Record, cycle_of};
 use crate::format::superblock::Superblock;
 
@@ -72,15 +71,8 @@ impl<'a> Ring<'a> {
                           lies: --stale";
             return Err(Error::unsupported("a log on another device", advice));
         }
-        let geometry = Geometry::new(superblock);
-        let (start, len) = (FsBlock(raw.logstart.get()), u64::from(raw.logblocks.get()));
-        if !geometry.contains(start, len) {
-            return Ok(None);
-        }
-        let blocks = u32::try_from((len << raw.blocklog) / BLOCK_SIZE as u64).ok();
-        let start = geometry.byte_of(geometry.device_block(start));
-        let (blocks, uuid) = (blocks.filter(|blocks| *blocks >= 2), raw.uuid);
-        Ok(blocks.map(|blocks| Self { device, start, blocks, uuid }))
+        let area = Area::find(superblock);
+        Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid: raw.uuid }))
     }
 
     /// Its bytes on the device.
