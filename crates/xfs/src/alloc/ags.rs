@@ -179,7 +179,9 @@ impl Ags {
 
     /// Whether blocks are free that file data may have only after a checkpoint.
     pub(crate) fn has_busy(&self) -> bool {
-        !self.busy_running.lock().is_empty() || !self.busy_closed.lock().is_empty()
+        // One after the other: who holds a group may want the first, and who holds the second a group.
+        let is_running = !self.busy_running.lock().is_empty();
+        is_running || !self.busy_closed.lock().is_empty()
     }
 
     /// The running checkpoint is being closed: what it freed waits for it now. To be called with the
