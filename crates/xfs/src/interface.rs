@@ -9,6 +9,7 @@ use vfs::{
 };
 
 use crate::format::features::Incompat;
+use crate::fs::Mode;
 use crate::{Xfs, attr, dir, file, inode};
 
 impl FileSystem for Xfs {
@@ -21,7 +22,7 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(self.volume.statfs())
+        Ok(self.volume.statfs(self.mode != Mode::Fresh))
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {

@@ -1,5 +1,6 @@
 //! Changing attributes, ordinary and extended ones.
 
+use vfs::reserve::Claim;
 use vfs::{Ino, Result, SetAttributes};
 
 use crate::Xfs;
@@ -9,35 +10,37 @@ use crate::op::Op;
 
 impl Xfs {
     pub(crate) fn change_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        self.change_inode(ino, |_, handle| {
+        self.change_inode(ino, Claim::Ordinary, |_, handle| {
             apply(&mut handle.inode, change);
             Ok(())
         })
     }
 
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.change_inode(ino, |op, handle| op.set_attr(handle, name, value))
+        self.change_inode(ino, Claim::Ordinary, |op, handle| op.set_attr(handle, name, value))
     }
 
     pub(crate) fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.change_inode(ino, |op, handle| op.remove_attr(handle, name))
+        self.change_inode(ino, Claim::Freeing, |op, handle| op.remove_attr(handle, name))
     }
 
     /// Changes an inode in an operation of its own.
     fn change_inode(
         &self,
         ino: Ino,
+        claim: Claim,
         change: impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
     ) -> Result<()> {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
         let before = self.load(ino)?;
-        self.atomically(|op| {
+        let change = |op: &mut Op<'_>| {
             let mut handle = before.clone();
             change(op, &mut handle)?;
             op.stage(handle);
             Ok(())
-        })
+        };
+        self.atomically_with(claim, change, |()| Ok(()))
     }
 }
 
