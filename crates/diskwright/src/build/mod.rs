@@ -19,7 +19,7 @@ use std::thread;
 
 use ::source::Source;
 use blockdev::{BlockDevice, FileDevice};
-use vfs::{FileSystem, Timestamp};
+use vfs::{FileSystem, StatFs, Timestamp};
 
 pub use error::BuildError;
 pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
@@ -72,6 +72,11 @@ enum Fill {
     Trial,
 }
 
+/// Inodes in use. How many there are in all may follow from the space left.
+fn used(totals: &StatFs) -> u64 {
+    totals.inodes.saturating_sub(totals.inodes_free)
+}
+
 /// A file system that was filled.
 struct Filled {
     image_bytes: u64,
@@ -103,8 +108,8 @@ impl Build<'_> {
         Ok(Some(device.len()))
     }
 
-    /// Fills an image of a given size. If the usual number of inodes does not do, the entries are
-    /// counted.
+    /// Fills an image of a given size. If the usual number of inodes does not do, or the usual limit, the
+    /// entries are counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
         let rule = self.maker.inodes();
         let mut source = self.open_source()?;
@@ -116,13 +121,15 @@ impl Build<'_> {
                 inodes = at_least;
             }
         }
-        let is_fitted = matches!(rule, InodeRule::Fitted(_));
+        let can_have_more = !matches!(rule, InodeRule::Chosen(_));
         let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
-            Err(e) if e.is_no_inodes() && is_fitted && self.input.can_be_read_again() => {
+            Err(e) if e.is_no_inodes() && can_have_more && self.input.can_be_read_again() => {
                 let entries = size::count_entries(&mut *self.open_source()?)?;
+                let before = self.plan(size, inodes)?.inodes_max();
                 let inodes = size::inodes_for(entries);
-                if self.plan(size, inodes).is_err() {
+                // There may be no such image, or no more inodes in it than before.
+                if !self.plan(size, inodes).is_ok_and(|plan| plan.inodes_max() > before) {
                     return Err(e);
                 }
                 self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?)
@@ -134,22 +141,36 @@ impl Build<'_> {
     /// Fills the smallest image that holds the source and what is to be left free.
     fn fill_smallest(&self) -> Result<Filled, BuildError> {
         let needed = self.try_out()?;
-        let inodes = match self.maker.inodes() {
+        let rule = self.maker.inodes();
+        let mut inodes = match rule {
             InodeRule::Fitted(_) => size::inodes_for(needed.inodes),
             rule => rule.first(),
         };
         let size_min = self.maker.size_min();
-        let mut blocks = needed.blocks;
-        for _ in 0..size::ATTEMPTS {
+        let (mut blocks, mut attempt) = (needed.blocks, 0);
+        loop {
             let plan = |size| self.plan(size, inodes);
             let size = size::smallest(plan, size_min, blocks, self.options.free)?;
-            match self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?) {
-                // Less space in one piece can take more blocks to map the same files.
-                Err(e) if e.is_no_space() => blocks += size::grow_by(blocks),
-                other => return other,
+            if rule == InodeRule::OnDemand && self.plan(size, inodes)?.inodes_max() < needed.inodes {
+                inodes = size::inodes_for(needed.inodes);
             }
+            let filled = self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?);
+            let Err(error) = filled else { return filled };
+            let limited = error.is_no_inodes() && rule == InodeRule::OnDemand;
+            if !(error.is_no_space() || limited) || attempt == size::ATTEMPTS {
+                return Err(error);
+            }
+            let wanted = size::inodes_for(needed.inodes);
+            if limited && inodes != wanted {
+                // Fewer than the limit, but for what chunks have to spare.
+                inodes = wanted;
+                continue;
+            }
+            // Less space in one piece can take more blocks to map the same files, and more groups leave more
+            // alone.
+            blocks += size::grow_by(blocks, attempt);
+            attempt += 1;
         }
-        Err(vfs::Error::NoSpace.into())
     }
 
     /// Fills an image that is large enough, without file contents.
@@ -217,7 +238,7 @@ impl Build<'_> {
             image_bytes: size,
             made,
             blocks: before.blocks_free.saturating_sub(after.blocks_free),
-            inodes: before.inodes_free.saturating_sub(after.inodes_free),
+            inodes: used(&after).saturating_sub(used(&before)),
         })
     }
 

@@ -12,8 +12,11 @@ pub(super) const TRIAL_BYTES: [u64; 3] = [64 << 30, 1 << 40, 15 << 40];
 /// Bytes per inode in such an image.
 pub(super) const TRIAL_INODE_RATIO: u64 = 16 << 10;
 
-/// Images built before giving up, each a little larger than the one before.
-pub(super) const ATTEMPTS: usize = 8;
+/// Images built before giving up, each larger than the one before.
+pub(super) const ATTEMPTS: u32 = 24;
+
+/// Attempts after which what is added doubles each time.
+const CAREFUL_ATTEMPTS: u32 = 8;
 
 /// Inodes that every file system uses itself, more than enough.
 const INODES_RESERVED: u64 = 16;
@@ -45,9 +48,11 @@ pub(super) fn count_entries(source: &mut dyn Source) -> Result<u64, BuildError> 
     Ok(count + count / 64)
 }
 
-/// Blocks to add when an image turned out too small.
-pub(super) fn grow_by(blocks: u64) -> u64 {
-    (blocks / 200).max(8)
+/// Blocks to add when an image turned out too small for the `attempt`th time, from 0 on: 0.5 %, and at least
+/// 8 blocks.
+pub(super) fn grow_by(blocks: u64, attempt: u32) -> u64 {
+    let doubled = (attempt + 1).saturating_sub(CAREFUL_ATTEMPTS);
+    (blocks / 200).max(8) << doubled
 }
 
 /// The smallest size, in bytes, whose file system has `blocks` free blocks and `free` bytes more
@@ -99,4 +104,60 @@ pub(super) fn smallest(
     let size = high << 10;
     let block_size = plan(size)?.block_size();
     Ok(size / block_size * block_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use blockdev::BlockDevice;
+
+    use super::super::format::Fresh;
+    use super::*;
+
+    /// A file system in which every tenth block, and the first hundred, are metadata.
+    struct Tenth(u64);
+
+    impl Plan for Tenth {
+        fn block_size(&self) -> u64 {
+            4096
+        }
+
+        fn free_blocks(&self) -> u64 {
+            (self.0 / 4096).saturating_sub(100) / 10 * 9
+        }
+
+        fn inodes_max(&self) -> u64 {
+            0
+        }
+
+        fn unavailable(&self) -> u64 {
+            self.0 / 4096 / 20
+        }
+
+        fn make(&self, _: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
+            Err(vfs::Error::NoSpace)
+        }
+    }
+
+    #[test]
+    fn a_computed_size_is_the_smallest_that_holds_what_is_needed() {
+        for (blocks, free) in [(0, 0), (1, 0), (77, 0), (5_000, 0), (5_000, 10_000_000), (1 << 20, 1)] {
+            let plan = |size| Ok(Box::new(Tenth(size)) as Box<dyn Plan>);
+            let size = smallest(plan, 0, blocks, free).unwrap();
+            let holds = |size| {
+                let reserved = if free > 0 { Tenth(size).unavailable() } else { 0 };
+                Tenth(size).free_blocks() >= blocks + reserved + free.div_ceil(4096)
+            };
+            assert!(holds(size) && !holds(size - 4096), "{blocks} blocks, {free} free: {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_grows_until_anything_fits() {
+        assert_eq!([0, 7, 8, 9].map(|attempt| grow_by(100, attempt)), [8, 8, 16, 32]);
+        assert_eq!(grow_by(100_000, 0), 500);
+        let added = (0..ATTEMPTS).fold(1_000, |blocks, attempt| blocks + grow_by(blocks, attempt));
+        assert!(added > 1_000_000);
+    }
 }

@@ -7,4 +7,5 @@ mod features;
 mod large_files;
 mod reproducible;
 mod round_trip;
+mod sizes;
 mod sources;

@@ -87,6 +87,10 @@ impl Plan for Layout {
         Layout::free_blocks(self)
     }
 
+    fn inodes_max(&self) -> u64 {
+        self.superblock().inodes_count.into()
+    }
+
     /// Those kept for the privileged, and those that the kernel keeps, while the file system is
     /// mounted, for changes to extent trees that must not fail (2 %, at most 4096; `ext4(5)` of sysfs
     /// calls it `reserved_clusters`).

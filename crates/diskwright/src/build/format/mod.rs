@@ -38,7 +38,8 @@ pub(super) enum InodeRule {
     Chosen(Inodes),
     /// The source; so many unless it calls for more.
     Fitted(Inodes),
-    /// Nobody: they are made when they are needed.
+    /// Nobody: they are made when they are needed. What space they may take has a usual limit, which is
+    /// raised for a source that calls for more.
     OnDemand,
 }
 
@@ -56,7 +57,7 @@ impl InodeRule {
     pub(super) fn first(self) -> Inodes {
         match self {
             Self::Chosen(inodes) | Self::Fitted(inodes) => inodes,
-            // No format that makes inodes when they are needed looks at it.
+            // The usual limit will do.
             Self::OnDemand => Inodes::PerBytes(u64::MAX),
         }
     }
@@ -69,6 +70,9 @@ pub(super) trait Plan {
 
     /// Blocks that are free when it is made.
     fn free_blocks(&self) -> u64;
+
+    /// Most inodes that there can be, as far as a limit is set to them.
+    fn inodes_max(&self) -> u64;
 
     /// Free blocks that ordinary users may not take.
     fn unavailable(&self) -> u64;

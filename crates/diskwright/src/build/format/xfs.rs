@@ -10,6 +10,9 @@ use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN}
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::{BuildError, BuildOptions, identity};
 
+/// Inodes that are made at once.
+const INODES_PER_CHUNK: u64 = 64;
+
 pub(super) struct XfsMaker<'a> {
     options: &'a BuildOptions,
     features: Vec<FeatureChange>,
@@ -25,7 +28,8 @@ impl<'a> XfsMaker<'a> {
         Ok(Self { options, features, inode_size })
     }
 
-    fn mkfs_options(&self, size: u64) -> mkfs::Options {
+    /// `percent_max` is the most space that inodes may take, in percent, if not what is usual.
+    fn mkfs_options(&self, size: u64, percent_max: Option<u8>) -> mkfs::Options {
         let options = self.options;
         let defaults = mkfs::Options::new(size);
         mkfs::Options {
@@ -39,6 +43,7 @@ impl<'a> XfsMaker<'a> {
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
             allow_small: options.small,
+            inodes_percent_max: percent_max,
             time: options.image_time(),
             root_uid: options.owner.map_or(0, |o| o.uid),
             root_gid: options.owner.map_or(0, |o| o.gid),
@@ -48,13 +53,18 @@ impl<'a> XfsMaker<'a> {
 }
 
 impl Maker for XfsMaker<'_> {
-    fn plan(&self, size: u64, _: Inodes) -> Result<Box<dyn Plan>, BuildError> {
+    fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
         if !self.options.small && (SMALL_SIZE_MIN..SIZE_MIN).contains(&size) {
             let problem = "XFS images below 300 MiB are slow and little tested: give --small to make \
                            one, or a larger --size";
             return Err(vfs::Error::Invalid(problem).into());
         }
-        Ok(Box::new(mkfs::plan(&self.mkfs_options(size))?))
+        let plan = mkfs::plan(&self.mkfs_options(size, None))?;
+        let Inodes::Count(count) = inodes else { return Ok(Box::new(plan)) };
+        match percent_for(&plan, count.into(), self.options.free) {
+            Some(percent) => Ok(Box::new(mkfs::plan(&self.mkfs_options(size, Some(percent)))?)),
+            None => Ok(Box::new(plan)),
+        }
     }
 
     fn size_min(&self) -> u64 {
@@ -66,6 +76,21 @@ impl Maker for XfsMaker<'_> {
     }
 }
 
+/// The share of the space, in percent, that `count` inodes need, if it is more than what a plan allows
+/// them. `free` bytes more are to be left free: there, inodes may take as much as is usual.
+fn percent_for(plan: &Layout, count: u64, free: u64) -> Option<u8> {
+    let superblock = plan.superblock();
+    let groups = u64::from(superblock.agcount.get());
+    let per_block = u64::from(superblock.inopblock.get()).max(1);
+    // Each group may have a chunk that is not used up.
+    let chunk = INODES_PER_CHUNK.max(per_block);
+    let blocks = (count + (groups + 1) * chunk).div_ceil(per_block);
+    let usual = u64::from(superblock.imax_pct);
+    let free = free / Plan::block_size(plan) * usual / 100;
+    let percent = (blocks + free).saturating_mul(100).div_ceil(superblock.dblocks.get().max(1));
+    u8::try_from(percent.min(100)).ok().filter(|percent| u64::from(*percent) > usual)
+}
+
 impl Plan for Layout {
     fn block_size(&self) -> u64 {
         Layout::block_size(self).into()
@@ -73,6 +98,12 @@ impl Plan for Layout {
 
     fn free_blocks(&self) -> u64 {
         self.superblock().fdblocks.get()
+    }
+
+    fn inodes_max(&self) -> u64 {
+        let superblock = self.superblock();
+        let blocks = superblock.dblocks.get() * u64::from(superblock.imax_pct) / 100;
+        blocks.saturating_mul(superblock.inopblock.get().into())
     }
 
     /// What the kernel keeps while the file system is mounted: for changes that must not fail (5 %, at
