@@ -102,6 +102,13 @@ pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 // Bits of [`FsyncIn::fsync_flags`].
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 
+// Bits of [`IoctlIn::flags`].
+pub const IOCTL_COMPAT: u32 = 1 << 0;
+pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
+pub const IOCTL_RETRY: u32 = 1 << 2;
+pub const IOCTL_32BIT: u32 = 1 << 3;
+pub const IOCTL_DIR: u32 = 1 << 4;
+
 /// What every request starts with. (`fuse_in_header`)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,

@@ -15,6 +15,7 @@ mod device;
 mod handler;
 mod handshake;
 mod init;
+pub mod ioctl;
 mod late;
 mod mount;
 mod reader;

@@ -9,6 +9,7 @@ use vfs::{Error, FileSystem, Ino};
 
 use crate::attributes::VALID_SEC;
 use crate::errno::errno;
+use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
 use crate::{OnDamage, Options};
 
@@ -206,6 +207,9 @@ impl Handler for Adapter<'_> {
 
 /// Whether a request may have changed something, access times apart.
 fn may_change(operation: &Operation<'_>) -> bool {
+    if let Operation::Ioctl { args, .. } = operation {
+        return ioctl::may_change(args);
+    }
     !matches!(
         operation,
         Operation::Lookup { .. }
@@ -266,7 +270,9 @@ impl Adapter<'_> {
             Operation::Listxattr { size } => self.listxattr(header, node, size, reply),
             Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
             Operation::Removexattr { name } => self.removexattr(node, name),
-            Operation::Ioctl { .. } => Err(Errno::NOTTY),
+            Operation::Ioctl { args, data } => {
+                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply)
+            }
             Operation::Destroy | Operation::Interrupt => Ok(()),
             // Opening and closing need no message, and a file is made by MKNOD: nodes are all that
             // requests name, and `Known` keeps them. The kernel remembers each `ENOSYS`.
