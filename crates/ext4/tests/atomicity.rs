@@ -1,6 +1,6 @@
 //! An operation that fails leaves no trace.
 
-mod changing;
+use crate::changing;
 
 use changing::Layout;
 use changing::crashing::Ext4Target;

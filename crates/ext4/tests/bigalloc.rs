@@ -1,7 +1,7 @@
 //! Images with `bigalloc`: the contents of files against a model, names, attributes and links in
 //! blocks of their own, space that runs out, and what e2fsck and the kernel make of it.
 
-mod files;
+use crate::files;
 
 use std::fs::File;
 use std::io;

@@ -3,7 +3,7 @@
 //!
 //! A failure prints what reproduces it with the explorer's example.
 
-mod changing;
+use crate::changing;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -1,13 +1,10 @@
 //! Files without names: open ones live, closed ones are gone, and those that a crash left are ended
 //! by the kernel, by e2fsck and by us, each on what the others left.
 
-mod common;
+use crate::common;
 
-#[path = "orphans/damage.rs"]
 mod damage;
-#[path = "orphans/data.rs"]
 mod data;
-#[path = "orphans/kernel.rs"]
 mod kernel;
 
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! Extended attributes against a model, and the verdict of e2fsck and the kernel on what is left.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! What new files inherit and what changes along with attributes, compared with the kernel's own ext4:
 //! by requests, and through a mount.
 
-mod common;
+use crate::common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Names and attributes through mounts, as programs use them.
 
-mod common;
+use crate::common;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

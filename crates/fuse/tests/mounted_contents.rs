@@ -1,7 +1,7 @@
 //! Contents, listings and extended attributes through mounts, as programs use them: what the kernel
 //! caches is part of what they see.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! Requests about names, on both formats.
 
-mod common;
+use crate::common;
 
 use common::{Caller, Image, S_IFREG, on_both};
 use fuse::{OnDamage, Options};

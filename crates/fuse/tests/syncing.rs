@@ -1,7 +1,6 @@
 //! What is durable when, what damage ends, and access times.
 
-mod common;
-mod serving;
+use crate::serving;
 
 use std::sync::Arc;
 use std::thread;

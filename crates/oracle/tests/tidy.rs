@@ -225,6 +225,34 @@ fn dependencies_come_from_the_default_registry() {
     assert_none("not from crates.io", &found);
 }
 
+/// A crate with `autotests = false` has one test program: a file that nobody names would not be compiled.
+#[test]
+fn every_test_file_belongs_to_a_program() {
+    let texts = files(&[".rs", "Cargo.toml"]);
+    let text_of = |path: &str| texts.iter().find(|(found, _)| found == path).map(|(_, text)| text);
+    let mut found = Vec::new();
+    for (path, manifest) in texts.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
+        let tests = format!("{}/tests/", path.trim_end_matches("/Cargo.toml"));
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let main = text_of(&format!("{tests}main.rs")).expect("the program of all tests");
+        for (file, _) in &texts {
+            let Some(name) = file.strip_prefix(&tests).and_then(|rest| rest.strip_suffix(".rs"))
+            else {
+                continue;
+            };
+            let name = name.strip_suffix("/mod").unwrap_or(name);
+            let is_a_program = manifest.contains(&format!("[[test]]\nname = \"{name}\""));
+            let is_part = main.contains(&format!("mod {name};\n"));
+            if name != "main" && !name.contains('/') && !is_a_program && !is_part {
+                found.push(file.clone());
+            }
+        }
+    }
+    assert_none("test files of no program", &found);
+}
+
 #[test]
 fn the_scan_measures_functions() {
     let text = "fn a() {\n    let x = '{';\n    let y = \"}}\"; // }\n    if x { y }\n}\n\

@@ -1,7 +1,7 @@
 //! Extended attributes: random changes against a model in memory, judged by xfs_repair and the kernel,
 //! and what the kernel made.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

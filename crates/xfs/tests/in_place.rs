@@ -1,7 +1,7 @@
 //! What every format must do, on XFS images that are changed in place with their log: images made here
 //! and by mkfs.xfs.
 
-mod changing;
+use crate::changing;
 
 use std::sync::Arc;
 

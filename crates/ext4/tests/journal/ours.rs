@@ -7,7 +7,7 @@ use ext4::journal::{Journal, recover};
 use oracle::{KernelMount, MountOptions, debugfs, e2fsck, require};
 use transaction::Log;
 
-use crate::support::{
+use crate::journal::support::{
     CONFIGS, Config, DATA_BLOCKS, Image, e2fsck_replay, needs_recovery, read_block,
 };
 
@@ -184,7 +184,7 @@ fn a_log_that_is_not_empty_is_not_opened() {
     let journal = image.journal();
     image.append(&journal, 1, &[], &[(image.blocks[0], image.pattern(1))]);
     let device = image.device();
-    let sb = crate::support::superblock(&*device);
+    let sb = crate::journal::support::superblock(&*device);
     let map = ext4::journal::JournalMap::read(&*device, &sb).unwrap().unwrap();
     let again = Journal::open(device, map, &sb, None).map(|_| ());
     assert!(matches!(again, Err(vfs::Error::Unsupported(_))), "{again:?}");

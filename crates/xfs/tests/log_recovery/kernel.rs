@@ -7,7 +7,9 @@ use std::process::Command;
 use oracle::{Ignore, Tree, require, scratch};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::support::{Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree};
+use crate::log_recovery::support::{
+    Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree,
+};
 
 /// Changes with all of them in the log at the end, some of them in their places, too.
 fn assert_all_replayed(options: &str, size: u64, seed: u64) {

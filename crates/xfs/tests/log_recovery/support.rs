@@ -210,7 +210,7 @@ pub(crate) fn assert_replayed_alike(image: &Path, what: &str) -> RecoverReport {
         assert!(of_theirs.is_err(), "{what}: {remarks}");
     }
     // Whoever only reads sees the same, and changes nothing.
-    super::changing::kernel::assert_same(&expected, image, Default::default());
+    crate::changing::kernel::assert_same(&expected, image, Default::default());
     assert!(fs::read(image).unwrap() == before, "{what}: it was changed");
     report
 }
