@@ -138,6 +138,8 @@ pub struct Attributes {
     pub crtime: Option<Timestamp>,
     /// What its flags forbid.
     pub protection: Protection,
+    /// Whether its flags say that its access time stays.
+    pub is_noatime: bool,
 }
 
 /// What a new inode starts with.

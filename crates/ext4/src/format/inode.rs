@@ -28,6 +28,8 @@ pub mod flags {
     pub const IMMUTABLE: u32 = 0x10;
     /// Appending only.
     pub const APPEND: u32 = 0x20;
+    /// The access time stays.
+    pub const NOATIME: u32 = 0x80;
     /// The contents are encrypted.
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.

@@ -122,5 +122,6 @@ pub(crate) fn attributes(fs: &Ext4, handle: &Handle) -> Result<Attributes> {
         ctime: inode.time(Time::Change),
         crtime: inode.crtime(),
         protection: handle.protection(),
+        is_noatime: handle.has_flag(flags::NOATIME),
     })
 }

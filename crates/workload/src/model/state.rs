@@ -98,6 +98,7 @@ impl Inode {
             ctime: new.time,
             crtime: Some(new.time),
             protection: Protection::default(),
+            is_noatime: false,
         };
         Self { attributes, xattrs: BTreeMap::new(), body: Body::Special, open_count: 0 }
     }

@@ -64,6 +64,7 @@ impl Session {
             mtime: time,
             ctime: time,
             crtime: time,
+            ..SetAttributes::default()
         };
         fs.set_attributes(dir, &change)
     }
@@ -249,7 +250,7 @@ impl Step {
             atime: time,
             mtime: time,
             ctime: Some(new.time),
-            crtime: None,
+            ..SetAttributes::default()
         }
     }
 

@@ -106,5 +106,6 @@ pub(crate) fn attributes(fs: &Xfs, handle: &Handle) -> Result<Attributes> {
         ctime: time(Time::Change),
         crtime: inode.time(Time::Create),
         protection: handle.protection(),
+        is_noatime: inode.flags() & flags::NOATIME != 0,
     })
 }
