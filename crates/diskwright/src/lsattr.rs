@@ -10,7 +10,7 @@ use crate::list::{absolute, join, write_name};
 use crate::{Error, Result, text};
 
 /// The letters of chattr(1), in the order of lsattr(1).
-pub(crate) const LETTERS: [(InodeFlags, char); 21] = [
+pub(crate) const LETTERS: [(InodeFlags, char); 22] = [
     (InodeFlags::SECURE_DELETE, 's'),
     (InodeFlags::UNDELETE, 'u'),
     (InodeFlags::SYNC, 'S'),
@@ -26,6 +26,7 @@ pub(crate) const LETTERS: [(InodeFlags, char); 21] = [
     (InodeFlags::NOTAIL, 't'),
     (InodeFlags::TOPDIR, 'T'),
     (InodeFlags::EXTENTS, 'e'),
+    (InodeFlags::NOCOW, 'C'),
     (InodeFlags::DAX, 'x'),
     (InodeFlags::CASEFOLD, 'F'),
     (InodeFlags::INLINE_DATA, 'N'),
@@ -35,7 +36,7 @@ pub(crate) const LETTERS: [(InodeFlags, char); 21] = [
 ];
 
 /// The names of all flags, those first that have letters. `chattr` takes those that can be changed.
-pub(crate) const NAMES: [(InodeFlags, &str); 31] = [
+pub(crate) const NAMES: [(InodeFlags, &str); 32] = [
     (InodeFlags::SECURE_DELETE, "secure_delete"),
     (InodeFlags::UNDELETE, "undelete"),
     (InodeFlags::SYNC, "sync"),
@@ -51,6 +52,7 @@ pub(crate) const NAMES: [(InodeFlags, &str); 31] = [
     (InodeFlags::NOTAIL, "notail"),
     (InodeFlags::TOPDIR, "topdir"),
     (InodeFlags::EXTENTS, "extents"),
+    (InodeFlags::NOCOW, "nocow"),
     (InodeFlags::DAX, "dax"),
     (InodeFlags::CASEFOLD, "casefold"),
     (InodeFlags::INLINE_DATA, "inline_data"),

@@ -1,8 +1,8 @@
 //! Projects: an id of each inode by which the space of a whole hierarchy is counted.
 //!
-//! A directory with the flag `PROJINHERIT` gives its project to what is made in it (and its flag to
-//! directories, as [`crate::inode::file_attributes`] says); everything else is made in project 0. Nothing of another project gets a name there,
-//! so that the hierarchy stays one project's.
+//! A directory with the flag `PROJINHERIT` gives its project to what is made in it, and its flag to
+//! directories ([`crate::inode::file_attributes`]); everything else is made in project 0. Nothing of
+//! another project gets a name there, so that the hierarchy stays one project's.
 
 use vfs::{Error, Result};
 

@@ -94,6 +94,7 @@ impl Session {
                 Ok(())
             }
             Operation::Sync => fs.sync(),
+            Operation::Trim => fs.trim(0..u64::MAX, 0).map(drop),
             _ => self.apply_to_names(fs, step),
         }
     }
