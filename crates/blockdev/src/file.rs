@@ -59,6 +59,11 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        punch_hole(&self.file, offset, len)
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -101,6 +101,14 @@ impl BlockDevice for OverlayDevice {
         })
     }
 
+    /// Forgets what was written there. The device below stays as it is.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        let (first, end) = (offset.div_ceil(PAGE_BYTES), (offset + len) / PAGE_BYTES);
+        self.write_pages().retain(|&page, _| page < first || page >= end);
+        Ok(())
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mount, mv, paths,
-    recover, rm, rmdir, setfattr, truncate, unmount, workload,
+    build, cat, chattr, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir, mount, mv,
+    paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -124,8 +124,11 @@ pub(crate) enum Command {
     Ln(ln::LnArgs),
     Chmod(chmod::ChmodArgs),
     Chown(chown::ChownArgs),
+    Chattr(chattr::ChattrArgs),
+    Lsattr(lsattr::LsattrArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Dump(dump::DumpArgs),
     Workload(workload::WorkloadArgs),

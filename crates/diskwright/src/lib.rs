@@ -20,6 +20,7 @@ pub mod find;
 mod image;
 pub mod list;
 mod lock;
+pub mod lsattr;
 pub mod mount;
 mod mounts;
 pub mod partition;

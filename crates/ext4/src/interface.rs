@@ -2,11 +2,11 @@
 //! the work.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, ListingProfile, MappedExtent,
-    NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem, Ino,
+    ListingProfile, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
@@ -199,6 +199,18 @@ impl FileSystem for Ext4 {
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let _lock = self.locks.shared(ino);
         read::xattr::list(self, &self.load(ino)?, each)
+    }
+
+    fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.read_file_attributes(ino)
+    }
+
+    fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        self.change_file_attributes(ino, change)
+    }
+
+    fn trim(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
+        self.trim_free(range, len_min)
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {

@@ -85,6 +85,11 @@ impl Ext4 {
             Some(found) => Some(self.load_named(plan.to_dir(), found)?),
             None => None,
         };
+        plan.dirs[0].protection().check_removal(source.protection())?;
+        match &target {
+            Some(target) => plan.to_dir().protection().check_removal(target.protection())?,
+            None => plan.to_dir().protection().check_addition()?,
+        }
         self.check_project(plan.to_dir(), &source)?;
         if let Some(target) = target.as_ref().filter(|_| plan.mode == RenameMode::Exchange) {
             self.check_project(&plan.dirs[0], target)?;

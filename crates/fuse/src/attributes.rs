@@ -8,7 +8,7 @@ use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
 
-pub(crate) use change::without_set_id;
+pub(crate) use change::{CAPABILITIES, without_set_id};
 
 /// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
 /// changes the image, and of its own changes the kernel knows.
@@ -80,6 +80,9 @@ impl Adapter<'_> {
 
     /// How long the kernel may keep attributes, in seconds.
     fn attr_valid(&self, attributes: &Attributes) -> u64 {
+        if self.is_protected(attributes) {
+            return 0;
+        }
         let may_get_space = attributes.file_type == FileType::Regular && !self.options.read_only;
         if may_get_space && attributes.blocks_512 == 0 { EMPTY_VALID_SEC } else { VALID_SEC }
     }

@@ -13,7 +13,7 @@ mod seek;
 use fuse_device::abi::{ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use fuse_device::{Errno, Reply};
 use rustix::fs::OFlags;
-use vfs::{Error, Ino, SetAttributes};
+use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 
 use crate::{Adapter, clock};
 
@@ -46,7 +46,11 @@ impl Adapter<'_> {
         if !is_written_back {
             self.kill_capabilities(ino)?;
         }
-        self.result(self.fs.write(ino, args.offset, data))?;
+        self.result(if is_written_back {
+            self.write_back(ino, args.offset, data)
+        } else {
+            self.fs.write(ino, args.offset, data)
+        })?;
         if !is_written_back && !data.is_empty() {
             self.contents_changed(ino)?;
         }
@@ -73,7 +77,8 @@ impl Adapter<'_> {
     /// The contents of a file have changed: now.
     fn contents_changed(&self, ino: Ino) -> Result<(), Errno> {
         let now = Some(clock::now());
-        let times = SetAttributes { mtime: now, ctime: now, ..SetAttributes::default() };
+        let purpose = ChangePurpose::Consequence;
+        let times = SetAttributes { mtime: now, ctime: now, purpose, ..SetAttributes::default() };
         self.result(self.fs.set_attributes(ino, &times))
     }
 

@@ -22,6 +22,8 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::NoSpace | Error::NoInodes => Errno::NOSPC,
         Error::NoAttribute => Errno::NODATA,
         Error::ReadOnly(_) => Errno::ROFS,
+        Error::NotPermitted(_) => Errno::PERM,
+        Error::OtherProject => Errno::XDEV,
         Error::Invalid(_) => Errno::INVAL,
         Error::Encrypted => Errno::NOKEY,
         _ => Errno::IO,

@@ -4,15 +4,19 @@
 //! The kernel lets through what can be asked without following pointers. It checks no rights: each function
 //! here checks what its kernel counterpart would.
 
+mod flags;
+mod trim;
+
 use fuse_device::abi::{InHeader, IoctlIn};
-use fuse_device::{Errno, Reply, ioctl};
+use fuse_device::{Errno, PageCache, Reply, ioctl};
 use vfs::Ino;
 
 use crate::Adapter;
 
+pub(crate) use flags::may_forbid;
+
 /// A request: who asks, about which inode, and what goes in.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "each command uses a part of it")]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,
     pub(crate) ino: Ino,
@@ -21,10 +25,20 @@ pub(crate) struct Ioctl<'a> {
 }
 
 impl Adapter<'_> {
-    /// Answers IOCTL.
-    pub(crate) fn ioctl(&self, request: &Ioctl<'_>, _reply: &mut Reply<'_>) -> Result<(), Errno> {
+    /// Answers IOCTL, with what the kernel holds of files if the request is a late one.
+    pub(crate) fn ioctl(
+        &self,
+        request: &Ioctl<'_>,
+        reply: &mut Reply<'_>,
+        cache: Option<&PageCache<'_>>,
+    ) -> Result<(), Errno> {
         // One line for each command, and a function of its own that does it.
         match request.args.cmd {
+            flags::GETFLAGS => self.getflags(request, reply),
+            flags::SETFLAGS => self.setflags(request, reply, cache),
+            flags::FSGETXATTR => self.fsgetxattr(request, reply),
+            flags::FSSETXATTR => self.fssetxattr(request, reply, cache),
+            trim::FITRIM => self.trim(request, reply),
             _ => Err(Errno::NOTTY),
         }
     }

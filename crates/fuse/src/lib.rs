@@ -14,6 +14,7 @@ mod known;
 mod listing;
 mod names;
 mod options;
+mod protect;
 mod serve;
 mod sync;
 mod xattrs;

@@ -52,6 +52,8 @@ pub struct Adapter<'a> {
     damaged: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
     changed: AtomicBool,
+    /// Whether the kernel may know files whose flags forbid changes ([`crate::protect`]).
+    pub(crate) protects: AtomicBool,
 }
 
 impl<'a> Adapter<'a> {
@@ -65,6 +67,7 @@ impl<'a> Adapter<'a> {
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             damaged: AtomicBool::new(false),
             changed: AtomicBool::new(false),
+            protects: AtomicBool::new(false),
         }
     }
 
@@ -181,7 +184,11 @@ impl Handler for Adapter<'_> {
     }
 
     fn is_late(&self, operation: &Operation<'_>) -> bool {
-        matches!(operation, Operation::Lseek(_)) && !self.options.read_only
+        match operation {
+            Operation::Lseek(_) => !self.options.read_only,
+            Operation::Ioctl { args, data } => ioctl::may_forbid(args, data),
+            _ => false,
+        }
     }
 
     fn handle_late(
@@ -192,6 +199,12 @@ impl Handler for Adapter<'_> {
     ) -> Result<(), Errno> {
         match &request.operation {
             Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+            Operation::Ioctl { args, data } => {
+                let (header, ino) = (&request.header, self.ino(request.header.nodeid));
+                let outcome = self.ioctl(&Ioctl { header, ino, args, data }, reply, Some(cache));
+                self.note_change();
+                outcome
+            }
             _ => self.handle(request, reply),
         }
     }
@@ -271,7 +284,7 @@ impl Adapter<'_> {
             Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
             Operation::Removexattr { name } => self.removexattr(node, name),
             Operation::Ioctl { args, data } => {
-                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply)
+                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply, None)
             }
             Operation::Destroy | Operation::Interrupt => Ok(()),
             // Opening and closing need no message, and a file is made by MKNOD: nodes are all that

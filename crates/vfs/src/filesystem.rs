@@ -1,17 +1,19 @@
 //! The inode-level interface that every format implements and every front end uses.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::{
-    AllocateMode, Attributes, Cookie, DirEntry, Ino, ListingProfile, MappedExtent, NewInode,
-    RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, Ino,
+    ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs,
+    Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
 ///
 /// An operation either happens as a whole or, when it returns an error, leaves no trace.
 /// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
-/// but cannot be made or removed. No method checks permissions: that is the caller's policy.
+/// but cannot be made or removed. No method checks permissions: that is the caller's policy. Flags that
+/// forbid changes ([`crate::Protection`]) are obeyed, with `NotPermitted`.
 /// Callbacks run while the inode is locked: they must not change it, and where other threads change
 /// things at the same time, they must not ask for anything of the file system (who waits to change
 /// the inode goes first).
@@ -156,6 +158,27 @@ pub trait FileSystem: Send + Sync {
     /// and nothing reported, if the format does not keep them: only its directories know.
     fn parents(&self, _ino: Ino, _each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Flags of an inode, its project and its hints for allocation.
+    fn file_attributes(&self, _ino: Ino) -> Result<FileAttributes> {
+        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+    }
+
+    /// Changes flags, project and hints. `Unsupported` for what the format or the type of the inode does
+    /// not have, `Invalid` for a hint that cannot be. [`crate::InodeFlags::DESCRIBING`] stay as they are.
+    fn set_file_attributes(&self, _ino: Ino, _change: &FileAttributesChange) -> Result<()> {
+        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+    }
+
+    /// Gives the device back the space that is free for good, of the bytes `range` of the file system, in
+    /// runs of at least `len_min` bytes; how many bytes that were. What was freed a moment ago may be
+    /// among it or not. Others may go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device has no use for that.
+    fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
+        Err(Error::unsupported("trimming", "use a format that has it"))
     }
 
     /// Makes everything done so far to an inode durable: its contents, attributes and names.

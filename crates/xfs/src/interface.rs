@@ -1,10 +1,11 @@
 //! XFS behind the format-blind interface: each method takes the inode's lock and calls what does the
 //! work.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, ListingProfile,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
+    FileSystem, Ino, ListingProfile,
     MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
@@ -173,6 +174,18 @@ impl FileSystem for Xfs {
             each(link.dir, link.name);
         })?;
         Ok(true)
+    }
+
+    fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.read_file_attributes(ino)
+    }
+
+    fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        self.change_file_attributes(ino, change)
+    }
+
+    fn trim(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
+        self.trim_free(range, len_min)
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {

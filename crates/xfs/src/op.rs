@@ -161,7 +161,7 @@ impl Xfs {
 }
 
 impl<'a> Op<'a> {
-    fn begin(fs: &'a Xfs) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Xfs) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

@@ -60,6 +60,17 @@ fn metadata_and_data_survive_a_crash_anywhere() {
 }
 
 #[test]
+fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
+    let mix = Mix { trims: true, sync: 12, data: 40, ..Mix::ALL };
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+        let report = explore(&XfsTarget::worn(layout), &[&ours, &theirs], vec![mix], 300);
+        assert_sound(&report, 300);
+    }
+}
+
+#[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     assert_survives(Layout::SMALL_BLOCKS, 250);

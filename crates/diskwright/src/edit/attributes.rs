@@ -150,7 +150,7 @@ impl Editor<'_> {
     }
 
     /// Applies a change to a file, or to it and everything below it; returns to how many.
-    fn each(
+    pub(super) fn each(
         &self,
         path: &[u8],
         links: Links,

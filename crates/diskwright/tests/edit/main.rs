@@ -19,6 +19,7 @@ mod attributes;
 mod common;
 mod copy;
 mod dump;
+mod flags;
 mod kill;
 mod model;
 mod names;

@@ -3,6 +3,7 @@
 mod appends;
 mod damage;
 mod data;
+mod flags;
 mod full;
 mod handles;
 mod listing;

@@ -374,13 +374,25 @@ impl<'a> Lease<'a> {
             return txn.buffer(desc.block_bitmap.0, tag);
         }
         let id = txn.create(desc.block_bitmap.0, tag)?;
-        let used = metadata_bits(volume, self.group, desc);
-        let bytes = txn.edit(id, 0..volume.block_size());
-        for range in used {
-            bitmap::set(bytes, 0, range);
-        }
+        initial_block_bitmap(volume, self.group, desc, txn.edit(id, 0..volume.block_size()));
         desc.flags.remove(GroupFlags::BLOCK_UNINIT);
         Ok(id)
+    }
+
+    /// The group's block bitmap as it is, or as it would be made.
+    pub(crate) fn copy_block_bitmap(
+        &self,
+        volume: &Volume,
+        txn: &mut Txn<'_>,
+    ) -> transaction::Result<Box<[u8]>> {
+        let desc = &self.guarded.state.desc;
+        if desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            let mut bytes: Box<[u8]> = vec![0; volume.block_size()].into();
+            initial_block_bitmap(volume, self.group, desc, &mut bytes);
+            return Ok(bytes);
+        }
+        let id = txn.buffer(desc.block_bitmap.0, Kind::BlockBitmap.of_group(self.group.0))?;
+        Ok(txn.data(id).into())
     }
 
     /// The group's inode bitmap, made first if the group never had one.
@@ -416,6 +428,13 @@ impl Drop for Lease<'_> {
                 self.guarded.busy.running.remove(range);
             }
         }
+    }
+}
+
+/// Sets the bits, in a bitmap of zeros, of a group that never had one.
+fn initial_block_bitmap(volume: &Volume, group: Group, desc: &GroupDescriptor, bytes: &mut [u8]) {
+    for range in metadata_bits(volume, group, desc) {
+        bitmap::set(bytes, 0, range);
     }
 }
 

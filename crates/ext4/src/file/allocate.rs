@@ -49,6 +49,7 @@ impl Ext4 {
         }
         let request = Request { bytes: offset..end, mode };
         let before = self.load_file(ino)?;
+        before.protection().check_allocate(mode)?;
         if request.mode.keeps_size() && end > before.inode.size() && !self.maps_extents(&before) {
             let advice = "write to it, or turn the feature extents on for new files";
             let what = "space past the end of a file without extents";
@@ -73,6 +74,7 @@ impl Ext4 {
         let bytes = bytes.start..bytes.end.min(FILE_BLOCKS_MAX << log);
         loop {
             let before = self.load_file(ino)?;
+            before.protection().check_allocate(AllocateMode::PunchHole)?;
             if bytes.is_empty() {
                 return Ok(());
             }

@@ -1,11 +1,11 @@
 //! Changing attributes, with all that changes along.
 
 use fuse_device::abi::{
-    FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
+    FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_FH, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
     FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, InHeader, SetattrIn,
 };
 use fuse_device::{Errno, Reply};
-use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
+use vfs::{Attributes, ChangePurpose, Error, FileType, Ino, SetAttributes, Timestamp};
 
 use crate::acl::{self, Acl};
 use crate::{Adapter, clock};
@@ -15,7 +15,7 @@ const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
 
 /// Where Linux keeps the capabilities of a file.
-const CAPABILITIES: &[u8] = b"security.capability";
+pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
@@ -140,7 +140,32 @@ fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAt
         mtime: mtime.or(asked(FATTR_SIZE).then_some(now)),
         ctime: time(FATTR_CTIME, 0, args.ctime, args.ctimensec)?.or(Some(now)),
         crtime: None,
+        purpose: purpose(args),
     })
+}
+
+/// Whether somebody asks for what is to be set. What the kernel keeps of times it sends with a file handle,
+/// and nothing else.
+fn purpose(args: &SetattrIn) -> ChangePurpose {
+    let only = |bits: u32| args.valid & CHANGES & !bits == 0;
+    match () {
+        () if args.valid & FATTR_FH != 0 && only(FATTR_MTIME | FATTR_CTIME) => {
+            ChangePurpose::Consequence
+        }
+        // The contents changed before, which was not forbidden.
+        () if args.valid & FATTR_SIZE != 0 && only(FATTR_SIZE | FATTR_MTIME | FATTR_CTIME) => {
+            ChangePurpose::Consequence
+        }
+        // The time of its contents the kernel sets to now by itself.
+        () if args.valid & FATTR_ATIME_NOW != 0
+            && only(
+                FATTR_ATIME | FATTR_ATIME_NOW | FATTR_MTIME | FATTR_MTIME_NOW | FATTR_CTIME,
+            ) =>
+        {
+            ChangePurpose::Touch
+        }
+        () => ChangePurpose::Request,
+    }
 }
 
 fn permissions(args: &SetattrIn, before: &Attributes) -> Option<u16> {

@@ -2,7 +2,7 @@
 
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
-use vfs::{FileType, Ino, SetAttributes};
+use vfs::{ChangePurpose, FileType, Ino, SetAttributes};
 
 use crate::attributes::without_set_id;
 use crate::{Adapter, clock};
@@ -15,6 +15,7 @@ impl Adapter<'_> {
     /// `EROFS` if nothing may be changed; those of the file system.
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
+        self.check_changeable(ino)?;
         if header.uid != 0 {
             self.kill_set_id(ino)?;
         }
@@ -32,6 +33,7 @@ impl Adapter<'_> {
         let change = SetAttributes {
             permissions: Some(reduced),
             ctime: Some(clock::now()),
+            purpose: ChangePurpose::Consequence,
             ..SetAttributes::default()
         };
         self.result(self.fs.set_attributes(ino, &change))

@@ -1,6 +1,6 @@
 //! The model behind the interface: each method takes the lock and calls what does the work.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
     AllocateMode, Attributes, Cookie, DeviceNumber, DirEntry, Error, FileSystem, FileType, Ino,
@@ -149,6 +149,10 @@ impl FileSystem for Model {
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
         state.inode_mut(ino)?.xattrs.remove(name).map(drop).ok_or(Error::NoAttribute)
+    }
+
+    fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
+        Ok(0)
     }
 
     fn fsync(&self, ino: Ino) -> Result<()> {

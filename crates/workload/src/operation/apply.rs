@@ -64,6 +64,7 @@ impl Session {
             mtime: time,
             ctime: time,
             crtime: time,
+            ..SetAttributes::default()
         };
         fs.set_attributes(dir, &change)
     }
@@ -93,6 +94,7 @@ impl Session {
                 Ok(())
             }
             Operation::Sync => fs.sync(),
+            Operation::Trim => fs.trim(0..u64::MAX, 0).map(drop),
             _ => self.apply_to_names(fs, step),
         }
     }
@@ -249,7 +251,7 @@ impl Step {
             atime: time,
             mtime: time,
             ctime: Some(new.time),
-            crtime: None,
+            ..SetAttributes::default()
         }
     }
 

@@ -73,6 +73,7 @@ pub enum Operation {
     RemoveXattr { target: Target, name: usize },
     Fsync { target: Target },
     Sync,
+    Trim,
 }
 
 /// An operation and its number in a run, from which its times, owners and contents follow.

@@ -47,6 +47,11 @@ impl Xfs {
             Some(found) => Some(self.load_named(plan.to_dir(), found)?),
             None => None,
         };
+        plan.dirs[0].protection().check_removal(source.protection())?;
+        match &target {
+            Some(target) => plan.to_dir().protection().check_removal(target.protection())?,
+            None => plan.to_dir().protection().check_addition()?,
+        }
         self.check_project(plan.to_dir(), &source)?;
         match &target {
             Some(target) if plan.mode == RenameMode::Exchange => {
