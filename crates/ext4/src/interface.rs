@@ -11,6 +11,7 @@ use vfs::{
 
 use crate::Ext4;
 use crate::format::features::Incompat;
+use crate::fs::Mode;
 use crate::read;
 use crate::read::listing::{Listing, Scratch};
 
@@ -40,13 +41,17 @@ impl FileSystem for Ext4 {
         let volume = &self.volume;
         let (clusters, inodes) = volume.groups.totals();
         let blocks_free = clusters << volume.sb.cluster_blocks_log;
+        let unreserved = match self.mode {
+            Mode::Fresh => clusters,
+            Mode::ReadOnly | Mode::Writable => volume.groups.unreserved(),
+        } << volume.sb.cluster_blocks_log;
         let overhead =
             u64::from(volume.sb.raw.overhead_clusters.get()) << volume.sb.cluster_blocks_log;
         Ok(StatFs {
             block_size: volume.geometry.block_size(),
             blocks: volume.geometry.blocks_count.saturating_sub(overhead),
             blocks_free,
-            blocks_available: blocks_free.saturating_sub(volume.sb.raw.reserved_blocks()),
+            blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
             inodes: u64::from(volume.geometry.inodes_count),
             inodes_free: inodes,
             name_len_max: NAME_LEN_MAX as u32,

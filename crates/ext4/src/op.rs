@@ -14,12 +14,14 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Tag, Txn};
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use crate::Ext4;
 use crate::alloc::groups::Lease;
 use crate::format::address::{Block, Group};
 use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
+use crate::fs::Mode;
 use crate::kind::Kind;
 use crate::orphan::Pending;
 use crate::quota::{Account, Changes};
@@ -59,6 +61,10 @@ pub(crate) enum Patience {
     Everywhere,
 }
 
+/// Checkpoints that an operation which frees waits for, if others are first to take what each of them
+/// makes usable.
+const RELIEFS_TO_FREE_MAX: u32 = 16;
+
 /// Groups that an operation needs before it starts.
 pub(crate) type GroupSet = SmallVec<[Group; 4]>;
 
@@ -71,6 +77,8 @@ pub(crate) struct Op<'a> {
     // So are slots of the orphan file, and the list of orphans.
     pub(crate) orphans: Pending<'a>,
     pub(crate) txn: Txn<'a>,
+    /// What of the reserve it may take.
+    pub(crate) claim: Claim,
     staged: SmallVec<[Staged; 2]>,
     pub(crate) freed_runs: SmallVec<[FreedRun; 4]>,
     pub(crate) freed_inodes: SmallVec<[Handle; 1]>,
@@ -90,20 +98,40 @@ impl Ext4 {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
     /// wanted that could not be waited for, or if all free space waits for a checkpoint.
     pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
-        self.atomically_then(body, |_| Ok(()))
+        self.atomically_with(Claim::Ordinary, body, |_| Ok(()))
+    }
+
+    /// As [`Ext4::atomically`], for what gives space back or ends what a crash left: it may take the
+    /// reserve, and waits for space that a checkpoint makes usable as often as there is some.
+    pub(crate) fn atomically_freeing<R>(
+        &self,
+        body: impl FnMut(&mut Op<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.atomically_with(Claim::Freeing, body, |_| Ok(()))
     }
 
     /// As [`Ext4::atomically`], and runs `last` when nothing of the operation can fail any more, just
     /// before it commits: for what could not be taken back.
     pub(crate) fn atomically_then<R>(
         &self,
+        body: impl FnMut(&mut Op<'_>) -> Result<R>,
+        last: impl FnMut(&R) -> Result<()>,
+    ) -> Result<R> {
+        self.atomically_with(Claim::Ordinary, body, last)
+    }
+
+    /// As the others, with a claim to the reserve.
+    pub(crate) fn atomically_with<R>(
+        &self,
+        claim: Claim,
         mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
         mut last: impl FnMut(&R) -> Result<()>,
     ) -> Result<R> {
+        let claim = if self.mode == Mode::Fresh { Claim::Unbounded } else { claim };
         let mut groups = GroupSet::new();
-        let mut relieved = false;
+        let mut reliefs = if claim == Claim::Freeing { RELIEFS_TO_FREE_MAX } else { 1 };
         loop {
-            let mut op = Op::begin(self)?;
+            let mut op = Op::begin(self, claim)?;
             for &group in &groups {
                 op.lease(group)?;
             }
@@ -125,23 +153,24 @@ impl Ext4 {
             }
             drop(op);
             let short = matches!(outcome, Err(Error::NoSpace));
-            if !short || relieved || !self.volume.groups.has_busy() {
+            if !short || reliefs == 0 || !self.volume.groups.has_busy() {
                 return outcome;
             }
-            relieved = true;
+            reliefs -= 1;
             self.engine.checkpoint()?;
         }
     }
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Ext4) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Ext4, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,
             leases: SmallVec::new(),
             orphans: Pending::new(&fs.orphans),
             txn,
+            claim,
             staged: SmallVec::new(),
             freed_runs: SmallVec::new(),
             freed_inodes: SmallVec::new(),

@@ -52,7 +52,7 @@ impl Ext4 {
     ) -> Result<()> {
         let gone = self.without_name(child, time);
         let is_dir = child.inode.is_dir();
-        let fate = self.atomically(|op| {
+        let fate = self.atomically_freeing(|op| {
             let mut parent = *before;
             op.remove_entry(&mut parent, name, found)?;
             if is_dir {

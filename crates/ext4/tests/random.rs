@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use blockdev::MemoryDevice;
 use changing::crashing::Ext4Target;
-use changing::{Layout, write_image};
+use changing::{Layout, MIB, write_image};
 use ext4::{Ext4, OpenOptions};
 use oracle::{KernelMount, Leave, MountOptions, require, shown_differences};
 use workload::operation::Mix;
 use workload::tree::Tree;
-use workload::trial::{one_thread, several_threads};
+use workload::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
 
 /// Many names in few directories, so that these get indexes.
 const LARGE_DIRECTORIES: Mix =
@@ -115,4 +115,25 @@ fn the_kernel_shows_what_several_threads_left() {
     require!(Mount("ext4"), Tool("e2fsck"));
     let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::DEFAULT };
     assert_kernel_agrees(&run_threads(layout, 4, 77, 250));
+}
+
+/// However full it is, and whatever its map needs meanwhile.
+#[test]
+fn freeing_works_when_full() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let roomy = |layout| Layout { size: 64 * MIB, inodes: 1024, ..layout };
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::NO_JOURNAL, Layout::CLUSTERS] {
+        freeing_when_full(&Ext4Target::new(roomy(layout)).trial(), true);
+    }
+    freeing_when_full(&Ext4Target::new(roomy(Layout::BLOCK_MAPS)).trial(), false);
+}
+
+#[test]
+fn random_changes_of_a_full_image_free_what_they_should() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS, Layout::CLUSTERS] {
+        for seed in 0..3 {
+            random_when_full(&Ext4Target::new(layout).trial(), seed, 1_500);
+        }
+    }
 }

@@ -11,6 +11,7 @@ pub mod names;
 pub mod opens;
 pub mod path;
 mod profile;
+pub mod reserve;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};

@@ -10,6 +10,7 @@ use vfs::{
 };
 
 use crate::format::features::Incompat;
+use crate::fs::Mode;
 use crate::{Xfs, attr, dir, file, inode};
 
 impl FileSystem for Xfs {
@@ -22,7 +23,7 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(self.volume.statfs())
+        Ok(self.volume.statfs(self.mode != Mode::Fresh))
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {

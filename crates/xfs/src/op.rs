@@ -16,6 +16,7 @@ use std::ops::{Deref, DerefMut};
 
 use smallvec::SmallVec;
 use transaction::{BufferId, Tag, Txn};
+use vfs::reserve::Claim;
 use vfs::{Error, Ino, Result};
 
 use crate::Xfs;
@@ -24,9 +25,14 @@ use crate::alloc::ags::Lease;
 use crate::dir::{Taken, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
+use crate::fs::Mode;
 use crate::inode::{Handle, InodeBlock};
 use crate::kind::Kind;
 use crate::unlinked::Pending;
+
+/// Checkpoints that an operation which frees waits for, if others are first to take what each of them
+/// makes usable.
+const RELIEFS_TO_FREE_MAX: u32 = 16;
 
 /// Groups that an operation needs before it starts.
 type AgSet = SmallVec<[AgNumber; 4]>;
@@ -51,6 +57,8 @@ pub(crate) struct Op<'a> {
     /// checkpoints be closed, which bring into blocks what waits here.
     pub(crate) dirs: Taken<'a>,
     pub(crate) txn: Txn<'a>,
+    /// What of the reserve it may take.
+    pub(crate) claim: Claim,
     /// Directory blocks of several blocks.
     pub(crate) wholes: Wholes,
     /// Inodes to write, those of new ones included.
@@ -116,20 +124,40 @@ impl Xfs {
     /// Runs `body` in an operation and commits it. `body` runs again from the start if a group was
     /// wanted that could not be waited for, or if space ran out while freed space waits for a checkpoint.
     pub(crate) fn atomically<R>(&self, body: impl FnMut(&mut Op<'_>) -> Result<R>) -> Result<R> {
-        self.atomically_then(body, |_| Ok(()))
+        self.atomically_with(Claim::Ordinary, body, |_| Ok(()))
+    }
+
+    /// As [`Xfs::atomically`], for what gives space back or ends what a crash left: it may take the
+    /// reserve, and waits for space that a checkpoint makes usable as often as there is some.
+    pub(crate) fn atomically_freeing<R>(
+        &self,
+        body: impl FnMut(&mut Op<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.atomically_with(Claim::Freeing, body, |_| Ok(()))
     }
 
     /// As [`Xfs::atomically`], and runs `last` when nothing of the operation can fail any more, just
     /// before it commits: for what could not be taken back.
     pub(crate) fn atomically_then<R>(
         &self,
+        body: impl FnMut(&mut Op<'_>) -> Result<R>,
+        last: impl FnMut(&R) -> Result<()>,
+    ) -> Result<R> {
+        self.atomically_with(Claim::Ordinary, body, last)
+    }
+
+    /// As the others, with a claim to the reserve.
+    pub(crate) fn atomically_with<R>(
+        &self,
+        claim: Claim,
         mut body: impl FnMut(&mut Op<'_>) -> Result<R>,
         mut last: impl FnMut(&R) -> Result<()>,
     ) -> Result<R> {
+        let claim = if self.mode == Mode::Fresh { Claim::Unbounded } else { claim };
         let mut ags = AgSet::new();
-        let mut relieved = false;
+        let mut reliefs = if claim == Claim::Freeing { RELIEFS_TO_FREE_MAX } else { 1 };
         loop {
-            let mut op = Op::begin(self)?;
+            let mut op = Op::begin(self, claim)?;
             for &ag in &ags {
                 op.lease(ag)?;
             }
@@ -151,17 +179,17 @@ impl Xfs {
             }
             drop(op);
             let short = matches!(outcome, Err(Error::NoSpace));
-            if !short || relieved || !self.volume.ags.has_busy() {
+            if !short || reliefs == 0 || !self.volume.ags.has_busy() {
                 return outcome;
             }
-            relieved = true;
+            reliefs -= 1;
             self.engine.checkpoint()?;
         }
     }
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Xfs) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,
@@ -169,6 +197,7 @@ impl<'a> Op<'a> {
             unlinked: Pending::new(&fs.unlinked),
             dirs: Taken::new(&fs.dirs),
             txn,
+            claim,
             wholes: Wholes::default(),
             staged: Handles::take(),
             freed: SmallVec::new(),

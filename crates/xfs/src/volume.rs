@@ -32,7 +32,7 @@ impl Volume {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
         let states = headers::read_all(device, &geometry)?;
-        Ok(Self { geometry, ags: Ags::new(states), sb })
+        Ok(Self { geometry, ags: Ags::new(&geometry, states), sb })
     }
 
     /// What the superblock counts, of all groups: as of some moment each.
@@ -61,10 +61,17 @@ impl Volume {
         }
     }
 
-    /// Totals for users. As many inodes are said to be free as there is room for.
-    pub(crate) fn statfs(&self) -> StatFs {
+    /// Free blocks that ordinary operations may take.
+    fn blocks_available(&self) -> u64 {
+        self.geometry.ags().map(|ag| u64::from(self.ags.summary(ag).available)).sum()
+    }
+
+    /// Totals for users. As many inodes are said to be free as there is room for, beside the reserve if
+    /// there `is_reserve`.
+    pub(crate) fn statfs(&self, is_reserve: bool) -> StatFs {
         let totals = self.totals();
-        let room = totals.freeblks.saturating_mul(1 << self.geometry.inodes_per_block_log());
+        let available = if is_reserve { self.blocks_available() } else { totals.freeblks };
+        let room = available.saturating_mul(1 << self.geometry.inodes_per_block_log());
         let inodes = (totals.icount + room).min(self.icount_max()).max(totals.icount);
         let log = match self.sb.raw.logstart.get() {
             0 => 0,
@@ -74,7 +81,7 @@ impl Volume {
             block_size: self.block_size() as u32,
             blocks: self.geometry.blocks.saturating_sub(log),
             blocks_free: totals.freeblks,
-            blocks_available: totals.freeblks,
+            blocks_available: available,
             inodes,
             inodes_free: inodes - totals.icount.saturating_sub(totals.ifree),
             name_len_max: NAME_LEN_MAX,

@@ -11,7 +11,7 @@ use changing::{Layout, MIB, XfsTarget};
 use oracle::require;
 use workload::operation::Mix;
 use workload::trial::{
-    fail_allocations, fail_reads, fail_writes, many_threads, no_circle, one_thread, overwrites,
+    Trial,     fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle, one_thread, overwrites, random_when_full,
     refusals, several_threads, space_comes_back, taken, unnamed,
 };
 
@@ -141,5 +141,33 @@ fn space_that_was_given_back_is_there_again() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
         space_comes_back(&XfsTarget::in_place(layout).trial());
+    }
+}
+
+/// However full it is, and whatever its map and the trees of its groups need meanwhile.
+#[test]
+fn freeing_works_when_full() {
+    require!(Tool("xfs_repair"));
+    for layout in [
+        Layout::DEFAULT,
+        Layout::SMALL_BLOCKS,
+        Layout::PLAIN,
+        Layout::MANY_GROUPS,
+        Layout::SMALL_LOG,
+    ] {
+        freeing_when_full(&XfsTarget::in_place(layout).trial(), true);
+    }
+    // Only we open images with such logs.
+    let target = XfsTarget::in_place(Layout::TINY_LOG);
+    freeing_when_full(&Trial { check: &|_| {}, ..target.trial() }, true);
+}
+
+#[test]
+fn random_changes_of_a_full_image_free_what_they_should() {
+    require!(Tool("xfs_repair"));
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::SMALL_LOG] {
+        for seed in 0..3 {
+            random_when_full(&XfsTarget::in_place(layout).trial(), seed, 1_500);
+        }
     }
 }

@@ -12,7 +12,7 @@ use blockdev::MemoryDevice;
 use changing::{Layout, write_image};
 use oracle::{KernelMount, MkfsXfs, MountOptions, require};
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
-use vfs::{AllocateMode, FileSystem, NewInode};
+use vfs::{AllocateMode, FileSystem, Ino, NewInode};
 use xfs::{OpenOptions, Xfs};
 
 const BLOCK: u64 = 4096;
@@ -114,6 +114,52 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     }
 }
 
+/// Takes all space that ordinary writes can have.
+fn fill(fs: &Xfs, filler: Ino) {
+    let mut at = fs.attributes(filler).unwrap().size;
+    for len in [1 << 20, 64 << 10, BLOCK] {
+        while fs.write(filler, at, &vec![2; len as usize]).is_ok() {
+            at += len;
+        }
+        fs.truncate(filler, at).unwrap();
+    }
+}
+
+/// Holes in files that share their blocks give nothing back, and make all trees of their groups grow.
+#[test]
+fn blocks_of_several_files_are_given_up_when_full() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    const MANY: u64 = 3_000;
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    MkfsXfs::default().create(&path, 320 << 20);
+    oracle::populate_with_kernel(&path, "xfs", |root| {
+        let make = |name| File::create_new(root.join(name)).unwrap();
+        let a = make("a");
+        a.write_all_at(&vec![7; (MANY * BLOCK) as usize], 0).unwrap();
+        a.sync_all().unwrap();
+        ioctl_ficlone(make("b"), File::open(root.join("a")).unwrap()).unwrap();
+    });
+    let device = Arc::new(oracle::crash::read_image(&path).unwrap());
+    let fs = open(&device);
+    let b = fs.lookup(fs.root(), b"b").unwrap();
+    let filler = fs.create(fs.root(), b"filler", &NewInode::default()).unwrap();
+    fill(&fs, filler);
+    for at in (1..MANY).step_by(2) {
+        // Now and then with edges, which are copied.
+        let edge = if at % 50 == 1 { 100 } else { 0 };
+        let (start, len) = (at * BLOCK - edge, BLOCK + 2 * edge);
+        let outcome = fs.allocate(b, start, len, AllocateMode::PunchHole);
+        outcome.unwrap_or_else(|error| panic!("block {at}: {error}"));
+    }
+    fill(&fs, filler);
+    fs.truncate(b, 5 * BLOCK + 5).unwrap();
+    fs.unlink(fs.root(), b"a", None).unwrap();
+    fs.unlink(fs.root(), b"b", None).unwrap();
+    fs.close().unwrap();
+    judge_crash(&device, |_| {});
+}
+
 /// Where nothing but what was freed is left, writing to files waits for a checkpoint and goes on.
 #[test]
 fn a_full_image_uses_what_was_freed() {
@@ -123,13 +169,7 @@ fn a_full_image_uses_what_was_freed() {
     let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
     let (first, filler) = (create("first"), create("filler"));
     fs.write(first, 0, &vec![1; 8 << 20]).unwrap();
-    let mut at = 0;
-    for len in [1 << 20, 64 << 10, BLOCK] {
-        while fs.write(filler, at, &vec![2; len as usize]).is_ok() {
-            at += len;
-        }
-        fs.truncate(filler, at).unwrap();
-    }
+    fill(&fs, filler);
     for round in 0..10_u8 {
         let name = format!("next{round}");
         let last = fs.lookup(fs.root(), format!("next{}", round.wrapping_sub(1)).as_bytes());

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use super::bitmap::{self, Bits};
@@ -44,8 +45,8 @@ impl Op<'_> {
     /// Clusters of a group that this operation may take.
     fn usable_blocks(&self, group: Group) -> u32 {
         match self.leases.iter().find(|l| l.group() == group) {
-            Some(lease) => lease.usable_blocks(),
-            None => self.fs.volume.groups.free_blocks(group),
+            Some(lease) => lease.usable_blocks(self.claim),
+            None => self.fs.volume.groups.usable_blocks(group, self.claim),
         }
     }
 
@@ -61,6 +62,10 @@ impl Op<'_> {
         let volume = &self.fs.volume;
         let at = self.lease(group)?;
         let lease = &mut self.leases[at];
+        let usable = lease.usable_blocks(self.claim);
+        if usable < good_enough {
+            return Ok(None);
+        }
         let id = lease.block_bitmap(volume, &mut self.txn)?;
         let bits = Bits { bitmap: self.txn.data(id), busy: lease.busy() };
         // A cluster that the end of the file system cuts short is nobody's.
@@ -71,13 +76,15 @@ impl Op<'_> {
         if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
             run = bitmap::find_free_run(bits, first_free, len, wanted);
         }
-        let Some(run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
-        let taken = run.end - run.start;
-        if taken > lease.usable_blocks() {
+        let Some(mut run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
+        if run.end - run.start > lease.usable_blocks(Claim::Unbounded) {
             return Err(lease
                 .corrupt("block bitmap", "more free blocks than the count says")
                 .into());
         }
+        // The reserve is a number of clusters, none in particular.
+        let taken = usable.min(run.end - run.start);
+        run.end = run.start + taken;
         let window = bitmap::bytes_of(&run);
         let base = window.start as u32 * 8;
         bitmap::set(self.txn.edit(id, window), base, run.clone());

@@ -7,6 +7,7 @@ use blockdev::BlockDevice;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption, Txn};
+use vfs::reserve::{Claim, ReserveSize};
 
 use super::bitmap;
 use crate::format::address::{Block, Group};
@@ -17,6 +18,10 @@ use crate::format::group::{
 use crate::format::superblock::Superblock;
 use crate::kind::Kind;
 use crate::volume::Volume;
+
+/// How much is kept for operations that free: as much as kernels keep (2 %, at most 4096 clusters; `ext4(5)`
+/// of sysfs calls it `reserved_clusters`).
+const RESERVE: ReserveSize = ReserveSize { one_in: 50, total_max: 4096 };
 
 /// What changes of a group.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +61,8 @@ struct Guarded {
 struct GroupSlot {
     /// The first block of the inode table, which never moves.
     inode_table: Block,
+    /// What the group keeps free for operations that free, in clusters.
+    reserve: u32,
     guarded: Mutex<Guarded>,
     /// Free blocks that may be taken and free inodes, as they were last time nobody held the group:
     /// to choose groups by without waiting for them.
@@ -85,6 +92,8 @@ pub(crate) struct Lease<'a> {
     group: Group,
     guarded: MutexGuard<'a, Guarded>,
     saved: GroupState,
+    /// The group's share of the reserve.
+    reserve: u32,
     /// What the operation made busy.
     freed: SmallVec<[Range<u32>; 2]>,
     kept: bool,
@@ -108,7 +117,10 @@ impl Groups {
                     break;
                 }
                 let group = Group(slots.len() as u32);
-                slots.push(GroupSlot::new(group, GroupDescriptor::parse(bytes, sb, group)?));
+                let desc = GroupDescriptor::parse(bytes, sb, group)?;
+                let clusters = geometry.clusters_in(group);
+                let reserve = RESERVE.share(group.0, geometry.groups_count, clusters);
+                slots.push(GroupSlot::new(desc, group, reserve));
             }
         }
         Ok(Self {
@@ -121,12 +133,14 @@ impl Groups {
 
     /// Waits for a group.
     pub(crate) fn lease(&self, group: Group) -> Lease<'_> {
-        Lease::new(group, self.slots[group.0 as usize].guarded.lock())
+        let slot = &self.slots[group.0 as usize];
+        Lease::new(group, slot.reserve, slot.guarded.lock())
     }
 
     /// Takes a group that nobody has.
     pub(crate) fn try_lease(&self, group: Group) -> Option<Lease<'_>> {
-        Some(Lease::new(group, self.slots[group.0 as usize].guarded.try_lock()?))
+        let slot = &self.slots[group.0 as usize];
+        Some(Lease::new(group, slot.reserve, slot.guarded.try_lock()?))
     }
 
     /// Whether blocks are free that only a checkpoint makes usable.
@@ -160,9 +174,16 @@ impl Groups {
         self.slots[home.0 as usize].inode_spill.store(group.0, Ordering::Relaxed);
     }
 
-    /// Free blocks of a group that may be taken, as of a moment ago.
+    /// Free clusters of a group that may be taken, be they of the reserve, as of a moment ago.
     pub(crate) fn free_blocks(&self, group: Group) -> u32 {
         self.slots[group.0 as usize].free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Free clusters of a group that a claim allows to take, as of a moment ago.
+    pub(crate) fn usable_blocks(&self, group: Group, claim: Claim) -> u32 {
+        let slot = &self.slots[group.0 as usize];
+        let free = slot.free_blocks.load(Ordering::Relaxed);
+        free.saturating_sub(claim.withheld(slot.reserve))
     }
 
     /// Free inodes of a group, as of a moment ago.
@@ -192,6 +213,14 @@ impl Groups {
         self.slots.iter().fold((0, 0), |(clusters, inodes), slot| {
             let desc = slot.guarded.lock().state.desc;
             (clusters + u64::from(desc.free_blocks), inodes + u64::from(desc.free_inodes))
+        })
+    }
+
+    /// Free clusters beside the reserve.
+    pub(crate) fn unreserved(&self) -> u64 {
+        self.slots.iter().fold(0, |clusters, slot| {
+            let free = slot.guarded.lock().state.desc.free_blocks;
+            clusters + u64::from(free.saturating_sub(slot.reserve))
         })
     }
 
@@ -279,9 +308,10 @@ impl Groups {
 }
 
 impl GroupSlot {
-    fn new(group: Group, desc: GroupDescriptor) -> Self {
+    fn new(desc: GroupDescriptor, group: Group, reserve: u32) -> Self {
         Self {
             inode_table: desc.inode_table,
+            reserve,
             block_spill: AtomicU32::new(group.0),
             inode_spill: AtomicU32::new(group.0),
             block_bitmap_csum: AtomicU32::new(desc.block_bitmap_csum),
@@ -327,9 +357,9 @@ impl BusyBits {
 }
 
 impl<'a> Lease<'a> {
-    fn new(group: Group, guarded: MutexGuard<'a, Guarded>) -> Self {
+    fn new(group: Group, reserve: u32, guarded: MutexGuard<'a, Guarded>) -> Self {
         let saved = guarded.state;
-        Self { group, guarded, saved, freed: SmallVec::new(), kept: false }
+        Self { group, guarded, saved, reserve, freed: SmallVec::new(), kept: false }
     }
 
     pub(crate) fn group(&self) -> Group {
@@ -345,9 +375,10 @@ impl<'a> Lease<'a> {
         self.guarded.state.first_free_block
     }
 
-    /// Blocks that may be taken now.
-    pub(crate) fn usable_blocks(&self) -> u32 {
-        self.guarded.state.desc.free_blocks.saturating_sub(self.guarded.busy.count())
+    /// Clusters that a claim allows to take now.
+    pub(crate) fn usable_blocks(&self, claim: Claim) -> u32 {
+        let withheld = self.guarded.busy.count() + claim.withheld(self.reserve);
+        self.guarded.state.desc.free_blocks.saturating_sub(withheld)
     }
 
     /// What must not be taken, be it free in the bitmap.

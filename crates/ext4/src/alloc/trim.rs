@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use super::bitmap::{self, Bits};
@@ -55,7 +56,7 @@ impl Ext4 {
         let volume = &self.volume;
         let geometry = &volume.geometry;
         // Dropped without an end, for it changes nothing.
-        let mut op = Op::begin(self)?;
+        let mut op = Op::begin(self, Claim::Ordinary)?;
         let at = op.lease(group)?;
         let bitmap = op.leases[at].copy_block_bitmap(volume, &mut op.txn)?;
         let bits = Bits { bitmap: &bitmap, busy: op.leases[at].busy() };

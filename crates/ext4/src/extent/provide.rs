@@ -1,6 +1,7 @@
 //! Giving a file the blocks that a change of its contents needs, in the state it needs them in.
 
 use smallvec::smallvec;
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use super::path::Path;
@@ -163,7 +164,11 @@ impl Op<'_> {
             let start = extent.start.plus(u64::from(end));
             pieces.push(Extent { block, len: extent.len - end, start, ..extent });
         }
+        // The space is the file's already: writing to it must not fail for want of room in the map.
+        let claim = self.claim;
+        self.claim = claim.max(Claim::Promised);
         let done = self.replace(file, path, at..at + 1, pieces)?;
+        self.claim = claim;
         Ok(done.then_some(Piece { start, len, was, written: !unwritten }))
     }
 }

@@ -86,7 +86,7 @@ impl Ext4 {
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
             let done =
-                self.atomically(|op| op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks))?;
+                self.atomically_freeing(|op| op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks))?;
             if done {
                 return Ok(());
             }

@@ -22,7 +22,7 @@ impl Ext4 {
         if size > before.inode.size() {
             return self.atomically(|op| op.grow_to(&before, unpacked.as_ref(), size));
         }
-        if !self.atomically(|op| op.cut_to(&before, unpacked.as_ref(), size))? {
+        if !self.atomically_freeing(|op| op.cut_to(&before, unpacked.as_ref(), size))? {
             self.end_truncation_or_note(ino);
         }
         Ok(())
@@ -34,7 +34,7 @@ impl Ext4 {
         let mut done = false;
         while !done {
             let before = self.load(ino)?;
-            done = self.atomically(|op| op.cut_more(&before))?;
+            done = self.atomically_freeing(|op| op.cut_more(&before))?;
         }
         Ok(())
     }

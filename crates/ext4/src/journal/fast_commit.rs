@@ -49,7 +49,7 @@ impl Ext4 {
     ) -> Result<()> {
         let now = self.clock.now();
         let now = Timestamp { sec: now.as_secs() as i64, nsec: now.subsec_nanos() };
-        let doomed = self.atomically(|op| {
+        let doomed = self.atomically_freeing(|op| {
             let mut replay =
                 Replay { op, inodes: BTreeMap::new(), reserved: Ranges::default(), now };
             replay.reserve_ranges(tags)?;

@@ -110,7 +110,7 @@ impl Ext4 {
         while !is_done {
             let before = read::inode::load_unlinked(self, ino)?;
             let values = self.attributes_guard(&[&before])?;
-            is_done = self.atomically(|op| {
+            is_done = self.atomically_freeing(|op| {
                 let mut handle = before;
                 if !op.free_contents(&mut handle, values.as_ref())? {
                     op.stage(handle);

@@ -17,6 +17,7 @@ mod release;
 mod tests;
 mod value;
 
+use vfs::reserve::Claim;
 use vfs::{Error, FileType, Ino, Result};
 
 use crate::Ext4;
@@ -84,7 +85,8 @@ impl Ext4 {
             let problem = "a value lies in an inode of its own, but the feature ea_inode is off";
             return Err(before.corrupt("extended attributes", problem));
         }
-        self.atomically(|op| {
+        let claim = if value.is_none() { Claim::Freeing } else { Claim::Ordinary };
+        let change = |op: &mut Op<'_>| {
             let mut handle = before;
             if let Some(values) = &values {
                 // First, because a new value goes straight to the device: not if others are damaged.
@@ -93,7 +95,8 @@ impl Ext4 {
                 op.store_counted_values()?;
             }
             op.apply(&mut handle, &plan, is_shared, Change { name, value })
-        })
+        };
+        self.atomically_with(claim, change, |()| Ok(()))
     }
 
     /// What to do, and whether the block of `handle` is also others'.

@@ -4,6 +4,7 @@
 //! Everything here panics with the full story, because its callers are tests.
 
 mod failing;
+mod full;
 mod overwrites;
 mod random;
 mod refusals;
@@ -20,6 +21,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode, Timestamp};
 
 pub use failing::{fail_allocations, fail_reads};
+pub use full::{freeing_when_full, random_when_full};
 pub use overwrites::overwrites;
 pub use random::{on_image, one_thread, several_threads};
 pub use refusals::{refusals, unnamed};

@@ -8,7 +8,6 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
-use super::ags::{AgState, AgTree};
 use super::headers;
 use crate::alloc::Owner;
 use crate::format::address::AgBlock;
@@ -24,13 +23,6 @@ pub(crate) fn capacity(geometry: &Geometry) -> u32 {
 
 fn header_size(geometry: &Geometry) -> usize {
     if geometry.features.crc() { size_of::<RawAgfl>() } else { 0 }
-}
-
-/// Entries that one change of free space may take: the trees of free space and the reverse map may
-/// each split on every level twice (the kernel's rule, `xfs_alloc_min_freelist`).
-pub(super) fn needed(state: &AgState) -> u32 {
-    let levels = |tree| u32::from(state.root(tree).levels);
-    2 * (levels(AgTree::Bno) + levels(AgTree::Cnt) + levels(AgTree::Rmap))
 }
 
 impl Op<'_> {
@@ -82,7 +74,7 @@ impl Op<'_> {
     /// Makes the AGFL long enough for a change of free space, as far as there are free blocks, and
     /// gives back what it has far too many of.
     pub(crate) fn adjust_agfl(&mut self, lease: usize) -> Result<()> {
-        let needed_now = needed(&self.leases[lease]);
+        let needed_now = self.leases[lease].agfl_needed();
         // Not at once: a tree that shrinks and grows by turns shall not move blocks to and fro.
         if self.leases[lease].flcount > 2 * needed_now {
             while self.leases[lease].flcount > needed_now {
@@ -92,8 +84,8 @@ impl Op<'_> {
             }
         }
         // Each run that is taken may itself use some of the list; far fewer than it brings.
-        while self.leases[lease].flcount < needed(&self.leases[lease]) {
-            let wanted = needed(&self.leases[lease]) - self.leases[lease].flcount;
+        while self.leases[lease].flcount < self.leases[lease].agfl_needed() {
+            let wanted = self.leases[lease].agfl_needed() - self.leases[lease].flcount;
             let Some(run) = self.smallest_run(lease, wanted)? else { return Ok(()) };
             let len = run.len.min(wanted);
             self.take_space(lease, run, run.start, len)?;

@@ -6,9 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use vfs::reserve::{Claim, ReserveSize};
 
 use super::busy::{Busy, BusyView};
 use crate::format::address::{AgBlock, AgNumber};
+use crate::format::btree::Shape;
+use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+
+/// How much is kept for operations that free: as much as kernels keep, of each group (5 %, at most 8192
+/// blocks; the default of `XFS_IOC_SET_RESBLKS`).
+const RESERVE: ReserveSize = ReserveSize { one_in: 20, total_max: 8192 };
+
+/// Blocks that are left free in a group, beside what the AGFL and the tree of free inodes may need: for
+/// trees that others than ordinary allocations make grow.
+const HELD_BACK_MIN: u32 = 8;
 
 /// The trees of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +94,61 @@ impl AgState {
     pub(crate) fn root(&self, tree: AgTree) -> Root {
         self.roots[tree as usize]
     }
+
+    /// Entries of the AGFL that one change of free space may take: the trees of free space and the reverse
+    /// map may each split on every level twice (the kernel's rule, `xfs_alloc_min_freelist`).
+    pub(crate) fn agfl_needed(&self) -> u32 {
+        let levels = |tree| u32::from(self.root(tree).levels);
+        2 * (levels(AgTree::Bno) + levels(AgTree::Cnt) + levels(AgTree::Rmap))
+    }
+}
+
+/// What of a group's free blocks is not for everybody: numbers that follow from the geometry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    /// The group's share of the reserve.
+    share: u32,
+    /// Fewest records of a leaf, and entries of a node, of the tree of free inodes.
+    fino_leaf: u32,
+    fino_node: u32,
+}
+
+impl Holding {
+    fn of(geometry: &Geometry, ag: AgNumber, state: &AgState) -> Self {
+        Self {
+            share: RESERVE.share(ag.0, geometry.ag_count, state.length),
+            fino_leaf: Shape::FINO.leaf_area(geometry).min().max(1) as u32,
+            fino_node: Shape::FINO.node_area(geometry).min().max(1) as u32,
+        }
+    }
+
+    /// Blocks of a group that allocations for files and inodes leave alone, on fresh images too: what the
+    /// next change of free space may put into the AGFL, what the tree of free inodes may grow by when inodes
+    /// are freed, and as much again as the tree of references has, where it has more than its root. So
+    /// giving back never fails for want of blocks.
+    fn held_back(&self, state: &AgState) -> u32 {
+        let has_fino = state.root(AgTree::Fino).levels > 0;
+        let fino = if has_fino { self.fino_growth(state.icount, state.fino_blocks) } else { 0 };
+        let shared = state.refcount_blocks.saturating_sub(1);
+        state.agfl_needed() + HELD_BACK_MIN + fino + shared
+    }
+
+    /// How many blocks the tree of free inodes needs if every chunk has some, beside those it has.
+    fn fino_growth(&self, icount: u32, blocks: u32) -> u32 {
+        let chunks = icount.div_ceil(INODES_PER_CHUNK);
+        let leaves = chunks.div_ceil(self.fino_leaf.max(1));
+        let nodes = leaves.div_ceil(self.fino_node.max(1));
+        (leaves + 2 * nodes).saturating_sub(blocks)
+    }
+
+    /// Blocks that must stay free when an operation with a claim has taken what it wants.
+    fn withheld(&self, held_back: u32, claim: Claim) -> u32 {
+        match claim {
+            // What the group's own trees may need stays for them.
+            Claim::Freeing => held_back.saturating_sub(HELD_BACK_MIN),
+            _ => held_back + claim.withheld(self.share),
+        }
+    }
 }
 
 /// A group. Aligned so that threads in different groups do not touch each other's cache lines.
@@ -90,6 +156,7 @@ impl AgState {
 #[repr(align(128))]
 pub(crate) struct Ag {
     guarded: Mutex<Guarded>,
+    holding: Holding,
     /// Copies of fields of `state` as of the last committed operation, to choose a group by without
     /// its lock.
     freeblks: AtomicU32,
@@ -98,6 +165,8 @@ pub(crate) struct Ag {
     icount: AtomicU32,
     /// Blocks beside `freeblks` that the superblock counts as free: of the AGFL and of trees.
     reserve: AtomicU32,
+    /// What of `freeblks` allocations leave alone, without the share of the reserve.
+    held_back: AtomicU32,
     /// Whether the headers on disk say something else.
     dirty: AtomicBool,
 }
@@ -126,15 +195,19 @@ pub(crate) struct AgSummary {
     pub(crate) icount: u32,
     /// Blocks of the AGFL and of the trees of free space.
     pub(crate) reserve: u32,
+    /// Free blocks that ordinary operations may take.
+    pub(crate) available: u32,
 }
 
 impl Ags {
-    pub(crate) fn new(states: Vec<AgState>) -> Self {
-        let list: Box<[Ag]> = states
-            .into_iter()
-            .map(|state| {
+    pub(crate) fn new(geometry: &Geometry, states: Vec<AgState>) -> Self {
+        let list: Box<[Ag]> = geometry
+            .ags()
+            .zip(states)
+            .map(|(number, state)| {
                 let guarded = Mutex::new(Guarded { state, busy: Busy::default() });
-                let ag = Ag { guarded, ..Ag::default() };
+                let holding = Holding::of(geometry, number, &state);
+                let ag = Ag { guarded, holding, ..Ag::default() };
                 ag.publish(&state);
                 ag
             })
@@ -158,12 +231,18 @@ impl Ags {
     pub(crate) fn summary(&self, ag: AgNumber) -> AgSummary {
         let ag = &self.list[ag.0 as usize];
         AgSummary {
+            available: ag.usable(Claim::Ordinary),
             freeblks: ag.freeblks.load(Ordering::Relaxed),
             longest: ag.longest.load(Ordering::Relaxed),
             ifree: ag.ifree.load(Ordering::Relaxed),
             icount: ag.icount.load(Ordering::Relaxed),
             reserve: ag.reserve.load(Ordering::Relaxed),
         }
+    }
+
+    /// Free blocks of a group that a claim allows to take, without its lock: of some moment.
+    pub(crate) fn usable(&self, ag: AgNumber, claim: Claim) -> u32 {
+        self.list[ag.0 as usize].usable(claim)
     }
 
     /// Lets groups go and keeps what was changed in them.
@@ -218,6 +297,13 @@ impl Ag {
         self.ifree.store(state.ifree, Ordering::Relaxed);
         self.icount.store(state.icount, Ordering::Relaxed);
         self.reserve.store(state.flcount + state.btreeblks, Ordering::Relaxed);
+        self.held_back.store(self.holding.held_back(state), Ordering::Relaxed);
+    }
+
+    fn usable(&self, claim: Claim) -> u32 {
+        let held_back = self.held_back.load(Ordering::Relaxed);
+        let free = self.freeblks.load(Ordering::Relaxed);
+        free.saturating_sub(self.holding.withheld(held_back, claim))
     }
 }
 
@@ -240,6 +326,13 @@ impl<'a> Lease<'a> {
 
     pub(crate) fn number(&self) -> AgNumber {
         self.number
+    }
+
+    /// Free blocks that a claim allows to take. On fresh images, too, allocations for files and inodes leave
+    /// alone what the group's own trees may need.
+    pub(crate) fn usable(&self, claim: Claim) -> u32 {
+        let held_back = self.home.holding.held_back(self);
+        self.freeblks.saturating_sub(self.home.holding.withheld(held_back, claim))
     }
 
     /// Keeps blocks that become free from file data until a checkpoint is durable, if the operation

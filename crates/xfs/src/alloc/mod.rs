@@ -17,6 +17,7 @@ pub(crate) mod tests;
 pub(crate) mod trees;
 mod trim;
 
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use self::space::{Spot, Wish};
@@ -57,10 +58,6 @@ pub(crate) struct Request {
     pub(crate) for_data: bool,
 }
 
-/// Fewest blocks that allocations for files and inodes leave free in a group, beside what the AGFL
-/// and the tree of free inodes may need: for trees that others than these make grow.
-const HELD_BACK_MIN: u32 = 8;
-
 impl Op<'_> {
     /// Takes a run of `min_len..=max_len` blocks, as long as can be had near the place asked for,
     /// and enters its owner into the reverse map. `NoSpace` if no group has one.
@@ -70,6 +67,7 @@ impl Op<'_> {
         let home = if home.0 < geometry.ag_count { home } else { AgNumber(0) };
         let count = u64::from(geometry.ag_count);
         let max_len = request.max_len.min(geometry.ag_blocks);
+        let claim = self.claim_for(request);
         if request.min_len > max_len {
             return Err(Error::NoSpace);
         }
@@ -86,7 +84,7 @@ impl Op<'_> {
             };
             for at in 0..geometry.ag_count {
                 let ag = AgNumber(((u64::from(home.0) + u64::from(at)) % count) as u32);
-                if self.longest_known(ag) < enough {
+                if self.longest_known(ag) < enough || self.usable_known(ag, claim) < enough {
                     continue;
                 }
                 let near = if at == 0 { near } else { AgBlock(0) };
@@ -107,6 +105,25 @@ impl Op<'_> {
         held.map_or_else(|| self.fs.volume.ags.summary(ag).longest, |lease| lease.longest)
     }
 
+    /// Free blocks of a group that this operation may take: as it is, where the group is held, or as of some
+    /// moment.
+    fn usable_known(&self, ag: AgNumber, claim: Claim) -> u32 {
+        let held = self.leases.iter().find(|lease| lease.number() == ag);
+        match held {
+            Some(lease) => lease.usable(claim),
+            None => self.fs.volume.ags.usable(ag, claim),
+        }
+    }
+
+    /// What of the reserve an allocation may take. Where a hole's edges lie in blocks that files share,
+    /// they are copied, which gives nothing back: that must leave enough for what does.
+    fn claim_for(&self, request: &Request) -> Claim {
+        match self.claim {
+            Claim::Freeing if request.for_data => Claim::Promised,
+            claim => claim,
+        }
+    }
+
     /// Takes at least `enough` blocks in a group.
     fn allocate_in(
         &mut self,
@@ -117,8 +134,7 @@ impl Op<'_> {
     ) -> Result<Option<(FsBlock, u32)>> {
         let ag = self.leases[lease].number();
         self.adjust_agfl(lease)?;
-        let free = self.leases[lease].freeblks.saturating_sub(self.held_back(lease));
-        let len = request.max_len.min(free);
+        let len = request.max_len.min(self.leases[lease].usable(self.claim_for(request)));
         if len < enough.max(1) {
             return Ok(None);
         }

@@ -3,12 +3,9 @@
 use transaction::Corruption;
 use vfs::{Error, Result};
 
-use crate::alloc::ags::AgTree;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
-use crate::format::btree::Shape;
-use crate::format::geometry::INODES_PER_CHUNK;
 use crate::op::Op;
 
 /// Free runs that are looked at on each side of a place before any that is long enough will do.
@@ -331,26 +328,5 @@ impl Op<'_> {
         };
         state.freeblks = count;
         Ok(())
-    }
-
-    /// Blocks of a group that an allocation for files or inodes leaves alone: what the next change
-    /// of free space may put into the AGFL, what the tree of free inodes may grow by when inodes are
-    /// freed, and as much again as the tree of references has, where it has more than its root. So giving
-    /// back never fails for want of blocks.
-    pub(crate) fn held_back(&self, lease: usize) -> u32 {
-        let state = &self.leases[lease];
-        let has_fino = state.root(AgTree::Fino).levels > 0;
-        let fino = if has_fino { self.fino_growth(state.icount, state.fino_blocks) } else { 0 };
-        let shared = state.refcount_blocks.saturating_sub(1);
-        super::agfl::needed(state) + super::HELD_BACK_MIN + fino + shared
-    }
-
-    /// How many blocks the tree of free inodes needs if every chunk has some, beside those it has.
-    fn fino_growth(&self, icount: u32, blocks: u32) -> u32 {
-        let geometry = &self.fs.volume.geometry;
-        let chunks = icount.div_ceil(INODES_PER_CHUNK);
-        let leaves = chunks.div_ceil(Shape::FINO.leaf_area(geometry).min().max(1) as u32);
-        let nodes = leaves.div_ceil(Shape::FINO.node_area(geometry).min().max(1) as u32);
-        (leaves + 2 * nodes).saturating_sub(blocks)
     }
 }

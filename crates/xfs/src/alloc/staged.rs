@@ -23,7 +23,7 @@ impl Xfs {
     /// `Corrupt` if the trees contradict each other about them; if the device fails.
     pub(crate) fn free_staged(&self) -> Result<()> {
         for ag in self.volume.geometry.ags() {
-            while !self.atomically(|op| op.free_some_staged(ag))? {}
+            while !self.atomically_freeing(|op| op.free_some_staged(ag))? {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use vfs::reserve::Claim;
 use vfs::{Error, Result};
 
 use crate::Xfs;
@@ -54,7 +55,7 @@ impl Xfs {
     ) -> Result<Option<AgBlock>> {
         let geometry = &self.volume.geometry;
         // Dropped without an end, for it changes nothing.
-        let mut op = Op::begin(self)?;
+        let mut op = Op::begin(self, Claim::Ordinary)?;
         let lease = op.lease(ag)?;
         let (parts, next) = op.free_parts(lease, from)?;
         for (start, len) in parts {

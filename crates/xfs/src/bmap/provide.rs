@@ -1,5 +1,6 @@
 //! Giving a fork the blocks that a change of its contents needs, in the state it needs them in.
 
+use vfs::reserve::Claim;
 use vfs::{FileType, Result};
 
 use super::change::{one, with_part};
@@ -144,9 +145,13 @@ impl Op<'_> {
         let (start, len, written) = (part.start, part.len, !unwritten);
         let piece = Piece { start, len, was, written, copied_from: None };
         if unwritten != extent.unwritten {
+            // The space is the file's already: writing to it must not fail for want of room in the map.
+            let claim = self.claim;
+            self.claim = claim.max(Claim::Promised);
             self.convert_rmap(file, &part)?;
             let pieces = with_part(&extent, Extent { unwritten, ..part });
             self.change_joined(file, Fork::Data, Some(extent), pieces)?;
+            self.claim = claim;
         }
         Ok(piece)
     }

@@ -69,7 +69,7 @@ impl Xfs {
                 bytes.end >> log
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
-            if self.atomically(|op| op.punch_part(&before, &bytes, &blocks))? {
+            if self.atomically_freeing(|op| op.punch_part(&before, &bytes, &blocks))? {
                 return Ok(());
             }
         }

@@ -21,10 +21,10 @@ impl Xfs {
         if size > before.inode.size() {
             return self.atomically(|op| op.grow_to(&before, size));
         }
-        let mut done = self.atomically(|op| op.cut_to(&before, size))?;
+        let mut done = self.atomically_freeing(|op| op.cut_to(&before, size))?;
         while !done {
             let before = self.load_file(ino)?;
-            done = self.atomically(|op| op.cut_to(&before, size))?;
+            done = self.atomically_freeing(|op| op.cut_to(&before, size))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Changing attributes, ordinary and extended ones.
 
+use vfs::reserve::Claim;
 use vfs::{Ino, Result, SetAttributes};
 
 use crate::Xfs;
@@ -9,7 +10,7 @@ use crate::op::Op;
 
 impl Xfs {
     pub(crate) fn change_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        self.change_inode(ino, |_, handle| {
+        self.change_inode(ino, Claim::Ordinary, |_, handle| {
             change.check(handle.protection())?;
             apply(&mut handle.inode, change);
             Ok(())
@@ -17,14 +18,14 @@ impl Xfs {
     }
 
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.change_inode(ino, |op, handle| {
+        self.change_inode(ino, Claim::Ordinary, |op, handle| {
             handle.protection().check_change()?;
             op.set_attr(handle, name, value)
         })
     }
 
     pub(crate) fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.change_inode(ino, |op, handle| {
+        self.change_inode(ino, Claim::Freeing, |op, handle| {
             handle.protection().check_change()?;
             op.remove_attr(handle, name)
         })
@@ -34,17 +35,19 @@ impl Xfs {
     pub(super) fn change_inode(
         &self,
         ino: Ino,
+        claim: Claim,
         change: impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
     ) -> Result<()> {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
         let before = self.load(ino)?;
-        self.atomically(|op| {
+        let change = |op: &mut Op<'_>| {
             let mut handle = before.clone();
             change(op, &mut handle)?;
             op.stage(handle);
             Ok(())
-        })
+        };
+        self.atomically_with(claim, change, |()| Ok(()))
     }
 }
 

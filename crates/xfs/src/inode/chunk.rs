@@ -155,8 +155,7 @@ impl Op<'_> {
 
     /// Takes blocks for inodes and makes them free inodes.
     fn take_chunk_blocks(&mut self, lease: usize, wish: &Wish) -> Result<Option<AgBlock>> {
-        let least = self.held_back(lease).saturating_add(wish.len);
-        if self.leases[lease].freeblks < least {
+        if self.leases[lease].usable(self.claim) < wish.len {
             return Ok(None);
         }
         let Some(start) = self.take_wish(lease, wish)? else { return Ok(None) };

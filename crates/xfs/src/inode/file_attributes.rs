@@ -1,5 +1,6 @@
 //! Flags of inodes, hints for allocation, and the project: showing and changing them as kernels do.
 
+use vfs::reserve::Claim;
 use vfs::{Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Result};
 
 use super::Handle;
@@ -99,7 +100,7 @@ impl Xfs {
         ino: Ino,
         change: &FileAttributesChange,
     ) -> Result<()> {
-        self.change_inode(ino, |_, handle| {
+        self.change_inode(ino, Claim::Ordinary, |_, handle| {
             self.change_flags(handle, change)?;
             if let Some(bytes) = change.extent_size_bytes {
                 self.set_extent_size(handle, bytes)?;

@@ -5,6 +5,7 @@
 
 use smallvec::{SmallVec, smallvec};
 use vfs::Result;
+use vfs::reserve::Claim;
 
 use super::attribute::check_generation;
 use crate::Xfs;
@@ -27,7 +28,8 @@ impl Xfs {
         let mut left = Some(*exchange);
         while let Some(now) = left {
             let files = self.inodes_of_exchange(&now)?;
-            left = self.atomically_then(
+            left = self.atomically_with(
+                Claim::Freeing,
                 |op| op.exchange_some(&files, now),
                 |left| {
                     self.log_item(intent.done());

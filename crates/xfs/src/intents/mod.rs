@@ -14,6 +14,7 @@ mod extents;
 #[cfg(test)]
 mod tests;
 
+use vfs::reserve::Claim;
 use vfs::{Corruption, Error, Ino, Result};
 
 use crate::Xfs;
@@ -66,7 +67,7 @@ impl Xfs {
         intent: &Intent,
         body: impl FnMut(&mut Op<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.atomically_then(body, |()| {
+        self.atomically_with(Claim::Freeing, body, |()| {
             self.log_item(intent.done());
             Ok(())
         })

@@ -46,7 +46,7 @@ impl Xfs {
         child: &Handle,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let fate = self.atomically(|op| {
+        let fate = self.atomically_freeing(|op| {
             let mut parent = before.clone();
             op.remove_entry(&mut parent, name, found.spot.as_ref())?;
             if child.inode.is_dir() {

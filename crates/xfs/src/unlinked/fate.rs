@@ -110,7 +110,7 @@ impl Xfs {
             if before.inode.nlink() > 0 {
                 return Err(before.corrupt("list of unlinked inodes", "an inode with names"));
             }
-            if self.atomically(|op| op.end_inode(before.clone()))? {
+            if self.atomically_freeing(|op| op.end_inode(before.clone()))? {
                 return Ok(());
             }
         }

@@ -85,7 +85,7 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let state = AgState { length: AG_BLOCKS, ..AgState::default() };
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
-    let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(vec![state]) });
+    let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(&geometry, vec![state]) });
     Xfs::of_volume(device, None, volume, 256 << 20, Mode::Fresh)
 }
 

@@ -1,0 +1,324 @@
+//! On a full file system whatever gives space back succeeds, however many blocks that takes meanwhile.
+
+use std::thread;
+
+use vfs::{AllocateMode, Error, FileSystem, Ino};
+
+use super::{NEW, Trial};
+
+/// Blocks of each file that holes are punched into.
+const VICTIM_BLOCKS: u64 = 600;
+/// Such files that lie in one piece, and that lie in many.
+const WHOLE: usize = 3;
+const MIXED: usize = 3;
+/// Extents of files whose maps are as full as can be at each step: what the inode holds, what a block of
+/// the map holds. Their extents have three blocks, and a hole behind them.
+const MAPPED: std::ops::Range<usize> = 1..30;
+const MAPPED_MORE: [usize; 4] = [59, 84, 251, 340];
+const PIECE_BLOCKS: u64 = 3;
+/// Small files, each with attributes.
+const SMALL: usize = 120;
+/// Bytes of the first writes to take what is left; they get smaller when there is no room.
+const STEP: usize = 1 << 20;
+/// Blocks that may be said to be available when a file cannot get one: what its map would need, too.
+const AVAILABLE_MAX: u64 = 24;
+/// Attributes of a small file: most of them lie outside of the inode.
+const ATTRIBUTES: [(&[u8], usize); 4] =
+    [(b"user.a", 20), (b"user.b", 300), (b"user.c", 500), (b"user.d", 40)];
+
+/// A file system that is kept full.
+struct Full<'f> {
+    fs: &'f dyn FileSystem,
+    block: u64,
+    name: &'f str,
+    filler: Ino,
+}
+
+impl Full<'_> {
+    fn create(&self, name: &str) -> Ino {
+        let made = self.fs.create(self.fs.root(), name.as_bytes(), &NEW);
+        made.unwrap_or_else(|error| panic!("{}: {name}: {error}", self.name))
+    }
+
+    /// Asserts that nothing kept a change that gives space back from happening.
+    #[track_caller]
+    fn freed<T>(&self, what: &str, outcome: vfs::Result<T>) -> T {
+        outcome.unwrap_or_else(|error| panic!("{}: {what} when full: {error}", self.name))
+    }
+
+    /// Takes all space that ordinary writes can have, and asks what is said to be left.
+    fn fill(&self) {
+        let mut size = self.fs.attributes(self.filler).unwrap().size;
+        let mut step = STEP;
+        while step as u64 >= self.block {
+            match self.fs.write(self.filler, size, &vec![0xee; step]) {
+                Ok(()) => {}
+                Err(Error::NoSpace) => step /= 2,
+                Err(error) => panic!("{}: {error}", self.name),
+            }
+            size = self.fs.attributes(self.filler).unwrap().size.next_multiple_of(self.block);
+        }
+        let left = self.fs.statfs().unwrap();
+        let (free, available) = (left.blocks_free, left.blocks_available);
+        assert!(available <= AVAILABLE_MAX, "{}: {available} of {free} are left", self.name);
+        assert!(free > available, "{}: nothing is kept for what frees", self.name);
+    }
+
+    /// Files in one piece, and files that took turns in growing.
+    fn make_victims(&self) -> Vec<Ino> {
+        let bytes = vec![0x77; (VICTIM_BLOCKS * self.block) as usize];
+        let mut all = Vec::new();
+        for number in 0..WHOLE {
+            let ino = self.create(&format!("whole{number}"));
+            self.fs.write(ino, 0, &bytes).unwrap();
+            all.push(ino);
+        }
+        let mixed: Vec<Ino> = (0..MIXED).map(|at| self.create(&format!("mixed{at}"))).collect();
+        for at in 0..VICTIM_BLOCKS {
+            for &ino in &mixed {
+                self.fs.write(ino, at * self.block, &bytes[..self.block as usize]).unwrap();
+            }
+        }
+        all.extend(mixed);
+        all
+    }
+
+    /// Files with maps of any fill, and how many extents each has.
+    fn make_mapped(&self) -> Vec<(Ino, usize)> {
+        let bytes = vec![0x55; (PIECE_BLOCKS * self.block) as usize];
+        let make = |count| {
+            let ino = self.create(&format!("mapped{count}"));
+            for at in 0..count as u64 {
+                self.fs.write(ino, at * (PIECE_BLOCKS + 1) * self.block, &bytes).unwrap();
+            }
+            (ino, count)
+        };
+        MAPPED.chain(MAPPED_MORE).map(make).collect()
+    }
+
+    /// Punches out the middle of each extent, of all files in turn. For the first of each file there is
+    /// nothing left but the reserve, not even what was freed before.
+    fn punch_mapped(&self, files: &[(Ino, usize)]) {
+        for at in 0..MAPPED_MORE[3] {
+            for &(ino, count) in files.iter().filter(|(_, count)| at < *count) {
+                if at == 0 {
+                    self.fill();
+                }
+                // From the middle on, where nodes have no room at their ends.
+                let piece = ((at + count / 2) % count) as u64;
+                let start = (piece * (PIECE_BLOCKS + 1) + 1) * self.block;
+                let outcome = self.fs.allocate(ino, start, self.block, AllocateMode::PunchHole);
+                self.freed(&format!("punching extent {piece} of {count}"), outcome);
+            }
+        }
+    }
+
+    /// Punches out every second block of a file, and some bytes before and after it.
+    fn punch(&self, ino: Ino) {
+        for at in (1..VICTIM_BLOCKS - 1).step_by(2) {
+            let (before, after) = if at % 8 == 1 { (100, 50) } else { (0, 0) };
+            let (start, len) = (at * self.block - before, self.block + before + after);
+            let outcome = self.fs.allocate(ino, start, len, AllocateMode::PunchHole);
+            self.freed(&format!("punching block {at} of inode {ino}"), outcome);
+        }
+    }
+
+    fn assert_punched(&self, ino: Ino) {
+        let mut bytes = vec![1; (VICTIM_BLOCKS * self.block) as usize];
+        assert_eq!(self.fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+        for (at, block) in bytes.chunks_exact(self.block as usize).enumerate() {
+            let is_punched = at % 2 == 1 && (at as u64) < VICTIM_BLOCKS - 1;
+            let middle = block[block.len() / 2];
+            assert_eq!(middle, if is_punched { 0 } else { 0x77 }, "{}: {ino}: {at}", self.name);
+        }
+    }
+
+    /// Small files in directories of their own, as many as there are inodes for.
+    fn make_small(&self) -> usize {
+        for number in 0..SMALL {
+            let dir = match self.fs.mkdir(self.fs.root(), &directory(number), &NEW) {
+                Ok(dir) => dir,
+                Err(Error::NoInodes) => return number,
+                Err(error) => panic!("{}: {error}", self.name),
+            };
+            let Ok(ino) = self.fs.create(dir, FILE, &NEW) else { return number };
+            self.fs.write(ino, 0, &vec![3; 700]).unwrap();
+            for (name, len) in ATTRIBUTES {
+                match self.fs.set_xattr(ino, name, &vec![b'v'; len]) {
+                    // Those of ext4 must fit into one block.
+                    Ok(()) | Err(Error::NoSpace) => {}
+                    Err(error) => panic!("{}: {error}", self.name),
+                }
+            }
+        }
+        SMALL
+    }
+
+    /// Removes attributes, the file and the directory of small files, filling up what that gives back.
+    fn remove_small(&self, count: usize) {
+        let root = self.fs.root();
+        for number in 0..count {
+            let dir = self.fs.lookup(root, &directory(number)).unwrap();
+            let ino = self.fs.lookup(dir, FILE).unwrap();
+            for (name, _) in ATTRIBUTES {
+                match self.fs.remove_xattr(ino, name) {
+                    Err(Error::NoAttribute) => {}
+                    outcome => self.freed("removing an attribute", outcome),
+                }
+            }
+            if number % 3 == 0 {
+                self.fs.open(ino).unwrap();
+            }
+            self.freed("unlink", self.fs.unlink(dir, FILE, None));
+            if number % 3 == 0 {
+                self.freed("the last close", self.fs.close(ino));
+            }
+            self.freed("rmdir", self.fs.rmdir(root, &directory(number), None));
+            if number % 40 == 39 {
+                self.fill();
+            }
+        }
+    }
+
+    /// Cuts files in blocks, then to nothing.
+    fn cut(&self, victims: &[Ino]) {
+        for size in [VICTIM_BLOCKS / 2 * self.block + 5, 3 * self.block + 17, 0] {
+            for &ino in victims {
+                self.freed("truncate", self.fs.truncate(ino, size));
+            }
+            self.fill();
+        }
+    }
+}
+
+/// A file of the random trial, and what it must hold.
+struct Known {
+    ino: Ino,
+    bytes: Vec<u8>,
+}
+
+impl Full<'_> {
+    /// Changes a file in one of the ways there are. Only what takes space may find none, and then nothing
+    /// has happened.
+    fn step(&self, file: &mut Known, rng: &mut fastrand::Rng) {
+        let block = self.block as usize;
+        let most = RANDOM_BLOCKS * block;
+        let (start, len) = (rng.usize(..most), rng.usize(1..4 * block));
+        let end = (start + len).min(most);
+        let (at, len) = (start as u64, (end - start) as u64);
+        match rng.u8(..10) {
+            0..4 => {
+                let data = vec![rng.u8(1..); end - start];
+                match self.fs.write(file.ino, at, &data) {
+                    Ok(()) => {
+                        file.bytes.resize(file.bytes.len().max(end), 0);
+                        file.bytes[start..end].copy_from_slice(&data);
+                    }
+                    Err(Error::NoSpace) => {}
+                    Err(error) => panic!("{}: {error}", self.name),
+                }
+            }
+            4..8 => {
+                let outcome = self.fs.allocate(file.ino, at, len, AllocateMode::PunchHole);
+                self.freed("punching", outcome);
+                let end = end.min(file.bytes.len());
+                file.bytes[start.min(end)..end].fill(0);
+            }
+            8 => {
+                let size = file.bytes.len().min(start);
+                self.freed("truncate", self.fs.truncate(file.ino, size as u64));
+                file.bytes.truncate(size);
+            }
+            _ => self.fs.sync().unwrap(),
+        }
+    }
+
+    fn assert_holds(&self, file: &Known) {
+        let mut bytes = vec![1; file.bytes.len()];
+        assert_eq!(self.fs.attributes(file.ino).unwrap().size, bytes.len() as u64);
+        assert_eq!(self.fs.read(file.ino, 0, &mut bytes).unwrap(), bytes.len());
+        assert!(bytes == file.bytes, "{}: inode {}", self.name, file.ino);
+    }
+}
+
+/// Blocks of each file of the random trial.
+const RANDOM_BLOCKS: usize = 300;
+
+/// Writes, punches and cuts files at random in a file system that is filled up again and again. What
+/// writes may find no space, and then changes nothing; what gives back must not.
+///
+/// # Panics
+/// If something that gives space back fails; if a file holds anything else than it should.
+pub fn random_when_full(trial: &Trial<'_>, seed: u64, steps: usize) {
+    let device = trial.make();
+    let mounted = trial.open(device.clone());
+    let fs = mounted.file_system();
+    let filler = fs.create(fs.root(), b"filler", &NEW).unwrap();
+    let name = format!("{}, seed {seed}", trial.name);
+    let full = Full { fs, block: trial.block_bytes, name: &name, filler };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut files: Vec<Known> = (0..8)
+        .map(|at| Known { ino: full.create(&format!("random{at}")), bytes: Vec::new() })
+        .collect();
+    for step in 0..steps {
+        if step % 37 == 36 {
+            full.fill();
+        }
+        let which = rng.usize(..files.len());
+        full.step(&mut files[which], &mut rng);
+    }
+    files.iter().for_each(|file| full.assert_holds(file));
+    mounted.close().unwrap();
+    (trial.check)(&device);
+}
+
+const FILE: &[u8] = b"a file with a name that is rather long, as names go";
+
+fn directory(number: usize) -> Vec<u8> {
+    format!("directory {number}").into_bytes()
+}
+
+/// Fills a file system with large files, fragmented files and small files, and then punches, truncates
+/// and removes, while all that ordinary writes can have is taken again and again. What was allocated in
+/// advance can be written to meanwhile, in any order.
+///
+/// # Panics
+/// If something that gives space back fails; if anything else shows.
+pub fn freeing_when_full(trial: &Trial<'_>, preallocates: bool) {
+    let device = trial.make();
+    let mounted = trial.open(device.clone());
+    let fs = mounted.file_system();
+    let filler = fs.create(fs.root(), b"filler", &NEW).unwrap();
+    let full = Full { fs, block: trial.block_bytes, name: &trial.name, filler };
+    let victims = full.make_victims();
+    let mapped = full.make_mapped();
+    let small = full.make_small();
+    let promised = full.create("promised");
+    if preallocates {
+        let len = VICTIM_BLOCKS * trial.block_bytes;
+        fs.allocate(promised, 0, len, AllocateMode::Unwritten).unwrap();
+    }
+    full.fill();
+    for at in (0..VICTIM_BLOCKS).step_by(2).filter(|_| preallocates) {
+        let outcome = fs.write(promised, at * trial.block_bytes, &vec![5; trial.block_bytes as usize]);
+        full.freed("writing to space allocated in advance", outcome);
+    }
+    full.punch_mapped(&mapped);
+    full.fill();
+    thread::scope(|scope| {
+        for chunk in victims.chunks(2) {
+            let full = &full;
+            scope.spawn(move || chunk.iter().for_each(|&ino| full.punch(ino)));
+        }
+    });
+    victims.iter().for_each(|&ino| full.assert_punched(ino));
+    full.fill();
+    full.cut(&victims);
+    full.remove_small(small);
+    for number in 0..WHOLE {
+        full.freed("unlink", fs.unlink(fs.root(), format!("whole{number}").as_bytes(), None));
+    }
+    full.freed("unlink", fs.unlink(fs.root(), b"filler", None));
+    mounted.close().unwrap();
+    (trial.check)(&device);
+}
