@@ -9,6 +9,7 @@ mod attributes;
 mod clock;
 mod data;
 mod errno;
+mod groups;
 mod known;
 mod listing;
 mod names;
