@@ -8,7 +8,7 @@ use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
 
-pub(crate) use change::{CAPABILITIES, without_set_id};
+pub(crate) use change::CAPABILITIES;
 
 /// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
 /// changes the image, and of its own changes the kernel knows.
