@@ -137,5 +137,9 @@ mod tests {
         below.read_at(0, &mut all).unwrap();
         assert!(all.iter().all(|&byte| byte == 7));
         assert!(device.write_at(9999, &[0; 2]).is_err());
+        // What is given back is what is below again, and goes no further.
+        device.discard(0, 8192).unwrap();
+        device.read_at(0, &mut all).unwrap();
+        assert!(all[..8192].iter().all(|&byte| byte == 7) && all[9000..].iter().all(|&b| b == 0));
     }
 }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chattr, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir, mount, mv,
-    paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
+    build, cat, chattr, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir, mount,
+    mv, paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\

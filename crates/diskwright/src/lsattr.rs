@@ -110,7 +110,7 @@ struct Line {
     cow_extent_size: u32,
 }
 
-/// Lists the flags of the file at `path`, or of what is in the directory there, sorted by name. What is
+/// Lists the flags of the file at `path`, or of what is in the directory there, in its order. What is
 /// neither a regular file nor a directory is passed over below a directory.
 ///
 /// # Errors

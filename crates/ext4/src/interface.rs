@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem, Ino,
-    ListingProfile, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem,
+    Ino, ListingProfile, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;

@@ -9,13 +9,49 @@
 //!
 //! Of a file that may be appended to it cannot be told apart who appends. There, what is written back may
 //! have old bytes in front of new ones, as long as they are the same.
+//!
+//! The kernel keeps what was refused, and shows it. It is made to forget it when attributes are asked for
+//! next, as it does whenever it opens such a file to read it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuse_device::Errno;
+use fuse_device::{Errno, PageCache};
+use parking_lot::Mutex;
 use vfs::{Attributes, Error, FileType, Ino};
 
 use crate::Adapter;
+
+/// What is known of files whose flags forbid writing.
+#[derive(Default)]
+pub(crate) struct Protected {
+    /// Whether the kernel may know any.
+    exist: AtomicBool,
+    /// Files of which the kernel holds what was refused.
+    refused: Mutex<Vec<Ino>>,
+    /// Whether there are any.
+    has_refused: AtomicBool,
+}
+
+impl Protected {
+    fn note_refused(&self, ino: Ino) {
+        let mut refused = self.refused.lock();
+        if !refused.contains(&ino) {
+            refused.push(ino);
+        }
+        self.has_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel holds what was refused.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
+    }
+
+    fn take_refused(&self) -> Vec<Ino> {
+        let mut refused = self.refused.lock();
+        self.has_refused.store(false, Ordering::Relaxed);
+        std::mem::take(&mut refused)
+    }
+}
 
 /// What the length of an attribute is said to be that is not there.
 const PRETENDED_LEN: u32 = 20;
@@ -26,8 +62,8 @@ const COMPARED_BYTES: usize = 64 << 10;
 impl Adapter<'_> {
     /// From now on, there may be files whose flags forbid changes.
     pub(crate) fn note_protection(&self) {
-        if !self.protects.load(Ordering::Relaxed) {
-            self.protects.store(true, Ordering::Relaxed);
+        if !self.protected.exist.load(Ordering::Relaxed) {
+            self.protected.exist.store(true, Ordering::Relaxed);
         }
     }
 
@@ -45,7 +81,7 @@ impl Adapter<'_> {
     /// # Errors
     /// `EPERM` if not.
     pub(crate) fn check_changeable(&self, ino: Ino) -> Result<(), Errno> {
-        if !self.protects.load(Ordering::Relaxed) {
+        if !self.protected.exist.load(Ordering::Relaxed) {
             return Ok(());
         }
         let attributes = self.attributes(ino)?;
@@ -55,7 +91,7 @@ impl Adapter<'_> {
     /// How long the kernel is told that the capabilities of an immutable file are, whether it has any or
     /// not; `None` for every other file.
     pub(crate) fn pretended_capabilities(&self, ino: Ino) -> Option<u32> {
-        if !self.protects.load(Ordering::Relaxed) {
+        if !self.protected.exist.load(Ordering::Relaxed) {
             return None;
         }
         let attributes = self.fs.attributes(ino).ok()?;
@@ -72,9 +108,18 @@ impl Adapter<'_> {
         let attributes = self.fs.attributes(ino)?;
         let old_len = attributes.size.saturating_sub(offset).min(data.len() as u64) as usize;
         if attributes.protection.is_immutable || !self.holds(ino, offset, &data[..old_len])? {
+            self.protected.note_refused(ino);
             return Err(refused);
         }
         self.fs.write(ino, attributes.size.max(offset), &data[old_len..])
+    }
+
+    /// Has the kernel forget what was refused.
+    pub(crate) fn forget_refused(&self, cache: &PageCache<'_>) {
+        for ino in self.protected.take_refused() {
+            // What it cannot forget it goes on showing.
+            let _ = cache.write_back(self.node(ino), 0..u64::MAX);
+        }
     }
 
     /// Whether a file has these bytes already.

@@ -11,6 +11,7 @@ use crate::attributes::VALID_SEC;
 use crate::errno::errno;
 use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
+use crate::protect::Protected;
 use crate::{OnDamage, Options};
 
 /// Most bytes of one read or write.
@@ -51,8 +52,7 @@ pub struct Adapter<'a> {
     damaged: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
     changed: AtomicBool,
-    /// Whether the kernel may know files whose flags forbid changes ([`crate::protect`]).
-    pub(crate) protects: AtomicBool,
+    pub(crate) protected: Protected,
 }
 
 impl<'a> Adapter<'a> {
@@ -66,7 +66,7 @@ impl<'a> Adapter<'a> {
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             damaged: AtomicBool::new(false),
             changed: AtomicBool::new(false),
-            protects: AtomicBool::new(false),
+            protected: Protected::default(),
         }
     }
 
@@ -194,6 +194,7 @@ impl Handler for Adapter<'_> {
         match operation {
             Operation::Lseek(_) => !self.options.read_only,
             Operation::Ioctl { args, data } => ioctl::may_forbid(args, data),
+            Operation::Getattr(_) | Operation::Statx(_) => self.protected.has_refused(),
             _ => false,
         }
     }
@@ -211,6 +212,10 @@ impl Handler for Adapter<'_> {
                 let outcome = self.ioctl(&Ioctl { header, ino, args, data }, reply, Some(cache));
                 self.note_change();
                 outcome
+            }
+            Operation::Getattr(_) | Operation::Statx(_) => {
+                self.forget_refused(cache);
+                self.handle(request, reply)
             }
             _ => self.handle(request, reply),
         }

@@ -114,14 +114,16 @@ impl InodeFlags {
     /// As FS_IOC_FSGETXATTR has them (`fsx_xflags`).
     pub fn to_xflags(self) -> u32 {
         let own = (self.bits() >> 32) as u32;
-        IN_BOTH.iter().fold(own, |all, &(flag, bit)| if self.contains(flag) { all | bit } else { all })
+        IN_BOTH
+            .iter()
+            .fold(own, |all, &(flag, bit)| if self.contains(flag) { all | bit } else { all })
     }
 
     /// Those of FS_IOC_FSSETXATTR. `None` if there is one that no format has.
     pub fn from_xflags(xflags: u32) -> Option<Self> {
         let both = IN_BOTH.iter().filter(|(_, bit)| xflags & bit != 0);
-        let (flags, known) =
-            both.fold((Self::empty(), 0), |(flags, known), &(flag, bit)| (flags | flag, known | bit));
+        let (flags, known) = both
+            .fold((Self::empty(), 0), |(flags, known), &(flag, bit)| (flags | flag, known | bit));
         Self::from_bits(u64::from(xflags & !known) << 32).map(|own| own | flags)
     }
 

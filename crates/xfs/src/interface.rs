@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Range};
 
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
-    FileSystem, Ino, ListingProfile,
-    MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    FileSystem, Ino, ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::format::features::Incompat;

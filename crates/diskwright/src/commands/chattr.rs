@@ -60,9 +60,8 @@ fn hint(text: &str) -> Result<u32, String> {
 }
 
 pub(crate) fn run(args: &ChattrArgs) -> Result<Outcome> {
-    let is_flags = |word: &&OsString| {
-        matches!(word.as_encoded_bytes().first(), Some(b'+' | b'-' | b'='))
-    };
+    let is_flags =
+        |word: &&OsString| matches!(word.as_encoded_bytes().first(), Some(b'+' | b'-' | b'='));
     let count = args.words.iter().take_while(is_flags).count();
     let (words, paths) = args.words.split_at(count);
     let mut flags = FlagChange::default();

@@ -43,8 +43,8 @@ pub(crate) fn run(args: &TrimArgs) -> Result<Outcome> {
     let open = Image::edit(&args.image.image, &args.image.place.options(false))?;
     let trimmed = open.file_system().trim(0..u64::MAX, args.minimum);
     open.close()?;
-    let bytes = trimmed
-        .map_err(|source| Error::Image { image: args.image.image.clone(), source })?;
+    let bytes =
+        trimmed.map_err(|source| Error::Image { image: args.image.image.clone(), source })?;
     if args.json {
         terminal::with_output(|out| {
             writeln!(out, "{{\"bytes_trimmed\":{bytes}}}").map_err(Error::Output)

@@ -76,11 +76,8 @@ impl Editor<'_> {
         recursive: bool,
     ) -> Result<u64> {
         let change = FileAttributesChange { ctime: self.time(), ..*change };
-        let is_project_alone =
-            FileAttributesChange { project_id: None, ..change } == FileAttributesChange {
-                ctime: change.ctime,
-                ..FileAttributesChange::default()
-            };
+        let is_project_alone = FileAttributesChange { project_id: None, ..change }
+            == FileAttributesChange { ctime: change.ctime, ..FileAttributesChange::default() };
         self.each(path, Links::Follow, recursive, &|old| {
             let may_have = matches!(old.file_type, FileType::Regular | FileType::Directory);
             let is_passed = recursive && !may_have && !is_project_alone;

@@ -91,8 +91,8 @@ impl Ext4 {
         let _lock = self.locks.exclusive(&[ino]);
         let mut handle = self.load(ino)?;
         let old = flags_of(&handle.inode);
-        let flags = (old - (change.clear - InodeFlags::DESCRIBING))
-            | (change.set - InodeFlags::DESCRIBING);
+        let flags =
+            (old - (change.clear - InodeFlags::DESCRIBING)) | (change.set - InodeFlags::DESCRIBING);
         let project = change.project_id.filter(|&project| project != handle.inode.projid());
         self.check_flags(&handle, old, flags)?;
         if change.extent_size_bytes.unwrap_or(0) | change.cow_extent_size_bytes.unwrap_or(0) != 0 {
@@ -120,7 +120,10 @@ impl Ext4 {
         let others = changed - of_type(handle.inode.file_type());
         if !others.is_empty() {
             let what = format!("changing the flags {} of this file", names_of(others));
-            return Err(Error::unsupported(what, "leave them out: ext4 has them on other types only"));
+            return Err(Error::unsupported(
+                what,
+                "leave them out: ext4 has them on other types only",
+            ));
         }
         if !changed.contains(InodeFlags::CASEFOLD) {
             return Ok(());

@@ -48,9 +48,9 @@ const FORBIDDING: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
 /// Whether a request may set flags that forbid writing.
 pub(crate) fn may_forbid(args: &IoctlIn, data: &[u8]) -> bool {
     let flags = match args.cmd {
-        SETFLAGS => data.first_chunk().and_then(|bytes| {
-            InodeFlags::from_getflags(u32::from_ne_bytes(*bytes))
-        }),
+        SETFLAGS => data
+            .first_chunk()
+            .and_then(|bytes| InodeFlags::from_getflags(u32::from_ne_bytes(*bytes))),
         FSSETXATTR => FsXattr::read_from_bytes(data)
             .ok()
             .and_then(|wanted| InodeFlags::from_xflags(wanted.xflags)),
@@ -73,7 +73,8 @@ impl Adapter<'_> {
         reply: &mut Reply<'_>,
         cache: Option<&PageCache<'_>>,
     ) -> Result<(), Errno> {
-        let wanted = InodeFlags::from_getflags(ioctl::input(request.data)?).ok_or(Errno::OPNOTSUPP)?;
+        let wanted =
+            InodeFlags::from_getflags(ioctl::input(request.data)?).ok_or(Errno::OPNOTSUPP)?;
         let old = self.file_attributes(request)?.flags & InodeFlags::OF_GETFLAGS;
         let change = FileAttributesChange {
             set: wanted - old,

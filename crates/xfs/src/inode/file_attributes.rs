@@ -133,7 +133,9 @@ impl Xfs {
             Some(FileType::Directory) => OF_ALL | OF_DIRECTORIES,
             Some(FileType::Regular) => OF_ALL,
             _ if old == new => InodeFlags::empty(),
-            _ => return Err(Error::unsupported("flags of this file", "only files and directories")),
+            _ => {
+                return Err(Error::unsupported("flags of this file", "only files and directories"));
+            }
         };
         if (new - old).contains(InodeFlags::DAX) && handle.inode.flags2() & flags2::REFLINK != 0 {
             return Err(Error::Invalid("what is shared with others cannot be mapped as dax"));
@@ -151,7 +153,9 @@ impl Xfs {
         }
         let blocks = bytes >> geometry.block_log;
         if blocks > EXTENT_BLOCKS_MAX || blocks > geometry.ag_blocks / 2 {
-            return Err(Error::Invalid("a hint for extents must not exceed half an allocation group"));
+            return Err(Error::Invalid(
+                "a hint for extents must not exceed half an allocation group",
+            ));
         }
         Ok(blocks)
     }
@@ -185,7 +189,9 @@ impl Xfs {
         }
         let holds_data = matches!(inode.file_type(), Some(FileType::Directory | FileType::Regular));
         if !holds_data || !self.volume.geometry.features.ro_compat(RoCompat::REFLINK) {
-            return Err(Error::Invalid("only files and directories with the feature reflink have it"));
+            return Err(Error::Invalid(
+                "only files and directories with the feature reflink have it",
+            ));
         }
         let own = inode.flags2();
         let flag = flags2::COWEXTSIZE;
@@ -196,7 +202,10 @@ impl Xfs {
 
     fn set_project(&self, handle: &mut Handle, project: u32) -> Result<()> {
         let features = &self.volume.geometry.features;
-        if project > PROJECT_16_MAX && !features.crc() && !features.features2.contains(Features2::PROJID32) {
+        if project > PROJECT_16_MAX
+            && !features.crc()
+            && !features.features2.contains(Features2::PROJID32)
+        {
             return Err(Error::Invalid("projects have 16 bits without the feature projid32"));
         }
         handle.inode.set_projid(project);
