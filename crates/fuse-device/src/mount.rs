@@ -36,6 +36,8 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can not be run.
     pub noexec: bool,
+    /// Symbolic links are not followed (needs root).
+    pub nosymfollow: bool,
     /// Every write waits until it is durable.
     pub sync: bool,
     /// Every change of a directory waits until it is durable.

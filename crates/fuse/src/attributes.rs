@@ -8,8 +8,6 @@ use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
 
-pub(crate) use change::without_set_id;
-
 /// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
 /// changes the image, and of its own changes the kernel knows.
 pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;

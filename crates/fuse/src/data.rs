@@ -10,7 +10,7 @@ mod copy;
 mod privileges;
 mod seek;
 
-use fuse_device::abi::{ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
+use fuse_device::abi::{InHeader, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use fuse_device::{Errno, Reply};
 use rustix::fs::OFlags;
 use vfs::{Error, Ino, SetAttributes};
@@ -33,6 +33,7 @@ impl Adapter<'_> {
     /// Writes all of `data`.
     pub(crate) fn write(
         &self,
+        header: &InHeader,
         ino: Ino,
         args: &WriteIn,
         data: &[u8],
@@ -41,7 +42,7 @@ impl Adapter<'_> {
         self.check_writable()?;
         let is_written_back = args.write_flags & WRITE_CACHE != 0;
         if args.write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.kill_set_id(ino)?;
+            self.kill_set_id(header, ino)?;
         }
         if !is_written_back {
             self.kill_capabilities(ino)?;

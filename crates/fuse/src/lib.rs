@@ -9,6 +9,7 @@ mod attributes;
 mod clock;
 mod data;
 mod errno;
+mod groups;
 mod ioctl;
 mod known;
 mod listing;

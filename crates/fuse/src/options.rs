@@ -29,6 +29,8 @@ pub struct Options {
     pub read_only: bool,
     /// When reading changes access times.
     pub access_times: AccessTimes,
+    /// Listing a directory does not change its access time, whatever is said of others (`nodiratime`).
+    pub keep_directory_times: bool,
     /// What happens after damage.
     pub on_damage: OnDamage,
     /// All inodes appear to belong to this user, whatever the image says.

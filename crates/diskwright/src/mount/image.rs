@@ -1,6 +1,9 @@
 //! Opening an image to mount it.
 
 use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use vfs::FileSystem;
@@ -22,8 +25,9 @@ enum Access {
 
 impl OpenToMount {
     /// Opens an image: for reading only if that is asked for, if it is read as it lies
-    /// ([`OpenImage::stale`]), or if a feature of its makes that it cannot be changed
-    /// ([`Image::read_only_because`]), which [`Self::warning`] then says.
+    /// ([`OpenImage::stale`]), if it is write-protected (a block device that is, or a file where nothing can
+    /// be written), or if a feature of its makes that it cannot be changed ([`Image::read_only_because`]). The
+    /// last two [`Self::warning`] says. A file that this user may not write is not write-protected.
     ///
     /// # Errors
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
@@ -34,17 +38,20 @@ impl OpenToMount {
             return Ok(Self { access, name, warning: None });
         }
         // What else is wrong with it is better told by who opens it.
-        match Image::read_only_because(path, options).unwrap_or_default() {
+        let reason = match Image::read_only_because(path, options).unwrap_or_default() {
+            None if is_write_protected(path) => {
+                let kind = if is_block_device(path) { "the device" } else { "the file" };
+                format!("{kind} is write-protected")
+            }
             None => {
                 let access = Access::Write(Image::edit(path, options)?);
-                Ok(Self { access, name, warning: None })
+                return Ok(Self { access, name, warning: None });
             }
-            Some(reason) => {
-                let access = Access::Read(Image::open(path, options)?);
-                let warning = Some(format!("mounted for reading only: {reason}"));
-                Ok(Self { access, name, warning })
-            }
-        }
+            Some(reason) => reason,
+        };
+        let access = Access::Read(Image::open(path, options)?);
+        let warning = Some(format!("mounted for reading only: {reason}"));
+        Ok(Self { access, name, warning })
     }
 
     /// Whether nothing can be changed.
@@ -76,6 +83,30 @@ impl OpenToMount {
             Access::Write(open) => open.close(),
         }
     }
+}
+
+fn is_block_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Whether nobody at all can write it: mount(8) then mounts for reading, with a warning. Of a device the
+/// kernel says so; a file is on a file system that is mounted for reading.
+fn is_write_protected(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_block_device() => is_protected_device(&metadata),
+        Ok(metadata) if metadata.is_file() => {
+            let opened = fs::OpenOptions::new().write(true).open(path);
+            opened.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the kernel refuses everyone who wants to write a block device.
+fn is_protected_device(metadata: &Metadata) -> bool {
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let says = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    says.is_ok_and(|says| says.trim() == "1")
 }
 
 /// For reading only. The path is not known.

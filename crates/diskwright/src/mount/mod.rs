@@ -133,6 +133,7 @@ fn kernel_options(image: &OpenToMount, options: &MountOptions) -> fuse_device::M
         suid: options.suid,
         dev: options.dev,
         noexec: !options.exec,
+        nosymfollow: options.nosymfollow,
         sync: options.sync,
         dirsync: options.dirsync,
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::place::probe::{map, pattern};
+use crate::place::probe::{asynchronous_writes, map, pattern};
 use crate::place::{Driver, Format, Place, prove_on_both, run, shell, tool};
 
 /// A file that can be read and written.
@@ -74,6 +74,11 @@ fn holes_are_found(place: &mut Place) {
         assert_eq!(data(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(hole(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(data(file, MIB + 7), Ok(MIB + 7), "{when}");
+        // Before the start there is neither.
+        for before in [-1_i64, -4096, i64::MIN] {
+            assert_eq!(data(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
+            assert_eq!(hole(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
+        }
     };
     check(&sparse, "written");
     sparse.sync_all().unwrap();
@@ -204,6 +209,12 @@ fn direct_requests_agree_with_the_cache(place: &mut Place) {
     assert!(fs::read(place.join("file")).unwrap() == expected);
 }
 
+/// Pages that are read while a program writes past the cache, and does not wait for that, are not kept once
+/// it is done.
+fn asynchronous_writes_leave_no_stale_pages(place: &mut Place) {
+    asynchronous_writes(&place.join("file"), 300);
+}
+
 /// Far ends: offsets beyond 4 GiB and beyond what the format takes.
 fn files_are_as_long_as_the_format_allows(place: &mut Place) {
     let far = file(&place.join("far"));
@@ -255,6 +266,7 @@ prove_on_both!(
     ranges_are_allocated_and_given_back,
     ranges_are_copied,
     direct_requests_agree_with_the_cache,
+    asynchronous_writes_leave_no_stale_pages,
     files_are_as_long_as_the_format_allows,
     handles_of_a_file_see_each_other,
 );

@@ -1,17 +1,22 @@
-/* What the proofs do that cannot be done in Rust without unsafe code: mappings and file handles.
+/* What the proofs do that cannot be done in Rust without unsafe code: mappings, file handles, asynchronous I/O.
  *
  *   probe map PATH OFFSET LENGTH SEED [sync]   writes words through a shared mapping
  *   probe handle PATH                          prints a file handle
  *   probe open DIRECTORY HANDLE                prints a file of that file system, or the error's number
+ *   probe aio PATH ROUNDS                      writes past the cache without waiting, and reads through it
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void fail(const char *what)
@@ -82,6 +87,90 @@ static int open_handle(const char *directory, const char *text)
     return count == 0 ? 0 : 1;
 }
 
+enum { AIO_BYTES = 1 << 20, AIO_REQUESTS = 16, AIO_LENGTH = AIO_BYTES / AIO_REQUESTS };
+
+static void compare(int file, const char *expected, char *room, int round, const char *which)
+{
+    if (pread(file, room, AIO_BYTES, 0) != AIO_BYTES)
+        fail(which);
+    for (size_t at = 0; at < AIO_BYTES; at++)
+        if (room[at] != expected[at]) {
+            printf("round %d: %s sees %02x at %zu instead of %02x\n", round, which,
+                   (unsigned char)room[at], at, (unsigned char)expected[at]);
+            exit(1);
+        }
+}
+
+/* Has another process read the file through the cache as long as this one lives. */
+static void have_read(int cached, char *room)
+{
+    pid_t reader = fork();
+    if (reader < 0)
+        fail("fork");
+    if (reader > 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() != 1)
+        for (off_t at = 0; at < AIO_BYTES; at += AIO_LENGTH)
+            if (pread(cached, room, AIO_LENGTH, at) < 0)
+                _exit(1);
+    _exit(0);
+}
+
+/* One round: the file is written past the cache and nobody waits; meanwhile it is read through the cache,
+ * so that pages may hold what was there before. Once the writes are done everybody sees them, and a byte
+ * that is written through the cache changes that byte alone. */
+static void round_of_aio(aio_context_t context, int cached, int direct, char *bytes, char *room, int round)
+{
+    struct iocb requests[AIO_REQUESTS], *pointers[AIO_REQUESTS];
+    struct io_event events[AIO_REQUESTS];
+    memset(requests, 0, sizeof requests);
+    memset(bytes, 1 + round % 250, AIO_BYTES);
+    for (int nth = 0; nth < AIO_REQUESTS; nth++) {
+        pointers[nth] = &requests[nth];
+        requests[nth].aio_lio_opcode = IOCB_CMD_PWRITE;
+        requests[nth].aio_fildes = (uint32_t)direct;
+        requests[nth].aio_buf = (uint64_t)(uintptr_t)(bytes + nth * AIO_LENGTH);
+        requests[nth].aio_nbytes = AIO_LENGTH;
+        requests[nth].aio_offset = nth * AIO_LENGTH;
+    }
+    if (syscall(SYS_io_submit, context, AIO_REQUESTS, pointers) != AIO_REQUESTS)
+        fail("io_submit");
+    if (syscall(SYS_io_getevents, context, AIO_REQUESTS, AIO_REQUESTS, events, NULL) != AIO_REQUESTS)
+        fail("io_getevents");
+    for (int nth = 0; nth < AIO_REQUESTS; nth++)
+        if (events[nth].res != AIO_LENGTH) {
+            printf("round %d: a write ends with %lld\n", round, (long long)events[nth].res);
+            exit(1);
+        }
+    compare(cached, bytes, room, round, "the cache");
+    size_t at = (size_t)round * 4099 % AIO_BYTES;
+    bytes[at] = (char)0xff;
+    if (pwrite(cached, bytes + at, 1, (off_t)at) != 1 || fdatasync(cached) != 0)
+        fail("pwrite, fdatasync");
+    compare(direct, bytes, room, round, "the disk");
+}
+
+static int aio(const char *path, int rounds)
+{
+    int cached = open(path, O_RDWR | O_CREAT, 0644), direct = open(path, O_RDWR | O_DIRECT);
+    aio_context_t context = 0;
+    void *bytes, *room;
+    if (cached < 0 || direct < 0 || ftruncate(cached, AIO_BYTES) != 0)
+        fail(path);
+    if (posix_memalign(&bytes, 4096, AIO_BYTES) != 0 || posix_memalign(&room, 4096, AIO_BYTES) != 0)
+        fail("posix_memalign");
+    memset(bytes, 0, AIO_BYTES);
+    if (pwrite(cached, bytes, AIO_BYTES, 0) != AIO_BYTES || fsync(cached) != 0)
+        fail("pwrite");
+    if (syscall(SYS_io_setup, AIO_REQUESTS, &context) != 0)
+        fail("io_setup");
+    have_read(cached, room);
+    for (int round = 0; round < rounds; round++)
+        round_of_aio(context, cached, direct, bytes, room, round);
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
     if (count >= 6 && strcmp(arguments[1], "map") == 0)
@@ -90,6 +179,8 @@ int main(int count, char **arguments)
         return print_handle(arguments[2]);
     if (count == 4 && strcmp(arguments[1], "open") == 0)
         return open_handle(arguments[2], arguments[3]);
-    fprintf(stderr, "map, handle or open\n");
+    if (count == 4 && strcmp(arguments[1], "aio") == 0)
+        return aio(arguments[2], atoi(arguments[3]));
+    fprintf(stderr, "map, handle, open or aio\n");
     return 2;
 }

@@ -53,3 +53,14 @@ pub(crate) fn handle(path: &Path) -> String {
 pub(crate) fn open_handle(root: &Path, handle: &str) -> String {
     run(probe().arg("open").arg(root).arg(handle))
 }
+
+/// Rewrites a file past the cache without waiting, by io_submit(2), reads it through the cache meanwhile, and
+/// compares what the cache and the disk hold after each round.
+///
+/// # Panics
+/// With what differed.
+pub(crate) fn asynchronous_writes(path: &Path, rounds: u32) {
+    let output = probe().arg("aio").arg(path).arg(rounds.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -8,7 +8,7 @@ use fuse_device::{Errno, Reply};
 use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
 
 use crate::acl::{self, Acl};
-use crate::{Adapter, clock};
+use crate::{Adapter, clock, groups};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
@@ -54,7 +54,8 @@ impl Adapter<'_> {
             self.check_writable()?;
             let before = self.attributes(ino)?;
             if !is_pointless(args, &before) {
-                let change = change(args, &before, clock::now())?;
+                let mut change = change(args, clock::now())?;
+                change.permissions = self.permissions(header, args, &before);
                 self.result(self.apply(args, &before, &change))?;
             }
         } else if self.check_writable().is_ok() {
@@ -111,11 +112,32 @@ fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
     before.links == 0 && args.valid & CHANGES == FATTR_MTIME | FATTR_CTIME && mtime == before.mtime
 }
 
-/// Permissions without what must not outlast a change of the contents or owner: set-user-id, and
-/// set-group-id where the group may execute. Where it may not, the bit means something else.
-pub(crate) fn without_set_id(permissions: u16) -> u16 {
-    let set_group_id = if permissions & S_IXGRP != 0 { S_ISGID } else { 0 };
-    permissions & !(S_ISUID | set_group_id)
+impl Adapter<'_> {
+    /// Permissions without what must not outlast a change of the contents or owner by whom a request comes
+    /// from: set-user-id, and set-group-id where the group may execute. Where it may not, the bit is no
+    /// danger, and who is in the group keeps it, as on the kernel's own file systems.
+    pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
+        let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
+            || header.uid == 0
+            || groups::is_in(header, self.options.gid.unwrap_or(before.gid));
+        let is_program = before.permissions & S_IXGRP != 0;
+        let set_group_id = if is_program || !keeps_group { S_ISGID } else { 0 };
+        before.permissions & !(S_ISUID | set_group_id)
+    }
+
+    /// The permissions that a request leaves, if it changes them.
+    fn permissions(&self, header: &InHeader, args: &SetattrIn, before: &Attributes) -> Option<u16> {
+        if args.valid & FATTR_MODE != 0 {
+            return Some((args.mode & PERMISSIONS) as u16);
+        }
+        // A new size alone does not: the kernel knows whether the caller may keep the bits.
+        let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0;
+        if !loses || !has_privileges(before) {
+            return None;
+        }
+        let reduced = self.without_set_id(header, before);
+        (reduced != before.permissions).then_some(reduced)
+    }
 }
 
 /// Whether set-id bits and capabilities of an inode are about programs.
@@ -123,8 +145,8 @@ fn has_privileges(attributes: &Attributes) -> bool {
     attributes.file_type != FileType::Directory
 }
 
-/// What is to be set, at the time `now`.
-fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAttributes, Errno> {
+/// What is to be set beside the permissions, at the time `now`.
+fn change(args: &SetattrIn, now: Timestamp) -> Result<SetAttributes, Errno> {
     let asked = |bits: u32| args.valid & bits != 0;
     let time = |set: u32, set_now: u32, sec: u64, nsec: u32| match () {
         () if asked(set_now) => Ok(Some(now)),
@@ -133,7 +155,7 @@ fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAt
     };
     let mtime = time(FATTR_MTIME, FATTR_MTIME_NOW, args.mtime, args.mtimensec)?;
     Ok(SetAttributes {
-        permissions: permissions(args, before),
+        permissions: None,
         uid: asked(FATTR_UID).then_some(args.uid),
         gid: asked(FATTR_GID).then_some(args.gid),
         atime: time(FATTR_ATIME, FATTR_ATIME_NOW, args.atime, args.atimensec)?,
@@ -141,16 +163,6 @@ fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAt
         ctime: time(FATTR_CTIME, 0, args.ctime, args.ctimensec)?.or(Some(now)),
         crtime: None,
     })
-}
-
-fn permissions(args: &SetattrIn, before: &Attributes) -> Option<u16> {
-    if args.valid & FATTR_MODE != 0 {
-        return Some((args.mode & PERMISSIONS) as u16);
-    }
-    // A new size alone does not: the kernel knows whether the caller may keep the bits.
-    let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0 && has_privileges(before);
-    let reduced = without_set_id(before.permissions);
-    (loses && reduced != before.permissions).then_some(reduced)
 }
 
 fn timestamp(sec: u64, nsec: u32) -> Result<Timestamp, Errno> {

@@ -4,7 +4,6 @@ use fuse_device::Errno;
 use fuse_device::abi::InHeader;
 use vfs::{FileType, Ino, SetAttributes};
 
-use crate::attributes::without_set_id;
 use crate::{Adapter, clock};
 
 impl Adapter<'_> {
@@ -16,15 +15,15 @@ impl Adapter<'_> {
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
         if header.uid != 0 {
-            self.kill_set_id(ino)?;
+            self.kill_set_id(header, ino)?;
         }
         self.kill_capabilities(ino)
     }
 
-    /// Takes set-user-id and set-group-id from a file.
-    pub(super) fn kill_set_id(&self, ino: Ino) -> Result<(), Errno> {
+    /// Takes set-user-id and set-group-id from a file that somebody changes who may not keep them.
+    pub(super) fn kill_set_id(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         let before = self.attributes(ino)?;
-        let reduced = without_set_id(before.permissions);
+        let reduced = self.without_set_id(header, &before);
         // A directory's set-group-id bit is about new files.
         if before.file_type != FileType::Regular || reduced == before.permissions {
             return Ok(());

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         Ok(image) => image,
         Err(error) => return Ok(refused(args, &options, &error)),
     };
-    if let Some(warning) = image.warning() {
+    if let Some(warning) = image.warning().filter(|_| !options.silent) {
         terminal::message(&warning);
     }
     let mount = Mount::new(image, &mountpoint, options)?;
