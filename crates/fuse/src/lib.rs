@@ -16,9 +16,11 @@ mod listing;
 mod names;
 mod options;
 mod serve;
+mod space;
 mod sync;
 mod xattrs;
 
 pub use options::{AccessTimes, OnDamage, Options};
 pub use serve::Adapter;
+pub use space::SpaceKeeper;
 pub use sync::Syncer;
