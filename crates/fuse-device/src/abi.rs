@@ -65,6 +65,9 @@ pub mod opcode {
 /// What stands in [`OutHeader::error`] of a message that answers nothing, with `unique` 0.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
+// Bits of [`GetattrIn::getattr_flags`].
+pub const GETATTR_FH: u32 = 1 << 0;
+
 // Bits of [`SetattrIn::valid`].
 pub const FATTR_MODE: u32 = 1 << 0;
 pub const FATTR_UID: u32 = 1 << 1;

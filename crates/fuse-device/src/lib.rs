@@ -30,7 +30,7 @@ mod transport;
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
 pub use late::PageCache;
-pub use mount::{MountOptions, Unmounter};
+pub use mount::{MountOptions, Unmounter, WriteBack};
 pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};
 pub use rustix::io::Errno;

@@ -7,6 +7,7 @@
 mod direct;
 mod fusermount;
 mod unmount;
+mod write_back;
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::device::Device;
 use crate::handshake::MAX_WRITE;
 pub(crate) use unmount::Mount;
+pub use write_back::WriteBack;
 
 /// How the kernel mounts.
 #[derive(Clone, Debug, Default)]

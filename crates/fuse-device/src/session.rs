@@ -16,7 +16,7 @@ use crate::late::LateThread;
 use crate::mount::{self, Mount};
 use crate::reader::{DeviceThread, Turn};
 use crate::ring::{Ring, RingThread};
-use crate::{Handler, InitFlags, MountOptions, Unmounter};
+use crate::{Handler, InitFlags, MountOptions, Unmounter, WriteBack};
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,15 @@ impl Session {
     /// What unmounts it from elsewhere.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter::new(Arc::clone(&self.mount.0))
+    }
+
+    /// What steers how far programs that write may run ahead. It serves as long as the session does.
+    ///
+    /// # Errors
+    /// If there is no other descriptor of the device to be had.
+    pub fn write_back(&self) -> io::Result<WriteBack> {
+        let device = self.device.for_another_thread()?;
+        Ok(WriteBack::new(Arc::clone(&self.mount.0), device))
     }
 
     /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use

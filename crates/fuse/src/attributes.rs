@@ -2,7 +2,9 @@
 
 mod change;
 
-use fuse_device::abi::{self, Attr, AttrOut, EntryOut, Kstatfs, Statx, StatxOut, SxTime};
+use fuse_device::abi::{
+    self, Attr, AttrOut, EntryOut, GetattrIn, Kstatfs, Statx, StatxOut, SxTime,
+};
 use fuse_device::{Errno, Reply};
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
@@ -28,7 +30,21 @@ const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 impl Adapter<'_> {
-    /// Answers GETATTR.
+    /// Answers GETATTR as it comes from the kernel. With an open file it may come before a write, and for
+    /// that alone if the kernel was made to forget what it knows.
+    pub(crate) fn getattr_before_write(
+        &self,
+        ino: Ino,
+        args: &GetattrIn,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        if args.getattr_flags & abi::GETATTR_FH != 0 {
+            self.space.check_write(ino)?;
+        }
+        self.getattr(ino, reply)
+    }
+
+    /// The answer to GETATTR and SETATTR.
     pub(crate) fn getattr(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let attributes = self.attributes(ino)?;
         let (attr_valid, attr) = (self.attr_valid(&attributes), self.attr(&attributes));

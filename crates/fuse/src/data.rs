@@ -47,11 +47,17 @@ impl Adapter<'_> {
         if !is_written_back {
             self.kill_capabilities(ino)?;
         }
-        self.result(if is_written_back {
+        let written = if is_written_back {
+            self.space.check(ino, args.offset)?;
             self.write_back(ino, args.offset, data)
         } else {
             self.fs.write(ino, args.offset, data)
-        })?;
+        };
+        if is_written_back && matches!(written, Err(Error::NoSpace)) {
+            self.space.ran_out(ino, args.offset);
+        }
+        self.result(written)?;
+        self.space.stored(ino, args.offset, data.len() as u64);
         if !is_written_back && !data.is_empty() {
             self.contents_changed(ino)?;
         }

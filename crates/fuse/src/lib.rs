@@ -17,9 +17,11 @@ mod names;
 mod options;
 mod protect;
 mod serve;
+mod space;
 mod sync;
 mod xattrs;
 
 pub use options::{AccessTimes, OnDamage, Options};
 pub use serve::Adapter;
+pub use space::SpaceKeeper;
 pub use sync::Syncer;

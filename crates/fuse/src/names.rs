@@ -69,6 +69,7 @@ impl Adapter<'_> {
 
     /// Obeys FORGET.
     pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
+        self.space.forget(ino);
         self.result(self.known.forget(self.fs, ino, nlookup))
     }
 

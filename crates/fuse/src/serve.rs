@@ -12,6 +12,7 @@ use crate::errno::errno;
 use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
 use crate::protect::Protected;
+use crate::space::Space;
 use crate::{OnDamage, Options};
 
 /// Most bytes of one read or write.
@@ -48,6 +49,8 @@ pub struct Adapter<'a> {
     pub(crate) known: Known,
     /// How long the kernel may keep which inode a name stands for, in seconds.
     pub(crate) entry_valid_sec: u64,
+    /// What is left, and what found no room.
+    pub(crate) space: Space,
     /// The image was found damaged.
     damaged: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
@@ -64,6 +67,7 @@ impl<'a> Adapter<'a> {
             known: Known::default(),
             // The kernel takes names that differ for different entries: it must ask each time.
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
+            space: Space::default(),
             damaged: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             protected: Protected::default(),
@@ -263,7 +267,7 @@ impl Adapter<'_> {
             Operation::Lookup { name } => self.lookup(node, name, reply),
             Operation::Forget { nlookup } => self.forget(node, nlookup),
             Operation::BatchForget { nodes } => self.forget_all(nodes),
-            Operation::Getattr(_) => self.getattr(node, reply),
+            Operation::Getattr(args) => self.getattr_before_write(node, &args, reply),
             Operation::Statx(_) => self.statx(node, reply),
             Operation::Setattr(args) => self.setattr(header, node, &args, reply),
             Operation::Statfs => self.statfs(reply),

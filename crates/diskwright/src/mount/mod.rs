@@ -30,7 +30,7 @@ mod unmount;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use fuse::{Adapter, Syncer};
+use fuse::{Adapter, SpaceKeeper, Syncer};
 use fuse_device::{Session, SessionOptions};
 
 pub use fuse::{AccessTimes, OnDamage};
@@ -98,10 +98,17 @@ impl Mount {
             SessionOptions { threads: options.threads(), io_uring: options.io_uring };
         let adapter =
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
+        let keeps_space = !is_read_only(&image, &options) && !options.sync;
+        let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
         let served = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
-            session.serve(&Durable::new(&adapter, &options), &session_options, ready)
+            let mut keeper = None;
+            session.serve(&Durable::new(&adapter, &options), &session_options, || {
+                // Not before requests are answered: it makes some.
+                keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
+                ready();
+            })
         });
         let name = PathBuf::from(image.name());
         let finished = adapter.finish();

@@ -36,12 +36,21 @@ pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
 
 /// Writes a pattern into a file through a shared mapping, and has it synced or not.
 pub(crate) fn map(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) {
+    run(&mut mapping(path, offset, len, seed, synced));
+}
+
+/// Whether a pattern can be written into a file through a shared mapping, and synced.
+pub(crate) fn try_map(path: &Path, offset: u64, len: u64, seed: u64) -> bool {
+    mapping(path, offset, len, seed, true).output().unwrap().status.success()
+}
+
+fn mapping(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) -> Command {
     let mut command = probe();
     command.arg("map").arg(path).args([offset, len, seed].map(|number| number.to_string()));
     if synced {
         command.arg("sync");
     }
-    run(&mut command);
+    command
 }
 
 /// A file's handle.

@@ -72,6 +72,7 @@ impl Adapter<'_> {
     ) -> vfs::Result<()> {
         if args.valid & FATTR_SIZE != 0 {
             self.fs.truncate(before.ino, args.size)?;
+            self.space.forget(before.ino);
         }
         if args.valid & (CHANGES_OWNER | FATTR_SIZE) != 0 && has_privileges(before) {
             self.remove_capabilities(before.ino)?;
