@@ -375,8 +375,8 @@ fn threads_let_go_of_shared_blocks_and_values() {
         drop(sender);
         let mut model = start.clone();
         for _ in 0..4 {
-            let limit = std::time::Duration::from_secs(60);
-            let (file, expected) = receiver.recv_timeout(limit).expect("no thread fails or waits");
+            let (file, expected) =
+                receiver.recv_timeout(oracle::HANG_AFTER).expect("no thread fails or waits");
             model.insert(file, expected);
         }
         // The threads may still be letting go of theirs.

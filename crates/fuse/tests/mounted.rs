@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::time::Duration;
 
 use common::{Image, mounted};
 use fuse::Options;
@@ -56,10 +55,7 @@ fn an_open_file_outlives_its_names() {
         assert_eq!(errno(fs::metadata(&path).unwrap_err()), Some(Errno::NOENT));
         // The kernel forgets without waiting.
         let is_freed = || image.fs().statfs().unwrap().inodes_free == free;
-        assert!((0..200).any(|_| is_freed() || {
-            std::thread::sleep(Duration::from_millis(10));
-            false
-        }));
+        oracle::wait_until("the inode to be freed", is_freed);
     });
 }
 

@@ -253,6 +253,51 @@ fn every_test_file_belongs_to_a_program() {
     assert_none("test files of no program", &found);
 }
 
+/// The names in a text that follow one of these openings of a call and end with a quote, with their lines.
+fn named<'a>(text: &'a str, openings: &[&str]) -> Vec<(usize, &'a str)> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for opening in openings {
+            let calls = line.split(opening).skip(1);
+            found.extend(calls.filter_map(|rest| Some((number + 1, rest.split_once('"')?.0))));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_tests_need_is_in_the_table_that_says_its_version_and_origin() {
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        for (line, name) in named(&text, &["Tool(\"", "Version(\""]) {
+            if !oracle::is_known_program(name) && !name.starts_with("no-such-tool") {
+                found.push(format!("{path}:{line}: {name}"));
+            }
+        }
+    }
+    assert_none("not in crates/oracle/src/requirement.rs", &found);
+}
+
+/// Started by name, a program is another one than the one that was asked for: without the tools of the
+/// project's scripts, of any version, and not in `sbin`.
+#[test]
+fn tests_find_programs_as_they_ask_for_them() {
+    // What the shell comes with is the same everywhere.
+    const ANYWHERE: [&str; 7] = ["sh", "bash", "cp", "rm", "touch", "sync", "sleep"];
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        // The program itself needs no tools of ours; neither does what compares libraries.
+        let is_test = path.starts_with("crates/") && path.contains("tests");
+        for (line, name) in named(&text, &["Command::new(\""]).into_iter().filter(|_| is_test) {
+            if !ANYWHERE.contains(&name) && !name.starts_with('/') && oracle::is_known_program(name)
+            {
+                found.push(format!("{path}:{line}: {name}, use oracle::command"));
+            }
+        }
+    }
+    assert_none("started by name", &found);
+}
+
 #[test]
 fn the_scan_measures_functions() {
     let text = "fn a() {\n    let x = '{';\n    let y = \"}}\"; // }\n    if x { y }\n}\n\

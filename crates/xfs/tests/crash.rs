@@ -17,7 +17,7 @@ use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
 use workload::trial::Watchdog;
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 const THREADS: usize = 2;
 
 fn explore(target: &dyn Target, judges: &[&dyn Judge], mixes: Vec<Mix>, states: u64) -> Report {

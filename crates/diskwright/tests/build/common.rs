@@ -83,7 +83,7 @@ pub(crate) const FORMATS: [&str; 2] = ["--fs ext4", "--fs xfs"];
 macro_rules! require_all_formats {
     ($($more:tt)*) => {
         oracle::require!(
-            Tool("e2fsck"), Mount("ext4"), Version("xfs_repair", 6, 17), Mount("xfs"), $($more)*
+            Tool("e2fsck"), Mount("ext4"), Tool("xfs_repair"), Mount("xfs"), $($more)*
         )
     };
 }
@@ -116,7 +116,7 @@ pub(crate) fn sample_in(directory: &Path, sample: &Sample) -> (PathBuf, Tree) {
 /// Packs a directory with GNU tar, with everything that tar can hold.
 pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
     succeed(
-        Command::new("tar")
+        oracle::command("tar")
             .args(["--create", "--format=posix", "--sort=name", "--sparse", "--acls"])
             .args(["--xattrs", "--xattrs-include=*"])
             .args(more)

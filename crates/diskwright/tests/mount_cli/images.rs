@@ -38,7 +38,8 @@ fn a_partition_is_mounted_and_nothing_around_it_changes() {
     require!(Fuse, Tool("e2fsck"), Tool("mke2fs"));
     const START: u64 = 1 << 20;
     let dir = scratch();
-    Mke2fs::new("ext4").create(&dir.path().join("part"), 16 << 20);
+    // Who runs this test may write into it.
+    Mke2fs::new("ext4").extended("root_owner").create(&dir.path().join("part"), 16 << 20);
     let part = fs::read(dir.path().join("part")).unwrap();
     let path = dir.path().join("disk");
     let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();

@@ -18,7 +18,7 @@ const UID: u32 = 65_534;
 /// Runs a program as that user.
 fn as_user(words: &[&str]) -> Output {
     let id = UID.to_string();
-    let mut command = Command::new("setpriv");
+    let mut command = oracle::command("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).args(words);
     command.env("LC_ALL", "C").output().unwrap()
 }

@@ -188,6 +188,9 @@ fn ranges_are_copied(place: &mut Place) {
 
 /// The kernel's cache and requests that go past it agree.
 fn direct_requests_agree_with_the_cache(place: &mut Place) {
+    if !oracle::satisfied("direct_requests_agree_with_the_cache", &[oracle::Need::Tool("xfs_io")]) {
+        return;
+    }
     const BLOCKS: u64 = 64;
     let path = place.join("file");
     fs::write(&path, pattern(1, 0, BLOCKS * 4096)).unwrap();

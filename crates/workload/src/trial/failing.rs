@@ -12,8 +12,8 @@ use super::{Trial, Watchdog};
 use crate::operation::{Operation, Path, Session, Step, Target};
 use crate::tree::Tree;
 
-/// Longest that a trial may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(300);
+/// When a trial is held to hang.
+pub(super) const LIMIT: Duration = Duration::from_secs(1800);
 /// More reads or blocks than any operation here takes.
 pub(super) const ATTEMPTS_MAX: u64 = 200;
 /// One-block files that make room, one after the other.
