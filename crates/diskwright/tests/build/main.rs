@@ -8,3 +8,4 @@ mod large_files;
 mod reproducible;
 mod round_trip;
 mod sources;
+mod streams;
