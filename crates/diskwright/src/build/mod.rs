@@ -2,7 +2,8 @@
 //!
 //! The image is filled through the operations that an editor of an image uses, in the order of the
 //! source, on a fresh file system without a journal; the same source and options give the same
-//! bytes, whatever the number of threads. It gets its name only when it is finished.
+//! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
+//! locked until then, as whoever changes an image does.
 
 mod copy;
 mod error;
@@ -40,8 +41,8 @@ pub trait Progress: Sync {
 /// Builds an image.
 ///
 /// # Errors
-/// Whatever the source, the file system or the host refuses; nothing is left under the image's
-/// name then.
+/// Whatever the source, the file system or the host refuses, and if somebody uses the image that would be
+/// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;

@@ -2,6 +2,7 @@
 
 mod common;
 mod directories;
+mod ending;
 mod failures;
 mod features;
 mod large_files;
