@@ -180,6 +180,6 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
     })
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     crate::text::escaped(path.as_os_str().as_encoded_bytes()).to_string()
 }

@@ -25,12 +25,15 @@ pub mod mount;
 mod mounts;
 pub mod partition;
 mod record;
+mod replace;
+mod signals;
 pub mod text;
 pub mod workload;
 
 pub use error::{Error, Outcome, Result};
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
 pub use record::Record;
+pub use signals::clean_up_on_signals;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -4,6 +4,7 @@
 //! `..` (the walk has checked that), and never through a symbolic link. At most [`OPEN_MAX`]
 //! directories are open, whatever the depth.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,6 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
+
+use crate::lock::{self, LoopFiles};
 
 /// Most directories kept open on the current path.
 const OPEN_MAX: usize = 64;
@@ -32,6 +35,8 @@ pub(super) struct HostTree {
     open: Vec<OwnedFd>,
     /// Whether files that are in the way are replaced.
     replace: bool,
+    /// What was attached to loop devices when the first file was in the way.
+    loops: OnceCell<LoopFiles>,
 }
 
 impl HostTree {
@@ -48,7 +53,13 @@ impl HostTree {
         // The user's own path may well be a link.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { root, names: Vec::new(), open: Vec::new(), replace: force })
+        Ok(Self {
+            root,
+            names: Vec::new(),
+            open: Vec::new(),
+            replace: force,
+            loops: OnceCell::new(),
+        })
     }
 
     /// The directory being filled.
@@ -63,7 +74,7 @@ impl HostTree {
             Err(Errno::EXIST) if self.replace => {
                 let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-                    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+                    self.make_way(name)?;
                     rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
                 }
             }
@@ -104,10 +115,13 @@ impl HostTree {
         Ok(dir)
     }
 
+    /// Removes what has a name, unless it is an image that somebody uses.
     fn make_way(&self, name: &[u8]) -> io::Result<()> {
         if !self.replace {
             return Ok(());
         }
+        // Held until the name is gone: who waits for it looks for the name afterwards.
+        let _old = lock::claim(self.current(), name, lock::Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             Err(Errno::ISDIR) => Err(io::Error::other("a directory is in the way")),

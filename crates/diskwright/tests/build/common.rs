@@ -23,6 +23,13 @@ pub(crate) fn build_command(source: &Path, image: &Path, options: &str) -> Comma
     command
 }
 
+/// The same, and the image has the same bytes whenever it is built.
+pub(crate) fn same_every_time(source: &Path, image: &Path, options: &str) -> Command {
+    let mut command = build_command(source, image, options);
+    command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
+    command
+}
+
 /// Runs a command that must succeed.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> Output {

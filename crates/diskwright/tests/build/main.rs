@@ -2,9 +2,11 @@
 
 mod common;
 mod directories;
+mod ending;
 mod failures;
 mod features;
 mod large_files;
 mod reproducible;
 mod round_trip;
 mod sources;
+mod streams;

@@ -70,6 +70,21 @@ fn a_kernel_target_goes_with_its_image_mount_and_loop_device() {
 
 #[test]
 fn what_was_measured_before_is_reported() {
+    interrupted_by(Signal::TERM);
+}
+
+#[test]
+fn a_terminal_that_goes_away_interrupts_too() {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    if u64::from_str_radix(mask.trim(), 16).unwrap() & 1 != 0 {
+        eprintln!("SKIPPED: this test was started to ignore SIGHUP (nohup?)");
+        return;
+    }
+    interrupted_by(Signal::HUP);
+}
+
+fn interrupted_by(signal: Signal) {
     let dir = scratch();
     let place = dir.path().join("place");
     fs::create_dir(&place).unwrap();
@@ -78,7 +93,7 @@ fn what_was_measured_before_is_reported() {
     let child = start(dir.path(), line);
     let has_begun = || fs::read_dir(&place).unwrap().count() > 0;
     wait_until("a run in the directory", has_begun);
-    interrupt(child, Signal::TERM);
+    interrupt(child, signal);
     assert!(!has_begun(), "a directory is left");
     let report = check_report(dir.path());
     let rows = list(only(&report), "rows");
