@@ -5,26 +5,42 @@
 //! here checks what its kernel counterpart would.
 
 use fuse_device::abi::{InHeader, IoctlIn};
-use fuse_device::{Errno, Reply, ioctl};
+use fuse_device::{Errno, PageCache, Reply, ioctl};
 use vfs::Ino;
 
 use crate::Adapter;
+use crate::label::LABEL_ROOM;
+
+/// `FS_IOC_GETFSLABEL`.
+const GETFSLABEL: u32 = ioctl::read(0x94, 49, LABEL_ROOM);
+/// `FS_IOC_SETFSLABEL`.
+const SETFSLABEL: u32 = ioctl::write(0x94, 50, LABEL_ROOM);
+/// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`.
+pub(crate) const GOINGDOWN: u32 = ioctl::read(b'X', 125, size_of::<u32>());
 
 /// A request: who asks, about which inode, and what goes in.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "each command uses a part of it")]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,
+    #[allow(dead_code, reason = "what there is so far is about the whole file system")]
     pub(crate) ino: Ino,
     pub(crate) args: &'a IoctlIn,
     pub(crate) data: &'a [u8],
 }
 
 impl Adapter<'_> {
-    /// Answers IOCTL.
-    pub(crate) fn ioctl(&self, request: &Ioctl<'_>, _reply: &mut Reply<'_>) -> Result<(), Errno> {
+    /// Answers IOCTL. There is a `cache` where other requests can be waited for.
+    pub(crate) fn ioctl(
+        &self,
+        request: &Ioctl<'_>,
+        cache: Option<&PageCache<'_>>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
         // One line for each command, and a function of its own that does it.
         match request.args.cmd {
+            GETFSLABEL => self.get_label(request, reply),
+            SETFSLABEL => self.set_label(request).and_then(|()| ioctl::done(reply)),
+            GOINGDOWN => self.shut_down(request, cache).and_then(|()| ioctl::done(reply)),
             _ => Err(Errno::NOTTY),
         }
     }

@@ -6,15 +6,18 @@
 
 mod acl;
 mod attributes;
+mod caller;
 mod clock;
 mod data;
 mod errno;
 mod ioctl;
 mod known;
+mod label;
 mod listing;
 mod names;
 mod options;
 mod serve;
+mod shutdown;
 mod sync;
 mod xattrs;
 

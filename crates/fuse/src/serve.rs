@@ -11,6 +11,7 @@ use crate::attributes::VALID_SEC;
 use crate::errno::errno;
 use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
+use crate::shutdown::is_shutdown;
 use crate::{OnDamage, Options};
 
 /// Most bytes of one read or write.
@@ -50,6 +51,8 @@ pub struct Adapter<'a> {
     pub(crate) entry_valid_sec: u64,
     /// The image was found damaged.
     damaged: AtomicBool,
+    /// It was asked to stop for good.
+    pub(crate) shut_down: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
     changed: AtomicBool,
 }
@@ -64,6 +67,7 @@ impl<'a> Adapter<'a> {
             // The kernel takes names that differ for different entries: it must ask each time.
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             damaged: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
             changed: AtomicBool::new(false),
         }
     }
@@ -122,6 +126,14 @@ impl<'a> Adapter<'a> {
         if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    /// Requests are to be answered.
+    ///
+    /// # Errors
+    /// `EIO` if it was shut down.
+    fn check_served(&self) -> Result<(), Errno> {
+        if self.is_shut_down() { Err(Errno::IO) } else { Ok(()) }
+    }
+
     /// Whether freeing an inode is soon done.
     fn is_small(&self, nodeid: u64) -> bool {
         let attributes = self.fs.attributes(self.ino(nodeid));
@@ -148,8 +160,11 @@ impl Drop for Adapter<'_> {
 
 impl Handler for Adapter<'_> {
     fn init(&self, kernel: &Kernel) -> Settings {
+        let shows_others = self.options.uid.is_some() || self.options.gid.is_some();
+        let may_map = self.options.idmap && !shows_others;
+        let idmap = if may_map { InitFlags::ALLOW_IDMAP } else { InitFlags::empty() };
         Settings {
-            features: FEATURES,
+            features: FEATURES | idmap,
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
@@ -182,6 +197,7 @@ impl Handler for Adapter<'_> {
 
     fn is_late(&self, operation: &Operation<'_>) -> bool {
         matches!(operation, Operation::Lseek(_)) && !self.options.read_only
+            || is_shutdown(operation)
     }
 
     fn handle_late(
@@ -190,13 +206,20 @@ impl Handler for Adapter<'_> {
         reply: &mut Reply<'_>,
         cache: &PageCache<'_>,
     ) -> Result<(), Errno> {
-        match &request.operation {
-            Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+        self.check_served()?;
+        match request.operation {
+            Operation::Lseek(args) => self.lseek_late(request.header.nodeid, &args, reply, cache),
+            Operation::Ioctl { args, data } => {
+                let Request { header, .. } = request;
+                let ino = self.ino(header.nodeid);
+                self.ioctl(&Ioctl { header, ino, args: &args, data }, Some(cache), reply)
+            }
             _ => self.handle(request, reply),
         }
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        self.check_served()?;
         let outcome = self.answer(request, reply);
         if may_change(&request.operation) {
             self.note_change();
@@ -250,7 +273,7 @@ impl Adapter<'_> {
             Operation::Unlink { name } => self.unlink(node, name),
             Operation::Rmdir { name } => self.rmdir(node, name),
             Operation::Rename { newdir, flags, name, newname } => {
-                self.rename((node, name), (self.ino(newdir), newname), flags)
+                self.rename(header, (node, name), (self.ino(newdir), newname), flags)
             }
             Operation::Link { oldnodeid, name } => {
                 self.link(self.ino(oldnodeid), node, name, reply)
@@ -271,7 +294,7 @@ impl Adapter<'_> {
             Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
             Operation::Removexattr { name } => self.removexattr(node, name),
             Operation::Ioctl { args, data } => {
-                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply)
+                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, None, reply)
             }
             Operation::Destroy | Operation::Interrupt => Ok(()),
             // Opening and closing need no message, and a file is made by MKNOD: nodes are all that

@@ -14,6 +14,8 @@ pub enum Need {
     Tool(&'static str),
     /// A program whose `-V` or `--version` reports at least this major and minor version.
     Version(&'static str, u32, u32),
+    /// Linux of at least this major and minor version.
+    Kernel(u32, u32),
     /// An effective user id of 0.
     Root,
     /// A free loop device, and the right to set it up.
@@ -76,6 +78,7 @@ fn probe(need: Need) -> Option<String> {
     match need {
         Need::Tool(name) => tool::find(name).is_none().then(|| format!("{name} is not installed")),
         Need::Version(name, major, minor) => probe_version(name, (major, minor)),
+        Need::Kernel(major, minor) => probe_kernel((major, minor)),
         Need::Root => (!rustix::process::geteuid().is_root()).then(|| "it needs root".into()),
         Need::Loop => probe_loop(),
         Need::Mount(fs_type) => missing(Need::Loop)
@@ -105,6 +108,17 @@ fn probe_version(name: &'static str, wanted: (u32, u32)) -> Option<String> {
             Some(format!("{name} is {major}.{minor}, older than {}.{}", wanted.0, wanted.1))
         }
         None => Some(format!("{name} does not tell its version")),
+    }
+}
+
+fn probe_kernel(wanted: (u32, u32)) -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    match first_version(release.split('-').next().unwrap_or_default()) {
+        Some(found) if found >= wanted => None,
+        _ => {
+            let (major, minor) = wanted;
+            Some(format!("Linux is {}, older than {major}.{minor}", release.trim()))
+        }
     }
 }
 

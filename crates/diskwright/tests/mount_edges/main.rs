@@ -5,10 +5,13 @@ mod damage;
 mod data;
 mod full;
 mod handles;
+mod ioctls;
 mod listing;
 mod names;
 mod permissions;
 #[path = "../place/mod.rs"]
 mod place;
+mod shutdown;
 mod times;
 mod unlinked;
+mod whiteouts;

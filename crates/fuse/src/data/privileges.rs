@@ -5,7 +5,7 @@ use fuse_device::abi::InHeader;
 use vfs::{FileType, Ino, SetAttributes};
 
 use crate::attributes::without_set_id;
-use crate::{Adapter, clock};
+use crate::{Adapter, caller, clock};
 
 impl Adapter<'_> {
     /// The contents of a file are about to change. WRITE says what to do; where nothing is said, the
@@ -15,7 +15,7 @@ impl Adapter<'_> {
     /// `EROFS` if nothing may be changed; those of the file system.
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
-        if header.uid != 0 {
+        if !caller::is_superuser(header) {
             self.kill_set_id(ino)?;
         }
         self.kill_capabilities(ino)
