@@ -99,6 +99,16 @@ pub enum Error {
         /// The image.
         image: PathBuf,
     },
+    /// A mount was shut down by ioctl(2), and its image is as after a crash.
+    #[error(
+        "{}: it was shut down, as if the machine had stopped: it is recovered when it is next changed or \
+             mounted",
+        shown(image)
+    )]
+    ShutDown {
+        /// The image.
+        image: PathBuf,
+    },
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
@@ -139,6 +149,7 @@ impl Error {
             | Self::Mount(_)
             | Self::Output(_)
             | Self::InUse { .. }
+            | Self::ShutDown { .. }
             | Self::Source(_) => Outcome::Io,
             Self::NotMounted { .. } => Outcome::No,
             Self::FoundDamaged { .. } => Outcome::Image,

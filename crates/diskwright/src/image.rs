@@ -133,6 +133,11 @@ impl Image {
     pub fn info(&self) -> &ImageInfo {
         &self.info
     }
+
+    /// Whether it was cleanly closed. To be asked of one that was opened as it lies.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.info.needs_recovery && self.info.state == "clean"
+    }
 }
 
 /// Opens what the options name for reading. Nobody can change it meanwhile, unless they allow it.

@@ -16,6 +16,7 @@ pub mod inspect;
 mod interface;
 pub mod journal;
 mod kind;
+mod label;
 mod link;
 pub mod mkfs;
 mod op;

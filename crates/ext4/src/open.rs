@@ -136,7 +136,7 @@ impl Ext4 {
     }
 
     /// The superblock as the cache has it.
-    fn current_superblock(&self) -> Result<RawSuperblock> {
+    pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
         let bytes = self.block(block, Kind::Superblock.plain())?;
         let damage = |_| Corruption::new("superblock", "cut short");

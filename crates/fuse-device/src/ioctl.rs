@@ -78,6 +78,14 @@ pub fn answer<T: IntoBytes + Immutable + ?Sized>(
     reply.put_bytes(bytes)
 }
 
+/// Answers that it is done, with nothing that goes out: what ioctl(2) returns is 0.
+///
+/// # Errors
+/// `EIO` if there is no room, which there always is.
+pub fn done(reply: &mut Reply<'_>) -> Result<(), Errno> {
+    reply.put(&IoctlOut::default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{answer, input, none, read, read_write, takes_input, write};

@@ -77,7 +77,7 @@ impl Session {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&guard.0));
         threads.push(Box::new(late));
         let turn = Arc::new(Turn::default());
         for _ in 0..options.threads.max(1) {
@@ -220,7 +220,7 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
         let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
             let mut thread = device_thread(&device, &agreed, &to_late);
@@ -254,7 +254,7 @@ mod tests {
         let transport = InitFlags::OVER_IO_URING;
         let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
         assert!(agreed.features.contains(transport));
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
         let threads: Vec<Box<dyn ServingThread>> = vec![
             Box::new(late),
             Box::new(device_thread(&device, &agreed, &to_late)),

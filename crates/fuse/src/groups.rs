@@ -19,10 +19,13 @@ pub(crate) fn is_in(header: &InHeader, gid: u32) -> bool {
     status.is_some_and(|status| status.is_ok_and(|status| lists(&status, gid)))
 }
 
-/// Whether a group is among the supplementary ones in proc_pid_status(5).
+/// Whether proc_pid_status(5) has a group, as the one for files or among the supplementary ones. (Where ids
+/// are mapped, a request does not tell the first either.)
 fn lists(status: &str, gid: u32) -> bool {
-    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    groups.is_some_and(|groups| groups.split_whitespace().any(|group| group.parse() == Ok(gid)))
+    let values = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    // The real, effective, saved and file system's.
+    let own = values("Gid:").split_whitespace().nth(3);
+    own.into_iter().chain(values("Groups:").split_whitespace()).any(|group| group.parse() == Ok(gid))
 }
 
 #[cfg(test)]
@@ -33,8 +36,9 @@ mod tests {
 
     #[test]
     fn supplementary_groups_are_found() {
-        let status = "Name:\tcat\nGid:\t7\t7\t7\t7\nGroups:\t4 24 1000 \nNStgid:\t4\n";
+        let status = "Name:\tcat\nGid:\t7\t7\t7\t8\nGroups:\t4 24 1000 \nNStgid:\t4\n";
         assert!(lists(status, 4) && lists(status, 1000));
+        assert!(lists(status, 8), "the group for files");
         assert!(!lists(status, 7) && !lists(status, 2) && !lists(status, 100));
         assert!(!lists("Groups:\n", 0) && !lists("", 0));
     }

@@ -12,6 +12,14 @@ use fuse_device::{Errno, PageCache, Reply, ioctl};
 use vfs::Ino;
 
 use crate::Adapter;
+use crate::label::LABEL_ROOM;
+
+/// `FS_IOC_GETFSLABEL`.
+const GETFSLABEL: u32 = ioctl::read(0x94, 49, LABEL_ROOM);
+/// `FS_IOC_SETFSLABEL`.
+const SETFSLABEL: u32 = ioctl::write(0x94, 50, LABEL_ROOM);
+/// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`.
+pub(crate) const GOINGDOWN: u32 = ioctl::read(b'X', 125, size_of::<u32>());
 
 pub(crate) use flags::may_forbid;
 
@@ -19,6 +27,7 @@ pub(crate) use flags::may_forbid;
 #[derive(Clone, Copy)]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,
+    #[allow(dead_code, reason = "what there is so far is about the whole file system")]
     pub(crate) ino: Ino,
     pub(crate) args: &'a IoctlIn,
     pub(crate) data: &'a [u8],
@@ -39,6 +48,9 @@ impl Adapter<'_> {
             flags::FSGETXATTR => self.fsgetxattr(request, reply),
             flags::FSSETXATTR => self.fssetxattr(request, reply, cache),
             trim::FITRIM => self.trim(request, reply),
+            GETFSLABEL => self.get_label(request, reply),
+            SETFSLABEL => self.set_label(request).and_then(|()| ioctl::done(reply)),
+            GOINGDOWN => self.shut_down(request, cache).and_then(|()| ioctl::done(reply)),
             _ => Err(Errno::NOTTY),
         }
     }

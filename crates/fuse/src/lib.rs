@@ -6,17 +6,20 @@
 
 mod acl;
 mod attributes;
+mod caller;
 mod clock;
 mod data;
 mod errno;
 mod groups;
 mod ioctl;
 mod known;
+mod label;
 mod listing;
 mod names;
 mod options;
 mod protect;
 mod serve;
+mod shutdown;
 mod space;
 mod sync;
 mod xattrs;

@@ -37,6 +37,9 @@ pub struct Options {
     pub uid: Option<u32>,
     /// All inodes appear to belong to this group, whatever the image says.
     pub gid: Option<u32>,
+    /// Mounts of this mount may map ids (`mount_setattr(2)`), where the kernel has that. Not together with
+    /// `uid` or `gid`.
+    pub idmap: bool,
     /// New files are stored as this owner's (user and group) instead of the caller's.
     pub owner: Option<(u32, u32)>,
 }

@@ -12,6 +12,7 @@ use crate::errno::errno;
 use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
 use crate::protect::Protected;
+use crate::shutdown::is_shutdown;
 use crate::space::Space;
 use crate::{OnDamage, Options};
 
@@ -53,6 +54,8 @@ pub struct Adapter<'a> {
     pub(crate) space: Space,
     /// The image was found damaged.
     damaged: AtomicBool,
+    /// It was asked to stop for good.
+    pub(crate) shut_down: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
     changed: AtomicBool,
     pub(crate) protected: Protected,
@@ -69,6 +72,7 @@ impl<'a> Adapter<'a> {
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             space: Space::default(),
             damaged: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             protected: Protected::default(),
         }
@@ -128,6 +132,14 @@ impl<'a> Adapter<'a> {
         if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    /// Requests are to be answered.
+    ///
+    /// # Errors
+    /// `EIO` if it was shut down.
+    fn check_served(&self) -> Result<(), Errno> {
+        if self.is_shut_down() { Err(Errno::IO) } else { Ok(()) }
+    }
+
     /// Whether freeing an inode is soon done.
     fn is_small(&self, nodeid: u64) -> bool {
         let attributes = self.fs.attributes(self.ino(nodeid));
@@ -162,8 +174,11 @@ const READ_ONLY_FEATURES: InitFlags = FEATURES.union(InitFlags::ASYNC_DIO);
 impl Handler for Adapter<'_> {
     fn init(&self, kernel: &Kernel) -> Settings {
         let features = if self.options.read_only { READ_ONLY_FEATURES } else { FEATURES };
+        let shows_others = self.options.uid.is_some() || self.options.gid.is_some();
+        let may_map = self.options.idmap && !shows_others;
+        let idmap = if may_map { InitFlags::ALLOW_IDMAP } else { InitFlags::empty() };
         Settings {
-            features,
+            features: features | idmap,
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
@@ -197,7 +212,9 @@ impl Handler for Adapter<'_> {
     fn is_late(&self, operation: &Operation<'_>) -> bool {
         match operation {
             Operation::Lseek(_) => !self.options.read_only,
-            Operation::Ioctl { args, data } => ioctl::may_forbid(args, data),
+            Operation::Ioctl { args, data } => {
+                ioctl::may_forbid(args, data) || is_shutdown(operation)
+            }
             Operation::Getattr(_) | Operation::Statx(_) => self.protected.has_refused(),
             _ => false,
         }
@@ -209,6 +226,7 @@ impl Handler for Adapter<'_> {
         reply: &mut Reply<'_>,
         cache: &PageCache<'_>,
     ) -> Result<(), Errno> {
+        self.check_served()?;
         match &request.operation {
             Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
             Operation::Ioctl { args, data } => {
@@ -226,6 +244,7 @@ impl Handler for Adapter<'_> {
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        self.check_served()?;
         let outcome = self.answer(request, reply);
         if may_change(&request.operation) {
             self.note_change();
@@ -279,7 +298,7 @@ impl Adapter<'_> {
             Operation::Unlink { name } => self.unlink(node, name),
             Operation::Rmdir { name } => self.rmdir(node, name),
             Operation::Rename { newdir, flags, name, newname } => {
-                self.rename((node, name), (self.ino(newdir), newname), flags)
+                self.rename(header, (node, name), (self.ino(newdir), newname), flags)
             }
             Operation::Link { oldnodeid, name } => {
                 self.link(self.ino(oldnodeid), node, name, reply)

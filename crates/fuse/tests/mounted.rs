@@ -93,7 +93,8 @@ fn names_move_and_change_places() {
         };
         assert_eq!(rename("a", "d/b", RenameFlags::NOREPLACE), Err(Errno::EXIST));
         assert_eq!(rename("a", "x", RenameFlags::EXCHANGE), Err(Errno::NOENT));
-        assert_eq!(rename("a", "x", RenameFlags::WHITEOUT), Err(Errno::INVAL));
+        let no_place = RenameFlags::WHITEOUT | RenameFlags::EXCHANGE;
+        assert_eq!(rename("a", "b", no_place), Err(Errno::INVAL));
         rename("a", "d", RenameFlags::EXCHANGE).unwrap();
         assert_eq!(fs::read(at("d")).unwrap(), b"a");
         assert_eq!(fs::read(at("a/b")).unwrap(), b"b");

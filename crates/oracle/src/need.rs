@@ -16,6 +16,8 @@ pub enum Need {
     Tool(&'static str),
     /// The same, of at least this major and minor version: for tests that need a newer one than the others.
     Version(&'static str, u32, u32),
+    /// Linux of at least this major and minor version.
+    Kernel(u32, u32),
     /// The rights of the machine's administrator, which root of a container may lack.
     Root,
     /// A free loop device, and the right to set it up.
@@ -78,6 +80,7 @@ fn probe(need: Need) -> Option<String> {
     match need {
         Need::Tool(name) => tool::find(name).err(),
         Need::Version(name, major, minor) => probe_version(name, (major, minor)),
+        Need::Kernel(major, minor) => probe_release((major, minor)),
         Need::Root => probe_root(),
         Need::Loop => probe_loop(),
         Need::Mount(fs_type) => missing(Need::Loop)
@@ -123,6 +126,13 @@ fn probe_version(name: &'static str, version: (u32, u32)) -> Option<String> {
     let reason = tool::check_version(&path, name, oldest).err()?;
     let install = requirement::package(name).map_or("", |package| package.install);
     Some(format!("{reason}; {install}"))
+}
+
+/// Why this kernel is too old for a test.
+fn probe_release(wanted: (u32, u32)) -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let (found, (major, minor)) = (tool::first_version(&release)?, wanted);
+    (found < wanted).then(|| format!("the kernel is {}, older than {major}.{minor}", release.trim()))
 }
 
 /// Why this kernel's driver will not do, by its version.

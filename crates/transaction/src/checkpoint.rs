@@ -128,6 +128,13 @@ impl Engine {
         })
     }
 
+    /// Stops the engine as a failure does, once the checkpoint that is being written, if one is, is done.
+    /// What is not durable then never becomes so.
+    pub fn stop(&self) {
+        let _writer = self.writer.lock();
+        self.fail();
+    }
+
     /// Runs what must not fail half way: if it does, the engine stops.
     fn guarded(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_alive()?;

@@ -87,6 +87,21 @@ pub trait FileSystem: Send + Sync {
         time: Option<Timestamp>,
     ) -> Result<()>;
 
+    /// Moves an entry as [`Self::rename`] and leaves a whiteout in its place, in the same moment: a character
+    /// device of the number 0:0, with the owner, permissions and times of `whiteout` (its `parent_time`
+    /// means nothing). By one, an overlay says that a name of a lower layer is gone. Nothing happens if both
+    /// names stand for one inode. `Invalid` for [`RenameMode::Exchange`], which leaves no place.
+    fn rename_with_whiteout(
+        &self,
+        _from: (Ino, &[u8]),
+        _to: (Ino, &[u8]),
+        _mode: RenameMode,
+        _whiteout: &NewInode,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("whiteouts", "this file system leaves none"))
+    }
+
     /// Counts a reference to an inode, which keeps it from being freed when its last name goes.
     /// `NotFound` if it is not in use, or one of the file system's own (a journal, for one).
     fn open(&self, ino: Ino) -> Result<()>;
@@ -186,4 +201,22 @@ pub trait FileSystem: Send + Sync {
 
     /// Makes everything done so far durable.
     fn sync(&self) -> Result<()>;
+
+    /// The label: bytes without NUL.
+    fn label(&self) -> Result<Vec<u8>> {
+        Err(Error::unsupported("labels", "this file system has none"))
+    }
+
+    /// Gives the file system another label, durable when this returns, also in the copies of its superblock.
+    /// `Invalid` if it is longer than the format has room for (16 bytes in ext4, 12 in XFS) or has a NUL.
+    fn set_label(&self, _label: &[u8]) -> Result<()> {
+        Err(Error::unsupported("labels", "this file system has none"))
+    }
+
+    /// Ends all changes for good: when this returns, nothing is written any more but file contents of
+    /// operations that are under way, and whatever would change something fails. What is not durable yet is
+    /// lost, as in a crash.
+    fn shut_down(&self) -> Result<()> {
+        Err(Error::unsupported("shutting down", "unmount it"))
+    }
 }

@@ -89,7 +89,18 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, time)
+        self.rename_entry(from, to, mode, None, time)
+    }
+
+    fn rename_with_whiteout(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.rename_entry(from, to, mode, Some(whiteout), time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
@@ -198,5 +209,18 @@ impl FileSystem for Xfs {
             return Ok(());
         }
         Ok(self.engine.sync()?)
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        self.current_label()
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.change_label(label)
+    }
+
+    fn shut_down(&self) -> Result<()> {
+        self.engine.stop();
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ pub mod inspect;
 mod intents;
 mod interface;
 mod kind;
+mod label;
 mod log;
 pub mod mkfs;
 mod names;

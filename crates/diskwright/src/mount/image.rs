@@ -54,6 +54,21 @@ impl OpenToMount {
         Ok(Self { access, name, warning })
     }
 
+    /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
+    /// for reading. One that is clean is not written. Where it cannot be recovered there, it is read as if it
+    /// had been, as by [`Self::open`], and [`Self::warning`] says why.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn open_recovered(path: &Path, options: &OpenImage) -> Result<Self> {
+        let as_it_lies = OpenImage { stale: true, ..*options };
+        let is_clean = Image::open(path, &as_it_lies)?.is_clean();
+        let recovered = if is_clean { Ok(()) } else { Image::recover(path, options).map(drop) };
+        let mut open = Self::open(path, options, true)?;
+        open.warning = recovered.err().map(|error| format!("not recovered, but shown so: {error}"));
+        Ok(open)
+    }
+
     /// Whether nothing can be changed.
     pub fn is_read_only(&self) -> bool {
         matches!(self.access, Access::Read(_))

@@ -90,7 +90,7 @@ impl Mount {
     ///
     /// # Errors
     /// If the session fails, if the image cannot be written or closed, or if it was found to be damaged
-    /// ([`Error::FoundDamaged`]). Unless [`OnDamage::Continue`] was asked for, nothing was written from
+    /// ([`Error::FoundDamaged`]), or shut down ([`Error::ShutDown`]). After that, and unless [`OnDamage::Continue`] was asked for, nothing was written from
     /// then on, and the image is as after a crash.
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
         let Self { session, image, options } = self;
@@ -113,7 +113,12 @@ impl Mount {
         let name = PathBuf::from(image.name());
         let finished = adapter.finish();
         let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
+        let is_shut_down = adapter.is_shut_down();
         drop(adapter);
+        if is_shut_down {
+            // What is left open is closed by nobody: nothing is to be written any more.
+            return Err(Error::ShutDown { image: name });
+        }
         if !is_damaged || options.on_damage == OnDamage::Continue {
             image.close()?;
         }

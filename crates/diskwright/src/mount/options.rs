@@ -63,12 +63,17 @@ const REFUSED: &[(&str, &str)] = &[
 pub struct MountOptions {
     /// Nothing can be changed, and the image is not written.
     pub read_only: bool,
+    /// Though nothing can be changed, an image that was not cleanly closed is recovered first, as kernels do.
+    pub recover: bool,
     /// Other users may use the mount, too. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// All files appear to belong to this user.
     pub uid: Option<u32>,
     /// All files appear to belong to this group.
     pub gid: Option<u32>,
+    /// Mounts of this mount may map ids, where the kernel has that (`X-mount.idmap` of mount(8)). Not together
+    /// with `uid` or `gid`.
+    pub idmap: bool,
     /// New files are stored as this owner's, not as the caller's.
     pub owner: Option<Owner>,
     /// When reading changes access times.
@@ -107,9 +112,11 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            recover: false,
             allow_other: false,
             uid: None,
             gid: None,
+            idmap: false,
             owner: None,
             access_times: AccessTimes::default(),
             keep_directory_times: false,
@@ -137,7 +144,11 @@ impl MountOptions {
     /// A sentence that names the first word that is not known, or whose value makes no sense. Those
     /// before it count.
     pub fn apply(&mut self, words: &str) -> Result<(), String> {
-        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))
+        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))?;
+        if self.idmap && (self.uid.is_some() || self.gid.is_some()) {
+            return Err("idmap: it does not go together with uid= or gid=".into());
+        }
+        Ok(())
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
@@ -157,7 +168,11 @@ impl MountOptions {
         match word {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "recover" => self.recover = true,
+            "norecover" => self.recover = false,
             "allow_other" => self.allow_other = true,
+            "idmap" => self.idmap = true,
+            "noidmap" => self.idmap = false,
             "noatime" => self.access_times = AccessTimes::Never,
             // What is so unless asked for otherwise.
             "relatime" | "atime" | "norelatime" | "nostrictatime" => {
@@ -242,6 +257,7 @@ impl MountOptions {
             on_damage: self.on_damage,
             uid: self.uid,
             gid: self.gid,
+            idmap: self.idmap,
             owner: self.owner.map(|Owner { uid, gid }| (uid, gid)),
         }
     }
@@ -283,10 +299,16 @@ mod tests {
     #[test]
     fn every_word_does_what_it_says() {
         let options = parsed(
-            "ro,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
+            "ro,recover,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
              errors=continue,threads=7,io_uring,fsname=root.img",
         );
-        assert!(options.read_only && options.allow_other && options.sync && options.dirsync);
+        assert!(
+            options.read_only
+                && options.recover
+                && options.allow_other
+                && options.sync
+                && options.dirsync
+        );
         assert!(options.suid && options.dev && !options.exec && options.io_uring);
         assert_eq!((options.uid, options.gid), (Some(1), Some(2)));
         assert_eq!(options.owner, Some(Owner { uid: 3, gid: 4 }));
@@ -297,6 +319,7 @@ mod tests {
         assert_eq!(options.fs_name, Some("root.img".into()));
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
+        assert!(parsed("idmap").adapter(false).idmap && !parsed("idmap,noidmap").idmap);
     }
 
     #[test]
@@ -392,6 +415,9 @@ mod tests {
         ] {
             let said = refused(words);
             assert!(said.starts_with(&format!("{words}: ")), "{words}: {said}");
+        }
+        for words in ["idmap,uid=0", "gid=5,idmap"] {
+            assert!(refused(words).starts_with("idmap: "), "{words}");
         }
         for word in ["uid", "gid", "owner", "commit", "errors", "threads", "fsname"] {
             assert!(refused(word).contains(&format!("{word}=...")), "{word}");

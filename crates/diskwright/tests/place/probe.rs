@@ -1,8 +1,11 @@
 //! The probe: what needs a language with pointers (`probe.c`), compiled by each test program.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+use rustix::io::Errno;
 
 use super::{run, tool};
 
@@ -19,6 +22,28 @@ fn probe() -> Command {
         name
     });
     Command::new(program)
+}
+
+/// Asks for something by ioctl(2): the bytes that are then where those were that went in.
+pub(crate) fn ioctl(path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+    ioctl_as(0, path, number, data)
+}
+
+/// The same as another user.
+pub(crate) fn ioctl_as(uid: u32, path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+    let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+    let said = run(probe().arg("ioctl").arg(path).arg(number.to_string()).arg(hex).uid(uid));
+    let said = said.trim();
+    if let Some(error) = said.strip_prefix("error ") {
+        return Err(Errno::from_raw_os_error(error.parse().unwrap()));
+    }
+    let pairs = said.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    Ok(pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect())
+}
+
+/// Mounts a mount again elsewhere, with its ids up to `count` shown from `first` on.
+pub(crate) fn map_ids(source: &Path, target: &Path, first: u32, count: u32) {
+    run(probe().arg("idmap").arg(source).arg(target).args([first, count].map(|n| n.to_string())));
 }
 
 /// The byte that the pattern of a seed has at an offset.

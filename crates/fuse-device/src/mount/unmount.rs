@@ -114,6 +114,14 @@ impl Mount {
         }
     }
 
+    /// Has the kernel write back what it caches, as long as it is mounted where it was.
+    pub(crate) fn write_back(&self) -> io::Result<()> {
+        match self.place()? {
+            Place::There => self.sync(),
+            _ => Err(Errno::XDEV.into()),
+        }
+    }
+
     fn about(&self, what: &str) -> io::Error {
         io::Error::other(format!("cannot unmount {}: {what}", self.mountpoint.display()))
     }

@@ -8,7 +8,7 @@ use fuse_device::{Errno, Reply};
 use vfs::{Attributes, ChangePurpose, Error, FileType, Ino, SetAttributes, Timestamp};
 
 use crate::acl::{self, Acl};
-use crate::{Adapter, clock, groups};
+use crate::{Adapter, caller, clock, groups};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
@@ -119,7 +119,7 @@ impl Adapter<'_> {
     /// danger, and who is in the group keeps it, as on the kernel's own file systems.
     pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
         let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
-            || header.uid == 0
+            || caller::is_superuser(header)
             || groups::is_in(header, self.options.gid.unwrap_or(before.gid));
         let is_program = before.permissions & S_IXGRP != 0;
         let set_group_id = if is_program || !keeps_group { S_ISGID } else { 0 };

@@ -4,7 +4,7 @@ use fuse_device::Errno;
 use fuse_device::abi::InHeader;
 use vfs::{ChangePurpose, FileType, Ino, SetAttributes};
 
-use crate::{Adapter, clock};
+use crate::{Adapter, caller, clock};
 
 impl Adapter<'_> {
     /// The contents of a file are about to change. WRITE says what to do; where nothing is said, the
@@ -15,7 +15,7 @@ impl Adapter<'_> {
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
         self.check_changeable(ino)?;
-        if header.uid != 0 {
+        if !caller::is_superuser(header) {
             self.kill_set_id(header, ino)?;
         }
         self.kill_capabilities(ino)

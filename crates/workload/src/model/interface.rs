@@ -130,6 +130,25 @@ impl FileSystem for Model {
         self.state.lock().rename(from, to, mode, time)
     }
 
+    fn rename_with_whiteout(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        vfs::names::check_whiteout(mode, Some(whiteout))?;
+        let state: &mut State = &mut self.state.lock();
+        state.rename(from, to, mode, time)?;
+        // Where both names stand for one inode, nothing has happened.
+        if state.entry(from.0, from.1).is_ok() {
+            return Ok(());
+        }
+        let whiteout = NewInode { parent_time: None, ..*whiteout };
+        state.make(from.0, from.1, &whiteout, FileType::CharDevice, Body::Special).map(drop)
+    }
+
     fn open(&self, ino: Ino) -> Result<()> {
         self.state.lock().inode_mut(ino)?.open_count += 1;
         Ok(())

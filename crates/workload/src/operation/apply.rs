@@ -189,6 +189,10 @@ impl Session {
                 let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
                 fs.rename(from, to, *mode, time)
             }
+            Operation::RenameWithWhiteout { from, to, mode } => {
+                let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
+                fs.rename_with_whiteout(from, to, *mode, &new, time)
+            }
             _ => self.apply_to_inode(fs, step),
         }
     }
@@ -272,7 +276,10 @@ fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [
 /// will do.
 pub fn same_outcome(step: &Step, expected: &Result<()>, found: &Result<()>) -> bool {
     let is_choice = |error: &Error| {
-        let is_rename = matches!(step.operation, Operation::Rename { .. });
+        let is_rename = matches!(
+            step.operation,
+            Operation::Rename { .. } | Operation::RenameWithWhiteout { .. }
+        );
         let refused = matches!(
             error,
             Error::NotEmpty

@@ -192,6 +192,9 @@ impl Draw<'_> {
             _ => (RenameMode::Replace, false),
         };
         let to = if onto { self.existing(|_| true) } else { self.new_path() };
+        if mode != RenameMode::Exchange && self.rng.u32(..4) == 0 {
+            return Operation::RenameWithWhiteout { from, to, mode };
+        }
         Operation::Rename { from, to, mode }
     }
 

@@ -63,6 +63,7 @@ pub enum Operation {
     Unlink { path: Path },
     Rmdir { path: Path },
     Rename { from: Path, to: Path, mode: RenameMode },
+    RenameWithWhiteout { from: Path, to: Path, mode: RenameMode },
     Open { path: Path, slot: usize },
     Close { slot: usize },
     Write { target: Target, offset: u64, len: usize },

@@ -86,6 +86,10 @@ fn furnish(fs: &dyn FileSystem) {
 fn names() -> Vec<Scenario> {
     let rename =
         |from: &str, to: Path, mode| only(Operation::Rename { from: path(from), to, mode });
+    let whiteout = |from: &str, to: Path| {
+        let mode = RenameMode::Replace;
+        only(Operation::RenameWithWhiteout { from: path(from), to, mode })
+    };
     let new = || long(ENTRIES);
     let file = SpecialFile::Fifo;
     vec![
@@ -114,6 +118,10 @@ fn names() -> Vec<Scenario> {
         rename("dir/sub", new(), RenameMode::NoReplace),
         rename("dir", path("other/dir"), RenameMode::NoReplace),
         rename("dir/sub", path("small"), RenameMode::Exchange),
+        whiteout("small", new()),
+        whiteout("small", path("victim")),
+        whiteout("dir/sub", path("empty")),
+        whiteout("dir/sub", new()),
     ]
 }
 

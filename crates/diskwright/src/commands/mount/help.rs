@@ -9,9 +9,13 @@ Examples:
 
 Options of -o:
   ro, rw                 mount for reading only, or also to change it (the default)
+  recover, norecover     with ro: recover an image that was not cleanly closed where it lies, as kernels
+                         do, or only show it so (the default)
   allow_other            let other users use it (root, or user_allow_other in /etc/fuse.conf)
   default_permissions    let the kernel check permissions: it always does
   uid=N, gid=N           show all files as this user's, this group's
+  idmap, noidmap         let mounts of the mount map ids (mount --bind -o X-mount.idmap=...), where the
+                         kernel has that, or not (the default)
   owner=U:G              store new files as this owner's, not as the caller's
   noatime, relatime, strictatime
                          change access times never, when they are older than the last change or a
