@@ -25,7 +25,9 @@ fn lists(status: &str, gid: u32) -> bool {
     let values = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
     // The real, effective, saved and file system's.
     let own = values("Gid:").split_whitespace().nth(3);
-    own.into_iter().chain(values("Groups:").split_whitespace()).any(|group| group.parse() == Ok(gid))
+    own.into_iter()
+        .chain(values("Groups:").split_whitespace())
+        .any(|group| group.parse() == Ok(gid))
 }
 
 #[cfg(test)]

@@ -132,7 +132,8 @@ fn probe_version(name: &'static str, version: (u32, u32)) -> Option<String> {
 fn probe_release(wanted: (u32, u32)) -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (found, (major, minor)) = (tool::first_version(&release)?, wanted);
-    (found < wanted).then(|| format!("the kernel is {}, older than {major}.{minor}", release.trim()))
+    (found < wanted)
+        .then(|| format!("the kernel is {}, older than {major}.{minor}", release.trim()))
 }
 
 /// Why this kernel's driver will not do, by its version.

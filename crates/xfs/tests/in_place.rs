@@ -11,8 +11,9 @@ use changing::{Layout, MIB, XfsTarget};
 use oracle::require;
 use workload::operation::Mix;
 use workload::trial::{
-    Trial,     fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle, one_thread, overwrites, random_when_full,
-    refusals, several_threads, space_comes_back, taken, unnamed,
+    Trial, fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle,
+    one_thread, overwrites, random_when_full, refusals, several_threads, space_comes_back, taken,
+    unnamed,
 };
 
 /// Many names in few directories, so that these get long.

@@ -85,8 +85,9 @@ impl Ext4 {
                 bytes.end >> log
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
-            let done =
-                self.atomically_freeing(|op| op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks))?;
+            let done = self.atomically_freeing(|op| {
+                op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks)
+            })?;
             if done {
                 return Ok(());
             }

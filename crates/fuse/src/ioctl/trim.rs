@@ -4,7 +4,7 @@ use fuse_device::{Errno, Reply, ioctl};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Ioctl;
-use crate::Adapter;
+use crate::{Adapter, caller};
 
 /// `FITRIM`.
 pub(super) const FITRIM: u32 = ioctl::read_write(b'X', 121, size_of::<FstrimRange>());
@@ -22,8 +22,8 @@ struct FstrimRange {
 impl Adapter<'_> {
     /// `FITRIM`. For the superuser, and for who has mounted it and could do so to the image.
     pub(super) fn trim(&self, request: &Ioctl<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
-        let uid = request.header.uid;
-        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+        let own = rustix::process::geteuid().as_raw();
+        if !caller::uid(request.header).is_some_and(|uid| uid == 0 || uid == own) {
             return Err(Errno::PERM);
         }
         self.check_writable()?;
