@@ -195,7 +195,7 @@ impl Engine {
     pub fn check_alive(&self) -> Result<()> {
         if self.failed.load(Ordering::Relaxed) {
             return Err(Error::Device(std::io::Error::other(
-                "an earlier write failed; nothing more is written",
+                "an earlier write failed, or it was shut down: nothing more is written",
             )));
         }
         Ok(())

@@ -68,7 +68,7 @@ fn what_is_shut_down_changes_no_more(place: &mut Place) {
     if place.driver() == Driver::Own {
         // ext4 in the kernel goes on to answer from what it has in memory.
         assert_eq!(
-            number(fs::read_dir(place.join("lost")).unwrap().map(drop_entry).collect()),
+            number(fs::read_dir(place.join("lost")).unwrap().try_for_each(drop_entry)),
             refused
         );
         assert_eq!(number(fs::metadata(place.join("never seen")).map(drop)), refused);
@@ -97,7 +97,13 @@ fn all_is_flushed_by_default(place: &mut Place) {
     let mut open = File::create(place.join("file")).unwrap();
     open.write_all(&[7; 3 << 20]).unwrap();
     fs::create_dir(place.join("dir")).unwrap();
-    shut_down(place, DEFAULT).unwrap();
+    let outcome = shut_down(place, DEFAULT);
+    let options = std::env::var("DISKWRIGHT_PROOFS_OPTIONS").unwrap_or_default();
+    if outcome == Err(Errno::OPNOTSUPP) && options.contains("io_uring") {
+        // There is nobody then who could wait for the kernel to write back.
+        return;
+    }
+    outcome.unwrap();
     drop(open);
     unmount(place);
     place.mount_with("");
