@@ -86,7 +86,7 @@ fn clusters_survive_a_crash_anywhere() {
 fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
     require!(Tool("e2fsck"));
     let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
-    let mix = Mix { trims: true, sync: 12, data: 40, ..Mix::ALL };
+    let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
         let report = explore(&Ext4Target::new(layout), &[&ours, &theirs], vec![mix], 300);
         assert_sound(&report, 300);

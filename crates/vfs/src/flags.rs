@@ -130,7 +130,7 @@ impl InodeFlags {
     /// The flags that FS_IOC_FSGETXATTR knows.
     pub fn of_xflags() -> Self {
         let both = IN_BOTH.iter().fold(Self::empty(), |all, &(flag, _)| all | flag);
-        Self::all() - Self::OF_GETFLAGS | both
+        (Self::all() - Self::OF_GETFLAGS) | both
     }
 }
 

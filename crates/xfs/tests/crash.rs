@@ -63,7 +63,7 @@ fn metadata_and_data_survive_a_crash_anywhere() {
 fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
-    let mix = Mix { trims: true, sync: 12, data: 40, ..Mix::ALL };
+    let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
         let report = explore(&XfsTarget::worn(layout), &[&ours, &theirs], vec![mix], 300);
         assert_sound(&report, 300);

@@ -148,7 +148,7 @@ impl Xfs {
     /// A hint in bytes as blocks, of which groups must have room for two.
     fn hint_blocks(&self, bytes: u32) -> Result<u32> {
         let geometry = &self.volume.geometry;
-        if bytes % (1 << geometry.block_log) != 0 {
+        if !bytes.is_multiple_of(1 << geometry.block_log) {
             return Err(Error::Invalid("a hint for extents must be a multiple of the block size"));
         }
         let blocks = bytes >> geometry.block_log;
