@@ -106,8 +106,13 @@ fn a_mount_with_a_name_of_its_own_is_unmounted_without_waiting() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = format!("root {} fuse.diskwright rw", point.path().display());
     assert!(mounts.contains(&line), "{mounts}");
+    // Another image with the same name is none of its business.
+    fs::copy(&image, dir.path().join("b.img")).unwrap();
+    let other = Point::new();
+    ok(dir.path(), &other, "mount b.img POINT -o fsname=root");
     let said = ok(dir.path(), &point, "unmount POINT");
     assert!(said.contains("which image it was cannot be told"), "{said}");
+    ok(dir.path(), &other, "unmount POINT");
     wait_until("the server to let go of the image", || {
         File::open(&image).unwrap().try_lock().is_ok()
     });

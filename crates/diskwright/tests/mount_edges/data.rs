@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 
 use crate::place::probe::{asynchronous_writes, map, pattern};
-use crate::place::{Driver, Format, Place, prove_on_both, run, shell, tool};
+use crate::place::{Driver, Format, Place, has_compiler, prove_on_both, run, shell, tool};
 
 /// A file that can be read and written.
 fn file(path: &Path) -> File {
@@ -24,6 +24,9 @@ fn read(file: &File, offset: u64, len: u64) -> Vec<u8> {
 
 /// What is written through a mapping is read by others at once, and is there after a remount.
 fn mappings_and_files_are_the_same(place: &mut Place) {
+    if !has_compiler("mappings_and_files_are_the_same") {
+        return;
+    }
     const BYTES: u64 = 3 << 20;
     let path = place.join("file");
     let file = file(&path);

@@ -52,7 +52,7 @@ fn limit() -> Duration {
 }
 
 /// What proofs run in mounts: each test program some of them.
-const PROGRAMS: [&str; 5] = ["bash", "cc", "getfacl", "setfacl", "tar"];
+const PROGRAMS: [&str; 4] = ["bash", "getfacl", "setfacl", "tar"];
 
 /// What a proof needs of its file system.
 #[derive(Clone, Copy, Debug)]
@@ -318,6 +318,12 @@ macro_rules! prove_on_both {
 }
 #[allow(unused_imports)]
 pub(crate) use prove_on_both;
+
+/// Whether a proof can use the [`probe`], which is compiled, and what comes with a compiler.
+#[allow(dead_code)]
+pub(crate) fn has_compiler(proof: &str) -> bool {
+    oracle::satisfied(proof, &[Need::Tool("cc")])
+}
 
 /// A program of the tools or of the system, in the C locale.
 pub(crate) fn tool(name: &str) -> Command {
