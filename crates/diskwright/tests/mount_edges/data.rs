@@ -218,6 +218,9 @@ fn direct_requests_agree_with_the_cache(place: &mut Place) {
 /// Pages that are read while a program writes past the cache, and does not wait for that, are not kept once
 /// it is done.
 fn asynchronous_writes_leave_no_stale_pages(place: &mut Place) {
+    if !has_compiler("asynchronous_writes_leave_no_stale_pages") {
+        return;
+    }
     asynchronous_writes(&place.join("file"), 300);
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::place::probe::{pattern, try_map};
-use crate::place::{Place, prove_on_both};
+use crate::place::{Place, has_compiler, prove_on_both};
 
 /// Takes all space with files that hold nothing, by ever smaller pieces.
 fn fill(place: &Place) -> Vec<PathBuf> {
@@ -194,6 +194,9 @@ fn many_writers_are_all_told_of_what_found_no_room(place: &mut Place) {
 /// Who writes more than there is room for through a mapping is told, by the signal of a kernel file system or
 /// by msync; and what others have stored stays.
 fn mappings_without_room_are_told(place: &mut Place) {
+    if !has_compiler("mappings_without_room_are_told") {
+        return;
+    }
     write_durably(&place.join("kept"), &pattern(1, 0, 1 << 20)).unwrap();
     let path = place.join("mapped");
     File::create(&path).unwrap().set_len(512 << 20).unwrap();

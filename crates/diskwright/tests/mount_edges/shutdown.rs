@@ -6,7 +6,7 @@ use std::io::Write;
 use rustix::io::Errno;
 
 use crate::place::probe::{ioctl, ioctl_as};
-use crate::place::{Driver, Place, judge, prove_on_both, shell};
+use crate::place::{Driver, Place, has_compiler, judge, prove_on_both, shell};
 
 /// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`.
 const GOINGDOWN: u32 = 0x8004_587d;
@@ -41,6 +41,9 @@ fn bytes_of(place: &Place) -> Vec<u8> {
 
 /// Only root may, and only what there is.
 fn who_may_not_shut_down_does_not(place: &mut Place) {
+    if !has_compiler("who_may_not_shut_down_does_not") {
+        return;
+    }
     let denied = ioctl_as(1000, place.path(), GOINGDOWN, &DEFAULT.to_ne_bytes());
     assert_eq!(denied, Err(Errno::PERM));
     assert_eq!(shut_down(place, 77), Err(Errno::INVAL));
@@ -51,6 +54,9 @@ fn who_may_not_shut_down_does_not(place: &mut Place) {
 
 /// Everything fails then, and the image stays as it is, whatever the kernel still has.
 fn what_is_shut_down_changes_no_more(place: &mut Place) {
+    if !has_compiler("what_is_shut_down_changes_no_more") {
+        return;
+    }
     let synced = place.join("synced");
     fs::write(&synced, "kept").unwrap();
     File::open(&synced).unwrap().sync_all().unwrap();
@@ -85,6 +91,9 @@ fn what_is_shut_down_changes_no_more(place: &mut Place) {
 
 /// With a flush of the log, what was done is kept.
 fn a_flushed_log_keeps_what_was_done(place: &mut Place) {
+    if !has_compiler("a_flushed_log_keeps_what_was_done") {
+        return;
+    }
     fs::create_dir(place.join("kept")).unwrap();
     shut_down(place, LOGFLUSH).unwrap();
     unmount(place);
@@ -94,6 +103,9 @@ fn a_flushed_log_keeps_what_was_done(place: &mut Place) {
 
 /// By default all is kept, what the kernel had not yet written back, too.
 fn all_is_flushed_by_default(place: &mut Place) {
+    if !has_compiler("all_is_flushed_by_default") {
+        return;
+    }
     let mut open = File::create(place.join("file")).unwrap();
     open.write_all(&[7; 3 << 20]).unwrap();
     fs::create_dir(place.join("dir")).unwrap();
