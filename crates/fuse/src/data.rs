@@ -15,7 +15,7 @@ use fuse_device::{Errno, Reply};
 use rustix::fs::OFlags;
 use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 
-use crate::{Adapter, clock};
+use crate::{Adapter, clock, space};
 
 impl Adapter<'_> {
     /// Reads straight into the answer.
@@ -54,7 +54,7 @@ impl Adapter<'_> {
             self.fs.write(ino, args.offset, data)
         };
         if is_written_back && matches!(written, Err(Error::NoSpace)) {
-            self.space.ran_out(ino, args.offset);
+            self.space.ran_out(ino, args.offset, space::free_bytes(self.fs));
         }
         self.result(written)?;
         self.space.stored(ino, args.offset, data.len() as u64);

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use fuse_device::Errno;
 use parking_lot::{Condvar, Mutex};
-use vfs::Ino;
+use vfs::{FileSystem, Ino};
 
 pub use keeper::SpaceKeeper;
 
@@ -42,8 +42,8 @@ struct State {
     is_due: bool,
     /// The keeper is to end.
     is_over: bool,
-    /// A write-back found no room since the keeper has looked.
-    has_run_out: bool,
+    /// Most bytes that were free when a write-back found no room.
+    useless: u64,
     /// Files that could not be written back, and where the first bytes are that were not stored.
     failed: HashMap<Ino, u64>,
     /// Those of them that the kernel has to ask about.
@@ -96,12 +96,12 @@ impl Space {
         }
     }
 
-    /// Bytes of a file could not be written back.
-    pub(crate) fn ran_out(&self, ino: Ino, offset: u64) {
+    /// Bytes of a file could not be written back, though so many were free.
+    pub(crate) fn ran_out(&self, ino: Ino, offset: u64, free: u64) {
         self.wake(|state| {
             let failed = state.failed.entry(ino).or_insert(offset);
             *failed = offset.min(*failed);
-            state.has_run_out = true;
+            state.useless = state.useless.max(free);
             if !state.untold.contains(&ino) {
                 state.untold.push(ino);
             }
@@ -145,6 +145,11 @@ impl Space {
     }
 }
 
+/// Free bytes of a file system; 0 if it does not tell.
+pub(crate) fn free_bytes(fs: &dyn FileSystem) -> u64 {
+    fs.statfs().map_or(0, |all| all.blocks_free * u64::from(all.block_size))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Errno, Ino, Ordering, Space};
@@ -153,8 +158,9 @@ mod tests {
     fn what_lies_behind_bytes_without_room_is_refused_until_they_are_stored() {
         let (space, one, other) = (Space::default(), Ino(12), Ino(13));
         space.check(one, 0).unwrap();
-        space.ran_out(one, 8192);
-        space.ran_out(one, 12_288);
+        space.ran_out(one, 8192, 5);
+        space.ran_out(one, 12_288, 3);
+        assert_eq!(space.state.lock().useless, 5);
         assert_eq!(space.check(one, 12_288), Err(Errno::NOSPC));
         space.check(one, 8192).unwrap();
         space.check(one, 0).unwrap();
@@ -164,7 +170,7 @@ mod tests {
         assert_eq!(space.check(one, 12_288), Err(Errno::NOSPC));
         space.stored(one, 8192, 4096);
         space.check(one, 12_288).unwrap();
-        space.ran_out(one, 0);
+        space.ran_out(one, 0, 0);
         space.forget(one);
         space.check(one, 4096).unwrap();
     }
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn later_writes_are_refused_where_they_cannot_wait() {
         let (space, ino) = (Space::default(), Ino(12));
-        space.ran_out(ino, 0);
+        space.ran_out(ino, 0, 0);
         space.check_write(ino).unwrap();
         space.refuses_later.store(true, Ordering::Relaxed);
         assert_eq!(space.check_write(ino), Err(Errno::NOSPC));

@@ -98,6 +98,17 @@ fn probe_root() -> Option<String> {
     lacking_rights(&read("status"), &read("uid_map"))
 }
 
+/// Why `fusermount3`, which has root's rights from its file, has none here.
+fn confines_others(status: &str) -> Option<String> {
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    if field("NoNewPrivs:") == "1" {
+        return Some("fusermount3 gets no rights here (no_new_privs)".into());
+    }
+    let bound = u64::from_str_radix(field("CapBnd:"), 16).unwrap_or(u64::MAX);
+    let (number, name) = RIGHTS[0];
+    (bound >> number & 1 == 0).then(|| format!("fusermount3 cannot have {name} here"))
+}
+
 /// What a root with this status and this map of users lacks.
 fn lacking_rights(status: &str, uid_map: &str) -> Option<String> {
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -113,8 +124,11 @@ fn probe_fuse() -> Option<String> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Some(format!("/dev/fuse: {error}"));
     }
-    probe_kernel("fuse")
-        .or_else(|| missing(Need::Root).and_then(|_| missing(Need::Tool("fusermount3"))))
+    let for_users = |_| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        missing(Need::Tool("fusermount3")).or_else(|| confines_others(&status))
+    };
+    probe_kernel("fuse").or_else(|| missing(Need::Root).and_then(for_users))
 }
 
 fn probe_version(name: &'static str, version: (u32, u32)) -> Option<String> {
@@ -176,7 +190,7 @@ fn probe_file_system(fs_type: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, lacking_rights, missing, too_old};
+    use super::{Need, confines_others, lacking_rights, missing, too_old};
 
     #[test]
     fn a_missing_tool_is_named() {
@@ -196,6 +210,15 @@ mod tests {
         assert!(too_old("5.10.0", "fuse").unwrap().contains("5.14"));
         // Nothing is known against it.
         assert_eq!(too_old("5.10.0", "vfat"), None);
+    }
+
+    #[test]
+    fn users_of_a_container_cannot_mount_where_root_cannot() {
+        let status = |bound, none| format!("Name:\tx\nCapBnd:\t{bound}\nNoNewPrivs:\t{none}\n");
+        assert_eq!(confines_others(&status("000001ffffffffff", 0)), None);
+        let confined = confines_others(&status("00000000a80425fb", 0));
+        assert_eq!(confined.unwrap(), "fusermount3 cannot have CAP_SYS_ADMIN here");
+        assert!(confines_others(&status("000001ffffffffff", 1)).unwrap().contains("no_new_privs"));
     }
 
     #[test]

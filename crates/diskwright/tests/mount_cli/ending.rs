@@ -170,6 +170,7 @@ fn dead_mount(dir: &Path) -> Point {
     server.current_dir(dir).args(["mount", "--foreground", "a.img"]).arg(point.path());
     let mut server = server.spawn().unwrap();
     wait_until("the mount to answer", || {
+        assert_eq!(server.try_wait().unwrap(), None, "the server has ended");
         is_mounted(point.path()) && point.path().join("motd").metadata().is_ok()
     });
     server.kill().unwrap();

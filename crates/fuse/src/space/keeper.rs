@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use fuse_device::WriteBack;
 use vfs::Ino;
 
-use super::Space;
 use super::level::{Level, Limits};
+use super::{Space, free_bytes};
 use crate::Adapter;
 
 /// How often it is looked whether there is room again.
@@ -59,9 +59,8 @@ impl<'a> Keeping<'a> {
 
     fn run(mut self) {
         let space = &self.adapter.space;
-        let mut has_run_out = false;
         loop {
-            self.look(has_run_out);
+            self.look();
             let mut state = space.state.lock();
             let until = Instant::now() + PATIENCE;
             while !state.is_due {
@@ -75,7 +74,7 @@ impl<'a> Keeping<'a> {
             if state.is_over {
                 return;
             }
-            has_run_out = std::mem::take(&mut state.has_run_out);
+            self.useless = self.limits.useless(state.useless);
             let untold = std::mem::take(&mut state.untold);
             drop(state);
             self.tell(&untold);
@@ -83,13 +82,8 @@ impl<'a> Keeping<'a> {
     }
 
     /// Looks how much room there is, and does what has to be done.
-    fn look(&mut self, has_run_out: bool) {
-        let Ok(all) = self.adapter.fs.statfs() else { return };
-        let free = all.blocks_free * u64::from(all.block_size);
-        if has_run_out {
-            self.useless = self.useless.max(free);
-        }
-        let free = free.saturating_sub(self.useless);
+    fn look(&mut self) {
+        let free = free_bytes(self.adapter.fs).saturating_sub(self.useless);
         let next = self.limits.level(free, self.level);
         if !next.through {
             self.forgive();

@@ -10,6 +10,9 @@ const NEAR_MIN: u64 = 2 << 20;
 /// may come before the kernel notices.
 const WAITING_SHARE: u64 = 4;
 
+/// Of what is left when writes begin to wait, as many times may be of no use.
+const USELESS_SHARE: u64 = 4;
+
 /// What the kernel is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Level {
@@ -32,6 +35,12 @@ impl Limits {
     /// Of a file system of so many bytes.
     pub(super) fn new(total: u64, own: u64) -> Self {
         Self { near: (total / NEAR_SHARE).clamp(NEAR_MIN, NEAR_MAX), own }
+    }
+
+    /// Of bytes that were free when a write found no room, those that are taken to be never of use: reserves
+    /// that are not told. More is about that one write.
+    pub(super) fn useless(&self, free: u64) -> u64 {
+        free.min(self.near * USELESS_SHARE)
     }
 
     /// The level for so many free bytes, after another one.
