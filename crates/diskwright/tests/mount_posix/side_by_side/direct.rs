@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use super::files::{Aligned, contents, create, open_direct};
 use super::trace::{Trace, digest};
 use crate::place::Place;
-use crate::place::probe::pattern;
+use crate::place::probe::{asynchronous_writes, pattern};
 
 pub(super) fn all(place: &mut Place, trace: &mut Trace) {
     let path = place.join("file");
@@ -44,6 +44,8 @@ pub(super) fn all(place: &mut Place, trace: &mut Trace) {
         );
     }
     drop((cached, direct));
+    // Readers of the cache beside a writer that waits for nothing: it fails if one is left with old bytes.
+    asynchronous_writes(&place.join("asynchronous"), 100);
     place.remount();
     let found = std::fs::read(place.join("file"));
     trace.note("after a remount", found.map(|all| digest(&all)));
