@@ -53,6 +53,7 @@ impl FileSystem for Ext4 {
             blocks: volume.geometry.blocks_count.saturating_sub(overhead),
             blocks_free,
             blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
+            blocks_for_contents: unreserved,
             inodes: u64::from(volume.geometry.inodes_count),
             inodes_free: inodes,
             name_len_max: NAME_LEN_MAX as u32,

@@ -145,9 +145,9 @@ impl Space {
     }
 }
 
-/// Free bytes of a file system; 0 if it does not tell.
+/// Free bytes of a file system that contents of files may take; 0 if it does not tell.
 pub(crate) fn free_bytes(fs: &dyn FileSystem) -> u64 {
-    fs.statfs().map_or(0, |all| all.blocks_free * u64::from(all.block_size))
+    fs.statfs().map_or(0, |all| all.blocks_for_contents * u64::from(all.block_size))
 }
 
 #[cfg(test)]

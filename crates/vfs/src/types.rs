@@ -313,6 +313,9 @@ pub struct StatFs {
     pub blocks_free: u64,
     /// Free blocks that ordinary users may take.
     pub blocks_available: u64,
+    /// Free blocks that contents of files may take, whoever owns them: all but those that are kept for
+    /// operations that free.
+    pub blocks_for_contents: u64,
     /// Inodes.
     pub inodes: u64,
     /// Free inodes.

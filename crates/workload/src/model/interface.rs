@@ -31,6 +31,7 @@ impl FileSystem for Model {
             blocks: TOTAL,
             blocks_free: TOTAL,
             blocks_available: TOTAL,
+            blocks_for_contents: TOTAL,
             inodes: TOTAL,
             inodes_free: TOTAL - inodes,
             name_len_max: NAME_LEN_MAX as u32,
