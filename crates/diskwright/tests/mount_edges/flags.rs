@@ -147,9 +147,9 @@ fn flags_are_set_where_the_kernel_sets_them(place: &mut Place) {
 /// What is made in a directory has the flags that the kernel gives it.
 fn flags_are_inherited_as_the_kernel_does(place: &mut Place) {
     let flags = if place.format() == Format::Ext { "SADdPscut" } else { "SAdP" };
-    let make = "touch p/f; mkdir p/d; ln -s x p/l; mknod p/n p; lsattr p; lsattr -d p";
+    let make = "touch p/f; mkdir p/d; ln -s x p/l; mknod p/n p; lsattr p | sort; lsattr -d p";
     let mut all = vec![format!("mkdir p; chattr +{flags} p"), make.to_owned()];
-    all.push("mkdir q; chattr +a q; touch q/f; mkdir q/d; lsattr q; chattr -a q".to_owned());
+    all.push("mkdir q; chattr +a q; touch q/f; mkdir q/d; lsattr q | sort; chattr -a q".to_owned());
     beside_the_kernel(place, &all);
 }
 
