@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
 use crate::place::{Driver, Format, Place, Wanted, prove_on_both, run, shell, tool};
 
@@ -147,9 +146,9 @@ fn flags_are_set_where_the_kernel_sets_them(place: &mut Place) {
 /// What is made in a directory has the flags that the kernel gives it.
 fn flags_are_inherited_as_the_kernel_does(place: &mut Place) {
     let flags = if place.format() == Format::Ext { "SADdPscut" } else { "SAdP" };
-    let make = "touch p/f; mkdir p/d; ln -s x p/l; mknod p/n p; lsattr p; lsattr -d p";
+    let make = "touch p/f; mkdir p/d; ln -s x p/l; mknod p/n p; lsattr p | sort; lsattr -d p";
     let mut all = vec![format!("mkdir p; chattr +{flags} p"), make.to_owned()];
-    all.push("mkdir q; chattr +a q; touch q/f; mkdir q/d; lsattr q; chattr -a q".to_owned());
+    all.push("mkdir q; chattr +a q; touch q/f; mkdir q/d; lsattr q | sort; chattr -a q".to_owned());
     beside_the_kernel(place, &all);
 }
 
@@ -254,7 +253,7 @@ os.close(fd)
     if !oracle::satisfied("writes_before_protection_are_kept", &[oracle::Need::Tool("python3")]) {
         return;
     }
-    let run_it = Command::new("python3").args(["-c", &script]).current_dir(place.path()).output();
+    let run_it = tool("python3").args(["-c", &script]).current_dir(place.path()).output();
     let output = run_it.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     if place.driver() == Driver::Own {
