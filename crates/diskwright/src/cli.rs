@@ -100,8 +100,27 @@ impl ImageArgs {
     }
 
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
-        diskwright::Image::open(&self.image, &self.options())
+        open_to_read(&self.image, &self.options())
     }
+
+    /// As [`Self::open`], though the image may have no root directory.
+    pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
+        diskwright::Image::open_rootless(&self.image, &self.options()).map(told)
+    }
+}
+
+/// Opens an image for reading, and says what is to be known about it.
+pub(crate) fn open_to_read(
+    path: &std::path::Path,
+    options: &OpenImage,
+) -> diskwright::Result<diskwright::Image> {
+    diskwright::Image::open(path, options).map(told)
+}
+
+/// Says what is to be known about an image.
+fn told(image: diskwright::Image) -> diskwright::Image {
+    image.remarks().iter().for_each(|remark| crate::terminal::message(remark));
+    image
 }
 
 /// The commands, each in a file of its own.

@@ -179,6 +179,7 @@ pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
 fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {
+        E::Corrupt(damage) if damage.has_advice() => return None,
         E::Corrupt(_) => "e2fsck -fn or, for XFS, xfs_repair -n tells what else is damaged",
         E::NotFound => "diskwright ls tells what is there",
         E::IsADirectory => "cp and rm take directories with -r",

@@ -4,6 +4,7 @@
 mod alloc;
 mod block_map;
 mod clock;
+mod copy;
 mod create;
 mod dir;
 mod extent;

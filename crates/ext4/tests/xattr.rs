@@ -213,7 +213,7 @@ fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
                 expected.insert(name, value);
                 true
             }
-            Err(Error::NoSpace) => {
+            Err(Error::AttributeTooLarge(_)) => {
                 let room = case.block_size as usize - 36;
                 let needed = case.bytes_needed(expected, &name, &value);
                 assert!(needed > room, "{case:?}: {needed} bytes should fit into {room}");

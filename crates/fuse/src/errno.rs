@@ -19,7 +19,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::SymlinkLoop => Errno::LOOP,
         Error::TooManyLinks => Errno::MLINK,
         Error::FileTooLarge => Errno::FBIG,
-        Error::NoSpace | Error::NoInodes => Errno::NOSPC,
+        Error::NoSpace | Error::NoInodes | Error::AttributeTooLarge(_) => Errno::NOSPC,
         Error::NoAttribute => Errno::NODATA,
         Error::ReadOnly(_) => Errno::ROFS,
         Error::NotPermitted(_) => Errno::PERM,

@@ -53,6 +53,10 @@ pub enum Error {
     /// No free inodes (`ENOSPC`).
     #[error("no free inodes left in the file system")]
     NoInodes,
+    /// No room for an extended attribute, whatever space is free (`ENOSPC`, as kernels have it); says
+    /// what the format limits.
+    #[error("no room for the extended attribute: {0}")]
+    AttributeTooLarge(&'static str),
     /// The inode has no such extended attribute (`ENODATA`).
     #[error("no such extended attribute")]
     NoAttribute,

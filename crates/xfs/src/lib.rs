@@ -5,6 +5,7 @@ mod alloc;
 mod attr;
 mod bmap;
 mod btree;
+mod copy;
 mod dir;
 mod file;
 pub mod format;

@@ -15,7 +15,7 @@ use crate::{Image, OpenImage, Result};
 pub struct OpenToMount {
     access: Access,
     name: OsString,
-    warning: Option<String>,
+    warnings: Vec<String>,
 }
 
 enum Access {
@@ -27,15 +27,16 @@ impl OpenToMount {
     /// Opens an image: for reading only if that is asked for, if it is read as it lies
     /// ([`OpenImage::stale`]), if it is write-protected (a block device that is, or a file where nothing can
     /// be written), or if a feature of its makes that it cannot be changed ([`Image::read_only_because`]). The
-    /// last two [`Self::warning`] says. A file that this user may not write is not write-protected.
+    /// last two [`Self::warnings`] say. A file that this user may not write is not write-protected.
     ///
     /// # Errors
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
     pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
         let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
         if read_only || options.stale {
-            let access = Access::Read(Image::open(path, options)?);
-            return Ok(Self { access, name, warning: None });
+            let image = Image::open(path, options)?;
+            let warnings = image.remarks().to_vec();
+            return Ok(Self { access: Access::Read(image), name, warnings });
         }
         // What else is wrong with it is better told by who opens it.
         let reason = match Image::read_only_because(path, options).unwrap_or_default() {
@@ -45,27 +46,29 @@ impl OpenToMount {
             }
             None => {
                 let access = Access::Write(Image::edit(path, options)?);
-                return Ok(Self { access, name, warning: None });
+                return Ok(Self { access, name, warnings: Vec::new() });
             }
             Some(reason) => reason,
         };
-        let access = Access::Read(Image::open(path, options)?);
-        let warning = Some(format!("mounted for reading only: {reason}"));
-        Ok(Self { access, name, warning })
+        let image = Image::open(path, options)?;
+        let mut warnings = vec![format!("mounted for reading only: {reason}")];
+        warnings.extend_from_slice(image.remarks());
+        Ok(Self { access: Access::Read(image), name, warnings })
     }
 
     /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
     /// for reading. One that is clean is not written. Where it cannot be recovered there, it is read as if it
-    /// had been, as by [`Self::open`], and [`Self::warning`] says why.
+    /// had been, as by [`Self::open`], and [`Self::warnings`] say why.
     ///
     /// # Errors
     /// As [`Image::open`].
     pub fn open_recovered(path: &Path, options: &OpenImage) -> Result<Self> {
         let as_it_lies = OpenImage { stale: true, ..*options };
-        let is_clean = Image::open(path, &as_it_lies)?.is_clean();
+        let is_clean = Image::open_rootless(path, &as_it_lies)?.is_clean();
         let recovered = if is_clean { Ok(()) } else { Image::recover(path, options).map(drop) };
         let mut open = Self::open(path, options, true)?;
-        open.warning = recovered.err().map(|error| format!("not recovered, but shown so: {error}"));
+        let failed = recovered.err().map(|error| format!("not recovered, but shown so: {error}"));
+        open.warnings.extend(failed);
         Ok(open)
     }
 
@@ -75,8 +78,8 @@ impl OpenToMount {
     }
 
     /// What whoever asked for the mount should know.
-    pub fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// What the mount is called in `/proc/mounts`: the path of the image, if it is known.
@@ -127,7 +130,7 @@ fn is_protected_device(metadata: &Metadata) -> bool {
 /// For reading only. The path is not known.
 impl From<Image> for OpenToMount {
     fn from(image: Image) -> Self {
-        Self { access: Access::Read(image), name: "diskwright".into(), warning: None }
+        Self { access: Access::Read(image), name: "diskwright".into(), warnings: Vec::new() }
     }
 }
 
@@ -135,6 +138,6 @@ impl From<OpenToEdit> for OpenToMount {
     fn from(open: OpenToEdit) -> Self {
         let name = open.path();
         let name = std::fs::canonicalize(name).unwrap_or_else(|_| name.to_owned()).into();
-        Self { access: Access::Write(open), name, warning: None }
+        Self { access: Access::Write(open), name, warnings: Vec::new() }
     }
 }

@@ -34,7 +34,7 @@ fn a_program_mounts_what_it_has_opened() {
     on_each_format(|_, image| {
         let point = Point::new();
         let opened = open(image, false);
-        assert!(!opened.is_read_only() && opened.warning().is_none());
+        assert!(!opened.is_read_only() && opened.warnings().is_empty());
         let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
         let served = serve_while(mount, |unmounter| {
             fs::write(point.path().join("new"), "by itself").unwrap();

@@ -77,9 +77,21 @@ struct GroupSlot {
     inode_bitmap_csum: AtomicU32,
 }
 
+/// What makes a group's descriptor one to believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Its checksum, and that what it says is possible.
+    Checksums,
+    /// That what it says is possible: enough to read what can be read, as kernels do that mount for
+    /// reading.
+    Contents,
+}
+
 /// All groups.
 pub(crate) struct Groups {
     slots: Vec<GroupSlot>,
+    /// Groups whose descriptors were taken though their checksums are wrong.
+    unsealed: Vec<Group>,
     /// Groups whose descriptors are to be written.
     dirty: Mutex<Vec<Group>>,
     /// Groups with busy blocks of the running checkpoint, and of the one being written.
@@ -105,8 +117,9 @@ impl Groups {
         device: &dyn BlockDevice,
         sb: &Superblock,
         geometry: &Geometry,
+        trust: Trust,
     ) -> vfs::Result<Self> {
-        let mut slots = Vec::new();
+        let (mut slots, mut unsealed) = (Vec::new(), Vec::new());
         let mut block = vec![0; geometry.block_size() as usize];
         for index in 0..geometry.gdt_blocks() {
             device
@@ -117,7 +130,13 @@ impl Groups {
                     break;
                 }
                 let group = Group(slots.len() as u32);
-                let desc = GroupDescriptor::parse(bytes, sb, group)?;
+                let sealed = GroupDescriptor::check_sum(bytes, sb, group);
+                match trust {
+                    Trust::Checksums => sealed?,
+                    Trust::Contents if sealed.is_err() => unsealed.push(group),
+                    Trust::Contents => {}
+                }
+                let desc = GroupDescriptor::parse_unsealed(bytes, sb, group)?;
                 let clusters = geometry.clusters_in(group);
                 let reserve = RESERVE.share(group.0, geometry.groups_count, clusters);
                 slots.push(GroupSlot::new(desc, group, reserve));
@@ -125,10 +144,16 @@ impl Groups {
         }
         Ok(Self {
             slots,
+            unsealed,
             dirty: Mutex::default(),
             busy_running: Mutex::default(),
             busy_closed: Mutex::default(),
         })
+    }
+
+    /// Groups whose descriptors were taken though their checksums are wrong.
+    pub(crate) fn unsealed(&self) -> &[Group] {
+        &self.unsealed
     }
 
     /// Waits for a group.

@@ -53,8 +53,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         Ok(image) => image,
         Err(error) => return Ok(refused(args, &options, &error)),
     };
-    if let Some(warning) = image.warning().filter(|_| !options.silent) {
-        terminal::message(&warning);
+    for warning in image.warnings().iter().filter(|_| !options.silent) {
+        terminal::message(warning);
     }
     let mount = Mount::new(image, &mountpoint, options)?;
     unmount_on_signals(mount.unmounter())?;
