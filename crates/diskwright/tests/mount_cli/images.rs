@@ -117,7 +117,7 @@ struct LoopDevice(String);
 
 impl LoopDevice {
     fn new(image: &Path, options: &[&str]) -> Self {
-        let mut losetup = Command::new("losetup");
+        let mut losetup = oracle::command("losetup");
         let made = losetup.args(options).args(["--find", "--show"]).arg(image).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
@@ -126,7 +126,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+        let _ = oracle::command("losetup").args(["--detach", &self.0]).status();
     }
 }
 
