@@ -310,7 +310,7 @@ fn a_file_that_does_not_know_its_size_is_read_to_its_end() {
     let script = "mount --bind /proc/kallsyms \"$0/symbols\" && exec \"$@\"";
     for options in ["", "--threads 1", "--fs xfs"] {
         let build = build_command(&source, &image, &format!("--force {options}"));
-        let mut command = Command::new("unshare");
+        let mut command = oracle::command("unshare");
         command.args(["--mount", "sh", "-c", script]).arg(&source);
         succeed(command.arg(build.get_program()).args(build.get_args()));
         oracle::judge(&image);

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::Command;
 
 use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
 
@@ -117,7 +116,7 @@ struct LoopDevice(String);
 
 impl LoopDevice {
     fn new(image: &Path, options: &[&str]) -> Self {
-        let mut losetup = Command::new("losetup");
+        let mut losetup = oracle::command("losetup");
         let made = losetup.args(options).args(["--find", "--show"]).arg(image).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
@@ -126,7 +125,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+        let _ = oracle::command("losetup").args(["--detach", &self.0]).status();
     }
 }
 
