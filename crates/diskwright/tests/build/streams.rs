@@ -58,7 +58,7 @@ fn archive(dir: &Path) -> (PathBuf, PathBuf) {
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("gzip");
+    let mut command = oracle::command("gzip");
     command.arg("-1").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
 use crate::place::{Driver, Format, Place, Wanted, prove_on_both, run, shell, tool};
 
@@ -254,7 +253,8 @@ os.close(fd)
     if !oracle::satisfied("writes_before_protection_are_kept", &[oracle::Need::Tool("python3")]) {
         return;
     }
-    let run_it = Command::new("python3").args(["-c", &script]).current_dir(place.path()).output();
+    let run_it =
+        oracle::command("python3").args(["-c", &script]).current_dir(place.path()).output();
     let output = run_it.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     if place.driver() == Driver::Own {
