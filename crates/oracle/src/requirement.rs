@@ -68,6 +68,7 @@ const PACKAGES: &[Package] = &[
     debian(&["setpriv", "unshare", "fstrim"], "it is a part of util-linux"),
     debian(&["sh", "bash", "cp", "rm", "touch", "sync", "sleep"], "every Debian has it"),
     debian(&["cargo"], "rustup installs it"),
+    debian(&["python3"], "it is Debian's package python3"),
     debian(&["cc"], "scripts/install-tools installs gcc"),
     debian(&["pjdfstest", "fsx"], BY_SUITES),
 ];
