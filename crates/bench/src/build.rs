@@ -189,7 +189,7 @@ fn check(contestant: &Contestant, job: &Job<'_>) -> Result<(), String> {
     let format = Format::of(job.image);
     let needs = match format {
         Format::Ext => [Need::Tool("e2fsck"), Need::Tool("debugfs")],
-        Format::Xfs => [Need::Version("xfs_repair", 6, 17), Need::Tool("xfs_db")],
+        Format::Xfs => [Need::Tool("xfs_repair"), Need::Tool("xfs_db")],
     };
     if needs.into_iter().any(|need| oracle::missing(need).is_some()) {
         return Ok(());

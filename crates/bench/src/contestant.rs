@@ -98,7 +98,7 @@ fn diskwright(program: &Path, format: &str, job: &Job<'_>) -> Command {
 }
 
 fn mke2fs(job: &Job<'_>) -> Command {
-    let mut command = Command::new("mke2fs");
+    let mut command = oracle::command("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", &BLOCK_SIZE.to_string()]);
     let inodes_wanted = job.census.entries + 1000;
     if job.image_bytes() / MKE2FS_INODE_RATIO < inodes_wanted {
@@ -120,10 +120,10 @@ pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String
 
 /// The mkfs.xfs that copies a directory, or why there is none.
 pub(crate) fn mkfs_xfs(given: Option<&Path>) -> Result<PathBuf, String> {
-    match (given, oracle::missing(Need::Version("mkfs.xfs", 6, 17))) {
+    match (given, oracle::missing(Need::Tool("mkfs.xfs"))) {
         (Some(path), _) if path.is_file() => Ok(path.to_path_buf()),
         (Some(path), _) => Err(format!("{} does not exist", path.display())),
         (None, None) => Ok(oracle::program("mkfs.xfs").unwrap_or_else(|| "mkfs.xfs".into())),
-        (None, Some(reason)) => Err(format!("{reason} (6.17 copies directories)")),
+        (None, Some(reason)) => Err(reason),
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 pub(crate) fn versions(program: &Path, mkfs_xfs: Option<&Path>) -> Vec<String> {
     let mut versions = vec![
         version(program, "--version"),
-        version(Path::new("mke2fs"), "-V"),
+        version(&oracle::program("mke2fs").unwrap_or_else(|| "mke2fs".into()), "-V"),
         version(Path::new("tar"), "--version"),
     ];
     versions.extend(mkfs_xfs.map(|path| version(path, "-V")));

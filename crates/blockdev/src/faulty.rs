@@ -110,6 +110,11 @@ impl BlockDevice for FaultyDevice {
         self.inner.zero_range(offset, len)
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(Access::Write)?;
+        self.inner.discard(offset, len)
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.check(Access::Flush)?;
         self.inner.flush()

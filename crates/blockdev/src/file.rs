@@ -59,6 +59,11 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        punch_hole(&self.file, offset, len)
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -67,8 +72,12 @@ impl BlockDevice for FileDevice {
 #[cfg(target_os = "linux")]
 fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
-    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?;
-    Ok(())
+    use rustix::io::Errno;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match fallocate(file, flags, offset, len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+        done => Ok(done?),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -92,6 +101,10 @@ mod tests {
         assert!(all[..100].iter().all(|&b| b == 7));
         assert!(all[100..5100].iter().all(|&b| b == 0));
         assert!(all[5100..].iter().all(|&b| b == 7));
+        device.discard(6000, 100).unwrap();
+        device.read_at(0, &mut all).unwrap();
+        assert!(all[5100..6000].iter().chain(&all[6100..]).all(|&b| b == 7));
+        assert!(device.discard(8000, 193).is_err());
         assert!(device.read_at(8000, &mut [0; 193]).is_err());
         assert!(device.write_at(u64::MAX, &[1]).is_err());
     }

@@ -38,6 +38,16 @@ pub trait BlockDevice: Send + Sync {
     /// Makes a range read as zeros, cheaply where the device can (a hole in a file).
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Gives back what holds a range, whose bytes are anything from then on. Of use where nobody needs
+    /// them: free space.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device cannot.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Returns when everything written before the call is durable.
     fn flush(&self) -> io::Result<()>;
 }

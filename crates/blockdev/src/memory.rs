@@ -120,6 +120,10 @@ impl BlockDevice for MemoryDevice {
         Ok(())
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.zero_range(offset, len)
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }

@@ -101,6 +101,14 @@ impl BlockDevice for OverlayDevice {
         })
     }
 
+    /// Forgets what was written there. The device below stays as it is.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        let (first, end) = (offset.div_ceil(PAGE_BYTES), (offset + len) / PAGE_BYTES);
+        self.write_pages().retain(|&page, _| page < first || page >= end);
+        Ok(())
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
@@ -129,5 +137,9 @@ mod tests {
         below.read_at(0, &mut all).unwrap();
         assert!(all.iter().all(|&byte| byte == 7));
         assert!(device.write_at(9999, &[0; 2]).is_err());
+        // What is given back is what is below again, and goes no further.
+        device.discard(0, 8192).unwrap();
+        device.read_at(0, &mut all).unwrap();
+        assert!(all[..8192].iter().all(|&byte| byte == 7) && all[9000..].iter().all(|&b| b == 0));
     }
 }

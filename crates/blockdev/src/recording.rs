@@ -94,6 +94,11 @@ impl BlockDevice for RecordingDevice {
         self.record(Event::Zero { offset, len })
     }
 
+    /// Zeros, as one thing that discarded bytes may be.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.record(Event::Zero { offset, len })
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.record(Event::Flush)
     }

@@ -40,6 +40,11 @@ impl BlockDevice for WindowDevice {
         self.inner.zero_range(self.start + offset, len)
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len, offset, len)?;
+        self.inner.discard(self.start + offset, len)
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.inner.flush()
     }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use diskwright::OpenImage;
 
 use crate::commands::{
-    build, cat, chmod, chown, cp, dump, extract, find, info, ln, ls, mkdir, mount, mv, paths,
-    recover, rm, rmdir, setfattr, truncate, unmount, workload,
+    build, cat, chattr, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir, mount,
+    mv, paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -100,8 +100,27 @@ impl ImageArgs {
     }
 
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
-        diskwright::Image::open(&self.image, &self.options())
+        open_to_read(&self.image, &self.options())
     }
+
+    /// As [`Self::open`], though the image may have no root directory.
+    pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
+        diskwright::Image::open_rootless(&self.image, &self.options()).map(told)
+    }
+}
+
+/// Opens an image for reading, and says what is to be known about it.
+pub(crate) fn open_to_read(
+    path: &std::path::Path,
+    options: &OpenImage,
+) -> diskwright::Result<diskwright::Image> {
+    diskwright::Image::open(path, options).map(told)
+}
+
+/// Says what is to be known about an image.
+fn told(image: diskwright::Image) -> diskwright::Image {
+    image.remarks().iter().for_each(|remark| crate::terminal::message(remark));
+    image
 }
 
 /// The commands, each in a file of its own.
@@ -124,8 +143,11 @@ pub(crate) enum Command {
     Ln(ln::LnArgs),
     Chmod(chmod::ChmodArgs),
     Chown(chown::ChownArgs),
+    Chattr(chattr::ChattrArgs),
+    Lsattr(lsattr::LsattrArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Dump(dump::DumpArgs),
     Workload(workload::WorkloadArgs),

@@ -99,6 +99,16 @@ pub enum Error {
         /// The image.
         image: PathBuf,
     },
+    /// A mount was shut down by ioctl(2), and its image is as after a crash.
+    #[error(
+        "{}: it was shut down, as if the machine had stopped: it is recovered when it is next changed or \
+             mounted",
+        shown(image)
+    )]
+    ShutDown {
+        /// The image.
+        image: PathBuf,
+    },
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
@@ -139,6 +149,7 @@ impl Error {
             | Self::Mount(_)
             | Self::Output(_)
             | Self::InUse { .. }
+            | Self::ShutDown { .. }
             | Self::Source(_) => Outcome::Io,
             Self::NotMounted { .. } => Outcome::No,
             Self::FoundDamaged { .. } => Outcome::Image,
@@ -168,6 +179,7 @@ pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
 fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {
+        E::Corrupt(damage) if damage.has_advice() => return None,
         E::Corrupt(_) => "e2fsck -fn or, for XFS, xfs_repair -n tells what else is damaged",
         E::NotFound => "diskwright ls tells what is there",
         E::IsADirectory => "cp and rm take directories with -r",
@@ -180,6 +192,6 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
     })
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     crate::text::escaped(path.as_os_str().as_encoded_bytes()).to_string()
 }

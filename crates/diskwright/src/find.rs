@@ -46,16 +46,18 @@ pub fn find(
     let fs = paths.file_system();
     let top = absolute(path);
     let ino = paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))?;
-    for walked in paths.walk(ino, Order::Sorted) {
-        let walked = walked.map_err(|e| Error::file(&join(&top, &e.path), e.error))?;
-        let found = join(&top, &walked.path);
-        let name = found.rsplit(|&b| b == b'/').next().unwrap_or_default();
-        let file_type = walked.attributes.file_type;
+    let top_name = top.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    let mut walk = paths.walk(ino, Order::Sorted);
+    while let Some(visit) = walk.advance() {
+        let visit = visit.map_err(|e| Error::file(&join(&top, walk.path()), e))?;
+        let name = if visit.depth == 0 { top_name } else { walk.name() };
+        let file_type = visit.attributes.file_type;
         let has_name = options.name.as_ref().is_none_or(|glob| fast_glob::glob_match(glob, name));
         let has_type = options.types.is_empty() || options.types.contains(&file_type);
         if !(has_name && has_type) {
             continue;
         }
+        let found = join(&top, walk.path());
         match options.style {
             Style::Escaped | Style::Lines => {
                 write_name(out, &found, options.style == Style::Escaped)?;
@@ -66,7 +68,7 @@ pub fn find(
                 out.write_all(b"\0").map_err(Error::Output)?;
             }
             Style::Json => {
-                let record = Record::new(fs, &found, &walked.attributes);
+                let record = Record::new(fs, &found, &visit.attributes);
                 let record = record.map_err(|e| Error::file(&found, e))?;
                 out.write_all(record.json_line().as_bytes()).map_err(Error::Output)?;
             }

@@ -36,9 +36,12 @@ pub struct OpenImage {
 pub struct Image {
     fs: Box<dyn FileSystem>,
     info: ImageInfo,
+    remarks: Vec<String>,
 }
 
-/// What an image says about itself.
+/// What an image says about itself: as it lies, whatever its journal or log would change, but for what is
+/// free. That is counted as it will be once the image is recovered, because what lies in place is of
+/// any moment before (with [`OpenImage::stale`], as it lies).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ImageInfo {
     /// `ext2`, `ext3`, `ext4` or `xfs`.
@@ -106,8 +109,20 @@ impl Image {
     ///
     /// # Errors
     /// If the file cannot be read, or is no image that can be used; the error says what it seems
-    /// to be and what to do about it.
+    /// to be and what to do about it. Without a root directory, an image is damaged.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+        let image = Self::open_rootless(path, options)?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        vfs::path::check_root(&*image.fs).map_err(at)?;
+        Ok(image)
+    }
+
+    /// Opens an image for reading that may have no root directory: enough to ask for
+    /// [`Self::info`].
+    ///
+    /// # Errors
+    /// As [`Self::open`], but for the root directory.
+    pub fn open_rootless(path: &Path, options: &OpenImage) -> Result<Self> {
         let device = open_device(path, options)?;
         let kind = probe_kind(path, &device, options)?;
         open_format(kind, device, options)
@@ -116,7 +131,7 @@ impl Image {
 
     /// An image that is open already.
     pub fn new(fs: Box<dyn FileSystem>, info: ImageInfo) -> Self {
-        Self { fs, info }
+        Self { fs, info, remarks: Vec::new() }
     }
 
     /// Its file system.
@@ -129,9 +144,19 @@ impl Image {
         Paths::new(&*self.fs)
     }
 
+    /// What whoever reads it should know: damage that does not keep it from being read.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// What it says about itself.
     pub fn info(&self) -> &ImageInfo {
         &self.info
+    }
+
+    /// Whether it was cleanly closed. To be asked of one that was opened as it lies.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.info.needs_recovery && self.info.state == "clean"
     }
 }
 
@@ -262,14 +287,15 @@ fn open_format(
     match kind {
         Kind::Ext => {
             let fs = Ext4::open(device, &options.ext4())?;
-            let info = ext4::info(&fs)?;
-            Ok(Image::new(Box::new(fs), info))
+            let (info, remarks) = (ext4::info(&fs)?, fs.remarks().to_vec());
+            Ok(Image { fs: Box::new(fs), info, remarks })
         }
         Kind::Xfs => {
             let fs = Xfs::open(Arc::clone(&device), &options.xfs())?;
             // The device's: what was replayed was replayed in memory.
-            let info = xfs::info(&fs, xfs::LogState::of(&*device, fs.superblock())?)?;
-            Ok(Image::new(Box::new(fs), info))
+            let info = xfs::info(&fs, xfs::LogState::of(&*device, fs.superblock_found())?)?;
+            let remarks = fs.remarks().to_vec();
+            Ok(Image { fs: Box::new(fs), info, remarks })
         }
     }
 }

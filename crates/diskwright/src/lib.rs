@@ -20,16 +20,20 @@ pub mod find;
 mod image;
 pub mod list;
 mod lock;
+pub mod lsattr;
 pub mod mount;
 mod mounts;
 pub mod partition;
 mod record;
+mod replace;
+mod signals;
 pub mod text;
 pub mod workload;
 
 pub use error::{Error, Outcome, Result};
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
 pub use record::Record;
+pub use signals::clean_up_on_signals;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

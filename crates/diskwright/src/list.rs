@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use vfs::path::{DirectoryGuard, LastLink, Named};
-use vfs::{Attributes, FileType, Paths};
+use vfs::{Attributes, FileType, Ino, Paths};
 
 use crate::{Error, Record, Result, text};
 
@@ -109,25 +109,46 @@ impl Lister<'_> {
     /// Lists a directory and, if asked to, those below it, each on its own like `ls -R`.
     fn tree(&mut self, top: &[u8], attributes: Attributes) -> Result<()> {
         let mut guard = DirectoryGuard::default();
-        let mut pending = vec![(top.to_vec(), attributes.ino, 0)];
-        let mut is_first = true;
-        while let Some((path, dir, depth)) = pending.pop() {
-            guard.enter(dir, depth).map_err(|e| Error::file(&path, e))?;
-            if self.options.recursive && self.options.style != Style::Json {
-                self.heading(&path, is_first)?;
+        // Of each directory on the way down, those in it that are still to be listed, the next one
+        // last: names alone, so that a deep tree takes no more memory than a flat one.
+        let mut levels: Vec<(usize, Vec<Named>)> = Vec::new();
+        let (mut path, mut next) = (top.to_vec(), Some(attributes.ino));
+        loop {
+            if let Some(dir) = next.take() {
+                guard.enter(dir).map_err(|e| Error::file(&path, e))?;
+                if self.options.recursive && self.options.style != Style::Json {
+                    self.heading(&path, levels.is_empty())?;
+                }
+                levels.push((path.len(), self.directory(&path, dir)?));
             }
-            is_first = false;
-            let entries = self.paths.read_dir_inode(dir).map_err(|e| Error::file(&path, e))?;
-            let below = pending.len();
-            for entry in &entries {
-                if self.entry(&path, entry)? && self.options.recursive {
-                    pending.push((join(&path, &entry.name), entry.ino, depth + 1));
+            let Some((path_len, below)) = levels.last_mut() else { return Ok(()) };
+            path.truncate(*path_len);
+            match below.pop() {
+                None => drop(levels.pop()),
+                Some(Named { name, ino, .. }) => {
+                    if !path.ends_with(b"/") {
+                        path.push(b'/');
+                    }
+                    path.extend_from_slice(&name);
+                    next = Some(ino);
                 }
             }
-            pending[below..].reverse();
-            self.flush()?;
         }
-        Ok(())
+    }
+
+    /// Lists a directory; returns the directories in it, the last one first, if they are to be
+    /// listed too.
+    fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<Named>> {
+        let entries = self.paths.read_dir_inode(dir).map_err(|e| Error::file(path, e))?;
+        let mut below = Vec::new();
+        for entry in entries {
+            if self.entry(path, &entry)? && self.options.recursive {
+                below.push(entry);
+            }
+        }
+        self.flush()?;
+        below.reverse();
+        Ok(below)
     }
 
     fn heading(&mut self, path: &[u8], is_first: bool) -> Result<()> {

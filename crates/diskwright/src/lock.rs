@@ -1,92 +1,318 @@
-//! Opening the file of an image, with a lock that keeps other processes from changing it.
+//! Opening the file of an image, with a lock that keeps other processes from changing it, and asking for
+//! the lock of a file that is about to be replaced.
 //!
 //! The locks are advisory (`flock`) and on the whole file, also for one partition of a disk. They
 //! last as long as the open file. Where a file system has no locks, there is no protection.
+//!
+//! A lock is on a file, not on a name. Who has got one looks whether the name still leads to that file:
+//! it may have been replaced since it was opened, and then the lock keeps nobody out.
 
-use std::fs::{File, TryLockError};
+use std::cell::OnceCell;
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
 
 use crate::mounts::Mount;
 use crate::{Error, Result, mount};
 
+/// How often a name may lead to another file than the one just locked. Each time, another program has
+/// finished a new file of that name.
+const TRIES: u32 = 100;
+
 /// Opens an image for reading. Nobody can open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
-    let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
-    if !unlocked {
-        check(path, file.try_lock_shared(), "wait for it, or read what is there now with --stale")?;
+    let failed = |e| Error::host("open", path, e);
+    for _ in 0..TRIES {
+        let file = open(path, File::options().read(true), OFlags::empty()).map_err(failed)?;
+        if unlocked {
+            return Ok(file);
+        }
+        let locked = file.try_lock_shared();
+        lock(locked, id(&file.metadata().map_err(failed)?), READER_ADVICE)
+            .map_err(|refused| refused.at("lock", path))?;
+        if is_at(path, &file).map_err(failed)? {
+            return Ok(file);
+        }
     }
-    Ok(file)
+    Err(Refused::always_replaced().at("open", path))
 }
 
 /// Opens an image for writing. Nobody else can open it meanwhile.
 pub(crate) fn open_to_write(path: &Path) -> Result<File> {
-    let host = |e| Error::host("open", path, e);
-    let metadata = std::fs::metadata(path).map_err(host)?;
-    let mut options = File::options();
-    options.read(true).write(true);
-    if metadata.file_type().is_block_device() {
-        // The kernel then refuses devices that are mounted or part of something.
-        options.custom_flags(OFlags::EXCL.bits().cast_signed());
-    }
-    let file = options.open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => host(
-            io::Error::other(format!("{error}; changing an image needs the right to write it")),
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::host(
+            "open",
+            path,
+            io::Error::other(format!("{e}; changing an image needs the right to write it")),
         ),
-        io::ErrorKind::ResourceBusy => in_use(path, "the kernel", "unmount it first"),
-        _ => host(error),
-    })?;
-    check(path, file.try_lock(), "try again when it is done")?;
-    if let Some(device) = loop_device(&metadata) {
-        let who = format!("the kernel, through {}", crate::text::escaped(device.as_bytes()));
-        return Err(in_use(path, &who, "unmount it and detach the device with losetup -d first"));
+        io::ErrorKind::ResourceBusy => {
+            let id = std::fs::metadata(path).ok().as_ref().map(id);
+            Refused::in_use(id, "the kernel", "unmount it first").at("open", path)
+        }
+        _ => Error::host("open", path, e),
+    };
+    for _ in 0..TRIES {
+        // The kernel then refuses devices that are mounted or part of something.
+        let file = open(path, File::options().read(true).write(true), OFlags::EXCL);
+        let file = file.map_err(failed)?;
+        let id = id(&file.metadata().map_err(failed)?);
+        let locked = lock(file.try_lock(), id, WRITER_ADVICE);
+        locked.map_err(|refused| refused.at("lock", path))?;
+        if is_at(path, &file).map_err(failed)? {
+            LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
+            return Ok(file);
+        }
     }
+    Err(Refused::always_replaced().at("open", path))
+}
+
+const READER_ADVICE: &str = "wait for it, or read what is there now with --stale";
+const WRITER_ADVICE: &str = "try again when it is done";
+
+/// Opens what an image may lie in: a regular file, or a block device, with these flags. Anything else is
+/// refused, and the other end of a pipe is never waited for.
+fn open(path: &Path, how: &mut std::fs::OpenOptions, of_device: OFlags) -> io::Result<File> {
+    let is_device = check_type(&std::fs::metadata(path)?)?;
+    // A pipe may have taken its place since.
+    let flags = if is_device { of_device } else { OFlags::NONBLOCK } | OFlags::NOCTTY;
+    let file = how.custom_flags(flags.bits().cast_signed()).open(path)?;
+    check_type(&file.metadata()?)?;
     Ok(file)
 }
 
-fn check(path: &Path, locked: Result<(), TryLockError>, advice: &'static str) -> Result<()> {
-    match locked {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(in_use(path, "another program", advice)),
-        // Not every file system has locks.
-        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
-        Err(TryLockError::Error(e)) => Err(Error::host("lock", path, e)),
+/// Whether it is a block device rather than a regular file; an error for anything else.
+fn check_type(metadata: &Metadata) -> io::Result<bool> {
+    let file_type = metadata.file_type();
+    let what = match () {
+        () if file_type.is_file() => return Ok(false),
+        () if file_type.is_block_device() => return Ok(true),
+        () if file_type.is_dir() => "a directory",
+        () if file_type.is_fifo() => "a pipe",
+        () if file_type.is_socket() => "a socket",
+        () if file_type.is_char_device() => "a character device",
+        () => "of another type",
+    };
+    Err(io::Error::other(format!("it is {what}; an image is a regular file or a block device")))
+}
+
+/// What identifies a file on the host: device and inode.
+type Id = (u64, u64);
+
+fn id(metadata: &Metadata) -> Id {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Whether a path leads to this open file.
+fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(id(&metadata) == id(&file.metadata()?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
-fn in_use(path: &Path, who: &str, advice: &'static str) -> Error {
-    if let Some(point) = mounted_at(path) {
-        let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
-        let who = format!("diskwright, which has it mounted at {point}");
-        let advice = "unmount it first, with diskwright unmount";
-        return Error::InUse { image: path.to_owned(), who, advice };
+/// Why a file cannot be used or replaced.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// There is one, and it is not to be replaced.
+    Exists,
+    /// Somebody uses it.
+    InUse {
+        who: String,
+        advice: &'static str,
+    },
+    Host(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Host(error)
     }
-    Error::InUse { image: path.to_owned(), who: who.to_owned(), advice }
+}
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Self {
+        Self::Host(error.into())
+    }
+}
+
+impl Refused {
+    fn in_use(id: Option<Id>, who: &str, advice: &'static str) -> Self {
+        if let Some(point) = id.and_then(mounted_at) {
+            let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
+            let who = format!("diskwright, which has it mounted at {point}");
+            return Self::InUse { who, advice: "unmount it first, with diskwright unmount" };
+        }
+        Self::InUse { who: who.to_owned(), advice }
+    }
+
+    fn always_replaced() -> Self {
+        Self::Host(io::Error::other("other programs replace it all the time"))
+    }
+
+    /// As an error of the file at `path`, to which `operation` was to be done.
+    pub(crate) fn at(self, operation: &'static str, path: &Path) -> Error {
+        match self {
+            Self::InUse { who, advice } => Error::InUse { image: path.to_owned(), who, advice },
+            other => Error::host(operation, path, io::Error::from(other)),
+        }
+    }
+}
+
+/// For who names the file himself.
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Exists => {
+                Self::new(io::ErrorKind::AlreadyExists, "it exists; use --force to replace it")
+            }
+            Refused::InUse { who, advice } => {
+                Self::new(io::ErrorKind::ResourceBusy, format!("in use by {who}: {advice}"))
+            }
+            Refused::Host(error) => error,
+        }
+    }
+}
+
+fn lock(locked: Result<(), TryLockError>, id: Id, advice: &'static str) -> Result<(), Refused> {
+    match locked {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Refused::in_use(Some(id), "another program", advice)),
+        // Not every file system has locks.
+        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(e)) => Err(Refused::Host(e)),
+    }
+}
+
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Follow,
+    /// The link itself is meant.
+    Keep,
+}
+
+/// Locks the regular file that has a name, as who changes it would, so that it can be replaced. It has to
+/// be kept until it is. `None` if there is none, or none that could be an image.
+///
+/// # Errors
+/// If somebody uses the file, also the kernel through one of `loops`, or if it cannot be opened.
+pub(crate) fn claim(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    loops: &OnceCell<LoopFiles>,
+) -> Result<Option<File>, Refused> {
+    for _ in 0..TRIES {
+        let Some(found) = regular(dir, name, link)? else { return Ok(None) };
+        let Some(file) = open_to_claim(dir, name, link, &found)? else { return Ok(None) };
+        let opened = fstat(&file)?;
+        // A pipe may have taken its place, or it may have been replaced before it was locked.
+        let id = (opened.st_dev, opened.st_ino);
+        if is_regular(&opened) {
+            lock(file.try_lock(), id, WRITER_ADVICE)?;
+        }
+        if is_regular(&opened) && is_named(dir, name, link, &file)? {
+            loops.get_or_init(LoopFiles::attached).refuse(id)?;
+            return Ok(Some(file));
+        }
+    }
+    Err(Refused::always_replaced())
+}
+
+/// Whether a name leads to this open file.
+pub(crate) fn is_named(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    file: &File,
+) -> Result<bool, Errno> {
+    let Some(found) = regular(dir, name, link)? else { return Ok(false) };
+    let opened = fstat(file)?;
+    Ok((found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino))
+}
+
+fn regular(dir: BorrowedFd<'_>, name: &[u8], link: Link) -> Result<Option<Stat>, Errno> {
+    let flags = if link == Link::Keep { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+    match statat(dir, name, flags) {
+        Ok(stat) => Ok(Some(stat).filter(is_regular)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Opens a file in a way in which it can be locked. `None` for one of the user's own that gives nobody any
+/// right: nobody could have opened it as an image.
+fn open_to_claim(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    found: &Stat,
+) -> Result<Option<File>, Refused> {
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if link == Link::Keep {
+        flags |= OFlags::NOFOLLOW;
+    }
+    // Some network file systems lock only what is open for writing, but not everything can be.
+    let mut denied = Errno::ACCESS;
+    for access in [OFlags::RDWR, OFlags::RDONLY, OFlags::WRONLY] {
+        match openat(dir, name, flags | access, Mode::empty()) {
+            Ok(file) => return Ok(Some(file.into())),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e @ (Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY)) => denied = e,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if found.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(None);
+    }
+    let problem = format!("cannot see whether somebody uses the file that is there: {denied}");
+    Err(Refused::Host(io::Error::other(problem)))
 }
 
 /// Where a program of ours has mounted an image, if that can be told.
-fn mounted_at(path: &Path) -> Option<PathBuf> {
-    let image = std::fs::metadata(path).ok()?;
+fn mounted_at(image: Id) -> Option<PathBuf> {
     let is_it = |mount: &Mount| {
         mount.fs_type == mount::FS_TYPE
-            && std::fs::metadata(&mount.source)
-                .is_ok_and(|source| source.dev() == image.dev() && source.ino() == image.ino())
+            && std::fs::metadata(&mount.source).is_ok_and(|source| id(&source) == image)
     };
     Some(Mount::all().ok()?.into_iter().find(is_it)?.point)
 }
 
-/// Name of the loop device that a file is attached to for writing.
-fn loop_device(image: &std::fs::Metadata) -> Option<String> {
-    let devices = std::fs::read_dir("/sys/block").ok()?;
-    devices.flatten().find_map(|device| {
-        let about = |what: &str| std::fs::read_to_string(device.path().join(what)).ok();
-        let backing = PathBuf::from(about("loop/backing_file")?.trim_end_matches('\n'));
-        let backing = std::fs::metadata(backing).ok()?;
-        let is_same = backing.dev() == image.dev() && backing.ino() == image.ino();
-        let is_read_only = about("ro").is_some_and(|text| text.trim() == "1");
-        (is_same && !is_read_only).then(|| format!("/dev/{}", device.file_name().display()))
-    })
+/// The files that are attached to loop devices for writing. Such a device knows no locks.
+#[derive(Debug, Default)]
+pub(crate) struct LoopFiles(Vec<(Id, String)>);
+
+impl LoopFiles {
+    /// Those of this moment.
+    pub(crate) fn attached() -> Self {
+        let Ok(devices) = std::fs::read_dir("/sys/block") else { return Self::default() };
+        let attached = devices.flatten().filter_map(|device| {
+            let about = |what: &str| std::fs::read_to_string(device.path().join(what)).ok();
+            let backing = PathBuf::from(about("loop/backing_file")?.trim_end_matches('\n'));
+            let backing = std::fs::metadata(backing).ok()?;
+            let is_read_only = about("ro").is_some_and(|text| text.trim() == "1");
+            let name = format!("/dev/{}", device.file_name().display());
+            (!is_read_only).then(|| (id(&backing), name))
+        });
+        Self(attached.collect())
+    }
+
+    fn refuse(&self, file: Id) -> Result<(), Refused> {
+        let Some((_, device)) = self.0.iter().find(|(attached, _)| *attached == file) else {
+            return Ok(());
+        };
+        let who = format!("the kernel, through {}", crate::text::escaped(device.as_bytes()));
+        let advice = "unmount it and detach the device with losetup -d first";
+        Err(Refused::in_use(Some(file), &who, advice))
+    }
 }

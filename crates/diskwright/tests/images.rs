@@ -39,7 +39,7 @@ fn sample(dir: &Path) -> Tree {
 
 #[test]
 fn a_tree_goes_into_an_image_and_comes_back() {
-    oracle::require!(Root, Tool("e2fsck"), Version("xfs_repair", 6, 17));
+    oracle::require!(Root, Tool("e2fsck"), Tool("xfs_repair"));
     for format in ["ext4", "xfs"] {
         there_and_back(format);
     }

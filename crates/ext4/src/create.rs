@@ -7,6 +7,7 @@ use crate::Ext4;
 use crate::dir::Entry;
 use crate::format::extent;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
+use crate::inode::file_attributes::inherit_flags;
 use crate::link::touch;
 use crate::op::{Handle, Op};
 use crate::rename::Names;
@@ -90,8 +91,10 @@ impl Ext4 {
             check_free::<Names>(self, &before, name)?;
         }
         let project = self.project_below(&before);
-        let made = self
-            .provide_quota(Some(new.uid), Some(new.gid), Some(project))
+        let made = before
+            .protection()
+            .check_addition()
+            .and_then(|()| self.provide_quota(Some(new.uid), Some(new.gid), Some(project)))
             .and_then(|()| self.atomically(|op| op.make(&before, name, file_type, new, &fill)));
         taken_first::<Names, _>(self, (&before, name), made)
     }
@@ -125,9 +128,7 @@ impl Op<'_> {
         }
         let mut child = self.allocate_inode(&parent, is_dir)?;
         set_new(&mut child.inode, file_type, new);
-        if is_dir && parent.has_flag(flags::CASEFOLD) {
-            child.inode.set_flag(flags::CASEFOLD, true);
-        }
+        inherit_flags(&parent, &mut child.inode);
         self.fs.inherit_project(&parent, &mut child.inode);
         fill(self, &mut child)?;
         self.add_entry(&mut parent, Entry { name, ino: child.ino(), file_type })?;

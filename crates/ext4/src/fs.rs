@@ -11,6 +11,7 @@ use vfs::{Error, Ino, ListingProfile, Result, Timestamp};
 use crate::alloc::spread::Spread;
 use crate::clock::Clock;
 use crate::format::address::Block;
+use crate::format::features::Incompat;
 use crate::format::superblock::Superblock;
 use crate::op::Handle;
 use crate::orphan::{OrphanPolicy, Orphans};
@@ -59,9 +60,18 @@ pub struct Ext4 {
     /// What the replay of the journal did.
     pub(crate) recovered: crate::journal::Report,
     pub(crate) mode: Mode,
+    pub(crate) found: Found,
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
+}
+
+/// What an image was like before anything was done to it.
+pub(crate) struct Found {
+    /// Its superblock.
+    pub(crate) superblock: Superblock,
+    /// What whoever reads it should know.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// What may be done to an open file system.
@@ -104,9 +114,20 @@ impl Ext4 {
         if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
     }
 
-    /// Whether the journal holds changes that are not in their places yet.
+    /// Whether the journal held changes that were not in their places when the image was opened.
     pub fn needs_recovery(&self) -> bool {
-        self.volume.needs_recovery()
+        self.found.superblock.features.incompat(Incompat::RECOVER)
+    }
+
+    /// The superblock as it lay in the image when that was opened: [`Self::superblock`] may have
+    /// changed since, because replaying a journal changes it.
+    pub fn superblock_found(&self) -> &Superblock {
+        &self.found.superblock
+    }
+
+    /// What whoever reads the image should know: damage that does not keep it from being read.
+    pub fn remarks(&self) -> &[String] {
+        &self.found.remarks
     }
 
     /// What the superblock says.

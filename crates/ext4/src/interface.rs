@@ -2,11 +2,12 @@
 //! the work.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileSystem, Ino, ListingProfile, MappedExtent,
-    NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem,
+    Ino, ListingProfile, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
@@ -52,6 +53,7 @@ impl FileSystem for Ext4 {
             blocks: volume.geometry.blocks_count.saturating_sub(overhead),
             blocks_free,
             blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
+            blocks_for_contents: unreserved,
             inodes: u64::from(volume.geometry.inodes_count),
             inodes_free: inodes,
             name_len_max: NAME_LEN_MAX as u32,
@@ -120,7 +122,18 @@ impl FileSystem for Ext4 {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, time)
+        self.rename_entry(from, to, mode, None, time)
+    }
+
+    fn rename_with_whiteout(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.rename_entry(from, to, mode, Some(whiteout), time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
@@ -206,6 +219,18 @@ impl FileSystem for Ext4 {
         read::xattr::list(self, &self.load(ino)?, each)
     }
 
+    fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.read_file_attributes(ino)
+    }
+
+    fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        self.change_file_attributes(ino, change)
+    }
+
+    fn trim(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
+        self.trim_free(range, len_min)
+    }
+
     fn fsync(&self, _ino: Ino) -> Result<()> {
         self.sync()
     }
@@ -215,5 +240,18 @@ impl FileSystem for Ext4 {
             return Ok(());
         }
         Ok(self.engine.sync()?)
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        self.current_label()
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.change_label(label)
+    }
+
+    fn shut_down(&self) -> Result<()> {
+        self.engine.stop();
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 mod alloc;
 mod block_map;
 mod clock;
+mod copy;
 mod create;
 mod dir;
 mod extent;
@@ -16,6 +17,7 @@ pub mod inspect;
 mod interface;
 pub mod journal;
 mod kind;
+mod label;
 mod link;
 pub mod mkfs;
 mod op;

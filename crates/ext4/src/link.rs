@@ -74,6 +74,7 @@ impl Ext4 {
     ) -> Result<()> {
         let (file, links) = self.load_linkable(ino, time)?;
         let file_type = file.file_type()?;
+        dir.protection().check_addition()?;
         self.check_project(dir, &file)?;
         self.atomically(|op| {
             let mut parent = *dir;
@@ -89,6 +90,7 @@ impl Ext4 {
         if file.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
         }
+        file.protection().check_change()?;
         let links = file.inode.links_count();
         if links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
@@ -121,6 +123,7 @@ impl Ext4 {
         if found.ino == ino {
             return Ok(());
         }
+        before.protection().check_removal(taken.protection())?;
         let entry = Entry { name, ino, file_type: file.file_type()? };
         let gone = self.without_name(&taken, time);
         let fate = self.atomically(|op| {

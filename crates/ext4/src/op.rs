@@ -163,7 +163,7 @@ impl Ext4 {
 }
 
 impl<'a> Op<'a> {
-    fn begin(fs: &'a Ext4, claim: Claim) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Ext4, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

@@ -11,11 +11,14 @@ use vfs::{Corruption, Error, ListingProfile, Result};
 use zerocopy::FromBytes;
 
 use crate::Ext4;
+use crate::alloc::groups::Trust;
 use crate::alloc::spread::Spread;
 use crate::clock::Clock;
+use crate::copy::{self, Copy};
+use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
-use crate::fs::{Mode, OpenOptions};
+use crate::fs::{Found, Mode, OpenOptions};
 use crate::journal::{self, Journal, JournalMap};
 use crate::kind::Kind;
 use crate::orphan::Orphans;
@@ -31,9 +34,36 @@ impl Ext4 {
     /// `Corrupt` for a superblock, descriptors or a journal that cannot be right. A damaged journal
     /// does not matter to `stale`.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let sb = read_superblock(&*device)?;
+        let damage = match read_superblock(&*device) {
+            Ok(sb) => {
+                let mut fs = Self::open_found(device, &sb, options)?;
+                fs.found.superblock = sb;
+                return Ok(fs);
+            }
+            Err(Error::Corrupt(damage)) => damage,
+            Err(error) => return Err(error),
+        };
+        let Some(copy) = Copy::find(&*device) else { return Err(damage.into()) };
+        let (device, sb) = copy.in_place(device)?;
+        let mut fs = Self::open_found(device, &sb, options)?;
+        fs.found.superblock = sb;
+        // The copy cannot know whether the journal holds anything: the journal does.
+        if fs.recovered.transactions == 0 && !copy.is_marked() {
+            fs.found.superblock.features.incompat.remove(Incompat::RECOVER);
+        }
+        fs.found.remarks.insert(0, copy.remark(&damage));
+        Ok(fs)
+    }
+
+    /// Opens an image to read it whose superblock was found to be `sb`.
+    fn open_found(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         if !sb.features.incompat(Incompat::RECOVER) || options.stale {
-            return Self::with_device(device, None, options, Mode::ReadOnly);
+            return Self::with_device(device.clone(), None, options, Mode::ReadOnly)
+                .map_err(|error| advise_to_read(&*device, options, error));
         }
         let replayed: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
         let report = journal::recover(&*replayed)?;
@@ -42,7 +72,9 @@ impl Ext4 {
             fs.mode = Mode::ReadOnly;
             return Ok(fs);
         }
-        Self::with_device(replayed, None, options, Mode::ReadOnly)
+        let mut fs = Self::with_device(replayed, None, options, Mode::ReadOnly)?;
+        fs.recovered = report;
+        Ok(fs)
     }
 
     /// Opens an image that mkfs has just made, to fill it. Without a journal, it is sound only
@@ -69,7 +101,7 @@ impl Ext4 {
     /// As [`Ext4::open`], and `Unsupported` for what this build cannot keep right when it writes.
     /// Nothing is written then.
     pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let sb = read_superblock(&*device)?;
+        let sb = read_superblock(&*device).map_err(|error| copy::advise(&*device, error))?;
         check_changeable(&sb)?;
         check_fast_commits(&device, &sb)?;
         let report = journal::recover(&*device)?;
@@ -94,6 +126,7 @@ impl Ext4 {
         let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
         fs.generations = AtomicU32::new(arbitrary(clock));
         // What is damaged is found before anything is written.
+        vfs::path::check_root(&fs)?;
         let orphans = fs.find_orphans()?;
         let quota = fs.read_quota()?;
         fs.mark_open()?;
@@ -136,7 +169,7 @@ impl Ext4 {
     }
 
     /// The superblock as the cache has it.
-    fn current_superblock(&self) -> Result<RawSuperblock> {
+    pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
         let bytes = self.block(block, Kind::Superblock.plain())?;
         let damage = |_| Corruption::new("superblock", "cut short");
@@ -150,7 +183,11 @@ impl Ext4 {
         mode: Mode,
     ) -> Result<Self> {
         let OpenOptions { cache_bytes, orphans: policy, time, .. } = *options;
-        let mut volume = Volume::read(&*device)?;
+        let is_stale = options.stale && mode == Mode::ReadOnly;
+        let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
+        let mut volume = Volume::read(&*device, trust)?;
+        let remarks = remarks_on(volume.groups.unsealed());
+        let found = Found { superblock: volume.sb.clone(), remarks };
         volume.keeps_counts = mode == Mode::Writable;
         let volume = Arc::new(volume);
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
@@ -167,6 +204,7 @@ impl Ext4 {
             generations: AtomicU32::new(0),
             recovered: journal::Report::default(),
             mode,
+            found,
             clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
@@ -210,6 +248,29 @@ impl Ext4 {
             self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
         }
         self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+}
+
+/// What to say of groups whose descriptors have wrong checksums and were taken all the same.
+fn remarks_on(unsealed: &[Group]) -> Vec<String> {
+    let Some(first) = unsealed.first() else { return Vec::new() };
+    let which = match unsealed.len() {
+        1 => format!("group {first} has"),
+        count => format!("{count} groups, {first} the first, have"),
+    };
+    vec![format!("{which} a descriptor with a wrong checksum, which is taken for right")]
+}
+
+/// Says how an image can be read nevertheless, if wrong checksums of group descriptors are all that is
+/// in the way.
+fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error) -> Error {
+    match error {
+        Error::Corrupt(damage)
+            if !options.stale && Volume::read(device, Trust::Contents).is_ok() =>
+        {
+            damage.advise("--stale reads the image all the same, and e2fsck repairs it").into()
+        }
+        error => error,
     }
 }
 

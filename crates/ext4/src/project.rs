@@ -1,8 +1,8 @@
 //! Projects: an id of each inode by which the space of a whole hierarchy is counted.
 //!
 //! A directory with the flag `PROJINHERIT` gives its project to what is made in it, and its flag to
-//! directories; everything else is made in project 0. Nothing of another project gets a name there,
-//! so that the hierarchy stays one project's.
+//! directories ([`crate::inode::file_attributes`]); everything else is made in project 0. Nothing of
+//! another project gets a name there, so that the hierarchy stays one project's.
 
 use vfs::{Error, Result};
 
@@ -23,15 +23,13 @@ impl Ext4 {
             return;
         }
         child.set_projid(parent.inode.projid());
-        child.set_flag(flags::PROJINHERIT, child.is_dir());
     }
 
-    /// Whether an inode may get a name in `dir`: not one of another project. `Invalid` stands for
-    /// what the kernel calls `EXDEV`.
+    /// Whether an inode may get a name in `dir`: not one of another project.
     pub(crate) fn check_project(&self, dir: &Handle, inode: &Handle) -> Result<()> {
         let is_bound = self.volume.projects && dir.has_flag(flags::PROJINHERIT);
         if is_bound && dir.inode.projid() != inode.inode.projid() {
-            return Err(Error::Invalid("it is of another project than the directory: copy it"));
+            return Err(Error::OtherProject);
         }
         Ok(())
     }

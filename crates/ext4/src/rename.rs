@@ -1,10 +1,11 @@
 //! Moving names.
 
 use vfs::locks::InodeLocks;
-use vfs::names::{self, Directories, Name};
-use vfs::{Error, Ino, RenameMode, Result, Timestamp};
+use vfs::names::{self, Directories, Name, check_whiteout};
+use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, RenameMode, Result, Timestamp};
 
 use crate::Ext4;
+use crate::create::set_new;
 use crate::dir::Entry;
 use crate::format::inode::Time;
 use crate::link::touch;
@@ -72,19 +73,31 @@ impl Ext4 {
         from: Name<'_>,
         to: Name<'_>,
         mode: RenameMode,
+        whiteout: Option<&NewInode>,
         time: Option<Timestamp>,
     ) -> Result<()> {
         self.check_writable()?;
-        names::rename::<Names>(self, from, to, mode, |plan| self.carry_out(plan, time))
+        check_whiteout(mode, whiteout)?;
+        names::rename::<Names>(self, from, to, mode, |plan| self.carry_out(plan, whiteout, time))
     }
 
     /// Does what was planned; everything is locked.
-    fn carry_out(&self, plan: &Plan<'_>, time: Option<Timestamp>) -> Result<()> {
+    fn carry_out(
+        &self,
+        plan: &Plan<'_>,
+        whiteout: Option<&NewInode>,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let source = self.load_named(&plan.dirs[0], &plan.source)?;
         let target = match &plan.target {
             Some(found) => Some(self.load_named(plan.to_dir(), found)?),
             None => None,
         };
+        plan.dirs[0].protection().check_removal(source.protection())?;
+        match &target {
+            Some(target) => plan.to_dir().protection().check_removal(target.protection())?,
+            None => plan.to_dir().protection().check_addition()?,
+        }
         self.check_project(plan.to_dir(), &source)?;
         if let Some(target) = target.as_ref().filter(|_| plan.mode == RenameMode::Exchange) {
             self.check_project(&plan.dirs[0], target)?;
@@ -92,10 +105,16 @@ impl Ext4 {
         if let Some(target) = target.as_ref().filter(|_| plan.mode != RenameMode::Exchange) {
             self.check_replaceable(&source, target)?;
         }
+        if let Some(new) = whiteout {
+            let project = self.project_below(&plan.dirs[0]);
+            self.provide_quota(Some(new.uid), Some(new.gid), Some(project))?;
+        }
         let before = Moved { source, target };
         let fate = self.atomically(|op| match plan.mode {
             RenameMode::Exchange => self.exchange(op, plan, &before, time).map(|()| Fate::Kept),
-            RenameMode::Replace | RenameMode::NoReplace => self.replace(op, plan, &before, time),
+            RenameMode::Replace | RenameMode::NoReplace => {
+                self.replace(op, plan, &before, whiteout, time)
+            }
         })?;
         self.reap(fate);
         Ok(())
@@ -116,6 +135,7 @@ impl Ext4 {
         op: &mut Op<'_>,
         plan: &Plan<'_>,
         before: &Moved,
+        whiteout: Option<&NewInode>,
         time: Option<Timestamp>,
     ) -> Result<Fate> {
         let mut dirs = plan.dirs.clone();
@@ -131,15 +151,16 @@ impl Ext4 {
             self.drop_subdirectory(&mut dirs[0]);
             self.add_subdirectory(&mut dirs[to])?;
         }
-        match &plan.target {
-            Some(found) => {
-                op.replace_entry(&mut dirs[to], found, entry)?;
-                op.remove_entry(&mut dirs[0], plan.from.1, &plan.source)?;
-            }
-            None => {
-                op.remove_entry(&mut dirs[0], plan.from.1, &plan.source)?;
-                op.add_entry(&mut dirs[to], entry)?;
-            }
+        // Entries are replaced where they were found, so the one that may move others is added last.
+        if let Some(found) = &plan.target {
+            op.replace_entry(&mut dirs[to], found, entry)?;
+        }
+        match whiteout {
+            Some(new) => op.leave_whiteout(&mut dirs[0], plan, new)?,
+            None => op.remove_entry(&mut dirs[0], plan.from.1, &plan.source)?,
+        }
+        if plan.target.is_none() {
+            op.add_entry(&mut dirs[to], entry)?;
         }
         stage_dirs(op, plan, &dirs, time)?;
         stage_moved(op, source, time);
@@ -180,6 +201,21 @@ impl Ext4 {
         stage_dirs(op, plan, &dirs, time)?;
         stage_moved(op, source, time);
         stage_moved(op, target, time);
+        Ok(())
+    }
+}
+
+impl Op<'_> {
+    /// Makes a whiteout, and gives it the old name, which leads to what moves.
+    fn leave_whiteout(&mut self, dir: &mut Handle, plan: &Plan<'_>, new: &NewInode) -> Result<()> {
+        let file_type = FileType::CharDevice;
+        let mut whiteout = self.allocate_inode(dir, false)?;
+        set_new(&mut whiteout.inode, file_type, new);
+        self.fs.inherit_project(dir, &mut whiteout.inode);
+        whiteout.inode.set_device(DeviceNumber::default());
+        let entry = Entry { name: plan.from.1, ino: whiteout.ino(), file_type };
+        self.replace_entry(dir, &plan.source, entry)?;
+        self.stage_new(whiteout);
         Ok(())
     }
 }

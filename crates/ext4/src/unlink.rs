@@ -19,6 +19,7 @@ impl Ext4 {
         }
         let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
+        parent.protection().check_removal(child.protection())?;
         if child.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
         }
@@ -34,6 +35,7 @@ impl Ext4 {
         }
         let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
+        parent.protection().check_removal(child.protection())?;
         child.require_directory()?;
         self.require_empty(&child)?;
         self.remove_found(&parent, name, &found, &child, time)

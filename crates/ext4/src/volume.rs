@@ -6,7 +6,7 @@ use blockdev::BlockDevice;
 use transaction::{Corruption, Format, Tag, Txn};
 use zerocopy::IntoBytes;
 
-use crate::alloc::groups::Groups;
+use crate::alloc::groups::{Groups, Trust};
 use crate::alloc::system::SystemZone;
 use crate::format::address::Block;
 use crate::format::features::{Compat, Incompat, RoCompat};
@@ -50,10 +50,10 @@ pub(crate) struct Volume {
 
 impl Volume {
     /// Reads and checks superblock and group descriptors.
-    pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
+    pub(crate) fn read(device: &dyn BlockDevice, trust: Trust) -> vfs::Result<Self> {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
-        let groups = Groups::read(device, &sb, &geometry)?;
+        let groups = Groups::read(device, &sb, &geometry, trust)?;
         let system_zone = SystemZone::new(&geometry, &groups);
         let features = sb.features;
         Ok(Self {
@@ -104,11 +104,6 @@ impl Volume {
     /// Whether a directory may have more than 65,000 links.
     pub(crate) fn dir_nlink(&self) -> bool {
         self.sb.features.ro_compat(RoCompat::DIR_NLINK)
-    }
-
-    /// Whether the journal holds changes that are not in their places.
-    pub(crate) fn needs_recovery(&self) -> bool {
-        self.sb.features.incompat(Incompat::RECOVER)
     }
 
     /// Whether checksums depend on the uuid.

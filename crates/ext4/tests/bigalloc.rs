@@ -1,13 +1,12 @@
 //! Images with `bigalloc`: the contents of files against a model, names, attributes and links in
 //! blocks of their own, space that runs out, and what e2fsck and the kernel make of it.
 
-mod files;
+use crate::files;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, FileDevice};
@@ -42,7 +41,7 @@ fn make(path: &Path, size: u64, (block, cluster): (u32, u32), features: &str) ->
     let file = file.unwrap();
     let garbage = vec![0xee; MIB as usize];
     (0..size / MIB).for_each(|at| file.write_all_at(&garbage, at * MIB).unwrap());
-    let mut mke2fs = Command::new("mke2fs");
+    let mut mke2fs = oracle::command("mke2fs");
     let features = format!("bigalloc,^has_journal,^orphan_file{features}");
     mke2fs.args(["-q", "-F", "-t", "ext4", "-O", &features, "-N", "256"]);
     mke2fs.args(["-E", "nodiscard,lazy_itable_init=0", "-b", &block.to_string()]);
@@ -476,7 +475,9 @@ fn fast_commits_are_refused_and_nothing_is_written() {
     let options = MountOptions { extra: "commit=600", ..MountOptions::read_write("ext4") };
     let mount = KernelMount::new(&live, &options);
     std::fs::write(mount.path().join("file"), vec![6; 5000]).unwrap();
-    assert!(Command::new("sync").arg("-f").arg(mount.path()).status().unwrap().success());
+    assert!(
+        std::process::Command::new("sync").arg("-f").arg(mount.path()).status().unwrap().success()
+    );
     std::fs::copy(&live, &synced).unwrap();
     std::fs::write(mount.path().join("file"), vec![7; 5000]).unwrap();
     File::open(mount.path().join("file")).unwrap().sync_all().unwrap();

@@ -1,7 +1,7 @@
 //! Random changes of one file against a model of it: contents and map, then the verdict of e2fsck
 //! and what the kernel reads.
 
-mod files;
+use crate::files;
 
 use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
 use oracle::{require, scratch};

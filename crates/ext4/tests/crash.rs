@@ -3,7 +3,7 @@
 //!
 //! A failure prints what reproduces it with the explorer's example.
 
-mod changing;
+use crate::changing;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
 use workload::trial::Watchdog;
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 const THREADS: usize = 2;
 
 fn explore(target: &dyn Target, judges: &[&dyn Judge], mixes: Vec<Mix>, states: u64) -> Report {
@@ -78,6 +78,17 @@ fn clusters_survive_a_crash_anywhere() {
     for layout in [Layout::CLUSTERS, small_blocks] {
         let mixes = vec![Mix::METADATA, Mix::ALL];
         let report = explore(&Ext4Target::new(layout), &[&ours, &theirs], mixes, 300);
+        assert_sound(&report, 300);
+    }
+}
+
+#[test]
+fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
+    require!(Tool("e2fsck"));
+    let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
+    let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+        let report = explore(&Ext4Target::new(layout), &[&ours, &theirs], vec![mix], 300);
         assert_sound(&report, 300);
     }
 }

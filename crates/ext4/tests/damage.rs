@@ -1,6 +1,6 @@
 //! One damage at a time: the error says which structure is damaged, and where.
 
-mod common;
+use crate::common;
 
 use common::image::{device, golden};
 use common::layout::{Kind, Layout, edit_superblock};

@@ -4,7 +4,7 @@
 //! `DISKWRIGHT_FSX_SEEDS` sets how many seeds are run beyond those that always are, and
 //! `DISKWRIGHT_FSX_STEPS` how many steps each has.
 
-mod files;
+use crate::files;
 
 use fastrand::Rng;
 use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};

@@ -1,6 +1,6 @@
 //! Damaged images: whatever an image holds, reading and filling it ends soon and without a panic.
 
-mod common;
+use crate::common;
 
 use common::fill;
 use common::image::{GOLDEN, device, unpack};

@@ -1,7 +1,7 @@
 //! Every change of a file with almost no space left: it happens as a whole, or the file, its map and
 //! the free space are as they were.
 
-mod files;
+use crate::files;
 
 use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
 use oracle::{require, scratch};

@@ -1,18 +1,14 @@
 //! Files without names: open ones live, closed ones are gone, and those that a crash left are ended
 //! by the kernel, by e2fsck and by us, each on what the others left.
 
-mod common;
+use crate::common;
 
-#[path = "orphans/damage.rs"]
 mod damage;
-#[path = "orphans/data.rs"]
 mod data;
-#[path = "orphans/kernel.rs"]
 mod kernel;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
@@ -106,7 +102,7 @@ fn close(fs: &Ext4, ino: Ino) -> Result<(), Error> {
 
 /// Makes an image's repairs as a boot would. What e2fsck printed.
 fn preen(path: &Path) -> String {
-    let output = Command::new("e2fsck").args(["-fp"]).arg(path).output().unwrap();
+    let output = oracle::command("e2fsck").args(["-fp"]).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.code().is_some_and(|code| code <= 1), "{text}");
     assert_sound(path);
@@ -116,7 +112,7 @@ fn preen(path: &Path) -> String {
 /// Asserts that e2fsck finds nothing wrong. It may find an extent tree that could be shorter, which
 /// its own truncation and the kernel's leave.
 fn assert_sound(path: &Path) {
-    let output = Command::new("e2fsck").args(["-fn"]).arg(path).output().unwrap();
+    let output = oracle::command("e2fsck").args(["-fn"]).arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 

@@ -1,7 +1,7 @@
 //! Contents of files that others made: mke2fs and the kernel, with inline data, deep trees, and
 //! garbage where nobody looks.
 
-mod files;
+use crate::files;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

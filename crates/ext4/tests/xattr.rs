@@ -1,6 +1,6 @@
 //! Extended attributes against a model, and the verdict of e2fsck and the kernel on what is left.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -213,7 +213,7 @@ fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
                 expected.insert(name, value);
                 true
             }
-            Err(Error::NoSpace) => {
+            Err(Error::AttributeTooLarge(_)) => {
                 let room = case.block_size as usize - 36;
                 let needed = case.bytes_needed(expected, &name, &value);
                 assert!(needed > room, "{case:?}: {needed} bytes should fit into {room}");
@@ -384,8 +384,8 @@ fn threads_let_go_of_shared_blocks_and_values() {
         drop(sender);
         let mut model = start.clone();
         for _ in 0..4 {
-            let limit = std::time::Duration::from_secs(60);
-            let (file, expected) = receiver.recv_timeout(limit).expect("no thread fails or waits");
+            let (file, expected) =
+                receiver.recv_timeout(oracle::HANG_AFTER).expect("no thread fails or waits");
             model.insert(file, expected);
         }
         // The threads may still be letting go of theirs.

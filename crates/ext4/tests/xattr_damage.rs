@@ -1,7 +1,7 @@
 //! Changing attributes of damaged images, and on devices that fail: the error names the cause, and
 //! nothing is changed.
 
-mod common;
+use crate::common;
 
 use std::io;
 use std::sync::Arc;

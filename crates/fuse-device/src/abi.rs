@@ -65,6 +65,9 @@ pub mod opcode {
 /// What stands in [`OutHeader::error`] of a message that answers nothing, with `unique` 0.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
+// Bits of [`GetattrIn::getattr_flags`].
+pub const GETATTR_FH: u32 = 1 << 0;
+
 // Bits of [`SetattrIn::valid`].
 pub const FATTR_MODE: u32 = 1 << 0;
 pub const FATTR_UID: u32 = 1 << 1;
@@ -101,6 +104,13 @@ pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 // Bits of [`FsyncIn::fsync_flags`].
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
+
+// Bits of [`IoctlIn::flags`].
+pub const IOCTL_COMPAT: u32 = 1 << 0;
+pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
+pub const IOCTL_RETRY: u32 = 1 << 2;
+pub const IOCTL_32BIT: u32 = 1 << 3;
+pub const IOCTL_DIR: u32 = 1 << 4;
 
 /// What every request starts with. (`fuse_in_header`)
 #[derive(

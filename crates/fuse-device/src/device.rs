@@ -106,6 +106,15 @@ impl Device {
         let off = i64::try_from(range.start).map_err(|_| Errno::INVAL)?;
         // 0 stands for all that follows.
         let len = i64::try_from(range.end).map_or(0, |end| end.saturating_sub(off).max(0));
+        self.notify_invalid(nodeid, off, len)
+    }
+
+    /// Has the kernel forget what it knows of a node, and not its bytes.
+    pub(crate) fn invalidate_attributes(&self, nodeid: u64) -> Result<(), Errno> {
+        self.notify_invalid(nodeid, -1, 0)
+    }
+
+    fn notify_invalid(&self, nodeid: u64, off: i64, len: i64) -> Result<(), Errno> {
         let what = NotifyInvalInodeOut { ino: nodeid, off, len };
         let header = OutHeader {
             len: (size_of::<OutHeader>() + size_of::<NotifyInvalInodeOut>()) as u32,

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use crate::answer::{Complaints, ServingThread, answer_with};
 use crate::buffer::Buffer;
 use crate::device::Device;
+use crate::mount::Mount;
 use crate::{Errno, Handler, Request};
 
 /// Most bytes of an answer: all are small.
@@ -21,11 +22,22 @@ const ANSWER_LEN: usize = 4096;
 #[derive(Debug)]
 pub struct PageCache<'a> {
     device: &'a Device,
+    mount: &'a Mount,
 }
 
 impl<'a> PageCache<'a> {
-    pub(crate) fn new(device: &'a Device) -> Self {
-        Self { device }
+    pub(crate) fn new(device: &'a Device, mount: &'a Mount) -> Self {
+        Self { device, mount }
+    }
+
+    /// Has the kernel write back all that it holds of the whole mount, times too, and keep it. It comes as
+    /// requests, which are done when this returns.
+    ///
+    /// # Errors
+    /// If the mount is not where it was made any more, or something cannot be written.
+    pub fn write_back_all(&self) -> Result<(), Errno> {
+        let written = self.mount.write_back();
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Has the kernel write back what it holds of a range of a node's bytes, and forget it: pages that
@@ -58,15 +70,16 @@ impl ToLate {
 
 /// The thread. It ends when nobody can hand it anything any more.
 pub(crate) struct LateThread {
+    mount: Arc<Mount>,
     requests: Receiver<Late>,
     reply: Buffer,
 }
 
 impl LateThread {
     /// The thread's part, and what the others hand it requests with.
-    pub(crate) fn new() -> (Self, ToLate) {
+    pub(crate) fn new(mount: Arc<Mount>) -> (Self, ToLate) {
         let (sender, requests) = channel();
-        (Self { requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
+        (Self { mount, requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
     }
 }
 
@@ -78,7 +91,7 @@ impl ServingThread for LateThread {
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         let buffer = self.reply.bytes();
         while let Ok((device, message)) = self.requests.recv() {
-            let cache = PageCache::new(&device);
+            let cache = PageCache::new(&device, &self.mount);
             match Request::parse(&message) {
                 Ok(request) => {
                     let done = answer_with(&request, buffer, |reply| {

@@ -7,6 +7,7 @@
 mod direct;
 mod fusermount;
 mod unmount;
+mod write_back;
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::device::Device;
 use crate::handshake::MAX_WRITE;
 pub(crate) use unmount::Mount;
+pub use write_back::WriteBack;
 
 /// How the kernel mounts.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can not be run.
     pub noexec: bool,
+    /// Symbolic links are not followed (needs root).
+    pub nosymfollow: bool,
     /// Every write waits until it is durable.
     pub sync: bool,
     /// Every change of a directory waits until it is durable.

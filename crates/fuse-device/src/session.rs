@@ -16,7 +16,7 @@ use crate::late::LateThread;
 use crate::mount::{self, Mount};
 use crate::reader::{DeviceThread, Turn};
 use crate::ring::{Ring, RingThread};
-use crate::{Handler, InitFlags, MountOptions, Unmounter};
+use crate::{Handler, InitFlags, MountOptions, Unmounter, WriteBack};
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,15 @@ impl Session {
         Unmounter::new(Arc::clone(&self.mount.0))
     }
 
+    /// What steers how far programs that write may run ahead. It serves as long as the session does.
+    ///
+    /// # Errors
+    /// If there is no other descriptor of the device to be had.
+    pub fn write_back(&self) -> io::Result<WriteBack> {
+        let device = self.device.for_another_thread()?;
+        Ok(WriteBack::new(Arc::clone(&self.mount.0), device))
+    }
+
     /// Starts the protocol, calls `ready`, and answers requests until it is unmounted. `ready` may use
     /// the mount. If it is unmounted before that, `ready` is not called.
     ///
@@ -68,7 +77,7 @@ impl Session {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&guard.0));
         threads.push(Box::new(late));
         let turn = Arc::new(Turn::default());
         for _ in 0..options.threads.max(1) {
@@ -211,7 +220,7 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let Session { device, mount } = session;
         let agreed = shake_hands(&device, &Nothing, InitFlags::empty()).unwrap().unwrap();
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
         let mut threads: Vec<Box<dyn ServingThread>> = vec![Box::new(late)];
         for nth in 0..3 {
             let mut thread = device_thread(&device, &agreed, &to_late);
@@ -245,7 +254,7 @@ mod tests {
         let transport = InitFlags::OVER_IO_URING;
         let agreed = shake_hands(&device, &Nothing, transport).unwrap().unwrap();
         assert!(agreed.features.contains(transport));
-        let (late, to_late) = LateThread::new();
+        let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
         let threads: Vec<Box<dyn ServingThread>> = vec![
             Box::new(late),
             Box::new(device_thread(&device, &agreed, &to_late)),

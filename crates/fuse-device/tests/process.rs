@@ -8,12 +8,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use common::transport::{SwitchedOn, io_uring_is_asked_for};
-use common::{Memory, PATIENCE, mount_options, mounts_at, mounts_in, session_options};
+use common::{Memory, mount_options, mounts_at, mounts_in, session_options};
 use fuse_device::Session;
+use oracle::wait_until;
 use tempfile::TempDir;
 
 /// Says where to mount, to the test that is run as a program of its own.
@@ -73,7 +73,7 @@ impl Ground {
     /// As nobody, in a name space of mounts where everybody may open the device, as is usual: not every
     /// machine has it so.
     fn nobody(&self) -> Command {
-        let mut command = Command::new("unshare");
+        let mut command = oracle::command("unshare");
         let script = "set -e; mkdir $1/dev; mount -t tmpfs device $1/dev; \
             mknod -m 666 $1/dev/fuse c 10 229; mount --bind $1/dev/fuse /dev/fuse; cd /; shift; \
             run=$(command -v setpriv); \
@@ -146,15 +146,11 @@ impl Drop for Served {
 /// How a mount fails that lost its process. Over io_uring the kernel lets go of the device a moment after
 /// the process has ended; until then requests fail in other ways.
 fn error_at_last(place: &Path) -> ErrorKind {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let error = fs::read_dir(place).unwrap_err().kind();
-        let is_last = error == ErrorKind::NotConnected || !io_uring_is_asked_for();
-        if is_last || Instant::now() > deadline {
-            return error;
-        }
-        thread::sleep(Duration::from_millis(10));
+    let error = || fs::read_dir(place).unwrap_err().kind();
+    if io_uring_is_asked_for() {
+        wait_until("the kernel to let go of the device", || error() == ErrorKind::NotConnected);
     }
+    error()
 }
 
 #[test]
@@ -169,7 +165,7 @@ fn a_killed_process_leaves_a_mount_that_can_be_unmounted() {
     let error = Session::mount(place, &mount_options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotConnected);
     assert!(error.to_string().contains("unmount it first"), "{error}");
-    assert!(Command::new("umount").arg(place).status().unwrap().success());
+    assert!(oracle::command("umount").arg(place).status().unwrap().success());
     assert_eq!(mounts_at(place), [""; 0]);
     drop(Session::mount(place, &mount_options()).unwrap());
 }
@@ -215,11 +211,7 @@ fn what_is_used_is_detached_by_fusermount() {
     BufReader::new(user.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "opened\n");
     served.ask_to_unmount();
-    let deadline = Instant::now() + PATIENCE;
-    while !served.mounts_at(&ground.place()).is_empty() {
-        assert!(Instant::now() < deadline, "it is still mounted");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the mount to go", || served.mounts_at(&ground.place()).is_empty());
     assert!(served.child.try_wait().unwrap().is_none(), "it is served while it is used");
     user.stdin.take().unwrap().write_all(b"late").unwrap();
     assert!(user.wait().unwrap().success());

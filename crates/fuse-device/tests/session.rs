@@ -6,14 +6,14 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
 
 use common::{
     IS_WAITED_FOR, Memory, PANICS, WAITS, mount_options, mounts_at, serve, session_options,
 };
 use fuse_device::{MountOptions, Session};
+use oracle::wait_until;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 #[test]
@@ -140,7 +140,8 @@ fn a_request_that_waits_keeps_no_other_waiting() {
         // Where it is not allowed the test is easier to pass.
         let _ = sched_setaffinity(None, &first);
     };
-    serve(&Memory::new(0), 2, |place, unmounter| {
+    let memory = Memory::new(0);
+    serve(&memory, 2, |place, unmounter| {
         // In a folder of its own: the kernel makes one file of a folder at a time.
         fs::create_dir(place.join("directory")).unwrap();
         thread::scope(|scope| {
@@ -150,8 +151,7 @@ fn a_request_that_waits_keeps_no_other_waiting() {
             });
             scope.spawn(|| {
                 on_one_processor();
-                // Most probably the other has begun.
-                thread::sleep(Duration::from_millis(200));
+                wait_until("the other to have begun", || memory.is_waiting());
                 fs::write(place.join(IS_WAITED_FOR), "").unwrap();
             });
         });
@@ -164,7 +164,7 @@ fn it_ends_when_others_unmount() {
     oracle::require!(Root, Fuse, Tool("umount"));
     serve(&Memory::new(0), 2, |place, _| {
         fs::write(place.join("file"), "contents").unwrap();
-        assert!(Command::new("umount").arg(place).status().unwrap().success());
+        assert!(oracle::command("umount").arg(place).status().unwrap().success());
     });
 }
 
@@ -174,7 +174,7 @@ fn it_ends_and_nothing_stays_when_others_use_force() {
     serve(&Memory::new(0), 2, |place, _| {
         let file = File::create(place.join("file")).unwrap();
         // It is in use, so that it stays mounted, but without its connection.
-        let forced = Command::new("umount").arg("-f").arg(place).stderr(Stdio::null()).status();
+        let forced = oracle::command("umount").arg("-f").arg(place).stderr(Stdio::null()).status();
         assert!(!forced.unwrap().success());
         drop(file);
     });
@@ -222,13 +222,13 @@ fn a_handler_that_panics_fails_one_request() {
 }
 
 fn mount_other(place: &Path) {
-    let mut command = Command::new("mount");
+    let mut command = oracle::command("mount");
     command.args(["-t", "tmpfs", "other"]).arg(place);
     assert!(command.status().unwrap().success());
 }
 
 fn unmount_other(place: &Path) {
-    assert!(Command::new("umount").arg(place).status().unwrap().success());
+    assert!(oracle::command("umount").arg(place).status().unwrap().success());
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 mod change;
 
-use fuse_device::abi::{self, Attr, AttrOut, EntryOut, Kstatfs, Statx, StatxOut, SxTime};
+use fuse_device::abi::{
+    self, Attr, AttrOut, EntryOut, GetattrIn, Kstatfs, Statx, StatxOut, SxTime,
+};
 use fuse_device::{Errno, Reply};
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
 
-pub(crate) use change::without_set_id;
+pub(crate) use change::CAPABILITIES;
 
 /// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
 /// changes the image, and of its own changes the kernel knows.
@@ -28,7 +30,21 @@ const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 impl Adapter<'_> {
-    /// Answers GETATTR.
+    /// Answers GETATTR as it comes from the kernel. With an open file it may come before a write, and for
+    /// that alone if the kernel was made to forget what it knows.
+    pub(crate) fn getattr_before_write(
+        &self,
+        ino: Ino,
+        args: &GetattrIn,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Errno> {
+        if args.getattr_flags & abi::GETATTR_FH != 0 {
+            self.space.check_write(ino)?;
+        }
+        self.getattr(ino, reply)
+    }
+
+    /// The answer to GETATTR and SETATTR.
     pub(crate) fn getattr(&self, ino: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let attributes = self.attributes(ino)?;
         let (attr_valid, attr) = (self.attr_valid(&attributes), self.attr(&attributes));
@@ -80,6 +96,9 @@ impl Adapter<'_> {
 
     /// How long the kernel may keep attributes, in seconds.
     fn attr_valid(&self, attributes: &Attributes) -> u64 {
+        if self.is_protected(attributes) {
+            return 0;
+        }
         let may_get_space = attributes.file_type == FileType::Regular && !self.options.read_only;
         if may_get_space && attributes.blocks_512 == 0 { EMPTY_VALID_SEC } else { VALID_SEC }
     }

@@ -10,12 +10,12 @@ mod copy;
 mod privileges;
 mod seek;
 
-use fuse_device::abi::{ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
+use fuse_device::abi::{InHeader, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use fuse_device::{Errno, Reply};
 use rustix::fs::OFlags;
-use vfs::{Error, Ino, SetAttributes};
+use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 
-use crate::{Adapter, clock};
+use crate::{Adapter, clock, space};
 
 impl Adapter<'_> {
     /// Reads straight into the answer.
@@ -33,6 +33,7 @@ impl Adapter<'_> {
     /// Writes all of `data`.
     pub(crate) fn write(
         &self,
+        header: &InHeader,
         ino: Ino,
         args: &WriteIn,
         data: &[u8],
@@ -41,12 +42,22 @@ impl Adapter<'_> {
         self.check_writable()?;
         let is_written_back = args.write_flags & WRITE_CACHE != 0;
         if args.write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.kill_set_id(ino)?;
+            self.kill_set_id(header, ino)?;
         }
         if !is_written_back {
             self.kill_capabilities(ino)?;
         }
-        self.result(self.fs.write(ino, args.offset, data))?;
+        let written = if is_written_back {
+            self.space.check(ino, args.offset)?;
+            self.write_back(ino, args.offset, data)
+        } else {
+            self.fs.write(ino, args.offset, data)
+        };
+        if is_written_back && matches!(written, Err(Error::NoSpace)) {
+            self.space.ran_out(ino, args.offset, space::free_bytes(self.fs));
+        }
+        self.result(written)?;
+        self.space.stored(ino, args.offset, data.len() as u64);
         if !is_written_back && !data.is_empty() {
             self.contents_changed(ino)?;
         }
@@ -73,7 +84,8 @@ impl Adapter<'_> {
     /// The contents of a file have changed: now.
     fn contents_changed(&self, ino: Ino) -> Result<(), Errno> {
         let now = Some(clock::now());
-        let times = SetAttributes { mtime: now, ctime: now, ..SetAttributes::default() };
+        let purpose = ChangePurpose::Consequence;
+        let times = SetAttributes { mtime: now, ctime: now, purpose, ..SetAttributes::default() };
         self.result(self.fs.set_attributes(ino, &times))
     }
 

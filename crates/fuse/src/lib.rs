@@ -6,17 +6,25 @@
 
 mod acl;
 mod attributes;
+mod caller;
 mod clock;
 mod data;
 mod errno;
+mod groups;
+mod ioctl;
 mod known;
+mod label;
 mod listing;
 mod names;
 mod options;
+mod protect;
 mod serve;
+mod shutdown;
+mod space;
 mod sync;
 mod xattrs;
 
 pub use options::{AccessTimes, OnDamage, Options};
 pub use serve::Adapter;
+pub use space::SpaceKeeper;
 pub use sync::Syncer;

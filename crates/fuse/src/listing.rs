@@ -64,7 +64,7 @@ impl Adapter<'_> {
             // An empty answer would say that the directory ends here.
             return Err(Errno::INVAL);
         }
-        if args.offset == 0 {
+        if args.offset == 0 && !self.options.keep_directory_times {
             self.accessed(dir);
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 mod create;
 
-use fuse_device::abi::{EntryOut, ForgetOne, ROOT_ID};
+use fuse_device::abi::{EntryOut, ForgetOne, InHeader, ROOT_ID};
 use fuse_device::{Errno, Reply};
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, RenameMode};
 
@@ -14,6 +14,7 @@ use crate::{Adapter, clock};
 // Flags of renameat2(2).
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 
 impl Adapter<'_> {
     /// Answers LOOKUP. That there is no such name is an answer, too, which the kernel remembers.
@@ -69,6 +70,7 @@ impl Adapter<'_> {
 
     /// Obeys FORGET.
     pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
+        self.space.forget(ino);
         self.result(self.known.forget(self.fs, ino, nlookup))
     }
 
@@ -97,21 +99,27 @@ impl Adapter<'_> {
         self.result(self.fs.rmdir(dir, name, Some(clock::now())))
     }
 
-    /// Obeys RENAME and RENAME2, but for whiteouts: what leaves one would be two changes.
+    /// Obeys RENAME and RENAME2.
     pub(crate) fn rename(
         &self,
+        header: &InHeader,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         flags: u32,
     ) -> Result<(), Errno> {
         self.check_writable()?;
-        let mode = match flags {
+        let mode = match flags & !RENAME_WHITEOUT {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
             RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::INVAL),
         };
-        self.result(self.fs.rename(from, to, mode, Some(clock::now())))
+        let time = Some(clock::now());
+        if flags & RENAME_WHITEOUT == 0 {
+            return self.result(self.fs.rename(from, to, mode, time));
+        }
+        let whiteout = self.whiteout(header, from.0)?;
+        self.result(self.fs.rename_with_whiteout(from, to, mode, &whiteout, time))
     }
 
     /// Answers LINK.

@@ -29,12 +29,17 @@ pub struct Options {
     pub read_only: bool,
     /// When reading changes access times.
     pub access_times: AccessTimes,
+    /// Listing a directory does not change its access time, whatever is said of others (`nodiratime`).
+    pub keep_directory_times: bool,
     /// What happens after damage.
     pub on_damage: OnDamage,
     /// All inodes appear to belong to this user, whatever the image says.
     pub uid: Option<u32>,
     /// All inodes appear to belong to this group, whatever the image says.
     pub gid: Option<u32>,
+    /// Mounts of this mount may map ids (`mount_setattr(2)`), where the kernel has that. Not together with
+    /// `uid` or `gid`.
+    pub idmap: bool,
     /// New files are stored as this owner's (user and group) instead of the caller's.
     pub owner: Option<(u32, u32)>,
 }

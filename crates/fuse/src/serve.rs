@@ -9,7 +9,11 @@ use vfs::{Error, FileSystem, Ino};
 
 use crate::attributes::VALID_SEC;
 use crate::errno::errno;
+use crate::ioctl::{self, Ioctl};
 use crate::known::Known;
+use crate::protect::Protected;
+use crate::shutdown::is_shutdown;
+use crate::space::Space;
 use crate::{OnDamage, Options};
 
 /// Most bytes of one read or write.
@@ -28,7 +32,6 @@ const FEATURES: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::HAS_IOCTL_DIR)
     .union(InitFlags::DO_READDIRPLUS)
     .union(InitFlags::READDIRPLUS_AUTO)
-    .union(InitFlags::ASYNC_DIO)
     .union(InitFlags::WRITEBACK_CACHE)
     .union(InitFlags::NO_OPEN_SUPPORT)
     .union(InitFlags::PARALLEL_DIROPS)
@@ -47,10 +50,15 @@ pub struct Adapter<'a> {
     pub(crate) known: Known,
     /// How long the kernel may keep which inode a name stands for, in seconds.
     pub(crate) entry_valid_sec: u64,
+    /// What is left, and what found no room.
+    pub(crate) space: Space,
     /// The image was found damaged.
     damaged: AtomicBool,
+    /// It was asked to stop for good.
+    pub(crate) shut_down: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
     changed: AtomicBool,
+    pub(crate) protected: Protected,
 }
 
 impl<'a> Adapter<'a> {
@@ -62,8 +70,11 @@ impl<'a> Adapter<'a> {
             known: Known::default(),
             // The kernel takes names that differ for different entries: it must ask each time.
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
+            space: Space::default(),
             damaged: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
             changed: AtomicBool::new(false),
+            protected: Protected::default(),
         }
     }
 
@@ -121,6 +132,14 @@ impl<'a> Adapter<'a> {
         if self.options.read_only || self.has_stopped() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    /// Requests are to be answered.
+    ///
+    /// # Errors
+    /// `EIO` if it was shut down.
+    fn check_served(&self) -> Result<(), Errno> {
+        if self.is_shut_down() { Err(Errno::IO) } else { Ok(()) }
+    }
+
     /// Whether freeing an inode is soon done.
     fn is_small(&self, nodeid: u64) -> bool {
         let attributes = self.fs.attributes(self.ino(nodeid));
@@ -145,10 +164,21 @@ impl Drop for Adapter<'_> {
     }
 }
 
+/// The same besides where nothing can be changed.
+///
+/// Direct requests that nobody waits for are left to mounts without writes: Linux (seen with 6.18) forgets
+/// the pages that a direct write makes stale before it sends the write, and after it only if the caller has
+/// waited. Pages that others read meanwhile would stay, and be written back over newer bytes.
+const READ_ONLY_FEATURES: InitFlags = FEATURES.union(InitFlags::ASYNC_DIO);
+
 impl Handler for Adapter<'_> {
     fn init(&self, kernel: &Kernel) -> Settings {
+        let features = if self.options.read_only { READ_ONLY_FEATURES } else { FEATURES };
+        let shows_others = self.options.uid.is_some() || self.options.gid.is_some();
+        let may_map = self.options.idmap && !shows_others;
+        let idmap = if may_map { InitFlags::ALLOW_IDMAP } else { InitFlags::empty() };
         Settings {
-            features: FEATURES,
+            features: features | idmap,
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
@@ -180,7 +210,14 @@ impl Handler for Adapter<'_> {
     }
 
     fn is_late(&self, operation: &Operation<'_>) -> bool {
-        matches!(operation, Operation::Lseek(_)) && !self.options.read_only
+        match operation {
+            Operation::Lseek(_) => !self.options.read_only,
+            Operation::Ioctl { args, data } => {
+                ioctl::may_forbid(args, data) || is_shutdown(operation)
+            }
+            Operation::Getattr(_) | Operation::Statx(_) => self.protected.has_refused(),
+            _ => false,
+        }
     }
 
     fn handle_late(
@@ -189,13 +226,25 @@ impl Handler for Adapter<'_> {
         reply: &mut Reply<'_>,
         cache: &PageCache<'_>,
     ) -> Result<(), Errno> {
+        self.check_served()?;
         match &request.operation {
             Operation::Lseek(args) => self.lseek_late(request.header.nodeid, args, reply, cache),
+            Operation::Ioctl { args, data } => {
+                let (header, ino) = (&request.header, self.ino(request.header.nodeid));
+                let outcome = self.ioctl(&Ioctl { header, ino, args, data }, reply, Some(cache));
+                self.note_change();
+                outcome
+            }
+            Operation::Getattr(_) | Operation::Statx(_) => {
+                self.forget_refused(cache);
+                self.handle(request, reply)
+            }
             _ => self.handle(request, reply),
         }
     }
 
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        self.check_served()?;
         let outcome = self.answer(request, reply);
         if may_change(&request.operation) {
             self.note_change();
@@ -206,6 +255,9 @@ impl Handler for Adapter<'_> {
 
 /// Whether a request may have changed something, access times apart.
 fn may_change(operation: &Operation<'_>) -> bool {
+    if let Operation::Ioctl { args, .. } = operation {
+        return ioctl::may_change(args);
+    }
     !matches!(
         operation,
         Operation::Lookup { .. }
@@ -234,7 +286,7 @@ impl Adapter<'_> {
             Operation::Lookup { name } => self.lookup(node, name, reply),
             Operation::Forget { nlookup } => self.forget(node, nlookup),
             Operation::BatchForget { nodes } => self.forget_all(nodes),
-            Operation::Getattr(_) => self.getattr(node, reply),
+            Operation::Getattr(args) => self.getattr_before_write(node, &args, reply),
             Operation::Statx(_) => self.statx(node, reply),
             Operation::Setattr(args) => self.setattr(header, node, &args, reply),
             Operation::Statfs => self.statfs(reply),
@@ -246,13 +298,13 @@ impl Adapter<'_> {
             Operation::Unlink { name } => self.unlink(node, name),
             Operation::Rmdir { name } => self.rmdir(node, name),
             Operation::Rename { newdir, flags, name, newname } => {
-                self.rename((node, name), (self.ino(newdir), newname), flags)
+                self.rename(header, (node, name), (self.ino(newdir), newname), flags)
             }
             Operation::Link { oldnodeid, name } => {
                 self.link(self.ino(oldnodeid), node, name, reply)
             }
             Operation::Read(args) => self.read(node, &args, reply),
-            Operation::Write { args, data } => self.write(node, &args, data, reply),
+            Operation::Write { args, data } => self.write(header, node, &args, data, reply),
             Operation::Fallocate(args) => self.fallocate(header, node, &args),
             Operation::Lseek(args) => self.lseek(node, &args, reply),
             Operation::CopyFileRange { args, wide } => {
@@ -266,7 +318,9 @@ impl Adapter<'_> {
             Operation::Listxattr { size } => self.listxattr(header, node, size, reply),
             Operation::Setxattr { args, name, value } => self.setxattr(node, name, value, &args),
             Operation::Removexattr { name } => self.removexattr(node, name),
-            Operation::Ioctl { .. } => Err(Errno::NOTTY),
+            Operation::Ioctl { args, data } => {
+                self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply, None)
+            }
             Operation::Destroy | Operation::Interrupt => Ok(()),
             // Opening and closing need no message, and a file is made by MKNOD: nodes are all that
             // requests name, and `Known` keeps them. The kernel remembers each `ENOSYS`.

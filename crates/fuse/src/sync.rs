@@ -70,7 +70,7 @@ impl Stop {
 fn sync_until(stop: &Stop, adapter: &Adapter<'_>, interval: Duration) {
     let mut is_told = false;
     while !stop.wait(interval) {
-        if adapter.has_stopped() || !adapter.take_changed() {
+        if adapter.has_stopped() || adapter.is_shut_down() || !adapter.take_changed() {
             continue;
         }
         if let Err(error) = adapter.fs.sync() {

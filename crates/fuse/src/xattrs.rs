@@ -9,9 +9,10 @@ mod parents;
 
 use fuse_device::abi::{GetxattrOut, InHeader, SetxattrIn};
 use fuse_device::{Errno, Reply};
-use vfs::{Error, Ino, SetAttributes};
+use vfs::{ChangePurpose, Error, Ino, SetAttributes};
 
-use crate::{Adapter, acl, clock};
+use crate::attributes::CAPABILITIES;
+use crate::{Adapter, acl, caller, clock};
 
 /// Longest value, and longest list of names, in bytes, that Linux hands over (`XATTR_SIZE_MAX`,
 /// `XATTR_LIST_MAX`).
@@ -34,6 +35,12 @@ impl Adapter<'_> {
         size: u32,
         reply: &mut Reply<'_>,
     ) -> Result<(), Errno> {
+        if name == CAPABILITIES
+            && size == 0
+            && let Some(size) = self.pretended_capabilities(ino)
+        {
+            return reply.put(&GetxattrOut { size, padding: 0 });
+        }
         let value = match name {
             parents::NAME => self.parents(header, ino)?,
             _ if is_foreign(name) => return Err(Errno::OPNOTSUPP),
@@ -52,7 +59,7 @@ impl Adapter<'_> {
     ) -> Result<(), Errno> {
         let mut names = Vec::new();
         self.result(self.fs.list_xattrs(ino, &mut |name| {
-            let is_shown = header.uid == 0 || !name.starts_with(TRUSTED);
+            let is_shown = !name.starts_with(TRUSTED) || caller::is_superuser(header);
             // One byte too many is enough to know.
             if is_shown && names.len() <= SIZE_MAX {
                 names.extend_from_slice(name);
@@ -107,7 +114,9 @@ impl Adapter<'_> {
 
     /// An inode has changed: now.
     fn inode_changed(&self, ino: Ino) -> Result<(), Errno> {
-        let time = SetAttributes { ctime: Some(clock::now()), ..SetAttributes::default() };
+        let ctime = Some(clock::now());
+        let purpose = ChangePurpose::Consequence;
+        let time = SetAttributes { ctime, purpose, ..SetAttributes::default() };
         self.result(self.fs.set_attributes(ino, &time))
     }
 }

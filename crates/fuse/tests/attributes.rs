@@ -1,7 +1,7 @@
 //! Requests about attributes, on both formats. What the kernel's own ext4 says of the same is compared
 //! in `inheritance`.
 
-mod common;
+use crate::common;
 
 use common::{Caller, Image, S_IFREG, on_both};
 use fuse::Options;

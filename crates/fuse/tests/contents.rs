@@ -1,7 +1,6 @@
 //! The contents of files through requests, held against plain bytes.
 
-mod common;
-mod serving;
+use crate::serving;
 
 use fuse::Options;
 use fuse_device::abi::{AttrOut, GetattrIn, ROOT_ID, SetattrIn, WRITE_CACHE, WRITE_KILL_SUIDGID};

@@ -1,11 +1,10 @@
 //! What new files inherit and what changes along with attributes, compared with the kernel's own ext4:
 //! by requests, and through a mount.
 
-mod common;
+use crate::common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
 use common::{Caller, Image, S_IFREG, mounted};
@@ -141,7 +140,7 @@ impl Side for Mounted {
     }
 
     fn truncate(&self, path: &PathBuf, by_root: bool) {
-        let mut command = Command::new("setpriv");
+        let mut command = oracle::command("setpriv");
         if !by_root {
             command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]);
         }

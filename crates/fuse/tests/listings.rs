@@ -1,8 +1,7 @@
 //! Listings through requests: every name once, whatever the room, and every inode that the kernel is told
 //! of counted.
 
-mod common;
-mod serving;
+use crate::serving;
 
 use std::collections::{BTreeMap, BTreeSet};
 

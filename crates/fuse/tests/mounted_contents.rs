@@ -1,7 +1,7 @@
 //! Contents, listings and extended attributes through mounts, as programs use them: what the kernel
 //! caches is part of what they see.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use common::{Image, mounted};
 use fuse::Options;
@@ -213,11 +212,9 @@ fn the_space_of_an_open_file_becomes_known() {
         assert_eq!(file.metadata().unwrap().blocks(), 0);
         file.write_all_at(&pattern(1, 100_000), 0).unwrap();
         file.sync_all().unwrap();
-        let start = Instant::now();
-        while file.metadata().unwrap().blocks() < 100_000 / 512 {
-            assert!(start.elapsed() < Duration::from_secs(10));
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        oracle::wait_until("the kernel to ask for the space of the file", || {
+            file.metadata().unwrap().blocks() >= 100_000 / 512
+        });
     });
 }
 

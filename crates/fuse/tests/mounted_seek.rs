@@ -1,6 +1,6 @@
 //! Data and holes of files that the kernel has not written back.
 
-mod common;
+use crate::common;
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Requests about names, on both formats.
 
-mod common;
+use crate::common;
 
 use common::{Caller, Image, S_IFREG, on_both};
 use fuse::{OnDamage, Options};
@@ -242,7 +242,8 @@ fn renaming_obeys_its_flags() {
 
         assert_eq!(rename(at_root("a"), at_root("b"), RENAME_NOREPLACE), Err(Errno::EXIST));
         assert_eq!(rename(at_root("a"), at_root("x"), RENAME_EXCHANGE), Err(Errno::NOENT));
-        for flags in [RENAME_WHITEOUT, RENAME_NOREPLACE | RENAME_EXCHANGE, 8, u32::MAX] {
+        let no_place = RENAME_WHITEOUT | RENAME_EXCHANGE;
+        for flags in [no_place, RENAME_NOREPLACE | RENAME_EXCHANGE, 8, u32::MAX] {
             assert_eq!(rename(at_root("a"), at_root("x"), flags), Err(Errno::INVAL), "{flags}");
         }
         rename(at_root("a"), at_root("b"), RENAME_EXCHANGE).unwrap();
@@ -260,6 +261,26 @@ fn renaming_obeys_its_flags() {
         assert_eq!(caller.rmdir(ROOT_ID, "dir"), Err(Errno::NOTEMPTY));
         assert_eq!(caller.unlink(ROOT_ID, "dir"), Err(Errno::ISDIR));
         assert_eq!(caller.rmdir(dir, "a"), Err(Errno::NOTDIR));
+    });
+}
+
+#[test]
+fn a_whiteout_is_its_makers() {
+    on_both(|image| {
+        let caller = Caller { uid: 7, gid: 8, umask: 0o77, ..Caller::new(image) };
+        let file = caller.create(ROOT_ID, "file").nodeid;
+        let free = caller.inodes_free();
+        caller.rename((ROOT_ID, "file"), (ROOT_ID, "moved"), RENAME_WHITEOUT).unwrap();
+        assert_eq!(caller.inodes_free(), free - 1);
+        assert_eq!(caller.find(ROOT_ID, "moved"), Some(file));
+        let Attr { mode: 0o020_000, rdev: 0, nlink: 1, uid: 7, gid: 8, .. } =
+            caller.lookup(ROOT_ID, "file").unwrap().attr
+        else {
+            panic!("no whiteout");
+        };
+        let refused = caller.rename((ROOT_ID, "none"), (ROOT_ID, "x"), RENAME_WHITEOUT);
+        assert_eq!(refused, Err(Errno::NOENT));
+        assert_eq!(caller.inodes_free(), free - 1, "what failed leaves none");
     });
 }
 

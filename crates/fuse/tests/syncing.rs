@@ -1,7 +1,6 @@
 //! What is durable when, what damage ends, and access times.
 
-mod common;
-mod serving;
+use crate::serving;
 
 use std::sync::Arc;
 use std::thread;
@@ -12,24 +11,17 @@ use ext4::Ext4;
 use fuse::{AccessTimes, OnDamage, Options, Syncer};
 use fuse_device::abi::{ROOT_ID, ReadIn};
 use fuse_device::{Errno, Operation};
+use oracle::wait_until;
 use serving::{Client, EXT4, Image, KINDS, on_each};
 use vfs::FileSystem;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_secs(3600);
 
 /// Whether a file of the root outlasts the crash that left this.
 fn survives(crashed: MemoryDevice, name: &str) -> bool {
     let fs = Ext4::open(Arc::new(crashed), &ext4::OpenOptions::default()).unwrap();
     fs.lookup(fs.root(), name.as_bytes()).is_ok()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never {what}");
-        thread::sleep(SHORT);
-    }
 }
 
 #[test]
@@ -54,9 +46,9 @@ fn changes_become_durable_at_intervals_and_nothing_is_written_without() {
         let syncer = Syncer::start(scope, &client.adapter, SHORT);
         for name in ["f", "g"] {
             let node = client.file(name);
-            wait_until("durable", || survives(image.crashed(), name));
+            wait_until("a file to be durable", || survives(image.crashed(), name));
             // After the last sync that there is reason for, reading gives none.
-            wait_until("idle", || {
+            wait_until("an image that nobody writes to", || {
                 let before = image.device.count(Access::Flush);
                 client.getattr(node);
                 client.read(node, 0, 100).unwrap();
@@ -76,13 +68,13 @@ fn a_syncer_ends_at_once_and_may_never_begin() {
     let start = Instant::now();
     thread::scope(|scope| {
         let never = Syncer::start(scope, &client.adapter, Duration::ZERO);
-        let seldom = Syncer::start(scope, &client.adapter, Duration::from_secs(3600));
+        let seldom = Syncer::start(scope, &client.adapter, SELDOM);
         let longest = Syncer::start(scope, &client.adapter, Duration::MAX);
         client.file("f");
         thread::sleep(SHORT * 5);
         drop((never, seldom, longest));
     });
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < SELDOM);
     assert!(!survives(image.crashed(), "f"));
 }
 
@@ -94,7 +86,7 @@ fn a_device_that_fails_is_reported_to_who_asks() {
     thread::scope(|scope| {
         image.device.set(Access::Write, Fault::From(1));
         let syncer = Syncer::start(scope, &client.adapter, SHORT);
-        wait_until("failed", || image.device.failures(Access::Write) > 0);
+        wait_until("a write that fails", || image.device.failures(Access::Write) > 0);
         drop(syncer);
     });
     image.device.set(Access::Write, Fault::Never);

@@ -1,7 +1,6 @@
 //! Extended attributes through requests.
 
-mod common;
-mod serving;
+use crate::serving;
 
 use fuse::Options;
 use fuse_device::abi::{GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID};

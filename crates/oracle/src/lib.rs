@@ -1,13 +1,14 @@
 //! The judges that Diskwright's tests share: programs this project did not write.
 //!
-//! - [`require!`] skips a test by name where a tool or ability is missing, or fails it
-//!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does).
+//! - [`require!`] skips a test by name where a tool or ability is missing or too old, or fails it
+//!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does). `requirement.rs` says what each need is.
 //! - [`e2fsck`] and [`xfs_repair`] accept an image only if they have nothing at all to say about it;
 //!   [`judge`] asks the one that knows the image's format. [`scrub`] asks the kernel, where it offers that.
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
+//! - [`wait_until`] waits for what a test needs, for no time.
 //! - [`crash`] has the judges of crashed images.
 //! - [`stress`] puts a load like fsstress's on a mounted directory.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
@@ -24,12 +25,15 @@ pub mod crash;
 mod mount;
 mod need;
 mod reference;
+mod requirement;
 mod sample;
 mod sample_kinds;
+mod scratch;
 mod shown;
 pub mod stress;
 mod tool;
 mod tree;
+mod wait;
 mod xfs;
 mod xfs_sample;
 
@@ -38,9 +42,12 @@ pub use compare::{Ignore, assert_same, differences};
 pub use mount::{KernelMount, MountOptions};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
+pub use requirement::is_known_program;
 pub use sample::{Sample, sample_tree};
+pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
-pub use tool::{program, scratch};
+pub use tool::{command, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
+pub use wait::{HANG_AFTER, wait_until};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
 pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

@@ -5,16 +5,20 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 
+use crate::requirement::{self, Oldest, RIGHTS};
 use crate::tool;
 
 /// Something a test needs from the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// A program in `PATH` or an `sbin` directory.
+    /// A program, found as [`program`](crate::program) does, in the version that the table of what tests
+    /// need asks for.
     Tool(&'static str),
-    /// A program whose `-V` or `--version` reports at least this major and minor version.
+    /// The same, of at least this major and minor version: for tests that need a newer one than the others.
     Version(&'static str, u32, u32),
-    /// An effective user id of 0.
+    /// Linux of at least this major and minor version.
+    Kernel(u32, u32),
+    /// The rights of the machine's administrator, which root of a container may lack.
     Root,
     /// A free loop device, and the right to set it up.
     Loop,
@@ -74,9 +78,10 @@ pub fn missing(need: Need) -> Option<String> {
 
 fn probe(need: Need) -> Option<String> {
     match need {
-        Need::Tool(name) => tool::find(name).is_none().then(|| format!("{name} is not installed")),
+        Need::Tool(name) => tool::find(name).err(),
         Need::Version(name, major, minor) => probe_version(name, (major, minor)),
-        Need::Root => (!rustix::process::geteuid().is_root()).then(|| "it needs root".into()),
+        Need::Kernel(major, minor) => probe_release((major, minor)),
+        Need::Root => probe_root(),
         Need::Loop => probe_loop(),
         Need::Mount(fs_type) => missing(Need::Loop)
             .or_else(|| missing(Need::Tool("mount")))
@@ -85,35 +90,78 @@ fn probe(need: Need) -> Option<String> {
     }
 }
 
+fn probe_root() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it needs root".into());
+    }
+    let read = |name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    lacking_rights(&read("status"), &read("uid_map"))
+}
+
+/// Why `fusermount3`, which has root's rights from its file, has none here.
+fn confines_others(status: &str) -> Option<String> {
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    if field("NoNewPrivs:") == "1" {
+        return Some("fusermount3 gets no rights here (no_new_privs)".into());
+    }
+    let bound = u64::from_str_radix(field("CapBnd:"), 16).unwrap_or(u64::MAX);
+    let (number, name) = RIGHTS[0];
+    (bound >> number & 1 == 0).then(|| format!("fusermount3 cannot have {name} here"))
+}
+
+/// What a root with this status and this map of users lacks.
+fn lacking_rights(status: &str, uid_map: &str) -> Option<String> {
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if let Some((_, name)) = RIGHTS.iter().find(|(number, _)| held >> number & 1 == 0) {
+        return Some(format!("it needs root with {name}"));
+    }
+    let is_whole = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
+    (!is_whole).then(|| "it needs root of the machine, not of a user name space".into())
+}
+
 fn probe_fuse() -> Option<String> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Some(format!("/dev/fuse: {error}"));
     }
-    missing(Need::Root).and_then(|_| missing(Need::Tool("fusermount3")))
+    let for_users = |_| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        missing(Need::Tool("fusermount3")).or_else(|| confines_others(&status))
+    };
+    probe_kernel("fuse").or_else(|| missing(Need::Root).and_then(for_users))
 }
 
-fn probe_version(name: &'static str, wanted: (u32, u32)) -> Option<String> {
-    if let Some(reason) = missing(Need::Tool(name)) {
-        return Some(reason);
-    }
-    let found = ["-V", "--version"]
-        .iter()
-        .find_map(|flag| first_version(&tool::finish(tool::command(name).arg(flag)).text));
-    match found {
-        Some(found) if found >= wanted => None,
-        Some((major, minor)) => {
-            Some(format!("{name} is {major}.{minor}, older than {}.{}", wanted.0, wanted.1))
-        }
-        None => Some(format!("{name} does not tell its version")),
-    }
+fn probe_version(name: &'static str, version: (u32, u32)) -> Option<String> {
+    let path = match tool::find(name) {
+        Ok(path) => path,
+        Err(reason) => return Some(reason),
+    };
+    let oldest = Oldest { version, why: "for this test" };
+    let reason = tool::check_version(&path, name, oldest).err()?;
+    let install = requirement::package(name).map_or("", |package| package.install);
+    Some(format!("{reason}; {install}"))
 }
 
-/// The first `MAJOR.MINOR` in a text.
-fn first_version(text: &str) -> Option<(u32, u32)> {
-    text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
-        let mut parts = word.split('.');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    })
+/// Why this kernel is too old for a test.
+fn probe_release(wanted: (u32, u32)) -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let (found, (major, minor)) = (tool::first_version(&release)?, wanted);
+    (found < wanted)
+        .then(|| format!("the kernel is {}, older than {major}.{minor}", release.trim()))
+}
+
+/// Why this kernel's driver will not do, by its version.
+fn probe_kernel(driver: &str) -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    too_old(&release, driver)
+}
+
+fn too_old(release: &str, driver: &str) -> Option<String> {
+    let Oldest { version, why } = requirement::kernel(driver)?;
+    let found = tool::first_version(release)?;
+    let ((major, minor), release) = (version, release.trim());
+    (found < version)
+        .then(|| format!("the kernel is {release}, {driver} needs {major}.{minor} ({why})"))
 }
 
 fn probe_loop() -> Option<String> {
@@ -130,25 +178,19 @@ fn probe_file_system(fs_type: &str) -> Option<String> {
         fs::read_to_string("/proc/filesystems")
             .is_ok_and(|list| list.lines().any(|line| line.split('\t').nth(1) == Some(fs_type)))
     };
-    if known() {
-        return None;
-    }
-    if tool::find("modprobe").is_some() {
+    if !known() && tool::find("modprobe").is_ok() {
         tool::finish(tool::command("modprobe").arg(fs_type));
     }
-    (!known()).then(|| format!("this kernel does not mount {fs_type}"))
+    if known() {
+        probe_kernel(fs_type)
+    } else {
+        Some(format!("this kernel does not mount {fs_type}"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, first_version, missing};
-
-    #[test]
-    fn versions_are_read_from_what_the_tools_print() {
-        assert_eq!(first_version("mke2fs 1.47.0 (5-Feb-2023)\n\tUsing EXT2FS"), Some((1, 47)));
-        assert_eq!(first_version("mkfs.xfs version 6.17.0"), Some((6, 17)));
-        assert_eq!(first_version("usage: no number."), None);
-    }
+    use super::{Need, confines_others, lacking_rights, missing, too_old};
 
     #[test]
     fn a_missing_tool_is_named() {
@@ -157,5 +199,37 @@ mod tests {
         assert!(
             missing(Need::Version("sh", 0, 0)).is_some() || missing(Need::Tool("sh")).is_none()
         );
+    }
+
+    #[test]
+    fn kernels_that_are_too_old_are_named_with_both_versions() {
+        let reason = too_old("6.1.0-44-amd64\n", "xfs").unwrap();
+        assert!(reason.starts_with("the kernel is 6.1.0-44-amd64, xfs needs 6.10 ("), "{reason}");
+        assert_eq!(too_old("6.1.0-44-amd64\n", "ext4"), None);
+        assert_eq!(too_old("6.12.41+deb13-amd64\n", "xfs"), None);
+        assert!(too_old("5.10.0", "fuse").unwrap().contains("5.14"));
+        // Nothing is known against it.
+        assert_eq!(too_old("5.10.0", "vfat"), None);
+    }
+
+    #[test]
+    fn users_of_a_container_cannot_mount_where_root_cannot() {
+        let status = |bound, none| format!("Name:\tx\nCapBnd:\t{bound}\nNoNewPrivs:\t{none}\n");
+        assert_eq!(confines_others(&status("000001ffffffffff", 0)), None);
+        let confined = confines_others(&status("00000000a80425fb", 0));
+        assert_eq!(confined.unwrap(), "fusermount3 cannot have CAP_SYS_ADMIN here");
+        assert!(confines_others(&status("000001ffffffffff", 1)).unwrap().contains("no_new_privs"));
+    }
+
+    #[test]
+    fn root_of_a_container_is_told_what_it_lacks() {
+        const WHOLE: &str = "         0          0 4294967295\n";
+        let with = |mask: &str| format!("Name:\tx\nCapEff:\t{mask}\nCapBnd:\t0\n");
+        assert_eq!(lacking_rights(&with("000001ffffffffff"), WHOLE), None);
+        let by_default = lacking_rights(&with("00000000a80425fb"), WHOLE);
+        assert_eq!(by_default.unwrap(), "it needs root with CAP_SYS_ADMIN");
+        let mapped =
+            lacking_rights(&with("000001ffffffffff"), "         0       1000          1\n");
+        assert!(mapped.unwrap().contains("user name space"));
     }
 }

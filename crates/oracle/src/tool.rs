@@ -1,8 +1,12 @@
-//! Running reference programs, and where their images live.
+//! Finding and running reference programs.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+use crate::requirement::{self, Oldest, VERSION_FLAGS, Version};
 
 /// What a finished program said and how it ended.
 pub(crate) struct Finished {
@@ -12,46 +16,48 @@ pub(crate) struct Finished {
     pub(crate) text: String,
 }
 
-/// A new directory for images, in memory where the machine offers that.
-///
-/// It is removed with everything in it when dropped.
-///
-/// # Panics
-/// If no directory can be made.
-pub fn scratch() -> tempfile::TempDir {
-    let builder = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("diskwright-test-");
-        builder
-    };
-    let in_memory = Path::new("/dev/shm");
-    if in_memory.is_dir()
-        && let Ok(directory) = builder().tempdir_in(in_memory)
-    {
-        return directory;
-    }
-    builder().tempdir().unwrap_or_else(|error| panic!("no scratch directory: {error}"))
-}
-
-/// Finds a program: among those that the project's scripts installed, where the current xfsprogs comes
-/// before the system's, then in `PATH` and in the `sbin` directories that a user's `PATH` often lacks.
+/// The program that stands for a name in tests: among those that the project's scripts installed, then in
+/// `PATH` and in the `sbin` directories that a user's `PATH` often lacks, the first that is new enough.
+/// `None` if there is none; [`missing`](crate::missing) says why.
 ///
 /// A name with a folder (`xfsprogs-6.1/bin/mkfs.xfs`) means the one release that is installed there.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
+pub fn program(name: &str) -> Option<PathBuf> {
+    find(name).ok()
+}
+
+/// A command of the program that stands for a name, in the C locale with no standard input.
+///
+/// # Panics
+/// With the reason if there is no such program; tests say [`require!`](crate::require) first.
+#[track_caller]
+pub fn command(name: &str) -> Command {
+    let program = find(name).unwrap_or_else(|reason| panic!("{reason}"));
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// Finds a program, or says why there is none. Asked once per process and name.
+pub(crate) fn find(name: &str) -> Result<PathBuf, String> {
+    static ANSWERS: OnceLock<Mutex<HashMap<String, Result<PathBuf, String>>>> = OnceLock::new();
+    let answers = ANSWERS.get_or_init(Mutex::default);
+    if let Some(answer) = answers.lock().expect("nothing panics with it").get(name) {
+        return answer.clone();
+    }
+    let answer = look_for(&folders(), name);
+    answers.lock().expect("nothing panics with it").insert(name.to_owned(), answer.clone());
+    answer
+}
+
+/// Where programs are looked for, in this order. The project's current xfsprogs comes before the system's.
+fn folders() -> Vec<PathBuf> {
     let tools = installed();
     let path = std::env::var_os("PATH").unwrap_or_default();
     [tools.join("xfsprogs/bin"), tools.join("bin"), tools]
         .into_iter()
         .chain(std::env::split_paths(&path))
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|candidate| candidate.is_file())
-}
-
-/// The program that stands for a name in tests: among those that the project's scripts installed, or of the
-/// system. `None` if there is none.
-pub fn program(name: &str) -> Option<PathBuf> {
-    find(name)
+        .collect()
 }
 
 /// Where the project's scripts install programs; `DISKWRIGHT_TOOLS` names another folder.
@@ -60,15 +66,55 @@ fn installed() -> PathBuf {
     std::env::var_os("DISKWRIGHT_TOOLS").map_or_else(ours, PathBuf::from)
 }
 
-/// A command in the C locale with no standard input.
-///
-/// # Panics
-/// If there is no such program; tests say [`require!`](crate::require) first.
-pub(crate) fn command(name: &str) -> Command {
-    let program = find(name).unwrap_or_else(|| panic!("{name} is not installed"));
-    let mut command = Command::new(program);
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    command
+/// The first program of a name that is new enough; else what is wrong with the first one, and what to do.
+fn look_for(folders: &[PathBuf], name: &str) -> Result<PathBuf, String> {
+    let package = requirement::package(name);
+    let oldest = package.and_then(|package| package.oldest);
+    let mut first_reason = None;
+    for path in folders.iter().map(|folder| folder.join(name)).filter(|path| is_program(path)) {
+        let Some(oldest) = oldest else { return Ok(path) };
+        match check_version(&path, name, oldest) {
+            Ok(()) => return Ok(path),
+            Err(reason) => first_reason = first_reason.or(Some(reason)),
+        }
+    }
+    let reason = first_reason.unwrap_or_else(|| format!("{name} is not installed"));
+    Err(package.map_or(reason.clone(), |package| format!("{reason}; {}", package.install)))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Whether a program is new enough; the version found and the one needed if it is not.
+pub(crate) fn check_version(path: &Path, name: &str, oldest: Oldest) -> Result<(), String> {
+    let Oldest { version: (major, minor), why } = oldest;
+    let needed = format!("{major}.{minor} is needed ({why})");
+    match version_of(path) {
+        Some(found) if found >= oldest.version => Ok(()),
+        Some((major, minor)) => {
+            Err(format!("{name} is {major}.{minor} ({}), {needed}", path.display()))
+        }
+        None => Err(format!("{name} does not tell its version ({}), {needed}", path.display())),
+    }
+}
+
+/// The version that a program tells; `None` also if it cannot be run here.
+fn version_of(path: &Path) -> Option<Version> {
+    VERSION_FLAGS.iter().find_map(|flag| {
+        let mut command = Command::new(path);
+        let output = command.arg(flag).env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
+        let text = [output.stdout, output.stderr].concat();
+        first_version(&String::from_utf8_lossy(&text))
+    })
+}
+
+/// The first `MAJOR.MINOR` in a text.
+pub(crate) fn first_version(text: &str) -> Option<Version> {
+    text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
+        let mut parts = word.split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    })
 }
 
 /// Runs a command to its end and collects everything it prints.
@@ -94,4 +140,76 @@ pub(crate) fn run<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item
         finished.text
     );
     finished.text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    use super::{first_version, look_for};
+
+    /// A folder of programs that print these texts, whatever they are asked.
+    fn folder(root: &Path, name: &str, programs: &[(&str, &str)]) -> PathBuf {
+        let folder = root.join(name);
+        fs::create_dir(&folder).unwrap();
+        for (program, text) in programs {
+            let path = folder.join(program);
+            fs::write(&path, format!("#!/bin/sh\necho '{text}' >&2\n")).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn versions_are_read_from_what_the_tools_print() {
+        assert_eq!(first_version("mke2fs 1.47.0 (5-Feb-2023)\n\tUsing EXT2FS"), Some((1, 47)));
+        assert_eq!(first_version("mkfs.xfs version 6.17.0"), Some((6, 17)));
+        assert_eq!(first_version("usage: no number."), None);
+    }
+
+    #[test]
+    fn a_program_that_is_too_old_is_named_with_both_versions_and_what_to_do() {
+        let root = tempfile::tempdir().unwrap();
+        let old = [("xfs_repair", "xfs_repair version 6.1.0"), ("e2fsck", "e2fsck 1.46.2 (2021)")];
+        let folders = [folder(root.path(), "old", &old)];
+        let reason = look_for(&folders, "xfs_repair").unwrap_err();
+        assert!(reason.starts_with("xfs_repair is 6.1 ("), "{reason}");
+        assert!(reason.contains("6.17 is needed"), "{reason}");
+        assert!(reason.contains("scripts/install-xfsprogs"), "{reason}");
+        let reason = look_for(&folders, "e2fsck").unwrap_err();
+        assert!(reason.contains("e2fsck is 1.46 ("), "{reason}");
+        assert!(reason.contains("1.47 is needed"), "{reason}");
+        assert!(reason.contains("scripts/install-tools"), "{reason}");
+    }
+
+    #[test]
+    fn the_first_program_that_is_new_enough_is_taken_wherever_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str, text: &str| folder(root.path(), name, &[("xfs_db", text)]);
+        let old = at("old", "xfs_db version 6.1.0");
+        let mute = at("mute", "xfs_db: cannot run here");
+        let new = at("new", "xfs_db version 6.17.1");
+        let newer = at("newer", "xfs_db version 10.0.0");
+        let folders = [old.clone(), mute.clone(), new.clone(), newer.clone()];
+        assert_eq!(look_for(&folders, "xfs_db"), Ok(new.join("xfs_db")));
+        assert_eq!(look_for(&[old, newer.clone()], "xfs_db"), Ok(newer.join("xfs_db")));
+        let reason = look_for(&[mute], "xfs_db").unwrap_err();
+        assert!(reason.contains("does not tell its version"), "{reason}");
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_not_installed() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = [folder(root.path(), "bin", &[("sqlite3", "3.40"), ("xfs_io", "7.0")])];
+        for name in ["sqlite3", "xfs_io"] {
+            let plain = Permissions::from_mode(0o644);
+            fs::set_permissions(folders[0].join(name), plain).unwrap();
+            let reason = look_for(&folders, name).unwrap_err();
+            assert!(reason.starts_with(&format!("{name} is not installed; scripts/")), "{reason}");
+        }
+        // Programs that are in no table are only looked for.
+        assert_eq!(look_for(&folders, "none").unwrap_err(), "none is not installed");
+    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::mount::{KernelMount, MountOptions};
-use crate::tool;
+use crate::{scratch, tool};
 
 /// A call of `mkfs.xfs`, built up option by option.
 ///
@@ -83,7 +83,7 @@ impl MkfsXfs {
     /// # Errors
     /// What it says to refuse.
     pub fn plan(&self, size: u64) -> Result<String, String> {
-        let home = tool::scratch();
+        let home = scratch();
         let mut command = tool::command(self.program);
         let file = format!("file,size={size},name={}", home.path().join("image").display());
         command.args(["-N", "-d", &file]).args(&self.arguments);

@@ -131,6 +131,36 @@ fn needs_are_named_when_missing() {
     assert!(oracle::satisfied("a test that runs", &needs[..1]));
 }
 
+/// Not a test by itself: what the next one starts.
+#[test]
+#[ignore = "a part of another test, which starts it"]
+fn a_test_of_what_nobody_has() {
+    require!(Version("sh", 1_000_000, 0), Tool("no-such-tool"));
+    panic!("nobody has that");
+}
+
+#[test]
+fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
+    let run = |required: bool| {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "a_test_of_what_nobody_has"]);
+        command.env_remove("DISKWRIGHT_REQUIRE_TOOLS");
+        if required {
+            command.env("DISKWRIGHT_REQUIRE_TOOLS", "1");
+        }
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    let (passes, said) = run(false);
+    assert!(passes, "{said}");
+    assert!(said.contains("SKIPPED judges::a_test_of_what_nobody_has: sh "), "{said}");
+    assert!(said.contains("1000000.0 is needed"), "{said}");
+    let (passes, said) = run(true);
+    assert!(!passes, "{said}");
+    assert!(said.contains("judges::a_test_of_what_nobody_has may not be skipped here"), "{said}");
+}
+
 #[test]
 fn e2fsck_accepts_a_new_image_and_refuses_damage() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));

@@ -225,6 +225,79 @@ fn dependencies_come_from_the_default_registry() {
     assert_none("not from crates.io", &found);
 }
 
+/// A crate with `autotests = false` has one test program: a file that nobody names would not be compiled.
+#[test]
+fn every_test_file_belongs_to_a_program() {
+    let texts = files(&[".rs", "Cargo.toml"]);
+    let text_of = |path: &str| texts.iter().find(|(found, _)| found == path).map(|(_, text)| text);
+    let mut found = Vec::new();
+    for (path, manifest) in texts.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
+        let tests = format!("{}/tests/", path.trim_end_matches("/Cargo.toml"));
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let main = text_of(&format!("{tests}main.rs")).expect("the program of all tests");
+        for (file, _) in &texts {
+            let Some(name) = file.strip_prefix(&tests).and_then(|rest| rest.strip_suffix(".rs"))
+            else {
+                continue;
+            };
+            let name = name.strip_suffix("/mod").unwrap_or(name);
+            let is_a_program = manifest.contains(&format!("[[test]]\nname = \"{name}\""));
+            let is_part = main.contains(&format!("mod {name};\n"));
+            if name != "main" && !name.contains('/') && !is_a_program && !is_part {
+                found.push(file.clone());
+            }
+        }
+    }
+    assert_none("test files of no program", &found);
+}
+
+/// The names in a text that follow one of these openings of a call and end with a quote, with their lines.
+fn named<'a>(text: &'a str, openings: &[&str]) -> Vec<(usize, &'a str)> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for opening in openings {
+            let calls = line.split(opening).skip(1);
+            found.extend(calls.filter_map(|rest| Some((number + 1, rest.split_once('"')?.0))));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_tests_need_is_in_the_table_that_says_its_version_and_origin() {
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        for (line, name) in named(&text, &["Tool(\"", "Version(\""]) {
+            if !oracle::is_known_program(name) && !name.starts_with("no-such-tool") {
+                found.push(format!("{path}:{line}: {name}"));
+            }
+        }
+    }
+    assert_none("not in crates/oracle/src/requirement.rs", &found);
+}
+
+/// Started by name, a program is another one than the one that was asked for: without the tools of the
+/// project's scripts, of any version, and not in `sbin`.
+#[test]
+fn tests_find_programs_as_they_ask_for_them() {
+    // What the shell comes with is the same everywhere.
+    const ANYWHERE: [&str; 7] = ["sh", "bash", "cp", "rm", "touch", "sync", "sleep"];
+    let mut found = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        // The program itself needs no tools of ours; neither does what compares libraries.
+        let is_test = path.starts_with("crates/") && path.contains("tests");
+        for (line, name) in named(&text, &["Command::new(\""]).into_iter().filter(|_| is_test) {
+            if !ANYWHERE.contains(&name) && !name.starts_with('/') && oracle::is_known_program(name)
+            {
+                found.push(format!("{path}:{line}: {name}, use oracle::command"));
+            }
+        }
+    }
+    assert_none("started by name", &found);
+}
+
 #[test]
 fn the_scan_measures_functions() {
     let text = "fn a() {\n    let x = '{';\n    let y = \"}}\"; // }\n    if x { y }\n}\n\

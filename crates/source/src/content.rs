@@ -50,7 +50,7 @@ enum Place {
 /// An uncompressed archive that file contents are read from.
 #[derive(Debug)]
 pub(crate) struct ArchiveFile {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     pub(crate) path: PathBuf,
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// An error of a source. [`Io`](Self::Io) and [`Changed`](Self::Changed) are the host's doing;
+/// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
 /// [`Damaged`](Self::Damaged) and [`Unsupported`](Self::Unsupported) are the archive's.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -16,6 +16,14 @@ pub enum SourceError {
         operation: &'static str,
         /// The file on the host.
         path: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// An archive that can be read only once cannot be copied on the way.
+    #[error("cannot keep a copy of {archive:?}: {source}")]
+    Copy {
+        /// The archive.
+        archive: PathBuf,
         /// The host's reason.
         source: io::Error,
     },
@@ -64,6 +72,12 @@ pub enum Change {
         expected: u64,
         /// Bytes later.
         found: u64,
+    },
+    /// It ends before its length, which is the same as it was: the file system gives no true one.
+    #[error("it is said to have {said} bytes, and ends before that")]
+    Short {
+        /// Bytes that it is said to have.
+        said: u64,
     },
     /// It was written to, or another file took its place.
     #[error("it was modified or replaced")]

@@ -186,3 +186,21 @@ fn a_source_may_be_dropped_at_any_time() {
         }
     }
 }
+
+/// `/proc` says that its files are empty. They are not, and those that are, are.
+#[test]
+fn files_that_do_not_know_their_size_are_read_to_their_end() {
+    let random = Path::new("/proc/sys/kernel/random");
+    let Ok(boot_id) = fs::read(random.join("boot_id")) else {
+        eprintln!("SKIPPED: no {}", random.display());
+        return;
+    };
+    assert_eq!(fs::metadata(random.join("boot_id")).unwrap().len(), 0);
+    for count in [0, 3] {
+        let items = stream(random, &threads(count));
+        let item = |path: &str| items.iter().find(|item| item.path == path).unwrap();
+        let whole = |data: &[u8]| Kind::File { size: 37, runs: vec![(0, 37)], data: data.to_vec() };
+        assert_eq!(item("boot_id").kind, whole(&boot_id));
+        assert_ne!(item("uuid").kind, whole(&boot_id));
+    }
+}

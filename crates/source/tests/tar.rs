@@ -6,9 +6,8 @@ mod common;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::Path;
-use std::process::Command;
 
-use common::{Item, acl, by_path, collect, has, make_tree, run, set_xattr};
+use common::{Item, acl, by_path, collect, make_tree, run, set_xattr};
 use proptest::prelude::*;
 use source::{Damage, Options, Source, SourceError, TarSource, Unsupported};
 
@@ -24,7 +23,7 @@ fn stream(bytes: Vec<u8>) -> Result<Vec<Item>, SourceError> {
 fn round_trip(tree: &Path, args: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("archive");
-    let mut tar = Command::new("tar");
+    let mut tar = oracle::command("tar");
     tar.args(["--create", "--sort=name", "--numeric-owner", "--file"]).arg(&archive).args(args);
     run(tar.arg("--directory").arg(tree).arg("."));
     let expected = by_path(open(tree).unwrap());
@@ -43,9 +42,7 @@ fn round_trip(tree: &Path, args: &[&str]) {
 
 #[test]
 fn gnu_tar_round_trips() {
-    if !has("tar") {
-        return;
-    }
+    oracle::require!(Tool("tar"), Tool("gzip"), Tool("zstd"));
     let dir = tempfile::tempdir().unwrap();
     let (plain, full) = (dir.path().join("plain"), dir.path().join("full"));
     make_tree(&plain, false);
@@ -63,12 +60,12 @@ fn gnu_tar_round_trips() {
 
 #[test]
 fn text_acls_become_attributes() {
+    oracle::require!(Tool("tar"));
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("d")).unwrap();
     fs::write(tree.join("f"), b"").unwrap();
-    if !has("tar")
-        || !set_xattr(&tree.join("f"), "system.posix_acl_access", &acl())
+    if !set_xattr(&tree.join("f"), "system.posix_acl_access", &acl())
         || !set_xattr(&tree.join("d"), "system.posix_acl_default", &acl())
     {
         return;
@@ -279,12 +276,12 @@ fn negative_times_and_large_numbers_are_read() {
 }
 
 fn sparse_archive() -> Option<Vec<u8>> {
-    if !has("tar") {
+    if !oracle::satisfied("hostile archives of GNU tar", &[oracle::Need::Tool("tar")]) {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
     make_tree(&dir.path().join("tree"), true);
-    let out = Command::new("tar")
+    let out = oracle::command("tar")
         .args(["-cSf", "-", "--format=posix", "--sort=name", "--xattrs", "--directory"])
         .arg(dir.path())
         .args(["tree/sparse", "tree/dir", "tree/long link"])

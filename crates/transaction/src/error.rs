@@ -32,6 +32,7 @@ struct Details {
     block: Option<u64>,
     expected: Option<String>,
     found: Option<String>,
+    advice: Option<String>,
 }
 
 impl Corruption {
@@ -67,6 +68,18 @@ impl Corruption {
         self.0.expected = Some(expected.to_string());
         self.0.found = Some(found.to_string());
         self
+    }
+
+    /// What to do about it, where more is known than that a checker should look.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.0.advice = Some(advice.into());
+        self
+    }
+
+    /// Whether it says itself what to do about it.
+    pub fn has_advice(&self) -> bool {
+        self.0.advice.is_some()
     }
 
     /// A checksum that does not match: `computed` from the bytes, `stored` beside them.
@@ -107,6 +120,9 @@ impl fmt::Display for Corruption {
         write!(f, ": {}", d.problem)?;
         if let (Some(expected), Some(found)) = (&d.expected, &d.found) {
             write!(f, " (expected {expected}, found {found})")?;
+        }
+        if let Some(advice) = &d.advice {
+            write!(f, "; {advice}")?;
         }
         Ok(())
     }

@@ -53,6 +53,10 @@ pub enum Error {
     /// No free inodes (`ENOSPC`).
     #[error("no free inodes left in the file system")]
     NoInodes,
+    /// No room for an extended attribute, whatever space is free (`ENOSPC`, as kernels have it); says
+    /// what the format limits.
+    #[error("no room for the extended attribute: {0}")]
+    AttributeTooLarge(&'static str),
     /// The inode has no such extended attribute (`ENODATA`).
     #[error("no such extended attribute")]
     NoAttribute,
@@ -62,6 +66,12 @@ pub enum Error {
     /// The request makes no sense (`EINVAL`); says why.
     #[error("invalid request: {0}")]
     Invalid(&'static str),
+    /// The inode's flags forbid it (`EPERM`); says which.
+    #[error("not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// The inode belongs to another project than the directory gives to what is in it (`EXDEV`).
+    #[error("it belongs to another project than the directory: copy it")]
+    OtherProject,
     /// The contents are encrypted and the key is not part of the image (`ENOKEY`).
     #[error("encrypted: the key is not in the image")]
     Encrypted,
@@ -81,6 +91,17 @@ impl Error {
     /// A feature that is not supported, and what to do about it.
     pub fn unsupported(what: impl Into<String>, advice: &'static str) -> Self {
         Self::Unsupported(Box::new(Unsupported { what: what.into(), advice }))
+    }
+}
+
+impl Error {
+    /// Why a device did not take free space back.
+    pub fn of_discard(error: io::Error) -> Self {
+        if error.kind() != io::ErrorKind::Unsupported {
+            return Self::Device(error);
+        }
+        let advice = "keep the image in a file of a file system that has holes";
+        Self::unsupported("giving free space back to this device", advice)
     }
 }
 

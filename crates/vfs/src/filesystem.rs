@@ -1,17 +1,19 @@
 //! The inode-level interface that every format implements and every front end uses.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::{
-    AllocateMode, Attributes, Cookie, DirEntry, Ino, ListingProfile, MappedExtent, NewInode,
-    RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, Ino,
+    ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs,
+    Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
 ///
 /// An operation either happens as a whole or, when it returns an error, leaves no trace.
 /// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
-/// but cannot be made or removed. No method checks permissions: that is the caller's policy.
+/// but cannot be made or removed. No method checks permissions: that is the caller's policy. Flags that
+/// forbid changes ([`crate::Protection`]) are obeyed, with `NotPermitted`.
 /// Callbacks run while the inode is locked: they must not change it, and where other threads change
 /// things at the same time, they must not ask for anything of the file system (who waits to change
 /// the inode goes first).
@@ -84,6 +86,21 @@ pub trait FileSystem: Send + Sync {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()>;
+
+    /// Moves an entry as [`Self::rename`] and leaves a whiteout in its place, in the same moment: a character
+    /// device of the number 0:0, with the owner, permissions and times of `whiteout` (its `parent_time`
+    /// means nothing). By one, an overlay says that a name of a lower layer is gone. Nothing happens if both
+    /// names stand for one inode. `Invalid` for [`RenameMode::Exchange`], which leaves no place.
+    fn rename_with_whiteout(
+        &self,
+        _from: (Ino, &[u8]),
+        _to: (Ino, &[u8]),
+        _mode: RenameMode,
+        _whiteout: &NewInode,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("whiteouts", "this file system leaves none"))
+    }
 
     /// Counts a reference to an inode, which keeps it from being freed when its last name goes.
     /// `NotFound` if it is not in use, or one of the file system's own (a journal, for one).
@@ -158,9 +175,48 @@ pub trait FileSystem: Send + Sync {
         Ok(false)
     }
 
+    /// Flags of an inode, its project and its hints for allocation.
+    fn file_attributes(&self, _ino: Ino) -> Result<FileAttributes> {
+        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+    }
+
+    /// Changes flags, project and hints. `Unsupported` for what the format or the type of the inode does
+    /// not have, `Invalid` for a hint that cannot be. [`crate::InodeFlags::DESCRIBING`] stay as they are.
+    fn set_file_attributes(&self, _ino: Ino, _change: &FileAttributesChange) -> Result<()> {
+        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+    }
+
+    /// Gives the device back the space that is free for good, of the bytes `range` of the file system, in
+    /// runs of at least `len_min` bytes; how many bytes that were. What was freed a moment ago may be
+    /// among it or not. Others may go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device has no use for that.
+    fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
+        Err(Error::unsupported("trimming", "use a format that has it"))
+    }
+
     /// Makes everything done so far to an inode durable: its contents, attributes and names.
     fn fsync(&self, ino: Ino) -> Result<()>;
 
     /// Makes everything done so far durable.
     fn sync(&self) -> Result<()>;
+
+    /// The label: bytes without NUL.
+    fn label(&self) -> Result<Vec<u8>> {
+        Err(Error::unsupported("labels", "this file system has none"))
+    }
+
+    /// Gives the file system another label, durable when this returns, also in the copies of its superblock.
+    /// `Invalid` if it is longer than the format has room for (16 bytes in ext4, 12 in XFS) or has a NUL.
+    fn set_label(&self, _label: &[u8]) -> Result<()> {
+        Err(Error::unsupported("labels", "this file system has none"))
+    }
+
+    /// Ends all changes for good: when this returns, nothing is written any more but file contents of
+    /// operations that are under way, and whatever would change something fails. What is not durable yet is
+    /// lost, as in a crash.
+    fn shut_down(&self) -> Result<()> {
+        Err(Error::unsupported("shutting down", "unmount it"))
+    }
 }

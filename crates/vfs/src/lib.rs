@@ -5,6 +5,7 @@ pub mod chain;
 pub mod data;
 mod error;
 mod filesystem;
+mod flags;
 pub mod locks;
 pub mod names;
 pub mod opens;
@@ -15,6 +16,7 @@ mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};
 pub use filesystem::FileSystem;
+pub use flags::{FileAttributes, FileAttributesChange, InodeFlags, Protection};
 pub use path::Paths;
 pub use profile::{ListingClock, ListingProfile, ListingStep, ListingTimes};
 pub use types::*;

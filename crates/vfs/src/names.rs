@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::locks::{InodeLocks, Locked};
-use crate::{Error, Ino, NAME_LEN_MAX, RenameMode, Result};
+use crate::{Error, Ino, NAME_LEN_MAX, NewInode, RenameMode, Result};
 
 /// A name in a directory.
 pub type Name<'n> = (Ino, &'n [u8]);
@@ -44,6 +44,28 @@ fn check_rename(from: &[u8], to: &[u8], mode: RenameMode) -> Result<()> {
         Err(Error::Exists) if mode != RenameMode::NoReplace => Err(DOTS),
         other => other,
     }
+}
+
+/// Checks that a rename that is to leave a whiteout leaves a place for it.
+///
+/// # Errors
+/// `Invalid` if the names change places.
+pub fn check_whiteout(mode: RenameMode, whiteout: Option<&NewInode>) -> Result<()> {
+    if whiteout.is_some() && mode == RenameMode::Exchange {
+        return Err(Error::Invalid("an exchange leaves no place for a whiteout"));
+    }
+    Ok(())
+}
+
+/// Checks a label that a file system is to get, which has room for `len_max` bytes.
+///
+/// # Errors
+/// `Invalid` if it does not fit or has a NUL.
+pub fn check_label(label: &[u8], len_max: usize) -> Result<()> {
+    if label.len() > len_max || label.contains(&0) {
+        return Err(Error::Invalid("a label fits into its place and has no NUL"));
+    }
+    Ok(())
 }
 
 /// A format's directories, as far as names are concerned.

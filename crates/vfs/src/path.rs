@@ -6,33 +6,31 @@
 //! through, and stays in the root at the root.
 
 mod change;
+mod circle;
+mod listing;
 mod parents;
+mod root;
+mod walk;
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use crate::{
-    Attributes, Cookie, Corruption, DirEntry, Error, FileSystem, FileType, Ino, NAME_LEN_MAX,
-    NewInode, Result,
-};
+use crate::{Attributes, Error, FileSystem, FileType, Ino, NewInode, Result};
 
+use listing::Listing;
+
+pub use circle::Circle;
 pub use parents::{PathsOf, paths_of};
+pub use root::check_root;
+pub use walk::{DirectoryGuard, Visit, Walk, WalkError, Walked};
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
-
-/// Deepest directory a walk enters. Linux cannot name anything deeper than `PATH_MAX` / 2 levels
-/// in one call, so what is deeper than this is taken for damage.
-pub const DEPTH_MAX: usize = 4096;
 
 /// Longest path that is resolved, symbolic link targets put in included, in bytes.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
-
-/// Entries of a directory that a walk in the directory's own order holds at a time.
-const BATCH_ENTRIES: usize = 4096;
 
 /// Whether a symbolic link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,10 +184,17 @@ impl<'a> Paths<'a> {
     }
 
     /// The entries of a directory, without `.` and `..`, sorted by name.
+    ///
+    /// # Errors
+    /// `Corrupt` also for a name that no directory can hold, and for one that is there twice.
     pub fn read_dir_inode(&self, dir: Ino) -> Result<Vec<Named>> {
         let mut listing = Listing::new(Order::Sorted);
         listing.fill(self.fs, dir)?;
-        Ok(std::iter::from_fn(|| listing.next()).collect())
+        let mut all = Vec::with_capacity(listing.len());
+        while let Some(entry) = listing.next() {
+            all.push(entry.sound(dir)?.to_named());
+        }
+        Ok(all)
     }
 
     /// Makes a directory and those above it that are missing; returns its inode. What is there
@@ -236,11 +241,6 @@ impl<'a> Paths<'a> {
         self.fs.write(ino, 0, contents)?;
         Ok(ino)
     }
-
-    /// Everything from `top` down, parents before their children. Symbolic links are not followed.
-    pub fn walk(&self, top: Ino, order: Order) -> Walk<'a> {
-        Walk::new(self.fs, top, order)
-    }
 }
 
 /// Parent path and last component of a path; `None` if it has no component that is a name.
@@ -255,225 +255,4 @@ pub fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.rsplit(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".");
     parts.map(<[u8]>::to_vec).collect()
-}
-
-/// What a directory entry must be for a path to be made of it.
-fn check_name(dir: Ino, name: &[u8]) -> Result<()> {
-    let problem = match () {
-        () if name.is_empty() => "empty name",
-        () if name.len() > NAME_LEN_MAX => "name longer than 255 bytes",
-        () if name.contains(&b'/') => "name contains \"/\"",
-        () if name.contains(&0) => "name contains a NUL byte",
-        () => return Ok(()),
-    };
-    Err(Corruption::new("directory entry", problem).of_inode(dir.0).into())
-}
-
-/// Names of a directory, all in one piece of memory, and where the listing goes on.
-struct Listing {
-    order: Order,
-    names: Vec<u8>,
-    entries: Vec<Item>,
-    delivered: usize,
-    resume: Option<Cookie>,
-}
-
-struct Item {
-    start: usize,
-    len: u8,
-    ino: Ino,
-    file_type: Option<FileType>,
-}
-
-impl Listing {
-    fn new(order: Order) -> Self {
-        let resume = Some(Cookie::default());
-        Self { order, names: Vec::new(), entries: Vec::new(), delivered: 0, resume }
-    }
-
-    /// Reads the next batch (sorted: everything), if there is more.
-    fn fill(&mut self, fs: &dyn FileSystem, dir: Ino) -> Result<()> {
-        let Some(from) = self.resume.take() else { return Ok(()) };
-        self.names.clear();
-        self.entries.clear();
-        self.delivered = 0;
-        let mut problem = Ok(());
-        let (names, entries, resume) = (&mut self.names, &mut self.entries, &mut self.resume);
-        let is_sorted = self.order == Order::Sorted;
-        let batch = if is_sorted { usize::MAX } else { BATCH_ENTRIES };
-        let mut take = |entry: DirEntry<'_>| {
-            if entry.name == b"." || entry.name == b".." {
-                return ControlFlow::Continue(());
-            }
-            problem = check_name(dir, entry.name);
-            if problem.is_err() {
-                return ControlFlow::Break(());
-            }
-            let (start, len) = (names.len(), entry.name.len() as u8);
-            names.extend_from_slice(entry.name);
-            entries.push(Item { start, len, ino: entry.ino, file_type: entry.file_type });
-            if entries.len() < batch {
-                return ControlFlow::Continue(());
-            }
-            *resume = Some(entry.next);
-            ControlFlow::Break(())
-        };
-        if is_sorted {
-            // They come all at once, so nobody needs cookies.
-            fs.for_each_entry(dir, &mut take)?;
-        } else {
-            fs.readdir(dir, from, &mut take)?;
-        }
-        problem?;
-        if self.order == Order::Sorted {
-            let names = &self.names;
-            let name = |item: &Item| &names[item.start..item.start + usize::from(item.len)];
-            self.entries.sort_unstable_by(|a, b| name(a).cmp(name(b)));
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Option<Named> {
-        let item = self.entries.get(self.delivered)?;
-        self.delivered += 1;
-        let name = self.names[item.start..item.start + usize::from(item.len)].to_vec();
-        Some(Named { name, ino: item.ino, file_type: item.file_type })
-    }
-}
-
-/// Keeps a traversal of directories finite: each may be entered once, and none too deep.
-///
-/// A directory has one name. An image in which it has two can be an endless path, or a short
-/// one with more ends than there is time for.
-#[derive(Default)]
-pub struct DirectoryGuard {
-    entered: HashSet<Ino>,
-}
-
-impl DirectoryGuard {
-    /// Notes that a directory at `depth` levels below the top is entered.
-    ///
-    /// # Errors
-    /// `Corrupt` if it has been entered before or lies deeper than [`DEPTH_MAX`].
-    pub fn enter(&mut self, dir: Ino, depth: usize) -> Result<()> {
-        if depth > DEPTH_MAX {
-            let problem = format!("more than {DEPTH_MAX} directories inside each other");
-            return Err(Corruption::new("directory tree", problem).of_inode(dir.0).into());
-        }
-        if !self.entered.insert(dir) {
-            let problem = "the directory has a second name or contains itself";
-            return Err(Corruption::new("directory tree", problem).of_inode(dir.0).into());
-        }
-        Ok(())
-    }
-}
-
-/// A file that a [`Walk`] came to.
-#[derive(Clone, Debug)]
-pub struct Walked {
-    /// Path from the top without leading `/`; empty for the top itself.
-    pub path: Vec<u8>,
-    /// Number of components of `path`.
-    pub depth: usize,
-    /// Attributes of the inode.
-    pub attributes: Attributes,
-}
-
-impl Walked {
-    /// The last component of the path; empty for the top itself.
-    pub fn name(&self) -> &[u8] {
-        self.path.rsplit(|&b| b == b'/').next().unwrap_or_default()
-    }
-}
-
-/// A file that a [`Walk`] could not read, or a directory it could not list.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {error}", path.escape_ascii())]
-pub struct WalkError {
-    /// Path from the top without leading `/`.
-    pub path: Vec<u8>,
-    /// What is wrong with it.
-    pub error: Error,
-}
-
-/// A depth-first walk, parents before their children, each directory's subtrees where its name
-/// stands. After an error the walk goes on behind the file that it concerns.
-pub struct Walk<'a> {
-    fs: &'a dyn FileSystem,
-    order: Order,
-    guard: DirectoryGuard,
-    top: Option<Ino>,
-    levels: Vec<Level>,
-    path: Vec<u8>,
-    pending: Option<Ino>,
-}
-
-struct Level {
-    dir: Ino,
-    listing: Listing,
-    /// Length of the directory's own path.
-    path_len: usize,
-}
-
-impl<'a> Walk<'a> {
-    fn new(fs: &'a dyn FileSystem, top: Ino, order: Order) -> Self {
-        let guard = DirectoryGuard::default();
-        let (levels, path) = (Vec::new(), Vec::new());
-        Self { fs, order, guard, top: Some(top), levels, path, pending: None }
-    }
-
-    /// Leaves out what is below the directory that was returned last.
-    pub fn skip_children(&mut self) {
-        self.pending = None;
-    }
-
-    fn visit(&mut self, ino: Ino) -> Result<Walked> {
-        let attributes = self.fs.attributes(ino)?;
-        let depth = self.levels.len();
-        if attributes.file_type == FileType::Directory {
-            self.guard.enter(ino, depth)?;
-            self.pending = Some(ino);
-        }
-        Ok(Walked { path: self.path.clone(), depth, attributes })
-    }
-
-    fn visit_or_fail(&mut self, ino: Ino) -> Result<Walked, WalkError> {
-        self.visit(ino).map_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, error: Error) -> WalkError {
-        WalkError { path: self.path.clone(), error }
-    }
-}
-
-impl Iterator for Walk<'_> {
-    type Item = Result<Walked, WalkError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(top) = self.top.take() {
-            return Some(self.visit_or_fail(top));
-        }
-        if let Some(dir) = self.pending.take() {
-            let listing = Listing::new(self.order);
-            self.levels.push(Level { dir, listing, path_len: self.path.len() });
-        }
-        loop {
-            let level = self.levels.last_mut()?;
-            self.path.truncate(level.path_len);
-            if let Some(named) = level.listing.next() {
-                if level.path_len > 0 {
-                    self.path.push(b'/');
-                }
-                self.path.extend_from_slice(&named.name);
-                return Some(self.visit_or_fail(named.ino));
-            }
-            if level.listing.resume.is_none() {
-                self.levels.pop();
-            } else if let Err(error) = level.listing.fill(self.fs, level.dir) {
-                level.listing.entries.clear();
-                level.listing.resume = None;
-                return Some(Err(self.failed(error)));
-            }
-        }
-    }
 }

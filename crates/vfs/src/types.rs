@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{Protection, Result};
+
 /// Longest name of a directory entry, in bytes, in every format supported.
 pub const NAME_LEN_MAX: usize = 255;
 
@@ -134,6 +136,10 @@ pub struct Attributes {
     pub ctime: Timestamp,
     /// Creation, where the format keeps it.
     pub crtime: Option<Timestamp>,
+    /// What its flags forbid.
+    pub protection: Protection,
+    /// Whether its flags say that its access time stays.
+    pub is_noatime: bool,
 }
 
 /// What a new inode starts with.
@@ -168,6 +174,34 @@ pub struct SetAttributes {
     pub ctime: Option<Timestamp>,
     /// Creation, where the format keeps it.
     pub crtime: Option<Timestamp>,
+    /// On whose behalf.
+    pub purpose: ChangePurpose,
+}
+
+/// Why attributes change, which decides whether the flags of an inode forbid it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangePurpose {
+    /// Somebody asked for these values: not of an inode that is immutable or may only be appended to.
+    #[default]
+    Request,
+    /// Somebody asked for times that are now: not of an inode that is immutable.
+    Touch,
+    /// It goes with something that was done, and that was not forbidden.
+    Consequence,
+}
+
+impl SetAttributes {
+    /// Whether the flags of an inode allow it.
+    ///
+    /// # Errors
+    /// `NotPermitted` if they do not.
+    pub const fn check(&self, protection: Protection) -> Result<()> {
+        match self.purpose {
+            ChangePurpose::Request => protection.check_change(),
+            ChangePurpose::Touch => protection.check_addition(),
+            ChangePurpose::Consequence => Ok(()),
+        }
+    }
 }
 
 /// A special file that `mknod` makes.
@@ -279,6 +313,9 @@ pub struct StatFs {
     pub blocks_free: u64,
     /// Free blocks that ordinary users may take.
     pub blocks_available: u64,
+    /// Free blocks that contents of files may take, whoever owns them: all but those that are kept for
+    /// operations that free.
+    pub blocks_for_contents: u64,
     /// Inodes.
     pub inodes: u64,
     /// Free inodes.

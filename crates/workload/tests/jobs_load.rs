@@ -1,7 +1,7 @@
 //! The workloads of the thread about orphans do what they say: the same on every target, with exactly
 //! the operations that they count, and nothing left behind but what they are to leave.
 
-mod load;
+use crate::load;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

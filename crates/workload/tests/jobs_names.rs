@@ -1,7 +1,7 @@
 //! The workloads that make and remove names: what they leave, on file systems of every kind and on ones
 //! that are wrong.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

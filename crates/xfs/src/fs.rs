@@ -50,6 +50,10 @@ pub struct Xfs {
     /// Where data of new files goes.
     pub(crate) hints: Hints,
     pub(crate) listings: ListingProfile,
+    /// Its superblock when it was opened, before recovery.
+    pub(crate) found: Superblock,
+    /// What whoever reads it should know.
+    pub(crate) remarks: Vec<String>,
     /// What recovery did when it was opened.
     pub(crate) recovered: log::Report,
     /// How many inodes without names were freed then.

@@ -8,13 +8,17 @@ use crate::format::inode::{Inode, flags, flags2};
 use crate::inode::Handle;
 
 /// Flags that everything made in a directory gets from it.
-const FOR_ALL: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
+const FOR_ALL: u16 =
+    flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
 
 /// Gives a new inode, whose type is set, the flags that `parent` has for it. Its hints of how much to
 /// allocate at once are kept for kernels: nothing here goes by them.
 pub(crate) fn inherit_flags(parent: &Handle, child: &mut Inode) {
     let from = &parent.inode;
     let mut own = child.flags() | from.flags() & FOR_ALL;
+    if child.is_dir() {
+        own |= from.flags() & flags::RTINHERIT;
+    }
     if from.flags() & flags::EXTSZINHERIT != 0 && from.extent_size_hint() != 0 {
         let flag = match child.file_type() {
             Some(FileType::Directory) => flags::EXTSZINHERIT,

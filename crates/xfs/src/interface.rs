@@ -1,11 +1,12 @@
 //! XFS behind the format-blind interface: each method takes the inode's lock and calls what does the
 //! work.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileSystem, Ino, ListingProfile,
-    MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
+    FileSystem, Ino, ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::format::features::Incompat;
@@ -88,7 +89,18 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, time)
+        self.rename_entry(from, to, mode, None, time)
+    }
+
+    fn rename_with_whiteout(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.rename_entry(from, to, mode, Some(whiteout), time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
@@ -176,6 +188,18 @@ impl FileSystem for Xfs {
         Ok(true)
     }
 
+    fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.read_file_attributes(ino)
+    }
+
+    fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        self.change_file_attributes(ino, change)
+    }
+
+    fn trim(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
+        self.trim_free(range, len_min)
+    }
+
     fn fsync(&self, _ino: Ino) -> Result<()> {
         self.sync()
     }
@@ -185,5 +209,18 @@ impl FileSystem for Xfs {
             return Ok(());
         }
         Ok(self.engine.sync()?)
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        self.current_label()
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.change_label(label)
+    }
+
+    fn shut_down(&self) -> Result<()> {
+        self.engine.stop();
+        Ok(())
     }
 }

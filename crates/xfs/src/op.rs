@@ -189,7 +189,7 @@ impl Xfs {
 }
 
 impl<'a> Op<'a> {
-    fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

@@ -8,10 +8,12 @@ use vfs::locks::InodeLocks;
 use vfs::{Error, ListingProfile, Result};
 
 use crate::Xfs;
+use crate::copy::{self, Copy};
 use crate::dir::States;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::format::address::AgNumber;
+use crate::format::superblock::Superblock;
 use crate::fs::{Mode, OpenOptions};
 use crate::inode::GoneChunks;
 use crate::log::{self, Recovered, XfsLog, log_is_clean};
@@ -21,7 +23,7 @@ use crate::volume::{Backing, Volume, read_superblock};
 
 /// Refuses an image that cannot be kept right when it is changed. Whether its log has nothing to replay.
 fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
-    let sb = read_superblock(device)?;
+    let sb = read_superblock(device).map_err(|error| copy::advise(device, error))?;
     match sb.read_only_because() {
         Some(reason) => Err(Error::unsupported(reason, "open it for reading")),
         None => log_is_clean(device, &sb),
@@ -36,8 +38,36 @@ impl Xfs {
     /// `Unsupported` for features this build cannot read, and for a log that cannot be replayed or is on
     /// another device; `Corrupt` for a superblock or group headers that cannot be right, or a damaged log.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let damage = match read_superblock(&*device) {
+            Ok(sb) => return Self::open_found(device, sb, options),
+            Err(Error::Corrupt(damage)) => damage,
+            Err(error) => return Err(error),
+        };
+        let Some(copy) = Copy::find(&*device) else { return Err(damage.into()) };
+        let device = copy.in_place(device)?;
         let sb = read_superblock(&*device)?;
-        if !options.stale && !log_is_clean(&*device, &sb)? {
+        let mut fs = Self::open_found(device, sb, options)?;
+        fs.remarks.push(copy.remark(&damage));
+        Ok(fs)
+    }
+
+    /// Opens an image to read it whose superblock was found to be `sb`.
+    fn open_found(
+        device: Arc<dyn BlockDevice>,
+        sb: Superblock,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mut fs = Self::open_to_read(device, &sb, options)?;
+        fs.found = sb;
+        Ok(fs)
+    }
+
+    fn open_to_read(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        if !options.stale && !log_is_clean(&*device, sb)? {
             if let Some(reason) = sb.read_only_because() {
                 return Err(Error::unsupported(
                     format!("replaying the log of an image with what cannot be written ({reason})"),
@@ -63,9 +93,12 @@ impl Xfs {
         if !check_writable(&*device)? {
             // In memory first: what the log announces may contradict the image, which is to be known before
             // anything is written.
-            Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
+            let fs = Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
+            vfs::path::check_root(&fs)?;
         }
-        Self::open_recovered(device, options)?.without_leftovers()
+        let fs = Self::open_recovered(device, options)?;
+        vfs::path::check_root(&fs)?;
+        fs.without_leftovers()
     }
 
     /// Opens an image to change it, and does what its log holds and announces.
@@ -90,6 +123,17 @@ impl Xfs {
         self.freed_at_open = self.reap_all()?;
         self.drop_quota_counts()?;
         Ok(self)
+    }
+
+    /// The superblock as it lay in the image when that was opened: [`Self::superblock`] may have
+    /// changed since, because replaying a log changes it.
+    pub fn superblock_found(&self) -> &Superblock {
+        &self.found
+    }
+
+    /// What whoever reads the image should know: damage that does not keep it from being read.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// What the recovery of the log did when the image was opened.
@@ -187,6 +231,7 @@ impl Xfs {
         let free_index = FreeIndexStrategy::default();
         let listings = ListingProfile::default();
         let recovered = log::Report::default();
+        let found = volume.sb.clone();
         Self {
             engine,
             volume,
@@ -199,6 +244,8 @@ impl Xfs {
             hints,
             listings,
             recovered,
+            found,
+            remarks: Vec::new(),
             freed_at_open: 0,
             log: None,
         }

@@ -22,12 +22,11 @@ impl Xfs {
         }
     }
 
-    /// Whether an inode may get a name in `dir`: not one of another project. `Invalid` stands for
-    /// what the kernel calls `EXDEV`.
+    /// Whether an inode may get a name in `dir`: not one of another project.
     pub(crate) fn check_project(&self, dir: &Handle, inode: &Handle) -> Result<()> {
         let is_bound = dir.inode.flags() & flags::PROJINHERIT != 0;
         if is_bound && dir.inode.projid() != inode.inode.projid() {
-            return Err(Error::Invalid("it is of another project than the directory: copy it"));
+            return Err(Error::OtherProject);
         }
         Ok(())
     }

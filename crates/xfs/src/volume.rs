@@ -82,6 +82,7 @@ impl Volume {
             blocks: self.geometry.blocks.saturating_sub(log),
             blocks_free: totals.freeblks,
             blocks_available: available,
+            blocks_for_contents: available,
             inodes,
             inodes_free: inodes - totals.icount.saturating_sub(totals.ifree),
             name_len_max: NAME_LEN_MAX,

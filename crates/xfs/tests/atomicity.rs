@@ -1,6 +1,6 @@
 //! An operation that fails leaves no trace.
 
-mod changing;
+use crate::changing;
 
 use changing::{Layout, MIB, XfsTarget};
 use oracle::require;

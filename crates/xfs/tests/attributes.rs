@@ -1,14 +1,13 @@
 //! Extended attributes: random changes against a model in memory, judged by xfs_repair and the kernel,
 //! and what the kernel made.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
@@ -216,7 +215,7 @@ const LONG: Habits = Habits {
 
 #[test]
 fn few_and_short_ones() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-n parent=0", 1, 200, &FEW_AND_SHORT);
     run("", 2, 200, &FEW_AND_SHORT);
     run("-i size=2048", 3, 200, &FEW_AND_SHORT);
@@ -224,7 +223,7 @@ fn few_and_short_ones() {
 
 #[test]
 fn some() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-b size=1024 -n parent=0", 4, 400, &SOME);
     run("", 5, 400, &SOME);
     run("-b size=65536", 6, 400, &SOME);
@@ -232,14 +231,14 @@ fn some() {
 
 #[test]
 fn many() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-b size=1024", 7, 3000, &MANY);
     run("-n parent=0", 8, 3000, &MANY);
 }
 
 #[test]
 fn long_ones() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-b size=1024 -n parent=0", 9, 200, &LONG);
     run("", 10, 200, &LONG);
     run("-b size=65536", 11, 200, &LONG);
@@ -274,7 +273,7 @@ fn make_attributes(root: &Path) {
         rustix::fs::lremovexattr(&path, format!("user.attribute-{number}")).unwrap();
     }
     std::fs::create_dir(root.join("acl")).unwrap();
-    let output = Command::new("setfacl")
+    let output = oracle::command("setfacl")
         .args(["-m", "u:1000:rwx,g:7:r-x,d:u:5:rw-"])
         .arg(root.join("acl"))
         .output()
@@ -284,7 +283,7 @@ fn make_attributes(root: &Path) {
 
 #[test]
 fn what_the_kernel_made_is_read() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     for options in ["", "-n parent=0 -b size=1024", "-b size=65536", "-i size=1024"] {
         let note = |root: &Path| -> BTreeMap<Vec<u8>, (Ino, Attributes)> {
             let with_attributes = |(name, ino): (Vec<u8>, Ino)| {
@@ -320,7 +319,7 @@ fn what_the_kernel_made_is_read() {
 
 #[test]
 fn access_control_lists_are_the_kernels() {
-    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Mount("xfs"));
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     let (image, inodes) =
         kernel_image("", |root, _| std::fs::write(root.join("f"), b"").unwrap(), inodes);
     let entry = |tag: u16, perm: u16, id: u32| {
@@ -346,7 +345,7 @@ fn access_control_lists_are_the_kernels() {
     drop(fs);
     xfs_repair(image.path());
     image.assert_read_by_kernel(|root| {
-        let output = Command::new("getfacl").args(["-nc"]).arg(root.join("f")).output().unwrap();
+        let output = oracle::command("getfacl").args(["-nc"]).arg(root.join("f")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         // Without a mask bit in the mode the effective rights are shown behind a tab.

@@ -1,6 +1,6 @@
 //! Random changes of files against a model in memory, judged by xfs_repair and the kernel's reading.
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::sync::Arc;

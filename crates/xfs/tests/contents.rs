@@ -1,6 +1,6 @@
 //! Contents of files and links that the kernel made, read here: bytes, and where they lie.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::io::Write;

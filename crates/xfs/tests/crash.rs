@@ -4,7 +4,7 @@
 //!
 //! A failure prints what reproduces it with the explorer's example.
 
-mod changing;
+use crate::changing;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use workload::crash::{Explorer, Judge, Options, Report, Target};
 use workload::operation::Mix;
 use workload::trial::Watchdog;
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 const THREADS: usize = 2;
 
 fn explore(target: &dyn Target, judges: &[&dyn Judge], mixes: Vec<Mix>, states: u64) -> Report {
@@ -57,6 +57,17 @@ fn assert_survives(layout: Layout, states: u64) {
 fn metadata_and_data_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     assert_survives(Layout::DEFAULT, 500);
+}
+
+#[test]
+fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
+    let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+        let report = explore(&XfsTarget::worn(layout), &[&ours, &theirs], vec![mix], 300);
+        assert_sound(&report, 300);
+    }
 }
 
 #[test]

@@ -2,8 +2,7 @@
 //!
 //! All entries are links to one file, so that directories of any size are made of names alone.
 
-mod changing;
-mod support;
+use crate::changing;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,6 +1,6 @@
 //! Images that other programs made show what was put into them.
 
-mod changing;
+use crate::changing;
 
 use changing::kernel::{Leave, assert_same};
 use oracle::{Filled, XFS_SAMPLES, require};

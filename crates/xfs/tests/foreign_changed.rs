@@ -1,7 +1,7 @@
 //! Images that mkfs.xfs made and the kernel filled, with every form of directories, attributes and maps
 //! and with shared blocks, changed in place as the model is, and judged by xfs_repair and the kernel.
 
-mod changing;
+use crate::changing;
 
 use changing::kernel::assert_kernel_agrees;
 use changing::target::{Way, XfsTarget};

@@ -1,6 +1,6 @@
 //! Damaged images: whatever an image holds, reading it ends soon and without a panic.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

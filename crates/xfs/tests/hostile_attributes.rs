@@ -1,6 +1,6 @@
 //! Attributes damaged on purpose, with right checksums: errors are fine, harm is not.
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;

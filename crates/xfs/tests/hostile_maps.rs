@@ -1,7 +1,7 @@
 //! Maps that somebody damaged on purpose, checksums and all: reading them ends, with contents or an
 //! error.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::io::Write;

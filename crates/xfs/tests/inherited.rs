@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::FileDevice;
@@ -18,7 +17,7 @@ fn open(path: &Path) -> Xfs {
 }
 
 fn xfs_io(commands: &[&str], path: &Path) -> String {
-    let mut xfs_io = Command::new(oracle::program("xfs_io").unwrap());
+    let mut xfs_io = oracle::command("xfs_io");
     let options = commands.iter().flat_map(|command| ["-c", command]);
     let output = xfs_io.args(options).arg(path).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -7,7 +7,7 @@
 //!
 //! `DISKWRIGHT_KERNEL_CRASHES` sets how many copies are taken of each kind of image.
 
-mod changing;
+use crate::changing;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Names that wait for their hash leaves: whatever happens, they are found, and each checkpoint has all of
 //! them in the index.
 
-mod changing;
+use crate::changing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

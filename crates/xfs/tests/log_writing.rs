@@ -1,7 +1,7 @@
 //! What is written to the log, as the kernel takes it: an image that was closed needs no recovery, and one
 //! that was left is replayed.
 
-mod changing;
+use crate::changing;
 
 use std::fs::File;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! New file systems, judged by xfs_repair and the kernel and compared with mkfs.xfs's own.
 
-mod making;
+use crate::making;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What every format must do with names, in one thread and in many.
 
-mod changing;
+use crate::changing;
 
 use std::sync::Arc;
 

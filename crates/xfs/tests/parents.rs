@@ -1,6 +1,6 @@
 //! Parent pointers lead to every path of an inode: those that the kernel made, and those made here.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;

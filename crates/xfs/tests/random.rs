@@ -1,7 +1,7 @@
 //! Random operations on XFS and on the reference model, with one thread and with several: the same
 //! answers, the same tree at the end, and nothing for xfs_repair or the kernel to object to.
 
-mod changing;
+use crate::changing;
 
 use std::sync::Arc;
 

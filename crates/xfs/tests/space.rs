@@ -1,7 +1,7 @@
 //! Space that is given back and shared, in images changed in place, judged by the kernel: it replays what
 //! a crash left, and sees in every file what it should.
 
-mod changing;
+use crate::changing;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

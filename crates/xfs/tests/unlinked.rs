@@ -1,6 +1,6 @@
 //! Inodes that are open and have no name: the lists they are on, as they lie on disk.
 
-mod changing;
+use crate::changing;
 
 use std::sync::Arc;
 

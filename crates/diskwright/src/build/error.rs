@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use source::SourceError;
 
 use crate::Outcome;
+use crate::error::shown;
 use crate::text::escaped;
 
 /// Why a build failed.
@@ -56,16 +57,11 @@ pub enum BuildError {
     /// The image cannot be written.
     #[error("cannot write the image: {0}")]
     Write(io::Error),
-    /// The image file cannot be made.
-    #[error("cannot write {}: {source}", image.display())]
-    Target {
-        /// The image.
-        image: PathBuf,
-        /// The host's reason.
-        source: io::Error,
-    },
+    /// The image file cannot be made or replaced; somebody may be using what it would replace.
+    #[error(transparent)]
+    Image(Box<crate::Error>),
     /// Something is there already.
-    #[error("{} exists and is not an empty file; use --force to overwrite it", .0.display())]
+    #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
     TargetExists(PathBuf),
     /// An option of another format.
     #[error("{option} is not for this format: {why}")]
@@ -113,6 +109,7 @@ impl BuildError {
             Self::Source(error) if error.is_archive_fault() => Outcome::Image,
             Self::FileSystem(vfs::Error::Invalid(_) | vfs::Error::Unsupported(_)) => Outcome::Usage,
             Self::FileSystem(error) => crate::error::vfs_outcome(error),
+            Self::Image(error) => error.outcome(),
             Self::Entry { reason, .. } => match **reason {
                 Self::FileSystem(_) => Outcome::Io,
                 ref reason => reason.outcome(),
@@ -120,11 +117,9 @@ impl BuildError {
             Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
             Self::SameButForCase(_) => Outcome::Usage,
             Self::TargetExists(_) | Self::ForeignOption { .. } => Outcome::Usage,
-            Self::Source(_)
-            | Self::DoesNotFit { .. }
-            | Self::Write(_)
-            | Self::Target { .. }
-            | Self::Spool { .. } => Outcome::Io,
+            Self::Source(_) | Self::DoesNotFit { .. } | Self::Write(_) | Self::Spool { .. } => {
+                Outcome::Io
+            }
         }
     }
 }

@@ -1,40 +1,62 @@
 //! The source, which may have to be read more than once.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use source::{FileId, Options, Source, TarSource};
-use tempfile::NamedTempFile;
+use parking_lot::Mutex;
+use source::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError, TarSource};
 
 use super::BuildError;
+
+/// What the archive on standard input is called in errors.
+const STANDARD_INPUT: &str = "standard input";
+
+/// Data of one file that is worth asking whether there is room for a copy of it, in bytes.
+const LARGE_BYTES: u64 = 1 << 30;
 
 /// Where entries come from.
 pub(super) enum Input {
     /// A directory or an archive file.
     Path(PathBuf),
-    /// A copy of the archive on standard input.
-    Copy(NamedTempFile),
-    /// The archive on standard input itself.
-    Once,
+    /// An archive that can be read only once, and is copied on the way.
+    Copied(Copied),
+    /// The archive on standard input itself, or in a pipe.
+    Once(PathBuf),
+}
+
+/// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
+/// gives them in the same way as every other reading, so that the same image is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    Unread,
+    Read,
 }
 
 impl Input {
-    /// Prepares a source. An archive on standard input that may have to be read again is copied to
-    /// a file beside the image first.
+    /// Prepares a source. An archive on standard input or in a pipe that may have to be read again is
+    /// copied to a file without a name beside the image, while it is read for the first time; so nothing
+    /// is kept of what is no archive.
     ///
     /// # Errors
     /// If that cannot be.
     pub(super) fn prepare(source: &Path, image: &Path, may_read_twice: bool) -> io::Result<Self> {
-        if source != Path::new("-") {
+        let is_stream = source == Path::new("-")
+            || std::fs::metadata(source).is_ok_and(|found| {
+                found.file_type().is_fifo() || found.file_type().is_char_device()
+            });
+        if !is_stream {
             return Ok(Self::Path(source.to_owned()));
         }
         if !may_read_twice {
-            return Ok(Self::Once);
+            return Ok(Self::Once(source.to_owned()));
         }
         let beside = image.parent().filter(|p| !p.as_os_str().is_empty());
-        let mut copy = NamedTempFile::new_in(beside.unwrap_or(Path::new(".")))?;
-        io::copy(&mut io::stdin().lock(), copy.as_file_mut())?;
-        Ok(Self::Copy(copy))
+        let copy = tempfile::tempfile_in(beside.unwrap_or(Path::new(".")))?;
+        let state = Arc::new(Mutex::new(State::Untouched));
+        Ok(Self::Copied(Copied { stream: source.to_owned(), copy: Arc::new(copy), state }))
     }
 
     pub(super) fn is_directory(&self) -> bool {
@@ -42,7 +64,7 @@ impl Input {
     }
 
     pub(super) fn can_be_read_again(&self) -> bool {
-        !matches!(self, Self::Once)
+        !matches!(self, Self::Once(_))
     }
 
     /// Opens it from its start. `images` are left out of a directory that holds them.
@@ -50,12 +72,124 @@ impl Input {
         &self,
         threads: usize,
         images: Vec<FileId>,
+        contents: Contents,
     ) -> Result<Box<dyn Source>, BuildError> {
         let options = Options { threads, exclude: images };
         Ok(match self {
-            Self::Path(path) => source::open(path, &options)?,
-            Self::Copy(file) => Box::new(TarSource::open(file.path())?),
-            Self::Once => source::open(Path::new("-"), &options)?,
+            Self::Path(path) | Self::Once(path) => source::open(path, &options)?,
+            Self::Copied(copied) => copied.open(contents)?,
         })
+    }
+}
+
+/// An archive that is copied while it is read for the first time.
+pub(super) struct Copied {
+    stream: PathBuf,
+    copy: Arc<File>,
+    state: Arc<Mutex<State>>,
+}
+
+enum State {
+    Untouched,
+    /// The first reading, which may have been given up before its end.
+    First(Box<TarSource>),
+    /// The copy has all of it.
+    Whole,
+}
+
+impl Copied {
+    fn name(&self) -> &Path {
+        if self.stream == Path::new("-") { Path::new(STANDARD_INPUT) } else { &self.stream }
+    }
+
+    fn open(&self, contents: Contents) -> Result<Box<dyn Source>, SourceError> {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Untouched) {
+            let first = self.start()?;
+            // The copy gives the contents of a compressed archive in the same way.
+            let is_alike = contents == Contents::Unread || first.is_compressed();
+            *state = State::First(Box::new(first));
+            if is_alike {
+                return Ok(Box::new(self.first()));
+            }
+        }
+        if matches!(*state, State::First(_)) {
+            drop(state);
+            let mut first = self.first();
+            while first.next_entry()?.is_some() {}
+            state = self.state.lock();
+            *state = State::Whole;
+        }
+        Ok(Box::new(TarSource::from_copy(&self.copy, self.name())?))
+    }
+
+    fn start(&self) -> Result<TarSource, SourceError> {
+        if self.stream == Path::new("-") {
+            return TarSource::copying(io::stdin(), self.name(), &self.copy);
+        }
+        let failed =
+            |source| SourceError::Io { operation: "open", path: self.stream.clone(), source };
+        let stream = File::open(&self.stream).map_err(failed)?;
+        TarSource::copying(stream, self.name(), &self.copy)
+    }
+
+    fn first(&self) -> First {
+        let (name, copy) = (self.name().to_owned(), Arc::clone(&self.copy));
+        First { name, copy, state: Arc::clone(&self.state) }
+    }
+}
+
+/// The first reading of an archive that is copied on the way.
+struct First {
+    name: PathBuf,
+    copy: Arc<File>,
+    state: Arc<Mutex<State>>,
+}
+
+impl First {
+    /// Does something to the source that copies; afterwards there is nothing to read any more.
+    fn with<T: Default>(
+        &self,
+        act: impl FnOnce(&mut TarSource) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
+        match &mut *self.state.lock() {
+            State::First(source) => act(source),
+            State::Untouched | State::Whole => Ok(T::default()),
+        }
+    }
+
+    /// Refuses a file that a copy has no room for, before the room is filled.
+    fn check_room(&self, entry: &Entry, is_compressed: bool) -> Result<(), SourceError> {
+        let EntryKind::File(content) = &entry.kind else { return Ok(()) };
+        if is_compressed || content.data_len() < LARGE_BYTES {
+            return Ok(());
+        }
+        let full = |source| SourceError::Copy { archive: self.name.clone(), source };
+        let space = rustix::fs::fstatvfs(&*self.copy).map_err(|e| full(e.into()))?;
+        if space.f_bavail.saturating_mul(space.f_frsize) < content.data_len() {
+            return Err(full(io::ErrorKind::StorageFull.into()));
+        }
+        Ok(())
+    }
+}
+
+impl Source for First {
+    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+        let next =
+            self.with(|source| Ok(source.next_entry()?.map(|e| (e, source.is_compressed()))));
+        let Some((entry, is_compressed)) = next? else { return Ok(None) };
+        self.check_room(&entry, is_compressed)?;
+        Ok(Some(entry))
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
+        self.with(|source| source.read(buf))
+    }
+
+    fn progress(&self) -> Progress {
+        match &*self.state.lock() {
+            State::First(source) => source.progress(),
+            State::Untouched | State::Whole => Progress { done: 0, total: None },
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The image is filled through the operations that an editor of an image uses, in the order of the
 //! source, on a fresh file system without a journal; the same source and options give the same
-//! bytes, whatever the number of threads. It gets its name only when it is finished.
+//! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
+//! locked until then, as whoever changes an image does.
 
 mod copy;
 mod error;
@@ -17,7 +18,7 @@ mod writer;
 use std::sync::Arc;
 use std::thread;
 
-use ::source::Source;
+use ::source::{Source, SourceError};
 use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
@@ -27,7 +28,7 @@ pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
 use copy::Copier;
 use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
-use input::Input;
+use input::{Contents, Input};
 use target::Target;
 use writer::{Made, Policy, Writer};
 
@@ -40,8 +41,8 @@ pub trait Progress: Sync {
 /// Builds an image.
 ///
 /// # Errors
-/// Whatever the source, the file system or the host refuses; nothing is left under the image's
-/// name then.
+/// Whatever the source, the file system or the host refuses, and if somebody uses the image that would be
+/// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
@@ -49,7 +50,12 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     let input = Input::prepare(&options.source, &options.image, may_read_twice)
         .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() })?;
     let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
-    let report = build.run()?;
+    let report = build.run().map_err(|error| match error {
+        BuildError::Source(SourceError::Copy { source, .. }) => {
+            BuildError::Spool { source, options: maker.single_pass_options() }
+        }
+        error => error,
+    })?;
     target.keep()?;
     Ok(report)
 }
@@ -112,7 +118,7 @@ impl Build<'_> {
     /// entries are counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
         let rule = self.maker.inodes();
-        let mut source = self.open_source()?;
+        let mut source = self.open_source(Contents::Read)?;
         let mut inodes = rule.first();
         if let InodeRule::Fitted(usual) = rule {
             let at_least = size::usual_or_at_least(usual, size, source.entries_min());
@@ -125,14 +131,14 @@ impl Build<'_> {
         let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
             Err(e) if e.is_no_inodes() && can_have_more && self.input.can_be_read_again() => {
-                let entries = size::count_entries(&mut *self.open_source()?)?;
+                let entries = size::count_entries(&mut *self.open_source(Contents::Unread)?)?;
                 let before = self.plan(size, inodes)?.inodes_max();
                 let inodes = size::inodes_for(entries);
                 // There may be no such image, or no more inodes in it than before.
                 if !self.plan(size, inodes).is_ok_and(|plan| plan.inodes_max() > before) {
                     return Err(e);
                 }
-                self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?)
+                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?)
             }
             other => other,
         }
@@ -151,10 +157,12 @@ impl Build<'_> {
         loop {
             let plan = |size| self.plan(size, inodes);
             let size = size::smallest(plan, size_min, blocks, self.options.free)?;
-            if rule == InodeRule::OnDemand && self.plan(size, inodes)?.inodes_max() < needed.inodes {
+            if rule == InodeRule::OnDemand && self.plan(size, inodes)?.inodes_max() < needed.inodes
+            {
                 inodes = size::inodes_for(needed.inodes);
             }
-            let filled = self.fill(size, inodes, Fill::Whole, &mut *self.open_source()?);
+            let filled =
+                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?);
             let Err(error) = filled else { return filled };
             let limited = error.is_no_inodes() && rule == InodeRule::OnDemand;
             if !(error.is_no_space() || limited) || attempt == size::ATTEMPTS {
@@ -178,7 +186,8 @@ impl Build<'_> {
         let mut last = None;
         for size in size::TRIAL_BYTES {
             let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
-            match self.fill(size, inodes, Fill::Trial, &mut *self.open_source()?) {
+            let source = &mut *self.open_source(Contents::Unread)?;
+            match self.fill(size, inodes, Fill::Trial, source) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
                 // A larger file system cannot be: what did not fit before never will.
                 Err(BuildError::FileSystem(vfs::Error::Invalid(_))) if last.is_some() => break,
@@ -206,8 +215,8 @@ impl Build<'_> {
         if threads > 1 { threads } else { 0 }
     }
 
-    fn open_source(&self) -> Result<Box<dyn Source>, BuildError> {
-        self.input.open(self.helpers(), self.target.ids()?)
+    fn open_source(&self, contents: Contents) -> Result<Box<dyn Source>, BuildError> {
+        self.input.open(self.helpers(), self.target.ids()?, contents)
     }
 
     /// Makes a file system and fills it from the source.

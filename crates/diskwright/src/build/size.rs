@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_computed_size_is_the_smallest_that_holds_what_is_needed() {
-        for (blocks, free) in [(0, 0), (1, 0), (77, 0), (5_000, 0), (5_000, 10_000_000), (1 << 20, 1)] {
+        for (blocks, free) in
+            [(0, 0), (1, 0), (77, 0), (5_000, 0), (5_000, 10_000_000), (1 << 20, 1)]
+        {
             let plan = |size| Ok(Box::new(Tenth(size)) as Box<dyn Plan>);
             let size = smallest(plan, 0, blocks, free).unwrap();
             let holds = |size| {

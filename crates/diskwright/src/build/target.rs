@@ -1,54 +1,65 @@
-//! The image file while it is being made: under another name, so that a failed build leaves
-//! nothing under the name that was asked for.
+//! The image file while it is being made: without its name, so that a failed build leaves nothing under
+//! the name that was asked for.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
+use crate::lock::{self, Refused};
+use crate::replace::{Replace, Replacement};
+use crate::{Error, Result};
 
 /// A file that becomes the image when [`Target::keep`] is called, and goes away otherwise.
 pub(super) struct Target {
     image: PathBuf,
-    temporary: Option<PathBuf>,
-    file: File,
+    place: Place,
+}
+
+enum Place {
+    /// A block device is written in place.
+    Device(File),
+    New(Replacement),
 }
 
 impl Target {
-    /// Prepares to write `image`. What is there already must be an empty regular file, unless
-    /// `force`. A block device is written in place.
+    /// Prepares to write `image`. What is there already must be an empty regular file, unless `force`,
+    /// and nobody may use it.
     pub(super) fn create(image: &Path, force: bool) -> Result<Self, BuildError> {
-        let at = |source| BuildError::Target { image: image.to_owned(), source };
-        match std::fs::metadata(image) {
-            Ok(metadata) => {
-                let empty_file = metadata.is_file() && metadata.len() == 0;
-                if !empty_file && !force {
+        let at = |source| BuildError::Image(Box::new(Error::host("write", image, source)));
+        let place = match std::fs::metadata(image) {
+            Ok(metadata) if metadata.file_type().is_block_device() => {
+                if !force {
                     return Err(BuildError::TargetExists(image.to_owned()));
                 }
-                if metadata.file_type().is_block_device() {
-                    let file = OpenOptions::new().read(true).write(true).open(image).map_err(at)?;
-                    return Ok(Self { image: image.to_owned(), temporary: None, file });
-                }
-                if !metadata.is_file() {
-                    return Err(at(io::Error::other("neither a regular file nor a block device")));
-                }
+                let file = lock::open_to_write(image);
+                Place::Device(file.map_err(|e| BuildError::Image(Box::new(e)))?)
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(at(e)),
-        }
-        let (temporary, file) = create_beside(image).map_err(at)?;
-        Ok(Self { image: image.to_owned(), temporary: Some(temporary), file })
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(at(io::Error::other("neither a regular file nor a block device")));
+            }
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(e)),
+            Ok(_) | Err(_) => {
+                let replace = if force { Replace::Anything } else { Replace::Empty };
+                let new = Replacement::create(image, replace);
+                Place::New(new.map_err(|refused| refusal(refused, image))?)
+            }
+        };
+        Ok(Self { image: image.to_owned(), place })
     }
 
     /// The open file.
     pub(super) fn file(&self) -> &File {
-        &self.file
+        match &self.place {
+            Place::Device(file) => file,
+            Place::New(new) => new.file(),
+        }
     }
 
     /// Whether it is a block device, whose size cannot be chosen.
     pub(super) fn is_device(&self) -> bool {
-        self.temporary.is_none()
+        matches!(self.place, Place::Device(_))
     }
 
     /// Where the file is on the host, and the one that it will replace, to leave them out of a
@@ -58,7 +69,7 @@ impl Target {
             dev: metadata.dev(),
             ino: metadata.ino(),
         };
-        let mut ids = vec![id(self.file.metadata().map_err(|e| self.error(e))?)];
+        let mut ids = vec![id(self.file().metadata().map_err(|e| self.error(e))?)];
         ids.extend(std::fs::metadata(&self.image).ok().map(id));
         Ok(ids)
     }
@@ -68,46 +79,27 @@ impl Target {
         if self.is_device() {
             return Ok(());
         }
-        self.file.set_len(0).and_then(|()| self.file.set_len(len)).map_err(|e| self.error(e))
+        self.file().set_len(0).and_then(|()| self.file().set_len(len)).map_err(|e| self.error(e))
     }
 
     /// Gives the finished image its name.
-    pub(super) fn keep(mut self) -> Result<(), BuildError> {
-        if let Some(temporary) = &self.temporary {
-            std::fs::rename(temporary, &self.image).map_err(|e| self.error(e))?;
-            self.temporary = None;
+    pub(super) fn keep(self) -> Result<(), BuildError> {
+        match self.place {
+            Place::Device(_) => Ok(()),
+            Place::New(new) => new.keep().map_err(|refused| refusal(refused, &self.image)),
         }
-        Ok(())
     }
 
     fn error(&self, source: io::Error) -> BuildError {
-        BuildError::Target { image: self.image.clone(), source }
+        BuildError::Image(Box::new(Error::host("write", &self.image, source)))
     }
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // Nothing more can be done about a file that will not go.
-            let _ = std::fs::remove_file(temporary);
-        }
+fn refusal(refused: Refused, image: &Path) -> BuildError {
+    match refused {
+        Refused::Exists => BuildError::TargetExists(image.to_owned()),
+        other => BuildError::Image(Box::new(other.at("write", image))),
     }
-}
-
-fn create_beside(image: &Path) -> io::Result<(PathBuf, File)> {
-    let name = image.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
-    for attempt in 0..100 {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.part", std::process::id()));
-        let path = image.with_file_name(hidden);
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Err(io::Error::other("too many unfinished images beside it"))
 }
 
 #[cfg(test)]

@@ -20,8 +20,9 @@ Examples:
   diskwright build rootfs/ root.img --fs xfs --size 4G --features ^reflink
 
 The same source and options give the same bytes, whatever the number of threads. The environment
-variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. Nothing is left
-under IMAGE's name if the build fails.";
+variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. IMAGE gets its name
+when it is finished: a build that fails or is interrupted leaves nothing. --force does not replace an
+image that is mounted or in use.";
 
 /// Build an image from a directory or a tar archive
 #[derive(Debug, Args)]
@@ -226,6 +227,7 @@ impl Progress for Bar {
 
 pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let options = options(args)?;
+    diskwright::clean_up_on_signals()?;
     let bar = Bar(terminal::spinner("building:"));
     let built = build(&options, &bar);
     bar.0.finish_and_clear();

@@ -9,10 +9,10 @@ use clap::Args;
 use diskwright::build::Owner;
 use diskwright::copy::{self, CopyOptions, CopyReport, Side, into_image, out_of_image};
 use diskwright::edit::Editor;
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 
 use super::session;
-use crate::cli::{ImageToEdit, PlaceArgs};
+use crate::cli::{ImageToEdit, PlaceArgs, open_to_read};
 use crate::commands::build::owner;
 use crate::terminal::{self, CopyProgress};
 
@@ -138,7 +138,7 @@ fn out(
             Err(Error::Usage(format!("{shown} is not in an image, and DST is not either")))
         }
         Side::Image { image, path } => {
-            let image = Image::open(image, &args.place.options(args.stale))?;
+            let image = open_to_read(image, &args.place.options(args.stale))?;
             out_of_image(image.paths(), path, to, options, &mut CopyProgress::new("copying:"))
         }
     });
@@ -166,7 +166,7 @@ fn into(
                 into_image(editor, from, to, options, &mut progress)
             }
             Side::Image { image, path } => {
-                let image = Image::open(image, &args.place.options(args.stale))?;
+                let image = open_to_read(image, &args.place.options(args.stale))?;
                 let from = copy::From::Image(image.paths(), path);
                 into_image(editor, from, to, options, &mut progress)
             }

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<Outcome> {
         };
         written.map_err(Error::Output)
     })?;
-    for problem in &dump.problems {
+    for problem in dump.remarks.iter().chain(&dump.problems) {
         terminal::message(problem);
     }
     Ok(dump.outcome())

@@ -1,13 +1,14 @@
 //! `diskwright extract`.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::extract::{ExtractOptions, ExtractReport, extract_to_directory, extract_to_tar};
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::extract::{
+    ExtractOptions, ExtractReport, extract_to_directory, extract_to_tar, extract_to_tar_file,
+};
+use diskwright::{Error, Outcome, Result};
 
 use crate::cli::{ImageArgs, bytes};
 use crate::terminal::{self, CopyProgress};
@@ -19,7 +20,8 @@ yours and set-user-id and set-group-id bits are dropped. What the destination do
 device node without the right to make one, an attribute, a socket in a tar) is named and left out,
 and the exit status is 1. lost+found is extracted like any other directory.
 
-No path in an image can lead outside of DEST. An archive that could not be finished is removed.";
+No path in an image can lead outside of DEST. An archive gets its name when it is whole; one that it
+replaces stays until then. A file that somebody uses as an image is not replaced, whatever --force says.";
 
 /// Copy files out of an image, to a directory or a tar archive
 #[derive(Debug, Args)]
@@ -70,38 +72,14 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         let mut progress = CopyProgress::new("extracting:");
         terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?
     } else if args.destination.extension().is_some_and(|extension| extension == "tar") {
-        to_file(&image, &args.destination, &options)?
+        diskwright::clean_up_on_signals()?;
+        let mut progress = CopyProgress::new("extracting:");
+        extract_to_tar_file(image.paths(), &args.destination, &options, &mut progress)?
     } else {
         let mut progress = CopyProgress::new("extracting:");
         extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
     };
     finish(args, &report)
-}
-
-/// Makes an archive in a file, which is removed if it cannot be finished.
-fn to_file(image: &Image, path: &Path, options: &ExtractOptions) -> Result<ExtractReport> {
-    let host = |operation| move |source| Error::Host { operation, path: path.to_owned(), source };
-    let mut how = File::options();
-    how.write(true).create(true).truncate(true).create_new(!options.force);
-    let file = how.open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            host("make")(io::Error::other("it exists; use --force to replace it"))
-        }
-        _ => host("make")(error),
-    })?;
-    let mut progress = CopyProgress::new("extracting:");
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    let result = extract_to_tar(image.paths(), &mut out, options, &mut progress)
-        .and_then(|report| out.flush().map(|()| report).map_err(Error::Output))
-        .map_err(|error| match error {
-            Error::Output(source) => host("write")(source),
-            other => other,
-        });
-    if result.is_err() && path.is_file() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(path);
-    }
-    result
 }
 
 fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {

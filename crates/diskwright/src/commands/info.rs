@@ -20,7 +20,7 @@ pub(crate) struct InfoArgs {
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
-    let image = args.image.open()?;
+    let image = args.image.open_rootless()?;
     terminal::with_output(|out| {
         let written = if args.json {
             serde_json::to_writer_pretty(&mut *out, image.info())

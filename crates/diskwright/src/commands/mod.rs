@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod chattr;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod cp;
@@ -11,6 +12,7 @@ pub(crate) mod find;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
+pub(crate) mod lsattr;
 pub(crate) mod mkdir;
 pub(crate) mod mount;
 pub(crate) mod mv;
@@ -20,6 +22,7 @@ pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
+pub(crate) mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unmount;
 pub(crate) mod workload;
@@ -47,9 +50,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Mv(args) => mv::run(args),
         Command::Ln(args) => ln::run(args),
         Command::Chmod(args) => chmod::run(args),
+        Command::Chattr(args) => chattr::run(args),
+        Command::Lsattr(args) => lsattr::run(args),
         Command::Chown(args) => chown::run(args),
         Command::Setfattr(args) => setfattr::run(args),
         Command::Truncate(args) => truncate::run(args),
+        Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Workload(args) => workload::run(args),

@@ -66,7 +66,8 @@ pub(super) struct HostFile<'a> {
 impl Contents for HostFile<'_> {
     fn copy(&self, each: Each<'_>) -> Result<u64> {
         let failed = |e: std::io::Error| Error::host("read", self.path, e);
-        if !self.file.metadata().map_err(failed)?.is_file() {
+        // What says that it is empty may be of /proc: only reading tells.
+        if self.size == 0 || !self.file.metadata().map_err(failed)?.is_file() {
             return self.copy_stream(each);
         }
         let seek = |place| rustix::fs::seek(&self.file, place);
@@ -96,7 +97,7 @@ impl Contents for HostFile<'_> {
 }
 
 impl HostFile<'_> {
-    /// Copies what a pipe or device gives, to its end.
+    /// Copies what a pipe or device gives, or a file that does not know its size, to its end.
     fn copy_stream(&self, each: Each<'_>) -> Result<u64> {
         let mut buffer = vec![0; READ_BYTES];
         let mut done = 0;

@@ -206,7 +206,11 @@ impl<'a> Importer<'a> {
         for (name, value) in xattrs {
             match self.editor.fs().set_xattr(ino, name, value) {
                 Ok(()) => {}
-                Err(error @ (FsError::Unsupported(_) | FsError::Invalid(_))) => {
+                Err(
+                    error @ (FsError::Unsupported(_)
+                    | FsError::Invalid(_)
+                    | FsError::AttributeTooLarge(_)),
+                ) => {
                     self.report.left_out += 1;
                     let [path, name] = [place.path, name].map(crate::text::escaped);
                     self.observer

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use source::{DirectorySource, Entry, EntryKind, Options, Source};
-use vfs::path::{LastLink, Order, split_last};
+use vfs::path::{Circle, LastLink, Order, split_last};
 use vfs::{
-    DeviceNumber, Error as FsError, FileSystem, FileType, Ino, Paths, SpecialFile, Timestamp,
+    Corruption, DeviceNumber, Error as FsError, FileSystem, FileType, Ino, Paths, SpecialFile,
+    Timestamp,
 };
 
 use super::contents::{HostFile, ImageFile};
@@ -231,24 +232,41 @@ fn kind_of(kind: &EntryKind) -> Kind<'_> {
 #[derive(Default)]
 struct Tree {
     top: Option<Ino>,
-    /// The one used last: nearly always the one used next.
-    last: Option<(Vec<u8>, Ino)>,
+    /// The path of the one used last: nearly always that of the one used next, or of one beside it.
+    path: Vec<u8>,
+    /// The directories on that path, each with the length of its own.
+    levels: Vec<(usize, Ino)>,
 }
 
 impl Tree {
     /// The directory at a path, found name by name: no link leads out of the copy.
     fn directory(&mut self, fs: &dyn FileSystem, path: &[u8]) -> vfs::Result<Ino> {
-        if let Some((last, ino)) = &self.last
-            && last == path
-        {
-            return Ok(*ino);
+        let top = self.top.ok_or(FsError::NotFound)?;
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        self.leave_for(path);
+        for name in path[self.path.len()..].split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            let above = self.levels.last().map_or(top, |&(_, ino)| ino);
+            let ino = fs.lookup(above, name)?;
+            if !self.path.is_empty() {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name);
+            self.levels.push((self.path.len(), ino));
         }
-        let mut ino = self.top.ok_or(FsError::NotFound)?;
-        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
-            ino = fs.lookup(ino, name)?;
+        Ok(self.levels.last().map_or(top, |&(_, ino)| ino))
+    }
+
+    /// Lets go of the directories that are not on the way to `path`.
+    fn leave_for(&mut self, path: &[u8]) {
+        if path == self.path {
+            return;
         }
-        self.last = Some((path.to_vec(), ino));
-        Ok(ino)
+        let same = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
+        let is_above = |len: usize| len <= same && path.get(len).is_none_or(|&b| b == b'/');
+        while self.levels.last().is_some_and(|&(len, _)| !is_above(len)) {
+            self.levels.pop();
+        }
+        self.path.truncate(self.levels.last().map_or(0, |&(len, _)| len));
     }
 
     fn find(&mut self, importer: &Importer<'_>, path: &[u8]) -> vfs::Result<Ino> {
@@ -312,18 +330,22 @@ fn check_apart(fs: &dyn FileSystem, from: Ino, dir: Ino, name: &[u8]) -> vfs::Re
     if fs.lookup(dir, name).is_ok_and(|taken| taken == from) {
         return Err(FsError::Invalid("source and destination are the same file"));
     }
-    let mut above = dir;
-    for _ in 0..vfs::path::DEPTH_MAX {
+    let (mut above, mut circle) = (dir, Circle::default());
+    loop {
         if above == from {
             return Err(FsError::Invalid("a directory cannot be copied into itself"));
         }
         let next = fs.lookup(above, b"..")?;
         if next == above {
-            break;
+            return Ok(());
+        }
+        if circle.closes_at(above) {
+            let damage =
+                Corruption::new("directory tree", "the directories above lead in a circle");
+            return Err(damage.of_inode(dir.0).into());
         }
         above = next;
     }
-    Ok(())
 }
 
 fn image_file(

@@ -13,11 +13,12 @@ use vfs::{FileType, Paths};
 
 use super::{CopyOptions, CopyReport, Observer};
 use crate::extract::{ExtractOptions, extract_to_directory};
-use crate::{Error, Result};
+use crate::{Error, Result, lock};
 
 /// Copies a file or directory of an image to `to` on the host, or into it, if it is a directory.
 ///
-/// Files in the way are replaced, links in the way too (they are not followed).
+/// Files in the way are replaced, links in the way too (they are not followed), but no image that somebody
+/// uses.
 ///
 /// # Errors
 /// If something cannot be read or made; what was copied before it stays.
@@ -41,7 +42,15 @@ pub fn out_of_image(
     let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
     let destination = match destination(to, own_name, options)? {
         Destination::File(path) => path,
-        Destination::Stream => return to_stream(paths, ino, from, to, observer),
+        Destination::Stream => {
+            let file = File::options().write(true).open(to);
+            let file = file.map_err(|e| Error::host("write", to, e))?;
+            return to_stream(paths, ino, from, (to, file), observer);
+        }
+        Destination::Device => {
+            let file = lock::open_to_write(to)?;
+            return to_stream(paths, ino, from, (to, file), observer);
+        }
     };
     let name = destination.file_name().map(|name| name.as_bytes().to_vec());
     // A link that is followed has no path of its own: the walk starts at what it leads to.
@@ -70,8 +79,10 @@ pub fn out_of_image(
 
 enum Destination {
     File(PathBuf),
-    /// A device or pipe that is written to.
+    /// A character device or pipe that is written to.
     Stream,
+    /// A block device, which nobody else may use meanwhile.
+    Device,
 }
 
 fn destination(to: &Path, own_name: &[u8], options: CopyOptions) -> Result<Destination> {
@@ -92,20 +103,21 @@ fn destination(to: &Path, own_name: &[u8], options: CopyOptions) -> Result<Desti
         let problem = std::io::Error::from(std::io::ErrorKind::NotADirectory);
         return Err(Error::host("copy to", to, problem));
     }
-    let is_stream =
-        file_type.is_fifo() || file_type.is_char_device() || file_type.is_block_device();
-    Ok(if is_stream { Destination::Stream } else { Destination::File(to.to_owned()) })
+    Ok(match () {
+        () if file_type.is_block_device() => Destination::Device,
+        () if file_type.is_fifo() || file_type.is_char_device() => Destination::Stream,
+        () => Destination::File(to.to_owned()),
+    })
 }
 
 fn to_stream(
     paths: Paths<'_>,
     ino: vfs::Ino,
     from: &[u8],
-    to: &Path,
+    (to, mut file): (&Path, File),
     observer: &mut dyn Observer,
 ) -> Result<CopyReport> {
     let failed = |e| Error::host("write", to, e);
-    let mut file = File::options().write(true).open(to).map_err(failed)?;
     let mut report = CopyReport { files: 1, ..CopyReport::default() };
     let mut written = Ok(());
     let read = paths.read_inode(ino, &mut |bytes| {

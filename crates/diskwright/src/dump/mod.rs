@@ -64,6 +64,9 @@ pub struct Dump {
     pub fields: Fields,
     /// What is wrong with it.
     pub problems: Vec<String>,
+    /// What else is to be known about the image.
+    #[serde(skip)]
+    pub remarks: Vec<String>,
 }
 
 impl Dump {
@@ -99,14 +102,15 @@ pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
             paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))
         }
     };
-    match what {
+    let shown = match what {
         What::Superblock => superblock(path, &**volume.device()),
         What::Group(group) => volume.group(*group).map_err(at),
         What::Inode(target) => volume.inode(find(target)?).map_err(at),
         What::Directory(target) => volume.directory(find(target)?).map_err(at),
         What::Block(block) => volume.block(*block).map_err(at),
         What::Journal => volume.journal().map_err(at),
-    }
+    };
+    shown.map(|dump| Dump { remarks: volume.remarks().to_vec(), ..dump })
 }
 
 /// The superblock of an image, which is shown even if it is not recognised.
@@ -122,6 +126,7 @@ fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
 trait Structures {
     fn device(&self) -> &Arc<dyn BlockDevice>;
     fn file_system(&self) -> &dyn FileSystem;
+    fn remarks(&self) -> &[String];
     fn group(&self, number: u32) -> vfs::Result<Dump>;
     fn inode(&self, ino: Ino) -> vfs::Result<Dump>;
     fn directory(&self, ino: Ino) -> vfs::Result<Dump>;

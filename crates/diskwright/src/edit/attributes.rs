@@ -150,7 +150,7 @@ impl Editor<'_> {
     }
 
     /// Applies a change to a file, or to it and everything below it; returns to how many.
-    fn each(
+    pub(super) fn each(
         &self,
         path: &[u8],
         links: Links,
@@ -165,10 +165,10 @@ impl Editor<'_> {
             return Ok(1);
         }
         let mut count = 0;
-        for walked in self.paths.walk(top, Order::Physical) {
-            let below = |below: &[u8]| join(&absolute(path), below);
-            let walked = walked.map_err(|e| Error::file(&below(&e.path), e.error))?;
-            change(&walked.attributes).map_err(|e| Error::file(&below(&walked.path), e))?;
+        let mut walk = self.paths.walk(top, Order::Physical);
+        while let Some(visit) = walk.advance() {
+            let changed = visit.and_then(|visit| change(&visit.attributes));
+            changed.map_err(|e| Error::file(&join(&absolute(path), walk.path()), e))?;
             count += 1;
         }
         Ok(count)

@@ -6,6 +6,7 @@
 //! order: a program that is killed leaves an image with those up to some moment.
 
 mod attributes;
+mod flags;
 mod mode;
 mod names;
 mod values;
@@ -23,6 +24,7 @@ use crate::{Error, Image, OpenImage, Result, lock};
 
 pub(crate) use attributes::CAPABILITY;
 pub use attributes::{Links, OwnerChange};
+pub use flags::FlagChange;
 pub use mode::ModeChange;
 pub use names::{Move, MoveOptions};
 pub use values::{SizeChange, parse_owner_change, parse_xattr_value};

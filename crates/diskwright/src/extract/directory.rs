@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType as HostType;
 use rustix::io::Errno;
-use vfs::path::{Order, Walked};
+use vfs::path::{Order, Visit};
 use vfs::{Attributes, FileType, Ino, Paths};
 
 use super::host::{HostTree, Made};
@@ -45,10 +45,11 @@ pub fn extract_to_directory(
         has_told_owners: false,
         buffer: Vec::new(),
     };
-    for walked in paths.walk(top, Order::Sorted) {
-        match walked {
-            Ok(walked) => extractor.add(walked)?,
-            Err(e) => extractor.job.unreadable(&e.path, e.error)?,
+    let mut walk = paths.walk(top, Order::Sorted);
+    while let Some(visit) = walk.advance() {
+        match visit {
+            Ok(visit) => extractor.add(&visit, walk.path(), walk.name())?,
+            Err(error) => extractor.job.unreadable(walk.path(), error)?,
         }
     }
     extractor.leave_to(0)?;
@@ -59,8 +60,8 @@ struct Extractor<'a> {
     job: Job<'a>,
     tree: HostTree,
     destination: PathBuf,
-    /// The current directory and those above it, to be finished when they are left.
-    directories: Vec<Walked>,
+    /// What the current directory and those above it get when they are left, the top's first.
+    directories: Vec<Attributes>,
     /// First path of each file with several.
     links: HashMap<Ino, Vec<u8>>,
     user: u32,
@@ -71,34 +72,41 @@ struct Extractor<'a> {
 }
 
 impl Extractor<'_> {
-    fn add(&mut self, walked: Walked) -> Result<()> {
-        self.leave_to(walked.depth)?;
-        self.job.observer.file(&walked.path);
+    fn add(&mut self, visit: &Visit, path: &[u8], name: &[u8]) -> Result<()> {
+        self.leave_to(visit.depth)?;
+        self.job.observer.file(path);
         self.job.report.files += 1;
-        let attributes = walked.attributes;
+        let attributes = visit.attributes;
         if attributes.file_type == FileType::Directory {
-            if walked.depth > 0 {
-                self.tree.enter(walked.name()).map_err(|e| self.at("make", &walked.path, e))?;
+            if visit.depth > 0 {
+                self.tree.enter(name).map_err(|e| self.at("make", path, e))?;
             }
-            self.directories.push(walked);
+            self.directories.push(attributes);
             return Ok(());
         }
+        if visit.depth > 0 {
+            return self.file(path, name, attributes);
+        }
         // Only a file that is extracted alone has no name below the top.
-        let path = if walked.depth == 0 { self.job.top_name.clone() } else { walked.path };
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default().to_vec();
+        let name = self.job.top_name.clone();
+        self.file(&name, &name, attributes)
+    }
+
+    /// Makes anything but a directory.
+    fn file(&mut self, path: &[u8], name: &[u8], attributes: Attributes) -> Result<()> {
         if attributes.links > 1
             && let Some(first) = self.links.get(&attributes.ino)
         {
-            let linked = self.tree.link(first, &name);
-            return linked.map_err(|e| self.at("link", &path, e));
+            let linked = self.tree.link(first, name);
+            return linked.map_err(|e| self.at("link", path, e));
         }
         let is_made = match attributes.file_type {
-            FileType::Regular => self.regular(&path, &name, &attributes)?,
-            FileType::Symlink => self.symlink(&path, &name, &attributes)?,
-            _ => self.special(&path, &name, &attributes)?,
+            FileType::Regular => self.regular(path, name, &attributes)?,
+            FileType::Symlink => self.symlink(path, name, &attributes)?,
+            _ => self.special(path, name, &attributes)?,
         };
         if is_made && attributes.links > 1 {
-            self.links.insert(attributes.ino, path);
+            self.links.insert(attributes.ino, path.to_vec());
         }
         Ok(())
     }
@@ -106,8 +114,8 @@ impl Extractor<'_> {
     fn regular(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<bool> {
         let (ino, size) = (attributes.ino, attributes.size);
         let file = self.tree.file(name).map_err(|e| self.at("make", path, e))?;
-        let host_path = self.host_path(path);
-        let write_error = |e| Error::host("write", &host_path, e);
+        let destination = self.destination.clone();
+        let write_error = |e| Error::host("write", below(&destination, path), e);
         let runs = self.job.data_runs(path, ino, size)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         self.job.copy_runs(path, ino, &runs, &mut buffer, &mut |offset, bytes| {
@@ -148,12 +156,14 @@ impl Extractor<'_> {
     /// Finishes the directories that are deeper than those above `depth`.
     fn leave_to(&mut self, depth: usize) -> Result<()> {
         while self.directories.len() > depth {
-            let Some(directory) = self.directories.pop() else { break };
+            let Some(attributes) = self.directories.pop() else { break };
+            let path = self.tree.path().to_vec();
+            self.tree.hold_parent().map_err(|e| self.at("leave", &path, e))?;
             let fd = self.tree.current().try_clone_to_owned();
-            let fd = fd.map_err(|e| self.at("finish", &directory.path, e))?;
-            self.finish(&directory.path, Made::Open(fd.as_fd()), &directory.attributes)?;
-            if directory.depth > 0 {
-                self.tree.leave().map_err(|e| self.at("leave", &directory.path, e))?;
+            let fd = fd.map_err(|e| self.at("finish", &path, e))?;
+            self.finish(&path, Made::Open(fd.as_fd()), &attributes)?;
+            if !self.directories.is_empty() {
+                self.tree.leave().map_err(|e| self.at("leave", &path, e))?;
             }
         }
         Ok(())
@@ -218,14 +228,15 @@ impl Extractor<'_> {
         Ok(keeps_owner)
     }
 
-    fn host_path(&self, path: &[u8]) -> PathBuf {
-        use std::os::unix::ffi::OsStrExt;
-        self.destination.join(std::ffi::OsStr::from_bytes(path))
-    }
-
     fn at(&self, operation: &'static str, path: &[u8], error: io::Error) -> Error {
-        Error::host(operation, self.host_path(path), error)
+        Error::host(operation, below(&self.destination, path), error)
     }
+}
+
+/// Where on the host a path of the tree is.
+fn below(destination: &Path, path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    destination.join(std::ffi::OsStr::from_bytes(path))
 }
 
 /// Whether the host says that it does not allow or know something, rather than that it failed.

@@ -2,8 +2,11 @@
 //!
 //! Every step is taken from an open directory by one name that holds no `/` and is neither `.` nor
 //! `..` (the walk has checked that), and never through a symbolic link. At most [`OPEN_MAX`]
-//! directories are open, whatever the depth.
+//! directories are open, whatever the depth; one further up is opened again through `..` from the one
+//! below, and must then be the directory that it was.
 
+use std::cell::OnceCell;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,6 +14,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
+
+use crate::lock::{self, LoopFiles};
 
 /// Most directories kept open on the current path.
 const OPEN_MAX: usize = 64;
@@ -26,12 +31,34 @@ const NEW_FILE: OFlags = OFlags::CREATE
 /// A tree on the host and the directory in it that is being filled.
 pub(super) struct HostTree {
     root: OwnedFd,
-    /// Names on the way to the current directory.
-    names: Vec<Vec<u8>>,
-    /// The last few of them, open; empty only if `names` is.
-    open: Vec<OwnedFd>,
+    /// Path of the current directory below the root.
+    path: Vec<u8>,
+    /// The directories on the way to the current one, which is the last, without the root.
+    levels: Vec<Level>,
+    /// The last few of them, open; empty only if `levels` is.
+    open: VecDeque<OwnedFd>,
     /// Whether files that are in the way are replaced.
     replace: bool,
+    /// What was attached to loop devices when the first file was in the way.
+    loops: OnceCell<LoopFiles>,
+}
+
+/// A directory on the way.
+struct Level {
+    id: Id,
+    /// Length of its path.
+    path_len: usize,
+}
+
+/// Device and inode of a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Id(u64, u64);
+
+impl Id {
+    fn of(dir: &OwnedFd) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(dir)?;
+        Ok(Self(stat.st_dev, stat.st_ino))
+    }
 }
 
 impl HostTree {
@@ -48,12 +75,18 @@ impl HostTree {
         // The user's own path may well be a link.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { root, names: Vec::new(), open: Vec::new(), replace: force })
+        let (path, levels, open) = (Vec::new(), Vec::new(), VecDeque::new());
+        Ok(Self { root, path, levels, open, replace: force, loops: OnceCell::new() })
     }
 
     /// The directory being filled.
     pub(super) fn current(&self) -> BorrowedFd<'_> {
-        self.open.last().unwrap_or(&self.root).as_fd()
+        self.open.back().unwrap_or(&self.root).as_fd()
+    }
+
+    /// The path of the directory being filled, below the top.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.path
     }
 
     /// Makes a directory in the current one, for its owner only, and makes it the current one.
@@ -63,51 +96,73 @@ impl HostTree {
             Err(Errno::EXIST) if self.replace => {
                 let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-                    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+                    self.make_way(name)?;
                     rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
                 }
             }
             made => made?,
         }
         let entered = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
-        self.open.push(entered);
-        self.names.push(name.to_vec());
-        if self.open.len() > OPEN_MAX {
-            self.open.remove(0);
+        let id = Id::of(&entered)?;
+        self.open.push_back(entered);
+        if !self.path.is_empty() {
+            self.path.push(b'/');
         }
+        self.path.extend_from_slice(name);
+        self.levels.push(Level { id, path_len: self.path.len() });
+        if self.open.len() > OPEN_MAX {
+            self.open.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the parent of the current directory is open: before the current one gets
+    /// permissions that may not allow to go through it.
+    pub(super) fn hold_parent(&mut self) -> io::Result<()> {
+        let (1, Some(above)) = (self.open.len(), self.levels.len().checked_sub(2)) else {
+            return Ok(());
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let parent = rustix::fs::openat(self.current(), c"..", flags, Mode::empty())?;
+        if Id::of(&parent)? != self.levels[above].id {
+            return Err(io::Error::other("a directory was moved while files were put into it"));
+        }
+        self.open.push_front(parent);
         Ok(())
     }
 
     /// Makes the parent of the current directory the current one.
     pub(super) fn leave(&mut self) -> io::Result<()> {
-        self.names.pop();
-        self.open.pop();
-        if !self.open.is_empty() || self.names.is_empty() {
-            return Ok(());
-        }
-        let mut dir = rustix::io::dup(&self.root)?;
-        for (depth, name) in self.names.iter().enumerate() {
-            dir = rustix::fs::openat(&dir, name.as_slice(), DIRECTORY, Mode::empty())?;
-            if depth + OPEN_MAX >= self.names.len() {
-                self.open.push(rustix::io::dup(&dir)?);
-            }
-        }
+        self.hold_parent()?;
+        self.open.pop_back();
+        self.levels.pop();
+        self.path.truncate(self.levels.last().map_or(0, |level| level.path_len));
         Ok(())
     }
 
-    /// Opens the directory at a path below the top, step by step.
+    /// Opens the directory at a path below the top, step by step from the nearest one that is open.
     fn open_below(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        let mut dir = rustix::io::dup(&self.root)?;
-        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+        let first_open = self.levels.len() - self.open.len();
+        let mut open = self.levels[first_open..].iter().zip(&self.open).rev();
+        let nearest = open.find_map(|(level, dir)| {
+            let rest = path.strip_prefix(&self.path[..level.path_len])?;
+            (rest.is_empty() || rest.starts_with(b"/")).then_some((dir, rest))
+        });
+        let (start, rest) = nearest.unwrap_or((&self.root, path));
+        let mut dir = rustix::io::dup(start)?;
+        for name in rest.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             dir = rustix::fs::openat(&dir, name, DIRECTORY, Mode::empty())?;
         }
         Ok(dir)
     }
 
+    /// Removes what has a name, unless it is an image that somebody uses.
     fn make_way(&self, name: &[u8]) -> io::Result<()> {
         if !self.replace {
             return Ok(());
         }
+        // Held until the name is gone: who waits for it looks for the name afterwards.
+        let _old = lock::claim(self.current(), name, lock::Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             Err(Errno::ISDIR) => Err(io::Error::other("a directory is in the way")),

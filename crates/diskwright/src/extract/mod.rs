@@ -9,6 +9,7 @@ mod acl;
 mod archive;
 pub(crate) mod contents;
 mod directory;
+mod file;
 mod host;
 mod pax;
 
@@ -21,6 +22,7 @@ use crate::{Error, Outcome, Result};
 
 pub use archive::extract_to_tar;
 pub use directory::extract_to_directory;
+pub use file::extract_to_tar_file;
 
 /// What to extract, and how.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<
 
 /// What an ext image says about itself.
 pub(super) fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
-    let sb = fs.superblock();
+    let sb = fs.superblock_found();
     let raw = &sb.raw;
     let totals = fs.statfs()?;
     Ok(ImageInfo {
@@ -74,7 +74,7 @@ fn ext_features(features: &Features) -> Vec<FeatureGroup> {
 fn ext_sections(sb: &Superblock) -> Vec<Section> {
     let raw = &sb.raw;
     let value = |name: &str, value: u64| (name.to_owned(), value.to_string());
-    vec![Section {
+    let layout = Section {
         title: "layout".into(),
         values: vec![
             value("groups", sb.groups_count.into()),
@@ -85,5 +85,11 @@ fn ext_sections(sb: &Superblock) -> Vec<Section> {
             value("journal inode", raw.journal_inum.get().into()),
             value("orphan file inode", raw.orphan_file_inum.get().into()),
         ],
-    }]
+    };
+    let errors = raw.error_count.get();
+    if errors == 0 {
+        return vec![layout];
+    }
+    let values = vec![value("count", errors.into())];
+    vec![layout, Section { title: "errors".into(), values }]
 }

@@ -53,7 +53,7 @@ pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<
 
 /// What an XFS image says about itself.
 pub(super) fn info(fs: &Xfs, log: LogState) -> vfs::Result<ImageInfo> {
-    let sb = fs.superblock();
+    let sb = fs.superblock_found();
     let raw = &sb.raw;
     let totals = fs.statfs()?;
     let label_len = raw.fname.iter().position(|&byte| byte == 0).unwrap_or(raw.fname.len());

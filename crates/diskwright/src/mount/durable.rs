@@ -4,7 +4,7 @@
 //! leaves that to the file system, and for FUSE that is here.
 
 use fuse::Adapter;
-use fuse_device::{Errno, Handler, Kernel, Operation, PageCache, Reply, Request, Settings};
+use fuse_device::{Errno, Handler, Kernel, Operation, PageCache, Reply, Request, Settings, ioctl};
 
 use super::MountOptions;
 
@@ -38,6 +38,7 @@ impl<'a> Durable<'a> {
             | Operation::Removexattr { .. }
             | Operation::Fallocate(_)
             | Operation::CopyFileRange { .. } => self.attributes,
+            Operation::Ioctl { args, .. } => self.attributes && ioctl::takes_input(args.cmd),
             _ => false,
         }
     }

@@ -30,7 +30,7 @@ mod unmount;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use fuse::{Adapter, Syncer};
+use fuse::{Adapter, SpaceKeeper, Syncer};
 use fuse_device::{Session, SessionOptions};
 
 pub use fuse::{AccessTimes, OnDamage};
@@ -90,7 +90,7 @@ impl Mount {
     ///
     /// # Errors
     /// If the session fails, if the image cannot be written or closed, or if it was found to be damaged
-    /// ([`Error::FoundDamaged`]). Unless [`OnDamage::Continue`] was asked for, nothing was written from
+    /// ([`Error::FoundDamaged`]), or shut down ([`Error::ShutDown`]). After that, and unless [`OnDamage::Continue`] was asked for, nothing was written from
     /// then on, and the image is as after a crash.
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
         let Self { session, image, options } = self;
@@ -98,15 +98,27 @@ impl Mount {
             SessionOptions { threads: options.threads(), io_uring: options.io_uring };
         let adapter =
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
+        let keeps_space = !is_read_only(&image, &options) && !options.sync;
+        let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
         let served = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
-            session.serve(&Durable::new(&adapter, &options), &session_options, ready)
+            let mut keeper = None;
+            session.serve(&Durable::new(&adapter, &options), &session_options, || {
+                // Not before requests are answered: it makes some.
+                keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
+                ready();
+            })
         });
         let name = PathBuf::from(image.name());
         let finished = adapter.finish();
         let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
+        let is_shut_down = adapter.is_shut_down();
         drop(adapter);
+        if is_shut_down {
+            // What is left open is closed by nobody: nothing is to be written any more.
+            return Err(Error::ShutDown { image: name });
+        }
         if !is_damaged || options.on_damage == OnDamage::Continue {
             image.close()?;
         }
@@ -133,6 +145,7 @@ fn kernel_options(image: &OpenToMount, options: &MountOptions) -> fuse_device::M
         suid: options.suid,
         dev: options.dev,
         noexec: !options.exec,
+        nosymfollow: options.nosymfollow,
         sync: options.sync,
         dirsync: options.dirsync,
     }

@@ -15,8 +15,46 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 const THREADS_MAX: usize = 256;
 
 /// Words of `/etc/fstab` that tell mount(8) and others something, and mean nothing here.
-const FSTAB_WORDS: &[&str] =
-    &["defaults", "auto", "noauto", "user", "users", "nouser", "group", "nofail", "_netdev"];
+const FSTAB_WORDS: &[&str] = &[
+    "defaults", "auto", "noauto", "user", "users", "nouser", "nousers", "group", "nogroup",
+    "noowner", "nofail", "_netdev",
+];
+
+/// Words of mount(8), and of kernel file systems, that ask for what is so on every mount of ours.
+const ALWAYS_SO: &[&str] = &[
+    // The kernel checks permissions and ACLs, and attributes are there.
+    "default_permissions",
+    "acl",
+    "user_xattr",
+    // Times are written with what else has changed, within `commit`; that is as lazy as it gets.
+    "lazytime",
+    "nolazytime",
+    // Caches are flushed where it matters, and freed space is not handed on to the device.
+    "barrier",
+    "barrier=1",
+    "nodiscard",
+    "data=ordered",
+    "inode64",
+    "attr2",
+    "noquota",
+    // The opposite is refused.
+    "noiversion",
+    "nomand",
+];
+
+/// Words of mount(8) that cannot be meant here, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("remount", "a mount cannot be changed: unmount it and mount it again"),
+    ("bind", "an image is mounted; for another place of a mount, use mount --bind"),
+    ("rbind", "an image is mounted; for another place of a mount, use mount --rbind"),
+    ("move", "an image is mounted; to move a mount, use mount --move"),
+    ("loop", "an image needs no loop device here: leave it out"),
+    ("mand", "Linux has no mandatory locks any more (since 5.15)"),
+    ("iversion", "the kernel does not ask FUSE servers for the versions of inodes"),
+    ("discard", "freed space is not handed on to the device"),
+    ("noload", "read an image without its journal with ro and --stale"),
+    ("norecovery", "read an image without its log with ro and --stale"),
+];
 
 /// How an image is mounted. The defaults are those of `diskwright mount` without `-o`.
 ///
@@ -25,16 +63,23 @@ const FSTAB_WORDS: &[&str] =
 pub struct MountOptions {
     /// Nothing can be changed, and the image is not written.
     pub read_only: bool,
+    /// Though nothing can be changed, an image that was not cleanly closed is recovered first, as kernels do.
+    pub recover: bool,
     /// Other users may use the mount, too. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// All files appear to belong to this user.
     pub uid: Option<u32>,
     /// All files appear to belong to this group.
     pub gid: Option<u32>,
+    /// Mounts of this mount may map ids, where the kernel has that (`X-mount.idmap` of mount(8)). Not together
+    /// with `uid` or `gid`.
+    pub idmap: bool,
     /// New files are stored as this owner's, not as the caller's.
     pub owner: Option<Owner>,
     /// When reading changes access times.
     pub access_times: AccessTimes,
+    /// Listing a directory does not change its access time.
+    pub keep_directory_times: bool,
     /// Every write waits until it is durable.
     pub sync: bool,
     /// Every change of a directory waits until it is durable.
@@ -45,6 +90,10 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can be run.
     pub exec: bool,
+    /// Symbolic links are not followed. Needs root.
+    pub nosymfollow: bool,
+    /// Whoever mounts is not told what is not an error.
+    pub silent: bool,
     /// Time after which changes are made durable without anybody asking; `None` for never.
     pub sync_interval: Option<Duration>,
     /// What happens when the image is found to be damaged.
@@ -63,16 +112,21 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            recover: false,
             allow_other: false,
             uid: None,
             gid: None,
+            idmap: false,
             owner: None,
             access_times: AccessTimes::default(),
+            keep_directory_times: false,
             sync: false,
             dirsync: false,
             suid: false,
             dev: false,
             exec: true,
+            nosymfollow: false,
+            silent: false,
             sync_interval: Some(SYNC_INTERVAL),
             on_damage: OnDamage::default(),
             threads: None,
@@ -90,10 +144,20 @@ impl MountOptions {
     /// A sentence that names the first word that is not known, or whose value makes no sense. Those
     /// before it count.
     pub fn apply(&mut self, words: &str) -> Result<(), String> {
-        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))
+        words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))?;
+        if self.idmap && (self.uid.is_some() || self.gid.is_some()) {
+            return Err("idmap: it does not go together with uid= or gid=".into());
+        }
+        Ok(())
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == word) {
+            return Err(format!("{word}: {why}"));
+        }
+        if ALWAYS_SO.contains(&word) || FSTAB_WORDS.contains(&word) {
+            return Ok(());
+        }
         match word.split_once('=') {
             Some((name, value)) => self.set_value(word, name, value),
             None => self.set_flag(word),
@@ -104,12 +168,19 @@ impl MountOptions {
         match word {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "recover" => self.recover = true,
+            "norecover" => self.recover = false,
             "allow_other" => self.allow_other = true,
-            // It is never otherwise.
-            "default_permissions" => {}
+            "idmap" => self.idmap = true,
+            "noidmap" => self.idmap = false,
             "noatime" => self.access_times = AccessTimes::Never,
-            "relatime" => self.access_times = AccessTimes::Relative,
+            // What is so unless asked for otherwise.
+            "relatime" | "atime" | "norelatime" | "nostrictatime" => {
+                self.access_times = AccessTimes::Relative;
+            }
             "strictatime" => self.access_times = AccessTimes::Always,
+            "nodiratime" => self.keep_directory_times = true,
+            "diratime" => self.keep_directory_times = false,
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
@@ -119,12 +190,16 @@ impl MountOptions {
             "nodev" => self.dev = false,
             "exec" => self.exec = true,
             "noexec" => self.exec = false,
+            "symfollow" => self.nosymfollow = false,
+            "nosymfollow" => self.nosymfollow = true,
+            "silent" => self.silent = true,
+            "loud" => self.silent = false,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
             "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" => {
                 return Err(format!("{word} needs a value: {word}=..."));
             }
-            _ if FSTAB_WORDS.contains(&word) || is_private(word) => {}
+            _ if is_private(word) => {}
             _ => return Err(unknown(word)),
         }
         Ok(())
@@ -178,9 +253,11 @@ impl MountOptions {
         fuse::Options {
             read_only,
             access_times: self.access_times,
+            keep_directory_times: self.keep_directory_times,
             on_damage: self.on_damage,
             uid: self.uid,
             gid: self.gid,
+            idmap: self.idmap,
             owner: self.owner.map(|Owner { uid, gid }| (uid, gid)),
         }
     }
@@ -222,10 +299,16 @@ mod tests {
     #[test]
     fn every_word_does_what_it_says() {
         let options = parsed(
-            "ro,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
+            "ro,recover,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
              errors=continue,threads=7,io_uring,fsname=root.img",
         );
-        assert!(options.read_only && options.allow_other && options.sync && options.dirsync);
+        assert!(
+            options.read_only
+                && options.recover
+                && options.allow_other
+                && options.sync
+                && options.dirsync
+        );
         assert!(options.suid && options.dev && !options.exec && options.io_uring);
         assert_eq!((options.uid, options.gid), (Some(1), Some(2)));
         assert_eq!(options.owner, Some(Owner { uid: 3, gid: 4 }));
@@ -236,6 +319,7 @@ mod tests {
         assert_eq!(options.fs_name, Some("root.img".into()));
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
+        assert!(parsed("idmap").adapter(false).idmap && !parsed("idmap,noidmap").idmap);
     }
 
     #[test]
@@ -285,12 +369,29 @@ mod tests {
             ("ro,frobnicate", "frobnicate"),
             ("Ro", "Ro"),
             ("data=journal", "data"),
-            ("remount", "remount"),
             ("ro=1", "ro"),
             ("subtype=ext4", "subtype"),
         ] {
             let said = refused(words);
             assert!(said.starts_with(&format!("there is no option {named};")), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn words_of_mount_8_have_their_meaning_or_are_refused_with_a_reason() {
+        let all = "nodiratime,nosymfollow,silent,lazytime,noiversion,nomand,acl,barrier=1";
+        let mut options = parsed(all);
+        assert!(options.keep_directory_times && options.nosymfollow && options.silent);
+        assert!(options.adapter(false).keep_directory_times);
+        options.apply("diratime,symfollow,loud,nolazytime").unwrap();
+        assert!(!options.keep_directory_times && !options.nosymfollow && !options.silent);
+        for word in ["atime", "norelatime", "nostrictatime"] {
+            let options = parsed(&format!("noatime,{word}"));
+            assert_eq!(options.access_times, AccessTimes::Relative, "{word}");
+        }
+        for word in ["remount", "bind", "loop", "mand", "iversion", "discard", "norecovery"] {
+            let said = refused(&format!("ro,{word},noatime"));
+            assert!(said.starts_with(&format!("{word}: ")), "{said}");
         }
     }
 
@@ -314,6 +415,9 @@ mod tests {
         ] {
             let said = refused(words);
             assert!(said.starts_with(&format!("{words}: ")), "{words}: {said}");
+        }
+        for words in ["idmap,uid=0", "gid=5,idmap"] {
+            assert!(refused(words).starts_with("idmap: "), "{words}");
         }
         for word in ["uid", "gid", "owner", "commit", "errors", "threads", "fsname"] {
             assert!(refused(word).contains(&format!("{word}=...")), "{word}");

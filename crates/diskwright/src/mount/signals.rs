@@ -5,14 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use fuse_device::Unmounter;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::{Error, Result};
-
-/// What shells take for the status of a program that a signal ended is this and the signal's number.
-const STATUS_BASE: i32 = 128;
+use crate::Result;
+use crate::signals::{ENDING, STATUS_BASE, watch};
 
 /// Time after which it is told what is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,20 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// If the signals cannot be handled.
 pub fn unmount_on_signals(unmounter: Unmounter) -> Result<()> {
-    let failed = |e: io::Error| Error::host("handle", "signals", e);
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-    let wait = move || {
-        let mut unmounter = Some(unmounter);
-        for signal in signals.forever() {
-            match unmounter.take() {
-                // It takes as long as writing back what the kernel has: the next signal must not wait.
-                Some(unmounter) => drop(thread::spawn(move || unmount(&unmounter))),
-                None => end_now(signal),
-            }
-        }
-    };
-    thread::Builder::new().name("signals".into()).spawn(wait).map_err(failed)?;
-    Ok(())
+    let mut unmounter = Some(unmounter);
+    watch(ENDING, move |signal| match unmounter.take() {
+        // It takes as long as writing back what the kernel has: the next signal must not wait.
+        Some(unmounter) => drop(thread::spawn(move || unmount(&unmounter))),
+        None => end_now(signal),
+    })
 }
 
 fn unmount(unmounter: &Unmounter) {

@@ -86,8 +86,10 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
 
 /// Waits until an image is free that was unmounted, and tells how it is then.
 fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
-    if let Some(other) =
-        mounts()?.into_iter().find(|other| is_ours(other) && other.source == mount.source)
+    // A name of its own (`fsname=`) may be that of mounts of any images.
+    let is_same = |other: &Mount| is_ours(other) && other.source == mount.source;
+    if mount.source.is_absolute()
+        && let Some(other) = mounts()?.into_iter().find(is_same)
     {
         return Ok(Released::Mounted(other.point));
     }
@@ -222,10 +224,7 @@ fn image_of(mount: &Mount) -> Option<File> {
 /// Whether an image was closed, as far as it can be told: whole images tell.
 fn is_clean(image: &Path) -> bool {
     let as_it_lies = OpenImage { stale: true, ..OpenImage::default() };
-    Image::open(image, &as_it_lies).map_or(true, |image| {
-        let info = image.info();
-        !info.needs_recovery && info.state == "clean"
-    })
+    Image::open(image, &as_it_lies).map_or(true, |image| image.is_clean())
 }
 
 /// Whether a lock could be had in time. It is not kept.

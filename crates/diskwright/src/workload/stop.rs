@@ -4,17 +4,15 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::signals::{STATUS_BASE, heeded};
 use crate::{Error, Result};
 
-/// What shells take for the status of a program that a signal ended is this and the signal's number.
-const STATUS_BASE: i32 = 128;
-
-/// A flag that the first SIGINT or SIGTERM of this process sets from now on, for
+/// A flag that the first SIGINT, SIGTERM or SIGHUP of this process sets from now on, for
 /// [`Context`](::workload::jobs::Context). The next such signal ends the process at once, with status
-/// 130 or 143.
+/// 130, 143 or 129. A process that was started to ignore SIGHUP still does.
 ///
 /// For programs: it changes what signals do to the whole process, for good.
 ///
@@ -34,7 +32,8 @@ pub fn stop_on_signals() -> Result<&'static AtomicBool> {
 }
 
 fn handle(stop: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in [SIGINT, SIGTERM] {
+    let hangup = heeded().find(|&signal| signal == SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // In this order: the first signal finds the flag not set yet.
         flag::register_conditional_shutdown(signal, STATUS_BASE + signal, Arc::clone(stop))?;
         flag::register(signal, Arc::clone(stop))?;

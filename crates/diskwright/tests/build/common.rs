@@ -23,6 +23,13 @@ pub(crate) fn build_command(source: &Path, image: &Path, options: &str) -> Comma
     command
 }
 
+/// The same, and the image has the same bytes whenever it is built.
+pub(crate) fn same_every_time(source: &Path, image: &Path, options: &str) -> Command {
+    let mut command = build_command(source, image, options);
+    command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
+    command
+}
+
 /// Runs a command that must succeed.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> Output {
@@ -83,7 +90,7 @@ pub(crate) const FORMATS: [&str; 2] = ["--fs ext4", "--fs xfs"];
 macro_rules! require_all_formats {
     ($($more:tt)*) => {
         oracle::require!(
-            Tool("e2fsck"), Mount("ext4"), Version("xfs_repair", 6, 17), Mount("xfs"), $($more)*
+            Tool("e2fsck"), Mount("ext4"), Tool("xfs_repair"), Mount("xfs"), $($more)*
         )
     };
 }
@@ -116,7 +123,7 @@ pub(crate) fn sample_in(directory: &Path, sample: &Sample) -> (PathBuf, Tree) {
 /// Packs a directory with GNU tar, with everything that tar can hold.
 pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
     succeed(
-        Command::new("tar")
+        oracle::command("tar")
             .args(["--create", "--format=posix", "--sort=name", "--sparse", "--acls"])
             .args(["--xattrs", "--xattrs-include=*"])
             .args(more)

@@ -157,7 +157,7 @@ fn an_archive_that_ends_early() {
 
 /// A command run as a user who may do nothing special.
 fn as_nobody(command: &Command) -> Command {
-    let mut other = Command::new("setpriv");
+    let mut other = oracle::command("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     other.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
     other
@@ -284,7 +284,7 @@ impl SmallDisk {
     fn new(size: &str) -> Self {
         let directory = scratch();
         let options = format!("size={size}");
-        let mut command = Command::new("mount");
+        let mut command = oracle::command("mount");
         command.args(["-t", "tmpfs", "-o", &options, "small"]).arg(directory.path());
         succeed(&mut command);
         SmallDisk(directory)
@@ -293,7 +293,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = oracle::command("umount").arg(self.0.path()).status();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod common;
 mod directories;
+mod ending;
 mod failures;
 mod features;
 mod large_files;
@@ -9,3 +10,4 @@ mod reproducible;
 mod round_trip;
 mod sizes;
 mod sources;
+mod streams;

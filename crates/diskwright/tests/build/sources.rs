@@ -8,8 +8,8 @@ use std::process::Command;
 use oracle::{Ignore, Sample, Tree, require, scratch};
 
 use crate::common::{
-    EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, judge, judge_but, mount,
-    narrow_sample, sample_in, small_sample, succeed, tar,
+    EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, diskwright, judge,
+    judge_but, mount, narrow_sample, sample_in, small_sample, succeed, tar,
 };
 
 /// Builds from a directory and from archives of it in every form.
@@ -287,6 +287,36 @@ fn the_root_of_the_source_becomes_the_root() {
         for format in FORMATS {
             build(from, &image, &format!("--force {format}"));
             judge(&image, &tree);
+        }
+    }
+}
+
+/// A file of `/proc` among others, longer than what is read at a time.
+#[test]
+fn a_file_that_does_not_know_its_size_is_read_to_its_end() {
+    require!(Root, Tool("unshare"), Tool("mount"), Tool("e2fsck"), Tool("xfs_repair"));
+    let symbols = Path::new("/proc/kallsyms");
+    let Ok(expected) = std::fs::read(symbols) else {
+        eprintln!("SKIPPED: no {}", symbols.display());
+        return;
+    };
+    let directory = scratch();
+    let source = directory.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    for name in ["before", "symbols", "then"] {
+        std::fs::write(source.join(name), "").unwrap();
+    }
+    let image = directory.path().join("image");
+    let script = "mount --bind /proc/kallsyms \"$0/symbols\" && exec \"$@\"";
+    for options in ["", "--threads 1", "--fs xfs"] {
+        let build = build_command(&source, &image, &format!("--force {options}"));
+        let mut command = oracle::command("unshare");
+        command.args(["--mount", "sh", "-c", script]).arg(&source);
+        succeed(command.arg(build.get_program()).args(build.get_args()));
+        oracle::judge(&image);
+        for (name, expected) in [("before", &b""[..]), ("symbols", &expected), ("then", b"")] {
+            let output = succeed(diskwright().arg("cat").arg(&image).arg(name));
+            assert!(output.stdout == expected, "{options}: {name}");
         }
     }
 }

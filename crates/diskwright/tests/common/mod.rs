@@ -25,7 +25,7 @@ pub(crate) fn load(source: &mut dyn Source) -> Model {
             atime: change(m.atime),
             mtime: change(Some(m.mtime)),
             ctime: change(m.ctime),
-            crtime: None,
+            ..SetAttributes::default()
         };
         times.push((ino, change));
         for xattr in &entry.xattrs {

@@ -8,36 +8,26 @@ use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use oracle::HANG_AFTER;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long starting and ending may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use oracle::wait_until;
 
 /// How long a mount may last unless [`Mounting::limit`] says otherwise. Its server is killed then, so
 /// that whatever waits for it fails instead of hanging.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The program with an environment of its own.
 pub(crate) fn diskwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
     command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
     command
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Waits for the end of a process.
@@ -80,12 +70,29 @@ impl Drop for Point {
 pub(crate) fn take_away(point: &Path) {
     while is_mounted(point) {
         if unmount(point, UnmountFlags::DETACH).is_err() {
-            let ended = Command::new("fusermount3").arg("-uz").arg(point).status();
-            if !ended.is_ok_and(|status| status.success()) {
+            let helper = oracle::program("fusermount3");
+            let ended = helper.map(|path| Command::new(path).arg("-uz").arg(point).status());
+            if !ended.is_some_and(|ended| ended.is_ok_and(|status| status.success())) {
                 return;
             }
         }
     }
+}
+
+/// Runs `diskwright unmount` until nobody uses the mount: a process that another test is just starting has
+/// copies of what was open here, for as long as the machine takes to start it.
+pub(crate) fn unmount_when_free(point: &Path) -> Output {
+    let mut unmount = diskwright();
+    unmount.args(["unmount", "--timeout", &HANG_AFTER.as_secs().to_string()]).arg(point);
+    let mut last = None;
+    wait_until("nobody to use the mount", || {
+        let output = unmount.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_busy = said.contains("programs use it") || said.contains("busy");
+        last = Some(output);
+        !is_busy
+    });
+    last.expect("it was run")
 }
 
 /// A mount that is about to be made: `Mounting::new(image).options("ro").start()`.
@@ -144,7 +151,7 @@ impl Mounting {
         let server = server.unwrap();
         let watchdog = Watchdog::new(&server, limit);
         let mut mounted = Mounted { server, said, image, _watchdog: watchdog, point };
-        wait_until("mounting", || {
+        wait_until("the mount to answer", || {
             if let Some(status) = mounted.server.try_wait().unwrap() {
                 panic!("{command:?} ended with {status}: {}", mounted.said());
             }
@@ -203,9 +210,8 @@ impl Mounted {
     /// If that fails, or the server ends with another status than 0.
     #[track_caller]
     pub(crate) fn unmount(mut self) -> String {
-        let mut unmount = diskwright().arg("unmount").arg(self.path()).spawn().unwrap();
-        let status = wait_for("diskwright unmount", &mut unmount);
-        assert!(status.success(), "diskwright unmount: {status}; the server: {}", self.said());
+        let output = unmount_when_free(self.path());
+        assert!(output.status.success(), "{output:?}; the server: {}", self.said());
         let status = wait_for("the end of the server", &mut self.server);
         let said = self.said();
         assert!(status.success(), "the server ended with {status}: {said}");

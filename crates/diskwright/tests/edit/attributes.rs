@@ -65,7 +65,7 @@ fn attributes_are_set_and_removed() {
         assert!(fails(dir, "setfattr -n user.x -v 0xq a.img /g", 2).contains("hexadecimal"));
         assert!(fails(dir, "setfattr -n nonsense -v 1 a.img /g", 3).contains("use user."));
         let mounted = mount(&dir.join("a.img"));
-        let shown = std::process::Command::new("getfattr")
+        let shown = oracle::command("getfattr")
             .args(["-d", "-e", "hex", "--absolute-names"])
             .arg(mounted.path().join("f"))
             .arg(mounted.path().join("g"))

@@ -176,3 +176,34 @@ fn streams_are_copied_and_reports_are_json() {
         assert!(back.stdout == fs::read(dir.join("f")).unwrap());
     });
 }
+
+/// `/proc` says that its files are empty: only reading tells what they hold.
+#[test]
+fn a_file_that_does_not_know_its_size_is_copied_to_its_end() {
+    require_images!();
+    let random = Path::new("/proc/sys/kernel/random");
+    let symbols = Path::new("/proc/kallsyms");
+    let (Ok(boot_id), Ok(symbols)) = (fs::read(random.join("boot_id")), fs::read(symbols)) else {
+        eprintln!("SKIPPED: no {} or {}", random.display(), symbols.display());
+        return;
+    };
+    on_each_image(|dir| {
+        ok(dir, "cp /proc/sys/kernel/random/boot_id a.img:/one");
+        ok(dir, "cp /proc/kallsyms a.img:/large");
+        ok(dir, "cp -r /proc/sys/kernel/random a.img:/tree");
+        ok(dir, "cp a.img:/one one");
+        assert_eq!(fs::read(dir.join("one")).unwrap(), boot_id);
+        ok(dir, "cp a.img:/large large");
+        assert!(fs::read(dir.join("large")).unwrap() == symbols);
+        ok(dir, "cp -r a.img:/tree tree");
+        assert_eq!(fs::read(dir.join("tree/boot_id")).unwrap(), boot_id);
+        assert_eq!(fs::read_to_string(dir.join("tree/uuid")).unwrap().len(), 37);
+        // What says another size than it has is named, and nothing of it is there.
+        let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+        if Path::new(enabled).exists() {
+            let said = fails(dir, &format!("cp {enabled} a.img:/shorter"), 4);
+            assert!(said.contains(enabled), "{said}");
+            assert!(!paths(dir, "a.img").contains(&"/shorter".to_owned()));
+        }
+    });
+}

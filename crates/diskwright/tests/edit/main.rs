@@ -18,8 +18,13 @@ macro_rules! require_images {
 mod attributes;
 mod common;
 mod copy;
+mod deep;
 mod dump;
+mod flags;
+mod hostile;
 mod kill;
 mod model;
 mod names;
 mod sessions;
+mod tamper;
+mod torn;

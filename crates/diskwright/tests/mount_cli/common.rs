@@ -6,7 +6,7 @@ use std::process::Output;
 
 use rustix::mount::{MountPropagationFlags, mount_change};
 
-use crate::mount::{Point, diskwright};
+use crate::mount::{Point, diskwright, unmount_when_free};
 
 /// Runs a line of words in a directory, where `POINT` stands for the mount point.
 pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
@@ -18,7 +18,8 @@ pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
 /// The same; it must succeed. Returns what it said.
 #[track_caller]
 pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
-    let output = run(dir, point, line);
+    let is_unmount = line == "unmount POINT";
+    let output = if is_unmount { unmount_when_free(point.path()) } else { run(dir, point, line) };
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{line}: {} {said}", output.status);
     assert!(output.stdout.is_empty(), "{line} wrote to standard output");

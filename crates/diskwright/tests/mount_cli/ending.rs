@@ -37,7 +37,7 @@ fn unmounted_by_others_it_ends_with_everything_written() {
     on_each_format(|_, image| {
         let mounted = Mounted::new(image);
         fs::write(mounted.join("file"), vec![7; 3 << 20]).unwrap();
-        let umount = std::process::Command::new("umount").arg(mounted.path()).status().unwrap();
+        let umount = oracle::command("umount").arg(mounted.path()).status().unwrap();
         assert!(umount.success());
         let (status, said) = mounted.wait();
         assert_eq!((status.code(), said.as_str()), (Some(0), ""));
@@ -54,7 +54,7 @@ fn a_mount_in_use_goes_when_it_is_not_used_any_more() {
         let mut used = File::create(mounted.join("used")).unwrap();
         let point = mounted.path().to_owned();
         mounted.signal(Signal::TERM);
-        wait_until("unmounting", || !is_mounted(&point));
+        wait_until("the mount to go", || !is_mounted(&point));
         used.write_all(b"written after").unwrap();
         drop(used);
         let (status, said) = mounted.wait();
@@ -73,7 +73,7 @@ fn a_second_signal_ends_it_at_once_and_says_so() {
         used.sync_all().unwrap();
         let point = mounted.path().to_owned();
         mounted.signal(Signal::TERM);
-        wait_until("unmounting", || !is_mounted(&point));
+        wait_until("the mount to go", || !is_mounted(&point));
         mounted.signal(Signal::INT);
         let (status, said) = mounted.wait();
         assert_eq!(status.code(), Some(130), "{said}");
@@ -169,7 +169,8 @@ fn dead_mount(dir: &Path) -> Point {
     let mut server = crate::mount::diskwright();
     server.current_dir(dir).args(["mount", "--foreground", "a.img"]).arg(point.path());
     let mut server = server.spawn().unwrap();
-    wait_until("mounting", || {
+    wait_until("the mount to answer", || {
+        assert_eq!(server.try_wait().unwrap(), None, "the server has ended");
         is_mounted(point.path()) && point.path().join("motd").metadata().is_ok()
     });
     server.kill().unwrap();

@@ -3,10 +3,14 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
 
-use crate::common::{cat, ext4, ok, source};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
+
+use crate::common::{cat, ext4, ok, on_each_format, own_mounts, source};
 use crate::mount::{Mounting, Point};
 
 #[test]
@@ -33,7 +37,8 @@ fn a_partition_is_mounted_and_nothing_around_it_changes() {
     require!(Fuse, Tool("e2fsck"), Tool("mke2fs"));
     const START: u64 = 1 << 20;
     let dir = scratch();
-    Mke2fs::new("ext4").create(&dir.path().join("part"), 16 << 20);
+    // Who runs this test may write into it.
+    Mke2fs::new("ext4").extended("root_owner").create(&dir.path().join("part"), 16 << 20);
     let part = fs::read(dir.path().join("part")).unwrap();
     let path = dir.path().join("disk");
     let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -104,6 +109,88 @@ fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
     // Asked for, it needs no warning.
     assert_eq!(Mounting::new(&image).options("ro").start().unmount(), "");
     assert!(fs::read(&image).unwrap() == before, "the image has changed");
+}
+
+/// A loop device, for as long as this lives.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn new(image: &Path, options: &[&str]) -> Self {
+        let mut losetup = oracle::command("losetup");
+        let made = losetup.args(options).args(["--find", "--show"]).arg(image).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = oracle::command("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
+    require!(Fuse, Root, Loop);
+    on_each_format(|_, image| {
+        let before = fs::read(image).unwrap();
+        let device = LoopDevice::new(image, &["--read-only"]);
+        let mut mounted = Mounting::new(Path::new(&device.0)).start();
+        let said = mounted.said();
+        assert_eq!(said, "diskwright: mounted for reading only: the device is write-protected\n");
+        assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
+        let refused = fs::write(mounted.join("new"), "").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+        mounted.unmount();
+        let silent = Mounting::new(Path::new(&device.0)).options("silent").start();
+        assert_eq!(silent.unmount(), "");
+        drop(device);
+        assert!(fs::read(image).unwrap() == before, "the image has changed");
+        // One that can be written is mounted for that.
+        let device = LoopDevice::new(image, &[]);
+        let mounted = Mounting::new(Path::new(&device.0)).start();
+        fs::write(mounted.join("new"), "").unwrap();
+        assert_eq!(mounted.unmount(), "");
+    });
+}
+
+#[test]
+fn an_image_on_a_file_system_for_reading_is_mounted_for_reading() {
+    require!(Fuse, Root);
+    let dir = scratch();
+    let image = ext4(dir.path());
+    own_mounts();
+    mount_bind(dir.path(), dir.path()).unwrap();
+    let flags = MountFlags::BIND | MountFlags::RDONLY;
+    mount_remount(dir.path(), flags, "").unwrap();
+    let mut mounted = Mounting::new(&image).start();
+    let said = mounted.said();
+    assert_eq!(said, "diskwright: mounted for reading only: the file is write-protected\n");
+    assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
+    mounted.unmount();
+    unmount(dir.path(), UnmountFlags::DETACH).unwrap();
+}
+
+#[test]
+fn directories_keep_their_access_times_and_links_are_not_followed_as_asked_for() {
+    require!(Fuse, Root);
+    let dir = scratch();
+    let image = ext4(dir.path());
+    let accessed = |options: &str| {
+        let mounted = Mounting::new(&image).options(options).start();
+        let before = fs::metadata(mounted.join("etc")).unwrap();
+        assert_eq!(fs::read_dir(mounted.join("etc")).unwrap().count(), 2);
+        let after = fs::metadata(mounted.join("etc")).unwrap();
+        mounted.unmount();
+        (before.atime(), before.atime_nsec()) != (after.atime(), after.atime_nsec())
+    };
+    assert!(!accessed("strictatime,nodiratime"));
+    assert!(accessed("nodiratime,strictatime,diratime"));
+    let mounted = Mounting::new(&image).options("nosymfollow").start();
+    assert_eq!(fs::read_link(mounted.join("etc/link")).unwrap(), Path::new("hostname"));
+    let refused = fs::read(mounted.join("etc/link")).unwrap_err();
+    assert_eq!(Errno::from_io_error(&refused), Some(Errno::LOOP));
+    mounted.unmount();
 }
 
 #[test]

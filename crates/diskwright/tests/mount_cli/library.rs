@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use diskwright::mount::OpenToMount;
 use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter, unmount};
@@ -20,7 +19,7 @@ fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Resul
     let unmounter = mount.unmounter();
     let (ready, is_ready) = mpsc::channel();
     let server = thread::spawn(move || mount.serve(|| ready.send(()).unwrap()));
-    is_ready.recv_timeout(crate::mount::PATIENCE).unwrap();
+    is_ready.recv_timeout(oracle::HANG_AFTER).expect("the mount is served");
     work(&unmounter);
     server.join().unwrap()
 }
@@ -35,7 +34,7 @@ fn a_program_mounts_what_it_has_opened() {
     on_each_format(|_, image| {
         let point = Point::new();
         let opened = open(image, false);
-        assert!(!opened.is_read_only() && opened.warning().is_none());
+        assert!(!opened.is_read_only() && opened.warnings().is_empty());
         let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
         let served = serve_while(mount, |unmounter| {
             fs::write(point.path().join("new"), "by itself").unwrap();
@@ -100,7 +99,7 @@ fn a_program_waits_for_the_image_of_another() {
     let dir = scratch();
     let (image, point) = (ext4(dir.path()), Point::new());
     let mount = Mount::new(open(&image, false), point.path(), MountOptions::default()).unwrap();
-    let patience = Duration::from_secs(60);
+    let patience = oracle::HANG_AFTER;
     let served = serve_while(mount, |_| {
         let released = unmount(point.path(), &UnmountOptions { lazy: false, patience });
         assert_eq!(released.unwrap(), Released::Free);

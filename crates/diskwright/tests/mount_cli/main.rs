@@ -9,5 +9,6 @@ mod library;
 #[path = "../common/mount.rs"]
 mod mount;
 mod refusals;
+mod replacing;
 mod unmounting;
 mod user;

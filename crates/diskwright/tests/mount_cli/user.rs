@@ -18,7 +18,7 @@ const UID: u32 = 65_534;
 /// Runs a program as that user.
 fn as_user(words: &[&str]) -> Output {
     let id = UID.to_string();
-    let mut command = Command::new("setpriv");
+    let mut command = oracle::command("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).args(words);
     command.env("LC_ALL", "C").output().unwrap()
 }
@@ -109,6 +109,38 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
         .unwrap();
     let found = String::from_utf8(listed.stdout).unwrap();
     assert!(found.contains("\"uid\":0"), "{found}");
+}
+
+/// A user cannot steer what the kernel caches, but writes to a file that finds no room come to an end.
+#[test]
+fn a_user_who_writes_without_end_is_told_that_there_is_no_room() {
+    require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
+    let_users_mount();
+    let dir = scratch();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (image, point) = (ext4(dir.path()), Point::new());
+    for path in [&image, point.path()] {
+        chown(path, Some(UID), Some(UID)).unwrap();
+    }
+    let program = program(dir.path());
+    let (image_text, point_text) = (image.to_str().unwrap(), point.path().to_str().unwrap());
+    let all_mine = format!("uid={UID},gid={UID}");
+    let output = as_user(&[&program, "mount", image_text, point_text, "-o", &all_mine]);
+    assert!(output.status.success(), "{output:?}");
+    let file = format!("of={point_text}/file");
+    let output = as_user(&["dd", "if=/dev/zero", &file, "bs=64k"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("error writing") && said.contains("No space left"), "{said}");
+    // Reading and other files are no worse for it, once there is room again.
+    let again = "cat file motd > /dev/null && rm file && echo x > other && cat other motd";
+    let output = as_user(&["sh", "-c", &format!("cd {point_text} && {again}")]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x\nWelcome.\n", "{output:?}");
+    // It tells what found no room once more.
+    let output = as_user(&[&program, "unmount", point_text]);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
+    assert!(!is_mounted(point.path()));
+    e2fsck(&image);
+    assert_eq!(cat(&image, "/other"), "x\n");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use oracle::wait_until;
+
 use crate::place::probe::pattern;
 use crate::place::{Format, Place, prove};
 use crate::{Crash, mount_after_crash, prove_through_crashes};
@@ -50,7 +52,9 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
         for round in 0..ROUNDS {
             let path = |writer| format!("file {writer}");
             let durable: Vec<_> = versions.iter().map(|&version| AtomicU64::new(version)).collect();
-            let delay = Duration::from_millis(random.u64(20..300));
+            // After some of these, at any moment.
+            let wanted = versions.iter().sum::<u64>() + random.u64(5..40);
+            let delay = Duration::from_millis(random.u64(0..30));
             thread::scope(|scope| {
                 for (writer, durable) in durable.iter().enumerate() {
                     let directory = place.path();
@@ -62,6 +66,8 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
                         }
                     });
                 }
+                let sum = || durable.iter().map(|one| one.load(Ordering::SeqCst)).sum::<u64>();
+                wait_until("files to be replaced", || sum() >= wanted);
                 thread::sleep(delay);
                 place.crash();
             });

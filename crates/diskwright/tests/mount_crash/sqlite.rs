@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use oracle::{Need, satisfied};
+use oracle::{Need, satisfied, wait_until};
 
 use crate::place::{Format, Place, prove, run, tool};
 use crate::{Crash, mount_after_crash, prove_through_crashes};
@@ -88,10 +88,15 @@ fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal:
         let mut last = 0;
         for round in 0..ROUNDS {
             let (acknowledged, crashes) = (AtomicU64::new(last), AtomicBool::new(false));
-            let delay = Duration::from_millis(random.u64(60..700));
+            // The first time perhaps before there is any; then after some of these, at any moment.
+            let wanted = last + if round == 0 { 0 } else { random.u64(5..80) };
+            let delay = Duration::from_millis(random.u64(0..30));
             thread::scope(|scope| {
                 let database = Database::open(&place.join("database"), journal);
                 let writer = scope.spawn(|| database.append(last + 1, &acknowledged, &crashes));
+                wait_until("rows to be acknowledged", || {
+                    acknowledged.load(Ordering::SeqCst) >= wanted || writer.is_finished()
+                });
                 thread::sleep(delay);
                 crashes.store(true, Ordering::SeqCst);
                 place.crash();

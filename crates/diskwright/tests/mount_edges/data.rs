@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::place::probe::{map, pattern};
-use crate::place::{Driver, Format, Place, prove_on_both, run, shell, tool};
+use crate::place::probe::{asynchronous_writes, map, pattern};
+use crate::place::{Driver, Format, Place, has_compiler, prove_on_both, run, shell, tool};
 
 /// A file that can be read and written.
 fn file(path: &Path) -> File {
@@ -24,6 +24,9 @@ fn read(file: &File, offset: u64, len: u64) -> Vec<u8> {
 
 /// What is written through a mapping is read by others at once, and is there after a remount.
 fn mappings_and_files_are_the_same(place: &mut Place) {
+    if !has_compiler("mappings_and_files_are_the_same") {
+        return;
+    }
     const BYTES: u64 = 3 << 20;
     let path = place.join("file");
     let file = file(&path);
@@ -74,6 +77,11 @@ fn holes_are_found(place: &mut Place) {
         assert_eq!(data(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(hole(file, 5 * MIB), Err(Errno::NXIO), "{when}");
         assert_eq!(data(file, MIB + 7), Ok(MIB + 7), "{when}");
+        // Before the start there is neither.
+        for before in [-1_i64, -4096, i64::MIN] {
+            assert_eq!(data(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
+            assert_eq!(hole(file, before.cast_unsigned()), Err(Errno::NXIO), "{when}");
+        }
     };
     check(&sparse, "written");
     sparse.sync_all().unwrap();
@@ -183,6 +191,9 @@ fn ranges_are_copied(place: &mut Place) {
 
 /// The kernel's cache and requests that go past it agree.
 fn direct_requests_agree_with_the_cache(place: &mut Place) {
+    if !oracle::satisfied("direct_requests_agree_with_the_cache", &[oracle::Need::Tool("xfs_io")]) {
+        return;
+    }
     const BLOCKS: u64 = 64;
     let path = place.join("file");
     fs::write(&path, pattern(1, 0, BLOCKS * 4096)).unwrap();
@@ -202,6 +213,15 @@ fn direct_requests_agree_with_the_cache(place: &mut Place) {
     drop(cached);
     place.remount();
     assert!(fs::read(place.join("file")).unwrap() == expected);
+}
+
+/// Pages that are read while a program writes past the cache, and does not wait for that, are not kept once
+/// it is done.
+fn asynchronous_writes_leave_no_stale_pages(place: &mut Place) {
+    if !has_compiler("asynchronous_writes_leave_no_stale_pages") {
+        return;
+    }
+    asynchronous_writes(&place.join("file"), 300);
 }
 
 /// Far ends: offsets beyond 4 GiB and beyond what the format takes.
@@ -255,6 +275,7 @@ prove_on_both!(
     ranges_are_allocated_and_given_back,
     ranges_are_copied,
     direct_requests_agree_with_the_cache,
+    asynchronous_writes_leave_no_stale_pages,
     files_are_as_long_as_the_format_allows,
     handles_of_a_file_see_each_other,
 );

@@ -3,12 +3,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::place::probe::pattern;
-use crate::place::{Place, prove_on_both};
+use crate::place::probe::{pattern, try_map};
+use crate::place::{Place, has_compiler, prove_on_both};
 
 /// Takes all space with files that hold nothing, by ever smaller pieces.
 fn fill(place: &Place) -> Vec<PathBuf> {
@@ -119,4 +121,96 @@ fn a_nearly_full_file_system_loses_nothing(place: &mut Place) {
     }
 }
 
-prove_on_both!(full_file_systems_say_so: 310 << 20, a_nearly_full_file_system_loses_nothing: 310 << 20);
+/// Writes pieces until one is refused, and returns how many bytes were taken.
+fn write_until_refused(path: &Path, seed: u64, piece: u64) -> u64 {
+    let mut file = File::create(path).unwrap();
+    let mut taken = 0;
+    loop {
+        match file.write(&pattern(seed, taken, piece)) {
+            Ok(len) => taken += len as u64,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::StorageFull);
+                return taken;
+            }
+        }
+        assert!(taken < 1 << 30, "writes of more than there is room for succeed");
+    }
+}
+
+/// Everything that was taken is there, and at most a part of one more piece behind it.
+fn assert_is_beginning(path: &Path, seed: u64, taken: u64, piece: u64) {
+    let found = fs::read(path).unwrap();
+    let len = found.len() as u64;
+    assert!((taken..=taken + piece).contains(&len), "{}: {taken}, {len}", path.display());
+    assert!(found == pattern(seed, 0, len), "{}: not what was written", path.display());
+}
+
+/// A write that cannot be stored fails itself, not the close or the sync that follows, and what was stored is
+/// a beginning of what was written.
+fn writes_without_room_are_refused_when_they_are_made(place: &mut Place) {
+    const PIECE: u64 = 256 << 10;
+    let taken = write_until_refused(&place.join("file"), 1, PIECE);
+    assert!(taken > 64 << 20, "{taken}");
+    // Over what is there already, there is room.
+    let file = File::options().write(true).open(place.join("file")).unwrap();
+    file.write_all_at(&pattern(1, 4096, PIECE), 4096).unwrap();
+    drop(file);
+    let refused = fs::write(place.join("another"), pattern(2, 0, PIECE)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::StorageFull);
+    place.remount();
+    assert_is_beginning(&place.join("file"), 1, taken, PIECE);
+    // There is room again.
+    fs::remove_file(place.join("file")).unwrap();
+    write_durably(&place.join("after"), &pattern(3, 0, 8 << 20)).unwrap();
+    place.remount();
+    assert!(fs::read(place.join("after")).unwrap() == pattern(3, 0, 8 << 20));
+}
+
+/// The same of many programs at once, which fill what is left together.
+fn many_writers_are_all_told_of_what_found_no_room(place: &mut Place) {
+    const PIECE: u64 = 64 << 10;
+    const WRITERS: u64 = 8;
+    let size_known = place.join("filling");
+    let filling = write_until_refused(&size_known, 0, 1 << 20);
+    // Some of it is given back, so that they begin with room, and near its end.
+    File::options().write(true).open(&size_known).unwrap().set_len(filling - (48 << 20)).unwrap();
+    File::open(&size_known).unwrap().sync_all().unwrap();
+    let taken: Vec<u64> = thread::scope(|scope| {
+        let writers = (1..=WRITERS).map(|seed| {
+            let path = place.join(format!("file {seed}"));
+            scope.spawn(move || write_until_refused(&path, seed, PIECE))
+        });
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    println!("{taken:?}");
+    assert!(taken.iter().sum::<u64>() > 32 << 20);
+    place.remount();
+    for (seed, taken) in (1..).zip(taken) {
+        assert_is_beginning(&place.join(format!("file {seed}")), seed, taken, PIECE);
+    }
+}
+
+/// Who writes more than there is room for through a mapping is told, by the signal of a kernel file system or
+/// by msync; and what others have stored stays.
+fn mappings_without_room_are_told(place: &mut Place) {
+    if !has_compiler("mappings_without_room_are_told") {
+        return;
+    }
+    write_durably(&place.join("kept"), &pattern(1, 0, 1 << 20)).unwrap();
+    let path = place.join("mapped");
+    File::create(&path).unwrap().set_len(512 << 20).unwrap();
+    assert!(!try_map(&path, 0, 512 << 20, 2), "more was mapped and synced than there is room for");
+    // It tells this once more.
+    let _ = rustix::fs::syncfs(File::open(place.path()).unwrap());
+    place.remount();
+    assert!(fs::read(place.join("kept")).unwrap() == pattern(1, 0, 1 << 20));
+}
+
+prove_on_both!(
+    full_file_systems_say_so: 310 << 20,
+    a_nearly_full_file_system_loses_nothing: 310 << 20,
+    writes_without_room_are_refused_when_they_are_made: 310 << 20,
+    many_writers_are_all_told_of_what_found_no_room: 310 << 20,
+    mappings_without_room_are_told: 310 << 20,
+);

@@ -3,12 +3,16 @@
 mod appends;
 mod damage;
 mod data;
+mod flags;
 mod full;
 mod handles;
+mod ioctls;
 mod listing;
 mod names;
 mod permissions;
 #[path = "../place/mod.rs"]
 mod place;
+mod shutdown;
 mod times;
 mod unlinked;
+mod whiteouts;

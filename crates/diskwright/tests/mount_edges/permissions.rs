@@ -80,19 +80,13 @@ fn set_id_bits_are_cleared(place: &mut Place) {
         chown(&path, Some(USER), Some(GROUP)).unwrap();
         set_mode(&path, mode);
     };
-    for (line, group_executes) in [
-        ("echo x >> program", true),
-        ("truncate -s 3 program", true),
-        (": > program", true),
-        ("fallocate -l 10000 program", true),
-        ("echo x >> program", false),
-    ] {
-        reset(if group_executes { 0o6777 } else { 0o6767 });
-        assert!(can(place, OTHER, OTHER, line), "{line}");
-        // Without execution by the group, the bit means something else and may stay or go.
-        let found = mode(&path);
-        assert_eq!(found & 0o4000, 0, "{line}: {found:o}");
-        assert!(!group_executes || found & 0o2000 == 0, "{line}: {found:o}");
+    for line in CHANGES {
+        for before in [0o6777, 0o6767, 0o6666, 0o2767, 0o4767] {
+            reset(before);
+            assert!(can(place, OTHER, OTHER, line), "{line}");
+            let found = mode(&path);
+            assert_eq!(found, before & 0o777, "{line}: {before:o}");
+        }
     }
     reset(0o6755);
     assert!(can(place, USER, GROUP, "chgrp $(id -g) program"));
@@ -110,6 +104,44 @@ fn set_id_bits_are_cleared(place: &mut Place) {
     file.write_all_at(b"x", 0).unwrap();
     let found = getxattr(&path, "security.capability", &mut [0_u8; 64]);
     assert_eq!(found, Err(Errno::NODATA), "a capability outlives a write");
+}
+
+/// What changes the contents of a file.
+const CHANGES: [&str; 5] = [
+    "echo x >> program",
+    "truncate -s 3 program",
+    ": > program",
+    "fallocate -l 10000 program",
+    "fallocate -n -p -l 4096 program",
+];
+
+/// Set-group-id of a file that the group may not execute stays with who is in the group, by whatever of
+/// its groups, and goes when anybody else changes the file.
+fn set_group_id_without_execution_is_the_groups(place: &mut Place) {
+    set_mode(place.path(), 0o777);
+    let path = place.join("program");
+    for line in CHANGES {
+        for (groups, expected) in [
+            (vec!["--regid=8765", "--groups=8765"], 0o666),
+            (vec!["--regid=5555", "--clear-groups"], 0o2666),
+            (vec!["--regid=8765", "--groups=8765,5555"], 0o2666),
+        ] {
+            fs::write(&path, "a program").unwrap();
+            chown(&path, Some(USER), Some(GROUP)).unwrap();
+            set_mode(&path, 0o6666);
+            let mut command = tool("setpriv");
+            command.arg("--reuid=8765").args(&groups).args(["--", "bash", "-c", line]);
+            run(command.current_dir(place.path()));
+            assert_eq!(mode(&path), expected, "{line}, {groups:?}");
+        }
+    }
+    // So it is when the owner gives it to another group.
+    for (group, expected) in [(OTHER, 0o666), (GROUP, 0o2666)] {
+        chown(&path, Some(USER), Some(GROUP)).unwrap();
+        set_mode(&path, 0o2666);
+        assert!(can(place, USER, group, "chgrp $(id -g) program"));
+        assert_eq!(mode(&path), expected, "{group}");
+    }
 }
 
 fn acl(path: &Path) -> String {
@@ -248,6 +280,7 @@ prove_on_both!(
     sticky_directories_protect_what_is_in_them,
     groups_are_inherited,
     set_id_bits_are_cleared,
+    set_group_id_without_execution_is_the_groups,
     acls_are_obeyed_and_inherited,
     attributes_are_kept,
     special_files_work,

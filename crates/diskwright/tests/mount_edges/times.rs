@@ -11,7 +11,7 @@ use rustix::fs::{
     AtFlags, CWD, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
 };
 
-use crate::place::{Place, prove_on_both};
+use crate::place::{Driver, Place, prove_on_both};
 
 /// Longer than the granularity of the kernel's clock for files.
 const TICK: Duration = Duration::from_millis(25);
@@ -93,6 +93,41 @@ fn times_are_kept_to_the_nanosecond(place: &mut Place) {
     let now = times(&path);
     assert_eq!(now.modified, (77, 7));
     assert!(now.accessed > after.changed, "{now:?}");
+}
+
+/// Times that a format cannot say become the nearest that it can, and that is what is seen.
+fn times_out_of_range_are_clamped(place: &mut Place) {
+    const AFTER: Time = (40_000_000_000, 5);
+    const BEFORE: Time = (-40_000_000_000, 5);
+    fs::create_dir(place.join("directory")).unwrap();
+    std::os::unix::fs::symlink("x", place.join("link")).unwrap();
+    File::create(place.join("file")).unwrap();
+    let in_range = |what: &str, found: Time| {
+        assert!(
+            found.0.abs() < 30_000_000_000 && found.0.abs() > 2_000_000_000,
+            "{what}: {found:?}"
+        );
+    };
+    for wanted in [AFTER, BEFORE] {
+        for name in ["directory", "link", "file"] {
+            set(&place.join(name), wanted, wanted);
+        }
+        let seen = ["directory", "link", "file"].map(|name| times(&place.join(name)));
+        for (name, seen) in ["directory", "link", "file"].into_iter().zip(seen) {
+            in_range(name, seen.accessed);
+            // Of a file's contents, kernels that cache writes of FUSE go by the time that they were given.
+            if name != "file" || place.driver() == Driver::Kernel {
+                in_range(name, seen.modified);
+            }
+        }
+        place.remount();
+        for (name, seen) in ["directory", "link", "file"].into_iter().zip(seen) {
+            let found = times(&place.join(name));
+            in_range(name, found.modified);
+            assert_eq!(found.accessed, seen.accessed, "{name}");
+            assert_eq!(found.modified, found.accessed, "{name}");
+        }
+    }
 }
 
 /// What each call changes of a file's times.
@@ -203,6 +238,7 @@ fn files_have_a_time_of_birth(place: &mut Place) {
 
 prove_on_both!(
     times_are_kept_to_the_nanosecond,
+    times_out_of_range_are_clamped,
     calls_change_the_times_that_they_must,
     times_that_were_seen_stay,
     files_have_a_time_of_birth,

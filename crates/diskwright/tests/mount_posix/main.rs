@@ -5,3 +5,4 @@ mod fsx;
 mod pjdfstest;
 #[path = "../place/mod.rs"]
 mod place;
+mod side_by_side;

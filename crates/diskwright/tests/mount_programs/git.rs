@@ -87,14 +87,17 @@ fn git_works(place: &mut Place) {
 }
 
 fn cargo_builds(place: &mut Place) {
-    if !satisfied("cargo_builds", &[Need::Tool("git")]) {
+    // Cargo tells the tests that it starts where it is.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let needs = [Need::Tool("git"), Need::Tool("cargo")];
+    let is_told = Path::new(&cargo).is_file();
+    if !satisfied("cargo_builds", &needs[..if is_told { 1 } else { 2 }]) {
         return;
     }
     let source = repository(place);
     let url = format!("file://{}", source.display());
     run(git(place, place.path()).args(["clone", "-q", "--depth", "1", &url, "clone"]));
     let clone = place.join("clone");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = || {
         let mut command = Command::new(&cargo);
         command.args(words("build --offline --locked -p diskwright-blockdev")).current_dir(&clone);

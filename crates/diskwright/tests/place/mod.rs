@@ -48,8 +48,11 @@ impl Driver {
 /// How long a mount may last before it is taken to hang.
 fn limit() -> Duration {
     let asked = std::env::var("DISKWRIGHT_FSX_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(300 + asked.unwrap_or(0))
+    Duration::from_secs(1800 + asked.unwrap_or(0))
 }
+
+/// What proofs run in mounts: each test program some of them.
+const PROGRAMS: [&str; 4] = ["bash", "getfacl", "setfacl", "tar"];
 
 /// What a proof needs of its file system.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +73,14 @@ impl Wanted {
 
     fn needs(&self) -> Vec<Need> {
         let mut needs = vec![Need::Root, Need::Mount(self.format.kernel_name())];
-        needs.push(Need::Tool(self.format.checker()));
-        needs.extend([Need::Tool("mke2fs"), Need::Tool("mkfs.xfs"), Need::Tool("xfs_io")]);
-        if self.driver == Driver::Own {
-            needs.push(Need::Fuse);
-        }
+        let maker = if self.format == Format::Xfs { "mkfs.xfs" } else { "mke2fs" };
+        needs.extend([maker, self.format.checker()].map(Need::Tool));
+        needs.extend(PROGRAMS.map(Need::Tool));
+        needs.push(match self.driver {
+            Driver::Own => Need::Fuse,
+            // It shuts file systems down.
+            Driver::Kernel => Need::Tool("xfs_io"),
+        });
         needs
     }
 }
@@ -313,12 +319,15 @@ macro_rules! prove_on_both {
 #[allow(unused_imports)]
 pub(crate) use prove_on_both;
 
+/// Whether a proof can use the [`probe`], which is compiled, and what comes with a compiler.
+#[allow(dead_code)]
+pub(crate) fn has_compiler(proof: &str) -> bool {
+    oracle::satisfied(proof, &[Need::Tool("cc")])
+}
+
 /// A program of the tools or of the system, in the C locale.
 pub(crate) fn tool(name: &str) -> Command {
-    let program = oracle::program(name).unwrap_or_else(|| panic!("{name} is not installed"));
-    let mut command = Command::new(program);
-    command.env("LC_ALL", "C").stdin(std::process::Stdio::null());
-    command
+    oracle::command(name)
 }
 
 /// Runs a command that must succeed; returns what it printed on standard output.

@@ -1,8 +1,11 @@
 //! The probe: what needs a language with pointers (`probe.c`), compiled by each test program.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+use rustix::io::Errno;
 
 use super::{run, tool};
 
@@ -21,6 +24,28 @@ fn probe() -> Command {
     Command::new(program)
 }
 
+/// Asks for something by ioctl(2): the bytes that are then where those were that went in.
+pub(crate) fn ioctl(path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+    ioctl_as(0, path, number, data)
+}
+
+/// The same as another user.
+pub(crate) fn ioctl_as(uid: u32, path: &Path, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+    let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+    let said = run(probe().arg("ioctl").arg(path).arg(number.to_string()).arg(hex).uid(uid));
+    let said = said.trim();
+    if let Some(error) = said.strip_prefix("error ") {
+        return Err(Errno::from_raw_os_error(error.parse().unwrap()));
+    }
+    let pairs = said.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    Ok(pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect())
+}
+
+/// Mounts a mount again elsewhere, with its ids up to `count` shown from `first` on.
+pub(crate) fn map_ids(source: &Path, target: &Path, first: u32, count: u32) {
+    run(probe().arg("idmap").arg(source).arg(target).args([first, count].map(|n| n.to_string())));
+}
+
 /// The byte that the pattern of a seed has at an offset.
 fn pattern_byte(seed: u64, at: u64) -> u8 {
     let word = seed
@@ -36,12 +61,21 @@ pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
 
 /// Writes a pattern into a file through a shared mapping, and has it synced or not.
 pub(crate) fn map(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) {
+    run(&mut mapping(path, offset, len, seed, synced));
+}
+
+/// Whether a pattern can be written into a file through a shared mapping, and synced.
+pub(crate) fn try_map(path: &Path, offset: u64, len: u64, seed: u64) -> bool {
+    mapping(path, offset, len, seed, true).output().unwrap().status.success()
+}
+
+fn mapping(path: &Path, offset: u64, len: u64, seed: u64, synced: bool) -> Command {
     let mut command = probe();
     command.arg("map").arg(path).args([offset, len, seed].map(|number| number.to_string()));
     if synced {
         command.arg("sync");
     }
-    run(&mut command);
+    command
 }
 
 /// A file's handle.
@@ -52,4 +86,15 @@ pub(crate) fn handle(path: &Path) -> String {
 /// What the file of a handle holds, or `error NUMBER`.
 pub(crate) fn open_handle(root: &Path, handle: &str) -> String {
     run(probe().arg("open").arg(root).arg(handle))
+}
+
+/// Rewrites a file past the cache without waiting, by io_submit(2), reads it through the cache meanwhile, and
+/// compares what the cache and the disk hold after each round.
+///
+/// # Panics
+/// With what differed.
+pub(crate) fn asynchronous_writes(path: &Path, rounds: u32) {
+    let output = probe().arg("aio").arg(path).arg(rounds.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -4,27 +4,12 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use oracle::{require, scratch};
+use oracle::{require, scratch, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{list, only, text, workload};
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Waits until something is so.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
-        sleep(Duration::from_millis(20));
-    }
-}
 
 fn start(dir: &Path, line: &str) -> Child {
     workload(dir, line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
@@ -34,7 +19,7 @@ fn start(dir: &Path, line: &str) -> Child {
 #[track_caller]
 fn interrupt(mut child: Child, signal: Signal) -> String {
     kill_process(Pid::from_child(&child), signal).unwrap();
-    wait_until("ending", || child.try_wait().unwrap().is_some());
+    wait_until("the end of the interrupted run", || child.try_wait().unwrap().is_some());
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
@@ -61,6 +46,10 @@ fn loop_devices(dir: &Path) -> usize {
     files.filter(|file| file.starts_with(dir.to_str().unwrap())).count()
 }
 
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mounts").unwrap()
+}
+
 #[test]
 fn a_kernel_target_goes_with_its_image_mount_and_loop_device() {
     require!(Root, Loop, Mount("ext4"));
@@ -71,17 +60,31 @@ fn a_kernel_target_goes_with_its_image_mount_and_loop_device() {
         "create --files 1k,5M --rounds 3 --target kernel:ext4 --scratch images --report report";
     let child = start(dir.path(), line);
     wait_until("a loop device", || loop_devices(&images) > 0);
-    sleep(Duration::from_secs(1));
+    wait_until("a kernel's mount", || mounts().contains(images.to_str().unwrap()));
     interrupt(child, Signal::INT);
     assert_eq!(loop_devices(&images), 0, "a loop device is left");
     assert_eq!(fs::read_dir(&images).unwrap().count(), 0, "a file is left");
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    assert!(!mounts.contains(images.to_str().unwrap()), "{mounts}");
+    assert!(!mounts().contains(images.to_str().unwrap()), "{}", mounts());
     check_report(dir.path());
 }
 
 #[test]
 fn what_was_measured_before_is_reported() {
+    interrupted_by(Signal::TERM);
+}
+
+#[test]
+fn a_terminal_that_goes_away_interrupts_too() {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    if u64::from_str_radix(mask.trim(), 16).unwrap() & 1 != 0 {
+        eprintln!("SKIPPED: this test was started to ignore SIGHUP (nohup?)");
+        return;
+    }
+    interrupted_by(Signal::HUP);
+}
+
+fn interrupted_by(signal: Signal) {
     let dir = scratch();
     let place = dir.path().join("place");
     fs::create_dir(&place).unwrap();
@@ -90,7 +93,7 @@ fn what_was_measured_before_is_reported() {
     let child = start(dir.path(), line);
     let has_begun = || fs::read_dir(&place).unwrap().count() > 0;
     wait_until("a run in the directory", has_begun);
-    interrupt(child, Signal::TERM);
+    interrupt(child, signal);
     assert!(!has_begun(), "a directory is left");
     let report = check_report(dir.path());
     let rows = list(only(&report), "rows");

@@ -1,15 +1,16 @@
 //! Programs that are stopped or killed in the middle of a workload.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use diskwright::workload::{Directory, Kernel, stop_on_signals};
-use oracle::require;
+use oracle::{require, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use workload::contestant::{Contestant, Session};
 use workload::jobs::{Case, Context, Job, Step};
@@ -18,7 +19,7 @@ use workload::{Error, Result, run, with_target};
 
 use super::NEED;
 use super::kernel::spec;
-use super::traces::{assert_no_trace, assert_no_trace_soon, loop_devices};
+use super::traces::{assert_no_trace, assert_no_trace_at_last, loop_devices};
 
 /// Arguments that make this program a child.
 const CHILD: [&str; 4] = ["ended::child", "--exact", "--ignored", "--nocapture"];
@@ -32,8 +33,6 @@ const READY: &str = "ready";
 
 /// Children that are killed while they start.
 const KILLS: u32 = 24;
-/// Time for what the last of them started.
-const AFTERMATH: Duration = Duration::from_millis(500);
 
 /// Status of a child that stopped because it was asked to.
 const STOPPED: i32 = 42;
@@ -142,6 +141,20 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+/// Whether a signal was sent to a process that has not taken it yet.
+fn is_pending(child: &Child, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    u64::from_str_radix(pending.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+}
+
+/// Whether a program runs that was started with this word in its command line.
+fn is_in_a_command(word: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.flat_map(|process| fs::read(process.path().join("cmdline")));
+    lines.any(|line| String::from_utf8_lossy(&line).contains(word))
+}
+
 fn signalled(target: &str, signal: Signal) -> ExitStatus {
     let scratch = oracle::scratch();
     let mut child = started(&mut command(target, scratch.path()));
@@ -153,7 +166,7 @@ fn signalled(target: &str, signal: Signal) -> ExitStatus {
     send(&child, signal);
     let status = child.wait().unwrap();
     if signal == Signal::KILL {
-        assert_no_trace_soon(scratch.path());
+        assert_no_trace_at_last(scratch.path());
     } else {
         assert_no_trace(scratch.path());
     }
@@ -185,7 +198,8 @@ fn the_second_signal_ends_a_program_at_once() {
     let scratch = oracle::scratch();
     let mut child = started(command("directory", scratch.path()).env(DEAF, "1"));
     send(&child, Signal::INT);
-    sleep(Duration::from_millis(300));
+    // Two that wait are one.
+    wait_until("the first signal to be taken", || !is_pending(&child, Signal::INT));
     assert!(child.try_wait().unwrap().is_none(), "the first one only asks");
     send(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -211,8 +225,9 @@ fn nothing_stays_whenever_a_program_is_killed() {
         child.wait().unwrap();
     }
     // A program `mount` outlives the one that started it, and may mount when that is long dead.
-    sleep(AFTERMATH);
-    assert_no_trace_soon(scratch.path());
+    let name = scratch.path().file_name().unwrap().to_str().unwrap();
+    wait_until("what killed programs have started to end", || !is_in_a_command(name));
+    assert_no_trace_at_last(scratch.path());
 }
 
 #[test]

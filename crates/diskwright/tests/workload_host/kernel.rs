@@ -13,7 +13,7 @@ use workload::{Error, with_target};
 
 use super::NEED;
 use super::driver::{drive, snapshot};
-use super::traces::{assert_no_trace, assert_no_trace_soon, loop_devices};
+use super::traces::{assert_no_trace, assert_no_trace_at_last, loop_devices};
 
 pub(crate) fn spec(text: &str) -> FsSpec {
     match text.parse().unwrap() {
@@ -103,7 +103,7 @@ fn caches_are_not_dropped_under_open_files() {
     drop(session);
     assert_eq!(loop_devices(scratch.path()).len(), 1);
     drop(top);
-    assert_no_trace_soon(scratch.path());
+    assert_no_trace_at_last(scratch.path());
 }
 
 #[test]

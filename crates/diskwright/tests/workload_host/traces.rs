@@ -2,11 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-/// How long the kernel may take to clean up after a process that is dead.
-const CLEANUP_MAX: Duration = Duration::from_secs(10);
+use oracle::wait_until;
 
 /// Loop devices on files of a directory, those without a name included, as `losetup -a` shows them. The
 /// directory's own name is looked for, which is never used twice: what is above it may not be shown.
@@ -34,12 +31,8 @@ pub(crate) fn assert_no_trace(scratch: &Path) {
     assert_eq!(traces(scratch), [""; 0]);
 }
 
-/// Asserts that nothing is left soon after a process has died.
+/// Asserts that nothing is left when the kernel has cleaned up after a process that has died.
 #[track_caller]
-pub(crate) fn assert_no_trace_soon(scratch: &Path) {
-    let start = Instant::now();
-    while !traces(scratch).is_empty() && start.elapsed() < CLEANUP_MAX {
-        sleep(Duration::from_millis(20));
-    }
-    assert_no_trace(scratch);
+pub(crate) fn assert_no_trace_at_last(scratch: &Path) {
+    wait_until("everything of a killed process to go", || traces(scratch).is_empty());
 }

@@ -87,6 +87,12 @@ pub(crate) fn find_free_run(
     best
 }
 
+/// The first run of free bits from `from` on, to its end.
+pub(crate) fn next_free_run(bits: Bits<'_>, from: u32, len: u32) -> Option<Range<u32>> {
+    let start = find_free(bits, from, len)?;
+    Some(start..find(bits, start, len, true).unwrap_or(len))
+}
+
 /// Marks `range` in use in `bytes`, which begin with bit `base`.
 pub(crate) fn set(bytes: &mut [u8], base: u32, range: Range<u32>) {
     change(bytes, base, range, |byte, mask| *byte |= mask);

@@ -77,9 +77,21 @@ struct GroupSlot {
     inode_bitmap_csum: AtomicU32,
 }
 
+/// What makes a group's descriptor one to believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Its checksum, and that what it says is possible.
+    Checksums,
+    /// That what it says is possible: enough to read what can be read, as kernels do that mount for
+    /// reading.
+    Contents,
+}
+
 /// All groups.
 pub(crate) struct Groups {
     slots: Vec<GroupSlot>,
+    /// Groups whose descriptors were taken though their checksums are wrong.
+    unsealed: Vec<Group>,
     /// Groups whose descriptors are to be written.
     dirty: Mutex<Vec<Group>>,
     /// Groups with busy blocks of the running checkpoint, and of the one being written.
@@ -105,8 +117,9 @@ impl Groups {
         device: &dyn BlockDevice,
         sb: &Superblock,
         geometry: &Geometry,
+        trust: Trust,
     ) -> vfs::Result<Self> {
-        let mut slots = Vec::new();
+        let (mut slots, mut unsealed) = (Vec::new(), Vec::new());
         let mut block = vec![0; geometry.block_size() as usize];
         for index in 0..geometry.gdt_blocks() {
             device
@@ -117,7 +130,13 @@ impl Groups {
                     break;
                 }
                 let group = Group(slots.len() as u32);
-                let desc = GroupDescriptor::parse(bytes, sb, group)?;
+                let sealed = GroupDescriptor::check_sum(bytes, sb, group);
+                match trust {
+                    Trust::Checksums => sealed?,
+                    Trust::Contents if sealed.is_err() => unsealed.push(group),
+                    Trust::Contents => {}
+                }
+                let desc = GroupDescriptor::parse_unsealed(bytes, sb, group)?;
                 let clusters = geometry.clusters_in(group);
                 let reserve = RESERVE.share(group.0, geometry.groups_count, clusters);
                 slots.push(GroupSlot::new(desc, group, reserve));
@@ -125,10 +144,16 @@ impl Groups {
         }
         Ok(Self {
             slots,
+            unsealed,
             dirty: Mutex::default(),
             busy_running: Mutex::default(),
             busy_closed: Mutex::default(),
         })
+    }
+
+    /// Groups whose descriptors were taken though their checksums are wrong.
+    pub(crate) fn unsealed(&self) -> &[Group] {
+        &self.unsealed
     }
 
     /// Waits for a group.
@@ -405,13 +430,25 @@ impl<'a> Lease<'a> {
             return txn.buffer(desc.block_bitmap.0, tag);
         }
         let id = txn.create(desc.block_bitmap.0, tag)?;
-        let used = metadata_bits(volume, self.group, desc);
-        let bytes = txn.edit(id, 0..volume.block_size());
-        for range in used {
-            bitmap::set(bytes, 0, range);
-        }
+        initial_block_bitmap(volume, self.group, desc, txn.edit(id, 0..volume.block_size()));
         desc.flags.remove(GroupFlags::BLOCK_UNINIT);
         Ok(id)
+    }
+
+    /// The group's block bitmap as it is, or as it would be made.
+    pub(crate) fn copy_block_bitmap(
+        &self,
+        volume: &Volume,
+        txn: &mut Txn<'_>,
+    ) -> transaction::Result<Box<[u8]>> {
+        let desc = &self.guarded.state.desc;
+        if desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            let mut bytes: Box<[u8]> = vec![0; volume.block_size()].into();
+            initial_block_bitmap(volume, self.group, desc, &mut bytes);
+            return Ok(bytes);
+        }
+        let id = txn.buffer(desc.block_bitmap.0, Kind::BlockBitmap.of_group(self.group.0))?;
+        Ok(txn.data(id).into())
     }
 
     /// The group's inode bitmap, made first if the group never had one.
@@ -447,6 +484,13 @@ impl Drop for Lease<'_> {
                 self.guarded.busy.running.remove(range);
             }
         }
+    }
+}
+
+/// Sets the bits, in a bitmap of zeros, of a group that never had one.
+fn initial_block_bitmap(volume: &Volume, group: Group, desc: &GroupDescriptor, bytes: &mut [u8]) {
+    for range in metadata_bits(volume, group, desc) {
+        bitmap::set(bytes, 0, range);
     }
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod groups;
 mod inodes;
 pub(crate) mod spread;
 pub(crate) mod system;
+mod trim;

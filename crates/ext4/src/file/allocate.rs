@@ -49,6 +49,7 @@ impl Ext4 {
         }
         let request = Request { bytes: offset..end, mode };
         let before = self.load_file(ino)?;
+        before.protection().check_allocate(mode)?;
         if request.mode.keeps_size() && end > before.inode.size() && !self.maps_extents(&before) {
             let advice = "write to it, or turn the feature extents on for new files";
             let what = "space past the end of a file without extents";
@@ -73,6 +74,7 @@ impl Ext4 {
         let bytes = bytes.start..bytes.end.min(FILE_BLOCKS_MAX << log);
         loop {
             let before = self.load_file(ino)?;
+            before.protection().check_allocate(AllocateMode::PunchHole)?;
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -83,8 +85,9 @@ impl Ext4 {
                 bytes.end >> log
             };
             let blocks = bytes.start.div_ceil(1 << log)..whole_end;
-            let done =
-                self.atomically_freeing(|op| op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks))?;
+            let done = self.atomically_freeing(|op| {
+                op.punch_part(&before, unpacked.as_ref(), &bytes, &blocks)
+            })?;
             if done {
                 return Ok(());
             }

@@ -62,7 +62,7 @@ impl Ext4 {
             return Err(Error::Encrypted);
         }
         if file.has_flag(flags::VERITY) {
-            return Err(Error::Invalid(
+            return Err(Error::NotPermitted(
                 "fs-verity protects the contents: copy it, change the copy",
             ));
         }

@@ -16,6 +16,7 @@ impl Ext4 {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
         let before = self.load_file(ino)?;
+        before.protection().check_change()?;
         self.blocks_of(&before, 0, size)?;
         let unpacked = self.unpack(&before)?;
         if size > before.inode.size() {

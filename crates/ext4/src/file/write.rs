@@ -24,8 +24,9 @@ impl Ext4 {
         while done < data.len() {
             let before = self.load_file(ino)?;
             self.blocks_of(&before, offset, data.len() as u64)?;
-            let unpacked = self.unpack(&before)?;
             let at = offset + done as u64;
+            before.protection().check_write(at, before.inode.size())?;
+            let unpacked = self.unpack(&before)?;
             let part = &data[done..];
             // Pieces end with blocks.
             let len_max = WRITTEN_PER_OP_MAX - at % u64::from(self.volume.geometry.block_size());

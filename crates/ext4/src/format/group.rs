@@ -95,17 +95,35 @@ impl GroupDescriptor {
     /// # Errors
     /// A wrong checksum, a bitmap or table outside the file system, more free than there is.
     pub fn parse(bytes: &[u8], sb: &Superblock, group: Group) -> Result<Self, Corruption> {
-        let damage = |problem| Corruption::new("group descriptor", problem);
+        Self::check_sum(bytes, sb, group)?;
+        Self::parse_unsealed(bytes, sb, group)
+    }
+
+    /// Checks the descriptor's checksum alone.
+    ///
+    /// # Errors
+    /// A wrong one.
+    pub fn check_sum(bytes: &[u8], sb: &Superblock, group: Group) -> Result<(), Corruption> {
+        let stored = RawLow::ref_from_prefix(bytes).map(|(low, _)| low.checksum);
+        match (checksum_of(bytes, sb, group), stored) {
+            (Some(computed), Ok(stored)) if stored != computed => {
+                let (computed, stored) = (u32::from(computed), u32::from(stored.get()));
+                let damage = Corruption::checksum("group descriptor", computed, stored);
+                Err(damage.in_group(u64::from(group.0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Self::parse`], whatever the checksum says.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for the checksum.
+    pub fn parse_unsealed(bytes: &[u8], sb: &Superblock, group: Group) -> Result<Self, Corruption> {
         let in_group = |c: Corruption| c.in_group(u64::from(group.0));
         let Ok((low, rest)) = RawLow::read_from_prefix(bytes) else {
-            return Err(in_group(damage("cut short")));
+            return Err(in_group(Corruption::new("group descriptor", "cut short")));
         };
-        if let Some(computed) = checksum_of(bytes, sb, group)
-            && low.checksum != computed
-        {
-            let (computed, stored) = (u32::from(computed), u32::from(low.checksum.get()));
-            return Err(in_group(Corruption::checksum("group descriptor", computed, stored)));
-        }
         let high = match RawHigh::read_from_prefix(rest) {
             Ok((high, _)) => high,
             Err(_) => RawHigh::new_zeroed(),

@@ -24,8 +24,12 @@ pub const I_BLOCK_SIZE: usize = 60;
 
 /// `i_flags` (the ones that matter here).
 pub mod flags {
+    /// Nothing about it may change.
+    pub const IMMUTABLE: u32 = 0x10;
     /// Appending only.
     pub const APPEND: u32 = 0x20;
+    /// The access time stays.
+    pub const NOATIME: u32 = 0x80;
     /// The contents are encrypted.
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.

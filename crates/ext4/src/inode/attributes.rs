@@ -10,6 +10,7 @@ impl Ext4 {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
         let mut handle = self.load(ino)?;
+        change.check(handle.protection())?;
         self.provide_quota(change.uid, change.gid, None)?;
         apply(&mut handle.inode, change);
         self.atomically(|op| {

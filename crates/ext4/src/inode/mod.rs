@@ -1,3 +1,4 @@
-//! Inodes: locking them, changing their attributes.
+//! Inodes: locking them, changing their attributes and flags.
 
 mod attributes;
+pub(crate) mod file_attributes;

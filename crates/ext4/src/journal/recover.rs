@@ -8,6 +8,7 @@ use super::map::JournalMap;
 use super::reader::Reader;
 use super::replay::{Log, Verified};
 use super::scan::{Extent, Scan, damage_at};
+use crate::alloc::groups::Trust;
 use crate::format::features::Incompat;
 use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
@@ -241,7 +242,7 @@ impl Recovery<'_> {
     /// Brings the free counts up to date, which the kernel does not log: the groups have the right
     /// ones. Damaged groups are for others to find.
     fn count_free(&self, raw: &mut RawSuperblock) {
-        if let Ok(volume) = Volume::read(self.device) {
+        if let Ok(volume) = Volume::read(self.device, Trust::Checksums) {
             let (clusters, inodes) = volume.groups.totals();
             raw.set_free_blocks(clusters << volume.sb.cluster_blocks_log);
             raw.free_inodes_count = (inodes as u32).into();

@@ -9,6 +9,7 @@ use crate::file::CHANGES_PER_OP_MAX;
 use crate::format::features::Incompat;
 use crate::format::inode::flags;
 use crate::fs::ROOT_INO;
+use crate::inode::file_attributes::inherit_flags;
 use crate::op::{Handle, Op};
 use crate::read;
 use crate::xattr::ValueInodes;
@@ -174,10 +175,12 @@ impl Ext4 {
             let _lock = self.locks.shared(dir);
             self.load_dir(dir)?
         };
+        parent.protection().check_addition()?;
         self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(&parent)))?;
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
             crate::create::set_new(&mut file.inode, FileType::Regular, new);
+            inherit_flags(&parent, &mut file.inode);
             self.inherit_project(&parent, &mut file.inode);
             file.inode.set_links_count(0);
             op.init_map(&mut file);

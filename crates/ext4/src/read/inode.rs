@@ -1,11 +1,11 @@
 //! Finding an inode and telling what it is.
 
-use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
+use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
 use crate::Ext4;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
-use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time};
+use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time, flags};
 use crate::kind::Kind;
 
 /// An inode in use: its number, its place and a copy of its fixed fields.
@@ -42,6 +42,14 @@ impl Handle {
     /// `NotADirectory` unless it is one.
     pub(crate) fn require_directory(&self) -> Result<()> {
         if self.inode.is_dir() { Ok(()) } else { Err(Error::NotADirectory) }
+    }
+
+    /// What its flags forbid.
+    pub(crate) fn protection(&self) -> Protection {
+        Protection {
+            is_immutable: self.has_flag(flags::IMMUTABLE),
+            is_append_only: self.has_flag(flags::APPEND),
+        }
     }
 
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
@@ -113,5 +121,7 @@ pub(crate) fn attributes(fs: &Ext4, handle: &Handle) -> Result<Attributes> {
         mtime: inode.time(Time::Modify),
         ctime: inode.time(Time::Change),
         crtime: inode.crtime(),
+        protection: handle.protection(),
+        is_noatime: handle.has_flag(flags::NOATIME),
     })
 }

@@ -78,6 +78,7 @@ impl Ext4 {
         if before.has_flag(flags::EA_INODE) {
             return Err(Error::Invalid("the inode itself is the value of an attribute"));
         }
+        before.protection().check_change()?;
         let values = self.attributes_guard(&[&before])?;
         let (plan, is_shared) = self.plan_change(&before, name, value)?;
         if values.is_none() && !(plan.dropped.is_empty() && plan.copied.is_empty()) {

@@ -146,8 +146,8 @@ fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = Ne
     forms.map(move |value| NewAttribute { name, value })
 }
 
-/// Decides. With `value_hash`, that of the new value, it may lie in an inode of its own. `NoAttribute` if one is to be removed that is not there, `NoSpace` if the new one fits
-/// nowhere, `Corrupt` if what is there cannot be written again.
+/// Decides. With `value_hash`, that of the new value, it may lie in an inode of its own. `NoAttribute` if one is to be removed that is not there, `AttributeTooLarge` if the new one
+/// fits nowhere, `Corrupt` if what is there cannot be written again.
 pub(super) fn plan(
     present: Present<'_>,
     change: Change<'_>,
@@ -156,7 +156,9 @@ pub(super) fn plan(
     let slot = Area::in_inode(present.tail)?;
     let mut inside = Side::of(slot, change.name);
     let mut outside = Side::of(present.block.map(Area::in_block), change.name);
-    let chosen = choose(present, forms(change, value_hash), &mut inside, &mut outside)?;
+    let limit = if value_hash.is_some() { ENTRIES_LIMIT } else { VALUES_LIMIT };
+    let chosen = choose(present, forms(change, value_hash), &mut inside, &mut outside);
+    let chosen = chosen.map_err(|TooLarge| Error::AttributeTooLarge(limit))?;
     if chosen.is_none() && !inside.had_it && !outside.had_it {
         return Err(Error::NoAttribute);
     }
@@ -185,6 +187,17 @@ pub(super) fn plan(
     Ok(plan)
 }
 
+/// What an inode has room for without `ea_inode`.
+const VALUES_LIMIT: &str = "ext4 keeps all attributes of a file in its inode and one block, unless the file \
+                            system has the feature ea_inode";
+
+/// What it has room for with `ea_inode`.
+const ENTRIES_LIMIT: &str = "ext4 keeps the names of all attributes of a file, and values that are small, in its \
+                             inode and one block";
+
+/// The new attribute fits nowhere.
+struct TooLarge;
+
 /// Adds the new attribute to the side that has room for it. Says which that is, and whether the
 /// value goes to an inode of its own.
 fn choose<'a>(
@@ -192,7 +205,7 @@ fn choose<'a>(
     forms: impl Iterator<Item = NewAttribute<'a>>,
     inside: &mut Side<'a>,
     outside: &mut Side<'a>,
-) -> Result<Option<(Place, bool)>> {
+) -> Result<Option<(Place, bool)>, TooLarge> {
     let mut is_set = false;
     for form in forms {
         is_set = true;
@@ -208,7 +221,7 @@ fn choose<'a>(
         }
         outside.kept.pop();
     }
-    if is_set { Err(Error::NoSpace) } else { Ok(None) }
+    if is_set { Err(TooLarge) } else { Ok(None) }
 }
 
 impl Plan {

@@ -1,7 +1,6 @@
 //! What e2fsck and the kernel say about a crashed image.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -73,11 +72,9 @@ impl Judge for CheckRecovers {
 
 /// Runs `e2fsck -fy`, which may do nothing but what a crash explains.
 fn repair(image: &Path) -> Result<(), String> {
-    let output = Command::new("e2fsck")
+    let output = oracle::command("e2fsck")
         .arg("-fy")
         .arg(image)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("e2fsck: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -12,7 +12,7 @@ use oracle::require;
 use vfs::Error;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::support::{Config, Image, edit_superblock, superblock};
+use crate::journal::support::{Config, Image, edit_superblock, superblock};
 
 const CHECKED: Config = Config { fs_type: "ext4", block_size: 1024, features: "" };
 const UNCHECKED: Config =
@@ -414,7 +414,7 @@ fn the_mark_alone_is_taken_back() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let image = Image::new(&CHECKED);
     drop(image.journal());
-    assert!(crate::support::needs_recovery(&image.path));
+    assert!(crate::journal::support::needs_recovery(&image.path));
     let _ = recover(&*image.device()).unwrap();
-    assert!(!crate::support::needs_recovery(&image.path));
+    assert!(!crate::journal::support::needs_recovery(&image.path));
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, FileDevice};
@@ -172,13 +172,8 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 
 /// Lets e2fsck replay the journal, and repair nothing.
 pub(crate) fn e2fsck_replay(path: &Path) {
-    let output = Command::new("e2fsck")
-        .env("LC_ALL", "C")
-        .args(["-fy", "-E", "journal_only"])
-        .arg(path)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output =
+        oracle::command("e2fsck").args(["-fy", "-E", "journal_only"]).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{text}");
     assert!(text.contains("recovering journal"), "{text}");
@@ -188,6 +183,7 @@ pub(crate) fn e2fsck_replay(path: &Path) {
 pub(crate) fn debugfs_script(path: &Path, script: &str) -> String {
     let file = path.with_extension("script");
     fs::write(&file, script).unwrap();
-    let output = Command::new("debugfs").args(["-w", "-f"]).args([&file, path]).output().unwrap();
+    let output =
+        oracle::command("debugfs").args(["-w", "-f"]).args([&file, path]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

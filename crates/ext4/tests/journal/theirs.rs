@@ -14,7 +14,7 @@ use oracle::{
 };
 use vfs::Paths;
 
-use crate::support::{
+use crate::journal::support::{
     Config, Image, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
 };
 

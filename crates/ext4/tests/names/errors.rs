@@ -3,7 +3,7 @@
 use oracle::{Mke2fs, require};
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use crate::common::{Image, NEW, entries, later};
+use crate::names::common::{Image, NEW, entries, later};
 
 /// Files `a` and `b`, and a directory `d` with `e` in it.
 fn fill(fs: &dyn FileSystem) -> Ino {

@@ -7,7 +7,7 @@ use oracle::{
 };
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use crate::common::{Image, NEW, entries, later};
+use crate::names::common::{Image, NEW, entries, later};
 
 fn names(fs: &dyn FileSystem, dir: Ino) -> Vec<String> {
     let names = entries(fs, dir).into_iter().map(|(name, _)| name);

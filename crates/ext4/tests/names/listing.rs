@@ -8,7 +8,7 @@ use ext4::format::hash::{HashVersion, NameHasher};
 use oracle::{Mke2fs, debugfs_write, require};
 use vfs::{Cookie, FileSystem, Ino};
 
-use crate::common::{Image, NEW};
+use crate::names::common::{Image, NEW};
 
 /// One listing, a batch at a time; between two batches `change` does what it likes.
 fn list(
@@ -111,7 +111,7 @@ fn listings_outlast_changes() {
             let fs = image.open();
             fs.unlink(fs.root(), b"file", None).unwrap();
             let dir = fs.lookup(fs.root(), b"dir").unwrap();
-            for (name, _) in crate::common::entries(&fs, dir) {
+            for (name, _) in crate::names::common::entries(&fs, dir) {
                 fs.unlink(dir, &name, None).unwrap();
             }
             image.close(fs);

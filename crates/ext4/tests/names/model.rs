@@ -7,7 +7,7 @@ use oracle::{KernelMount, MountOptions, Tree, require};
 use vfs::{Error, FileSystem, FileType, Ino, RenameMode, Result};
 use workload::model::Model;
 
-use crate::common::{Image, NEW, entries, later};
+use crate::names::common::{Image, NEW, entries, later};
 
 /// The same operations on both.
 struct Pair {

@@ -1,4 +1,4 @@
-//! What the tests of `quota` share.
+//! Images whose features rule over inodes: fs-verity, projects and quotas. e2fsck judges what is left.
 #![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
 
 mod project;

@@ -81,7 +81,7 @@ fn usage_follows_what_owners_have() {
 fn projects_are_counted_and_limits_kept() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let image = with_project(KINDS[1]);
-    let repaired = std::process::Command::new("e2fsck").arg("-fy").arg(&image.path).output();
+    let repaired = oracle::command("e2fsck").arg("-fy").arg(&image.path).output();
     assert_eq!(repaired.unwrap().status.code(), Some(1));
     e2fsck(&image.path);
     let before = listed(&image, "project");

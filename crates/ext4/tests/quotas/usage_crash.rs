@@ -18,7 +18,7 @@ use workload::trial::Watchdog;
 fn usage_survives_a_crash_anywhere() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, block_size, states) in [(1, 1024, 250), (2, 4096, 250), (5, 1024, 100)] {
-        let _watchdog = Watchdog::new(Duration::from_secs(300), "crashes with quotas".into());
+        let _watchdog = Watchdog::new(Duration::from_secs(1800), "crashes with quotas".into());
         let layout = Layout { block_size, ..Layout::DEFAULT };
         let target = Ext4Target::with_image(layout, Image::new(KINDS[kind]).in_memory());
         let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));

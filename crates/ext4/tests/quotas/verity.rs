@@ -42,7 +42,7 @@ fn protected_contents_do_not_change() {
         fs.allocate(file, 0, SIZE, AllocateMode::PunchHole),
     ];
     for outcome in outcomes {
-        assert!(matches!(outcome, Err(Error::Invalid(why)) if why.contains("fs-verity")));
+        assert!(matches!(outcome, Err(Error::NotPermitted(why)) if why.contains("fs-verity")));
     }
     assert_eq!(fs.attributes(file).unwrap(), before);
     let mut bytes = vec![0; SIZE as usize + 1];

@@ -75,6 +75,7 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::NOSYMFOLLOW, options.nosymfollow);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
     flags
@@ -94,12 +95,16 @@ mod tests {
             suid: true,
             dev: true,
             noexec: true,
+            nosymfollow: true,
             sync: true,
             dirsync: true,
             ..none
         };
-        let expected =
-            MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC;
+        let expected = MountFlags::RDONLY
+            | MountFlags::NOEXEC
+            | MountFlags::NOSYMFOLLOW
+            | MountFlags::SYNCHRONOUS
+            | MountFlags::DIRSYNC;
         assert_eq!(flags(&all), common | expected);
     }
 

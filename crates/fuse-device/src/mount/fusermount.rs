@@ -22,6 +22,11 @@ use super::MountOptions;
 const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 
 pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    if options.nosymfollow {
+        // The program has no word for it, and a mount that follows links is not what was asked for.
+        let text = "nosymfollow: only root can mount with it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let mut theirs = Some(theirs);

@@ -10,6 +10,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx, syncfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::path::Arg;
 
 use super::fusermount;
 use crate::answer::complain;
@@ -112,6 +114,14 @@ impl Mount {
         }
     }
 
+    /// Has the kernel write back what it caches, as long as it is mounted where it was.
+    pub(crate) fn write_back(&self) -> io::Result<()> {
+        match self.place()? {
+            Place::There => self.sync(),
+            _ => Err(Errno::XDEV.into()),
+        }
+    }
+
     fn about(&self, what: &str) -> io::Error {
         io::Error::other(format!("cannot unmount {}: {what}", self.mountpoint.display()))
     }
@@ -133,8 +143,22 @@ impl Mount {
         Ok(mounts.split(|&byte| byte == b'\n').any(|line| is_of(line, self.identity.device)))
     }
 
+    pub(super) fn mountpoint(&self) -> &PathBuf {
+        &self.mountpoint
+    }
+
+    /// The number of its device.
+    pub(super) fn device(&self) -> (u32, u32) {
+        self.identity.device
+    }
+
+    /// Whether an open directory is its root.
+    pub(super) fn is_root(&self, directory: impl AsFd) -> io::Result<bool> {
+        Ok(identify_at(directory, "", AtFlags::EMPTY_PATH)? == self.identity)
+    }
+
     /// Has the kernel write back what it caches.
-    fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         let root = OpenOptions::new()
             .read(true)
             .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32)
@@ -178,9 +202,14 @@ impl Mount {
 
 /// What is mounted at a path, or what the path belongs to.
 fn identify(path: &PathBuf) -> io::Result<Identity> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    identify_at(CWD, path, AtFlags::empty())
+}
+
+fn identify_at(directory: impl AsFd, path: impl Arg, flags: AtFlags) -> io::Result<Identity> {
+    let flags =
+        flags | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let mask = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE) | StatxFlags::MNT_ID;
-    let found = statx(CWD, path, flags, mask)?;
+    let found = statx(directory, path, flags, mask)?;
     let device = (found.stx_dev_major, found.stx_dev_minor);
     Ok(Identity { device, mount_id: found.stx_mnt_id })
 }

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -31,8 +30,8 @@ const S_IFREG: u32 = 0o100_000;
 /// How long the kernel may believe what it was told, in seconds.
 const VALID: u64 = 1;
 
-/// Longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// What does not come in this time hangs.
+pub(crate) const PATIENCE: Duration = oracle::HANG_AFTER;
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
@@ -45,6 +44,8 @@ pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
     /// Signalled when a file is there.
     made: Condvar,
+    /// Whether somebody waits for that.
+    is_waiting: AtomicBool,
     settings: Settings,
     bytes_read: AtomicUsize,
     requests_over_io_uring: AtomicUsize,
@@ -82,6 +83,7 @@ impl Memory {
         Self {
             nodes: Mutex::new(nodes),
             made: Condvar::new(),
+            is_waiting: AtomicBool::new(false),
             settings,
             bytes_read: AtomicUsize::new(0),
             requests_over_io_uring: AtomicUsize::new(0),
@@ -95,10 +97,16 @@ impl Memory {
         let is_missing = |nodes: &mut Nodes| {
             !nodes.by_number[&1].children.contains_key(IS_WAITED_FOR.as_bytes())
         };
-        match self.made.wait_timeout_while(nodes, PATIENCE / 4, is_missing) {
+        self.is_waiting.store(true, Ordering::Relaxed);
+        match self.made.wait_timeout_while(nodes, PATIENCE / 2, is_missing) {
             Ok((nodes, waited)) if !waited.timed_out() => Ok(nodes),
             _ => Err(Errno::TIMEDOUT),
         }
+    }
+
+    /// Whether the making of [`WAITS`] has begun.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 
     /// Bytes that the kernel has read from files.
@@ -303,7 +311,7 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
             finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();
         }));
         if let Err(panic) = outcome {
-            let _ = Command::new("umount").arg("-l").arg(place).status();
+            let _ = oracle::command("umount").arg("-l").arg(place).status();
             resume_unwind(panic);
         }
     });

@@ -1,21 +1,21 @@
 //! Changing attributes, with all that changes along.
 
 use fuse_device::abi::{
-    FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
+    FATTR_ATIME, FATTR_ATIME_NOW, FATTR_CTIME, FATTR_FH, FATTR_GID, FATTR_KILL_SUIDGID, FATTR_MODE,
     FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE, FATTR_UID, InHeader, SetattrIn,
 };
 use fuse_device::{Errno, Reply};
-use vfs::{Attributes, Error, FileType, Ino, SetAttributes, Timestamp};
+use vfs::{Attributes, ChangePurpose, Error, FileType, Ino, SetAttributes, Timestamp};
 
 use crate::acl::{self, Acl};
-use crate::{Adapter, clock};
+use crate::{Adapter, caller, clock, groups};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
 
 /// Where Linux keeps the capabilities of a file.
-const CAPABILITIES: &[u8] = b"security.capability";
+pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u32 = 0o7777;
@@ -54,7 +54,8 @@ impl Adapter<'_> {
             self.check_writable()?;
             let before = self.attributes(ino)?;
             if !is_pointless(args, &before) {
-                let change = change(args, &before, clock::now())?;
+                let mut change = change(args, clock::now())?;
+                change.permissions = self.permissions(header, args, &before);
                 self.result(self.apply(args, &before, &change))?;
             }
         } else if self.check_writable().is_ok() {
@@ -71,6 +72,7 @@ impl Adapter<'_> {
     ) -> vfs::Result<()> {
         if args.valid & FATTR_SIZE != 0 {
             self.fs.truncate(before.ino, args.size)?;
+            self.space.forget(before.ino);
         }
         if args.valid & (CHANGES_OWNER | FATTR_SIZE) != 0 && has_privileges(before) {
             self.remove_capabilities(before.ino)?;
@@ -111,11 +113,32 @@ fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
     before.links == 0 && args.valid & CHANGES == FATTR_MTIME | FATTR_CTIME && mtime == before.mtime
 }
 
-/// Permissions without what must not outlast a change of the contents or owner: set-user-id, and
-/// set-group-id where the group may execute. Where it may not, the bit means something else.
-pub(crate) fn without_set_id(permissions: u16) -> u16 {
-    let set_group_id = if permissions & S_IXGRP != 0 { S_ISGID } else { 0 };
-    permissions & !(S_ISUID | set_group_id)
+impl Adapter<'_> {
+    /// Permissions without what must not outlast a change of the contents or owner by whom a request comes
+    /// from: set-user-id, and set-group-id where the group may execute. Where it may not, the bit is no
+    /// danger, and who is in the group keeps it, as on the kernel's own file systems.
+    pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
+        let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
+            || caller::is_superuser(header)
+            || groups::is_in(header, self.options.gid.unwrap_or(before.gid));
+        let is_program = before.permissions & S_IXGRP != 0;
+        let set_group_id = if is_program || !keeps_group { S_ISGID } else { 0 };
+        before.permissions & !(S_ISUID | set_group_id)
+    }
+
+    /// The permissions that a request leaves, if it changes them.
+    fn permissions(&self, header: &InHeader, args: &SetattrIn, before: &Attributes) -> Option<u16> {
+        if args.valid & FATTR_MODE != 0 {
+            return Some((args.mode & PERMISSIONS) as u16);
+        }
+        // A new size alone does not: the kernel knows whether the caller may keep the bits.
+        let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0;
+        if !loses || !has_privileges(before) {
+            return None;
+        }
+        let reduced = self.without_set_id(header, before);
+        (reduced != before.permissions).then_some(reduced)
+    }
 }
 
 /// Whether set-id bits and capabilities of an inode are about programs.
@@ -123,8 +146,8 @@ fn has_privileges(attributes: &Attributes) -> bool {
     attributes.file_type != FileType::Directory
 }
 
-/// What is to be set, at the time `now`.
-fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAttributes, Errno> {
+/// What is to be set beside the permissions, at the time `now`.
+fn change(args: &SetattrIn, now: Timestamp) -> Result<SetAttributes, Errno> {
     let asked = |bits: u32| args.valid & bits != 0;
     let time = |set: u32, set_now: u32, sec: u64, nsec: u32| match () {
         () if asked(set_now) => Ok(Some(now)),
@@ -133,24 +156,39 @@ fn change(args: &SetattrIn, before: &Attributes, now: Timestamp) -> Result<SetAt
     };
     let mtime = time(FATTR_MTIME, FATTR_MTIME_NOW, args.mtime, args.mtimensec)?;
     Ok(SetAttributes {
-        permissions: permissions(args, before),
+        permissions: None,
         uid: asked(FATTR_UID).then_some(args.uid),
         gid: asked(FATTR_GID).then_some(args.gid),
         atime: time(FATTR_ATIME, FATTR_ATIME_NOW, args.atime, args.atimensec)?,
         mtime: mtime.or(asked(FATTR_SIZE).then_some(now)),
         ctime: time(FATTR_CTIME, 0, args.ctime, args.ctimensec)?.or(Some(now)),
         crtime: None,
+        purpose: purpose(args),
     })
 }
 
-fn permissions(args: &SetattrIn, before: &Attributes) -> Option<u16> {
-    if args.valid & FATTR_MODE != 0 {
-        return Some((args.mode & PERMISSIONS) as u16);
+/// Whether somebody asks for what is to be set. What the kernel keeps of times it sends with a file handle,
+/// and nothing else.
+fn purpose(args: &SetattrIn) -> ChangePurpose {
+    let only = |bits: u32| args.valid & CHANGES & !bits == 0;
+    match () {
+        () if args.valid & FATTR_FH != 0 && only(FATTR_MTIME | FATTR_CTIME) => {
+            ChangePurpose::Consequence
+        }
+        // The contents changed before, which was not forbidden.
+        () if args.valid & FATTR_SIZE != 0 && only(FATTR_SIZE | FATTR_MTIME | FATTR_CTIME) => {
+            ChangePurpose::Consequence
+        }
+        // The time of its contents the kernel sets to now by itself.
+        () if args.valid & FATTR_ATIME_NOW != 0
+            && only(
+                FATTR_ATIME | FATTR_ATIME_NOW | FATTR_MTIME | FATTR_MTIME_NOW | FATTR_CTIME,
+            ) =>
+        {
+            ChangePurpose::Touch
+        }
+        () => ChangePurpose::Request,
     }
-    // A new size alone does not: the kernel knows whether the caller may keep the bits.
-    let loses = args.valid & (CHANGES_OWNER | FATTR_KILL_SUIDGID) != 0 && has_privileges(before);
-    let reduced = without_set_id(before.permissions);
-    (loses && reduced != before.permissions).then_some(reduced)
 }
 
 fn timestamp(sec: u64, nsec: u32) -> Result<Timestamp, Errno> {

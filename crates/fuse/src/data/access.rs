@@ -1,6 +1,6 @@
 //! Access times, by the rules of mount(8).
 
-use vfs::{Attributes, Ino, SetAttributes, Timestamp};
+use vfs::{Attributes, ChangePurpose, Ino, SetAttributes, Timestamp};
 
 use crate::{AccessTimes, Adapter, clock};
 
@@ -21,8 +21,9 @@ impl Adapter<'_> {
                 AccessTimes::Relative => is_stale(&attributes, now),
                 AccessTimes::Always => attributes.atime != now,
             };
-            if is_due {
-                let time = SetAttributes { atime: Some(now), ..SetAttributes::default() };
+            if is_due && !attributes.is_noatime {
+                let (atime, purpose) = (Some(now), ChangePurpose::Consequence);
+                let time = SetAttributes { atime, purpose, ..SetAttributes::default() };
                 self.fs.set_attributes(ino, &time)?;
                 self.note_change();
             }

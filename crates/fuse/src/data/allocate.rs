@@ -31,6 +31,9 @@ impl Adapter<'_> {
         };
         self.will_change(header, ino)?;
         self.result(self.fs.allocate(ino, args.offset, args.length, mode))?;
+        if mode != AllocateMode::PunchHole {
+            self.space.took(args.length);
+        }
         self.contents_changed(ino)
     }
 }

@@ -50,6 +50,7 @@ impl Adapter<'_> {
             if copied == 0 || self.has_stopped() {
                 outcome?;
             }
+            self.space.took(copied);
             self.contents_changed(target)?;
         }
         if wide {

@@ -2,10 +2,9 @@
 
 use fuse_device::Errno;
 use fuse_device::abi::InHeader;
-use vfs::{FileType, Ino, SetAttributes};
+use vfs::{ChangePurpose, FileType, Ino, SetAttributes};
 
-use crate::attributes::without_set_id;
-use crate::{Adapter, clock};
+use crate::{Adapter, caller, clock};
 
 impl Adapter<'_> {
     /// The contents of a file are about to change. WRITE says what to do; where nothing is said, the
@@ -15,16 +14,17 @@ impl Adapter<'_> {
     /// `EROFS` if nothing may be changed; those of the file system.
     pub(crate) fn will_change(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         self.check_writable()?;
-        if header.uid != 0 {
-            self.kill_set_id(ino)?;
+        self.check_changeable(ino)?;
+        if !caller::is_superuser(header) {
+            self.kill_set_id(header, ino)?;
         }
         self.kill_capabilities(ino)
     }
 
-    /// Takes set-user-id and set-group-id from a file.
-    pub(super) fn kill_set_id(&self, ino: Ino) -> Result<(), Errno> {
+    /// Takes set-user-id and set-group-id from a file that somebody changes who may not keep them.
+    pub(super) fn kill_set_id(&self, header: &InHeader, ino: Ino) -> Result<(), Errno> {
         let before = self.attributes(ino)?;
-        let reduced = without_set_id(before.permissions);
+        let reduced = self.without_set_id(header, &before);
         // A directory's set-group-id bit is about new files.
         if before.file_type != FileType::Regular || reduced == before.permissions {
             return Ok(());
@@ -32,6 +32,7 @@ impl Adapter<'_> {
         let change = SetAttributes {
             permissions: Some(reduced),
             ctime: Some(clock::now()),
+            purpose: ChangePurpose::Consequence,
             ..SetAttributes::default()
         };
         self.result(self.fs.set_attributes(ino, &change))

@@ -72,6 +72,10 @@ impl Adapter<'_> {
         };
         let size = self.attributes(ino)?.size;
         let offset = args.offset;
+        if i64::try_from(offset).is_err() {
+            // It is before the start, where there is nothing, not even a cache.
+            return Ok(Found { at: None, hole: None });
+        }
         if offset >= size {
             return Ok(Found { at: None, hole: Some(offset..u64::MAX) });
         }

@@ -133,6 +133,15 @@ impl Adapter<'_> {
         Ok(())
     }
 
+    /// What a whiteout starts with that a rename leaves in `dir`: nobody may do anything with it, so that it
+    /// needs no list.
+    pub(super) fn whiteout(&self, header: &InHeader, dir: Ino) -> Result<NewInode, Errno> {
+        let parent = self.attributes(dir)?;
+        let (uid, gid) = self.options.owner.unwrap_or((header.uid, header.gid));
+        let (gid, _) = inherited_group(&parent, FileType::CharDevice, gid);
+        Ok(NewInode { permissions: 0, uid, gid, time: clock::now(), parent_time: None })
+    }
+
     /// What a new inode in `dir` starts with, by acl(5), open(2) and mkdir(2): a default list takes the
     /// umask's place, and a set-group-id directory gives its group.
     fn start(

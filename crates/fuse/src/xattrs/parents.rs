@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 use vfs::Ino;
 
 use super::SIZE_MAX;
-use crate::Adapter;
+use crate::{Adapter, caller};
 
 /// Its name.
 pub(super) const NAME: &[u8] = b"system.diskwright.parents";
@@ -27,8 +27,9 @@ pub(super) const NAME: &[u8] = b"system.diskwright.parents";
 impl Adapter<'_> {
     /// Its value, cut short somewhere past the largest size.
     pub(super) fn parents(&self, header: &InHeader, ino: Ino) -> Result<Vec<u8>, Errno> {
-        if header.uid != 0 && header.uid != geteuid().as_raw() {
-            return Err(Errno::PERM);
+        match caller::uid(header) {
+            Some(uid) if uid == 0 || uid == geteuid().as_raw() => {}
+            _ => return Err(Errno::PERM),
         }
         let mut value = Vec::new();
         let is_kept = self.result(self.fs.parents(ino, &mut |dir, name| {

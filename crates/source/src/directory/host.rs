@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
+use super::unsized_files::UnsizedFiles;
 use crate::content::size_changed;
 use crate::error::as_path;
-use crate::{FileId, SourceError, Time};
+use crate::{Change, FileId, SourceError, Time};
 
 /// Longest path given to one system call, in bytes with its final NUL (Linux `PATH_MAX`).
 pub(super) const PATH_LEN_MAX: usize = 4096;
@@ -26,6 +27,8 @@ pub(super) struct Root {
     pub(super) exclude: Vec<FileId>,
     /// Names in it, as soon as it has been listed.
     pub(super) names: AtomicU64,
+    /// Contents of files that do not say how long they are.
+    pub(super) unsized_files: UnsizedFiles,
 }
 
 impl Root {
@@ -34,7 +37,13 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(CWD, &resolved, flags, Mode::empty())
             .map_err(|e| SourceError::io("open directory", path, e))?;
-        Ok(Self { fd, path: resolved, exclude, names: AtomicU64::new(0) })
+        Ok(Self {
+            fd,
+            path: resolved,
+            exclude,
+            names: AtomicU64::new(0),
+            unsized_files: UnsizedFiles::default(),
+        })
     }
 
     /// Where a file of the source is on the host.
@@ -90,6 +99,18 @@ impl HostFile {
         Ok(file)
     }
 
+    /// Opens the file whatever has become of it: where sizes are not true, times and numbers need not be
+    /// either. It must be a regular file still.
+    pub(super) fn open_as_it_is(&self) -> Result<File, SourceError> {
+        let io = |e: Errno| SourceError::io("open", &self.host_path(), e);
+        let file = File::from(self.root.open_file(&self.path).map_err(io)?);
+        let stat = fstat(&file).map_err(io)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(SourceError::Changed { path: self.host_path(), change: Change::Type });
+        }
+        Ok(file)
+    }
+
     /// Confirms that the open file is still in the state that was listed.
     pub(crate) fn check(&self, file: &File) -> Result<(), SourceError> {
         let stat = fstat(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
@@ -105,6 +126,10 @@ impl HostFile {
     /// The error for a file that ended too early.
     pub(crate) fn shrunk(&self, file: &File) -> SourceError {
         let found = fstat(file).map_or(0, |stat| stat.st_size as u64);
+        if found == self.size {
+            let change = Change::Short { said: found };
+            return SourceError::Changed { path: self.host_path(), change };
+        }
         size_changed(&self.host_path(), self.size, found)
     }
 }

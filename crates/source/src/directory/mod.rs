@@ -3,12 +3,15 @@
 //! The work is split in three: [`walk`] finds the order of the names, [`scan`] reads everything
 //! about a batch of names (on several threads if wanted, see [`pipeline`]), and [`DirectorySource`]
 //! hands out entries in order and recognises hard links. Only the first and the last depend on
-//! order, so the number of threads changes nothing in the stream.
+//! order, so the number of threads changes nothing in the stream. The contents of files whose size is not
+//! known before they are read (those of `/proc`) are copied aside when they are listed, see
+//! [`unsized_files`].
 
 mod host;
 mod listing;
 mod pipeline;
 mod scan;
+mod unsized_files;
 mod walk;
 mod xattr;
 

@@ -15,6 +15,7 @@ use rustix::process::geteuid;
 
 use super::host::{HostFile, PATH_LEN_MAX, Root, file_id, mtime};
 use super::listing::Hint;
+use super::unsized_files::Sizes;
 use super::walk::{Batch, Node, join};
 use super::xattr::Reader;
 use crate::{Change, Content, DataRun, Entry, EntryKind, FileId, Metadata, SourceError, Time};
@@ -47,12 +48,19 @@ pub(super) struct Scanner {
     host_path: Vec<u8>,
     /// May read any file whatever its permissions say.
     is_superuser: bool,
+    sizes: Sizes,
 }
 
 impl Scanner {
     pub(super) fn new(root: Arc<Root>) -> Self {
         let is_superuser = geteuid().is_root();
-        Self { root, xattrs: Reader::new(), host_path: Vec::new(), is_superuser }
+        Self {
+            root,
+            xattrs: Reader::new(),
+            host_path: Vec::new(),
+            is_superuser,
+            sizes: Sizes::default(),
+        }
     }
 
     /// The entry of the root directory.
@@ -175,7 +183,7 @@ impl Scanner {
         stat: &Stat,
     ) -> Result<Content, SourceError> {
         let size = stat.st_size as u64;
-        if size == 0 {
+        if size == 0 && self.sizes.are_true(&node.fd, name, stat) {
             return Ok(Content::hole(0));
         }
         let host_path = || self.root.host_path(path);
@@ -188,6 +196,9 @@ impl Scanner {
             size,
             mtime: mtime(stat),
         });
+        if size == 0 {
+            return self.root.unsized_files.read(&host);
+        }
         let mut runs = None;
         if (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES) < size {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

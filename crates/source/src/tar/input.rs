@@ -1,14 +1,15 @@
 //! The uncompressed bytes of an archive, in order.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::at::FileReader;
 use super::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use super::readahead::ReadAhead;
 use crate::content::ArchiveFile;
@@ -26,6 +27,9 @@ pub(super) struct Input {
     tap: Arc<Tap>,
     /// Length of the archive as stored, if it is a regular file.
     stored_len: Option<u64>,
+    is_compressed: bool,
+    /// Whether nothing is read behind the end of the archive.
+    stops_at_end: bool,
 }
 
 /// What an archive is called in errors.
@@ -34,7 +38,7 @@ type ArchiveName = std::path::PathBuf;
 enum Bytes {
     /// An uncompressed regular file.
     File {
-        reader: BufReader<File>,
+        reader: BufReader<FileReader>,
         archive: Arc<ArchiveFile>,
         len: u64,
     },
@@ -47,6 +51,30 @@ struct Tap {
     read: AtomicU64,
     /// The host's error, which decoders may not pass on as it was.
     error: Mutex<Option<io::Error>>,
+    /// Where a copy goes.
+    copy: Option<Arc<File>>,
+    copy_error: Mutex<Option<io::Error>>,
+    /// The end of the archive was seen: what follows it is not copied.
+    is_over: AtomicBool,
+}
+
+impl Tap {
+    fn copying_to(copy: Option<Arc<File>>) -> Self {
+        Self { copy, ..Self::default() }
+    }
+
+    /// Copies bytes that were read.
+    fn copy(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(mut copy) = self.copy.as_deref() else { return Ok(()) };
+        if self.is_over.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        copy.write_all(bytes).map_err(|e| {
+            let passed_on = io::Error::from(e.kind());
+            *self.copy_error.lock() = Some(e);
+            passed_on
+        })
+    }
 }
 
 struct Tapped<R> {
@@ -59,6 +87,7 @@ impl<R: Read> Read for Tapped<R> {
         match self.inner.read(buf) {
             Ok(n) => {
                 self.tap.read.fetch_add(n as u64, Ordering::Relaxed);
+                self.tap.copy(&buf[..n])?;
                 Ok(n)
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Err(e),
@@ -78,40 +107,58 @@ impl Input {
         let file = File::open(path).map_err(io("open"))?;
         let metadata = file.metadata().map_err(io("open"))?;
         if !metadata.is_file() {
-            return Self::stream(file, path);
+            return Self::stream(file, path, None);
         }
+        Self::of_file(Arc::new(file), path)
+    }
+
+    /// Reads the copy that another input made of its stream, which is called `name` in errors. What may
+    /// have followed the archive is not in it.
+    pub(super) fn of_copy(file: Arc<File>, name: &Path) -> Result<Self, SourceError> {
+        let mut input = Self::of_file(file, name)?;
+        input.stops_at_end = true;
+        Ok(input)
+    }
+
+    fn of_file(file: Arc<File>, path: &Path) -> Result<Self, SourceError> {
+        let io = |operation| move |e: io::Error| SourceError::io(operation, path, e);
+        let len = file.metadata().map_err(io("open"))?.len();
         let mut head = [0; MAGIC_LEN];
         let head_len = file.read_at(&mut head, 0).map_err(io("read"))?;
+        let reader = FileReader::new(Arc::clone(&file));
         if Compression::of(&head[..head_len]) != Compression::None {
-            let mut input = Self::stream(file, path)?;
-            input.stored_len = Some(metadata.len());
+            let mut input = Self::stream(reader, path, None)?;
+            input.stored_len = Some(len);
             return Ok(input);
         }
-        let shared = file.try_clone().map_err(io("open"))?;
-        let archive = Arc::new(ArchiveFile { file: shared, path: path.to_owned() });
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        let archive = Arc::new(ArchiveFile { file, path: path.to_owned() });
+        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
         Ok(Self {
-            bytes: Bytes::File { reader, archive, len: metadata.len() },
+            bytes: Bytes::File { reader, archive, len },
             archive: Arc::new(path.to_owned()),
             offset: 0,
             tap: Arc::default(),
-            stored_len: Some(metadata.len()),
+            stored_len: Some(len),
+            is_compressed: false,
+            stops_at_end: false,
         })
     }
 
-    /// Reads an archive from a stream, which is called `name` in errors.
+    /// Reads an archive from a stream, which is called `name` in errors. What is read of it is copied.
     pub(super) fn stream(
         mut stream: impl Read + Send + 'static,
         name: &Path,
+        copy: Option<Arc<File>>,
     ) -> Result<Self, SourceError> {
         let io = |e| SourceError::io("read", name, e);
         let mut head = [0; MAGIC_LEN];
         let head_len = fill(&mut stream, &mut head).map_err(io)?;
-        let tap = Arc::new(Tap::default());
+        let tap = Arc::new(Tap::copying_to(copy));
         let inner = Cursor::new(head).take(head_len as u64).chain(stream);
         let tapped = Tapped { inner, tap: tap.clone() };
         let buffered = BufReader::with_capacity(BUFFER_BYTES, tapped);
-        let stream: Box<dyn Read + Send> = match Compression::of(&head[..head_len]) {
+        let compression = Compression::of(&head[..head_len]);
+        let stream: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(buffered),
             Compression::Gzip => {
                 Box::new(ReadAhead::start(Box::new(Gzip::new(buffered))).map_err(io)?)
@@ -129,8 +176,19 @@ impl Input {
                 });
             }
         };
-        let archive = Arc::new(name.to_owned());
-        Ok(Self { bytes: Bytes::Stream(stream), archive, offset: 0, tap, stored_len: None })
+        Ok(Self {
+            bytes: Bytes::Stream(stream),
+            archive: Arc::new(name.to_owned()),
+            offset: 0,
+            tap,
+            stored_len: None,
+            is_compressed: compression != Compression::None,
+            stops_at_end: false,
+        })
+    }
+
+    pub(super) fn is_compressed(&self) -> bool {
+        self.is_compressed
     }
 
     pub(super) fn name(&self) -> &Path {
@@ -191,6 +249,10 @@ impl Input {
     /// Reads a stream to its end: whoever writes it can finish, and checksums that follow the
     /// archive are checked.
     pub(super) fn drain(&mut self) -> Result<(), SourceError> {
+        self.tap.is_over.store(true, Ordering::Relaxed);
+        if self.stops_at_end {
+            return Ok(());
+        }
         if let Bytes::Stream(stream) = &mut self.bytes {
             io::copy(stream, &mut io::sink()).map_err(|e| self.error(e))?;
         }
@@ -200,6 +262,9 @@ impl Input {
     /// Tells the host's errors from those of a decoder.
     fn error(&self, error: io::Error) -> SourceError {
         let archive = self.archive.to_path_buf();
+        if let Some(source) = self.tap.copy_error.lock().take() {
+            return SourceError::Copy { archive, source };
+        }
         if let Some(source) = self.tap.error.lock().take() {
             return SourceError::Io { operation: "read", path: archive, source };
         }

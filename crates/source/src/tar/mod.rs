@@ -5,6 +5,7 @@
 //! before that much has been read.
 
 mod acl;
+mod at;
 mod compress;
 mod header;
 mod input;
@@ -13,8 +14,10 @@ mod pax;
 mod readahead;
 mod sparse;
 
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use acl::Accounts;
 use header::{BLOCK_BYTES, Header, SparseBlock};
@@ -108,7 +111,35 @@ impl TarSource {
         stream: impl Read + Send + 'static,
         name: &str,
     ) -> Result<Self, SourceError> {
-        Ok(Self::new(Input::stream(stream, Path::new(name))?))
+        Ok(Self::new(Input::stream(stream, Path::new(name), None)?))
+    }
+
+    /// Reads an archive from a stream, which errors will call `name`, and copies it as it is stored to
+    /// the end of `copy` on the way, for [`Self::from_copy`]. What follows the archive is read, but not
+    /// copied.
+    ///
+    /// # Errors
+    /// As [`Self::from_stream`]; where the copy cannot be written, [`SourceError::Copy`].
+    pub fn copying(
+        stream: impl Read + Send + 'static,
+        name: &Path,
+        copy: &Arc<File>,
+    ) -> Result<Self, SourceError> {
+        Ok(Self::new(Input::stream(stream, name, Some(Arc::clone(copy)))?))
+    }
+
+    /// Reads what a source that was [copying](Self::copying) and was read to its end has copied. Errors
+    /// will call it `name`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn from_copy(copy: &Arc<File>, name: &Path) -> Result<Self, SourceError> {
+        Ok(Self::new(Input::of_copy(Arc::clone(copy), name)?))
+    }
+
+    /// Whether the archive is compressed, so that file contents must be read in order.
+    pub fn is_compressed(&self) -> bool {
+        self.input.is_compressed()
     }
 
     fn new(input: Input) -> Self {

@@ -102,21 +102,8 @@ pub fn by_path(items: Vec<Item>) -> BTreeMap<String, Item> {
         .collect()
 }
 
-pub fn has(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
-    if !found {
-        eprintln!("SKIPPED: {tool} is not on this machine");
-        assert!(std::env::var_os("CI").is_none(), "{tool} is required in CI");
-    }
-    found
-}
-
 pub fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("SKIPPED: parts that need root");
-    }
-    is_root
+    oracle::satisfied("devices and owners in the tree of a test", &[oracle::Need::Root])
 }
 
 pub fn run(command: &mut Command) {

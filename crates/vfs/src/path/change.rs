@@ -1,7 +1,7 @@
 //! Changing a file system by paths.
 
-use super::Named;
-use super::{DirectoryGuard, LastLink, Listing, Order, Paths, SYMLINKS_MAX, WalkError, split_last};
+use super::listing::Listing;
+use super::{DirectoryGuard, LastLink, Named, Order, Paths, SYMLINKS_MAX, WalkError, split_last};
 use crate::{Error, FileType, Ino, RenameMode, Result, Timestamp};
 
 impl Paths<'_> {
@@ -124,7 +124,7 @@ impl<'a> Removal<'a> {
     }
 
     fn enter(&mut self, parent: Ino, name: &[u8], dir: Ino) -> Result<()> {
-        self.guard.enter(dir, self.levels.len())?;
+        self.guard.enter(dir)?;
         let (name, path_len) = (name.to_vec(), self.path.len());
         let listing = Listing::new(Order::Physical);
         self.levels.push(Emptying { parent, name, dir, listing, path_len });
@@ -147,19 +147,20 @@ impl<'a> Removal<'a> {
     fn step(&mut self) -> Result<bool> {
         let Some(level) = self.levels.last_mut() else { return Ok(false) };
         self.path.truncate(level.path_len);
-        if let Some(Named { name, ino, file_type }) = level.listing.next() {
+        if let Some(entry) = level.listing.next() {
             let dir = level.dir;
             if level.path_len > 0 {
                 self.path.push(b'/');
             }
-            self.path.extend_from_slice(&name);
+            self.path.extend_from_slice(entry.name);
+            let Named { name, ino, file_type } = entry.sound(dir)?.to_named();
             if self.is_directory(ino, file_type)? {
                 self.enter(dir, &name, ino)?;
                 return Ok(false);
             }
             return self.paths.fs.unlink(dir, &name, self.time).map(|()| true);
         }
-        if level.listing.resume.is_some() {
+        if level.listing.has_more() {
             level.listing.fill(self.paths.fs, level.dir)?;
             return Ok(false);
         }

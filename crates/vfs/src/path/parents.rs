@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::{DEPTH_MAX, Order, Paths, check_name};
+use super::listing::check_name;
+use super::{Circle, Order, Paths};
 use crate::{Corruption, Error, FileSystem, Ino, Result};
 
 /// The paths of an inode.
@@ -71,11 +72,10 @@ fn climb(fs: &dyn FileSystem, ino: Ino, links: Vec<Link>) -> Result<Vec<Vec<u8>>
 /// The path of a directory, empty for the root.
 fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut current = dir;
+    let (mut current, mut circle) = (dir, Circle::default());
     while current != fs.root() {
-        if names.len() == DEPTH_MAX {
-            let problem = format!("a circle, or more than {DEPTH_MAX} directories in each other");
-            return Err(damage(dir, problem));
+        if circle.closes_at(current) {
+            return Err(damage(dir, "its parents lead in a circle"));
         }
         let mut links = links_of(fs, current)?.unwrap_or_default();
         let (Some((parent, name)), true) = (links.pop(), links.is_empty()) else {
@@ -95,10 +95,10 @@ fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
 /// The paths at which a walk of the whole tree meets the inode.
 fn scan(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
-    for walked in Paths::new(fs).walk(fs.root(), Order::Physical) {
-        let walked = walked.map_err(|failed| failed.error)?;
-        if walked.attributes.ino == ino {
-            paths.push([b"/", walked.path.as_slice()].concat());
+    let mut walk = Paths::new(fs).walk(fs.root(), Order::Physical);
+    while let Some(visit) = walk.advance() {
+        if visit?.attributes.ino == ino {
+            paths.push([b"/", walk.path()].concat());
         }
     }
     Ok(paths)

@@ -1,6 +1,6 @@
 //! The model behind the interface: each method takes the lock and calls what does the work.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use vfs::{
     AllocateMode, Attributes, Cookie, DeviceNumber, DirEntry, Error, FileSystem, FileType, Ino,
@@ -31,6 +31,7 @@ impl FileSystem for Model {
             blocks: TOTAL,
             blocks_free: TOTAL,
             blocks_available: TOTAL,
+            blocks_for_contents: TOTAL,
             inodes: TOTAL,
             inodes_free: TOTAL - inodes,
             name_len_max: NAME_LEN_MAX as u32,
@@ -130,6 +131,25 @@ impl FileSystem for Model {
         self.state.lock().rename(from, to, mode, time)
     }
 
+    fn rename_with_whiteout(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        vfs::names::check_whiteout(mode, Some(whiteout))?;
+        let state: &mut State = &mut self.state.lock();
+        state.rename(from, to, mode, time)?;
+        // Where both names stand for one inode, nothing has happened.
+        if state.entry(from.0, from.1).is_ok() {
+            return Ok(());
+        }
+        let whiteout = NewInode { parent_time: None, ..*whiteout };
+        state.make(from.0, from.1, &whiteout, FileType::CharDevice, Body::Special).map(drop)
+    }
+
     fn open(&self, ino: Ino) -> Result<()> {
         self.state.lock().inode_mut(ino)?.open_count += 1;
         Ok(())
@@ -149,6 +169,10 @@ impl FileSystem for Model {
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
         state.inode_mut(ino)?.xattrs.remove(name).map(drop).ok_or(Error::NoAttribute)
+    }
+
+    fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
+        Ok(0)
     }
 
     fn fsync(&self, ino: Ino) -> Result<()> {

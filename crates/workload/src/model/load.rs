@@ -78,6 +78,7 @@ impl Model {
             mtime: Some(attributes.mtime),
             ctime: Some(attributes.ctime),
             crtime: attributes.crtime,
+            ..SetAttributes::default()
         };
         self.set_attributes(ino, &change)
     }

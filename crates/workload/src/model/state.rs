@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use vfs::{
-    Attributes, DeviceNumber, Error, FileType, Ino, NAME_LEN_MAX, NewInode, Result, Timestamp,
+    Attributes, DeviceNumber, Error, FileType, Ino, NAME_LEN_MAX, NewInode, Protection, Result,
+    Timestamp,
 };
 
 use super::BLOCK_BYTES;
@@ -96,6 +97,8 @@ impl Inode {
             mtime: new.time,
             ctime: new.time,
             crtime: Some(new.time),
+            protection: Protection::default(),
+            is_noatime: false,
         };
         Self { attributes, xattrs: BTreeMap::new(), body: Body::Special, open_count: 0 }
     }

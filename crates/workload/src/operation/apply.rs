@@ -64,6 +64,7 @@ impl Session {
             mtime: time,
             ctime: time,
             crtime: time,
+            ..SetAttributes::default()
         };
         fs.set_attributes(dir, &change)
     }
@@ -93,6 +94,7 @@ impl Session {
                 Ok(())
             }
             Operation::Sync => fs.sync(),
+            Operation::Trim => fs.trim(0..u64::MAX, 0).map(drop),
             _ => self.apply_to_names(fs, step),
         }
     }
@@ -187,6 +189,10 @@ impl Session {
                 let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
                 fs.rename(from, to, *mode, time)
             }
+            Operation::RenameWithWhiteout { from, to, mode } => {
+                let (from, to) = (self.find_parent(fs, from)?, self.find_parent(fs, to)?);
+                fs.rename_with_whiteout(from, to, *mode, &new, time)
+            }
             _ => self.apply_to_inode(fs, step),
         }
     }
@@ -249,7 +255,7 @@ impl Step {
             atime: time,
             mtime: time,
             ctime: Some(new.time),
-            crtime: None,
+            ..SetAttributes::default()
         }
     }
 
@@ -270,7 +276,10 @@ fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [
 /// will do.
 pub fn same_outcome(step: &Step, expected: &Result<()>, found: &Result<()>) -> bool {
     let is_choice = |error: &Error| {
-        let is_rename = matches!(step.operation, Operation::Rename { .. });
+        let is_rename = matches!(
+            step.operation,
+            Operation::Rename { .. } | Operation::RenameWithWhiteout { .. }
+        );
         let refused = matches!(
             error,
             Error::NotEmpty

@@ -28,6 +28,8 @@ pub struct Mix {
     pub preallocates: bool,
     /// How many directories lie above a file at most.
     pub depth_max: usize,
+    /// Whether free space is given back to the device now and then.
+    pub trims: bool,
 }
 
 impl Mix {
@@ -43,6 +45,7 @@ impl Mix {
         write_len_max: 20_000,
         preallocates: true,
         depth_max: 3,
+        trims: false,
     };
 
     /// Without contents of files.
@@ -189,6 +192,9 @@ impl Draw<'_> {
             _ => (RenameMode::Replace, false),
         };
         let to = if onto { self.existing(|_| true) } else { self.new_path() };
+        if mode != RenameMode::Exchange && self.rng.u32(..4) == 0 {
+            return Operation::RenameWithWhiteout { from, to, mode };
+        }
         Operation::Rename { from, to, mode }
     }
 
@@ -279,6 +285,9 @@ impl Draw<'_> {
     }
 
     fn sync(&mut self) -> Operation {
+        if self.mix.trims && self.one_in(2) {
+            return Operation::Trim;
+        }
         if self.one_in(3) {
             return Operation::Sync;
         }

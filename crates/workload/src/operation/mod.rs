@@ -63,6 +63,7 @@ pub enum Operation {
     Unlink { path: Path },
     Rmdir { path: Path },
     Rename { from: Path, to: Path, mode: RenameMode },
+    RenameWithWhiteout { from: Path, to: Path, mode: RenameMode },
     Open { path: Path, slot: usize },
     Close { slot: usize },
     Write { target: Target, offset: u64, len: usize },
@@ -73,6 +74,7 @@ pub enum Operation {
     RemoveXattr { target: Target, name: usize },
     Fsync { target: Target },
     Sync,
+    Trim,
 }
 
 /// An operation and its number in a run, from which its times, owners and contents follow.

@@ -12,8 +12,8 @@ use super::{Trial, Watchdog};
 use crate::operation::{Operation, Path, Session, Step, Target};
 use crate::tree::Tree;
 
-/// Longest that a trial may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(300);
+/// When a trial is held to hang.
+pub(super) const LIMIT: Duration = Duration::from_secs(1800);
 /// More reads or blocks than any operation here takes.
 pub(super) const ATTEMPTS_MAX: u64 = 200;
 /// One-block files that make room, one after the other.
@@ -86,6 +86,10 @@ fn furnish(fs: &dyn FileSystem) {
 fn names() -> Vec<Scenario> {
     let rename =
         |from: &str, to: Path, mode| only(Operation::Rename { from: path(from), to, mode });
+    let whiteout = |from: &str, to: Path| {
+        let mode = RenameMode::Replace;
+        only(Operation::RenameWithWhiteout { from: path(from), to, mode })
+    };
     let new = || long(ENTRIES);
     let file = SpecialFile::Fifo;
     vec![
@@ -114,6 +118,10 @@ fn names() -> Vec<Scenario> {
         rename("dir/sub", new(), RenameMode::NoReplace),
         rename("dir", path("other/dir"), RenameMode::NoReplace),
         rename("dir/sub", path("small"), RenameMode::Exchange),
+        whiteout("small", new()),
+        whiteout("small", path("victim")),
+        whiteout("dir/sub", path("empty")),
+        whiteout("dir/sub", new()),
     ]
 }
 

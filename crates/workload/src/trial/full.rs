@@ -300,7 +300,8 @@ pub fn freeing_when_full(trial: &Trial<'_>, preallocates: bool) {
     }
     full.fill();
     for at in (0..VICTIM_BLOCKS).step_by(2).filter(|_| preallocates) {
-        let outcome = fs.write(promised, at * trial.block_bytes, &vec![5; trial.block_bytes as usize]);
+        let outcome =
+            fs.write(promised, at * trial.block_bytes, &vec![5; trial.block_bytes as usize]);
         full.freed("writing to space allocated in advance", outcome);
     }
     full.punch_mapped(&mapped);

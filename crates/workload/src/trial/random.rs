@@ -14,7 +14,7 @@ use crate::operation::{Generator, Mix, Session, same_outcome};
 use crate::tree::{Rules, Tree};
 
 /// Longest that a run may take.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 #[track_caller]
 fn assert_same(expected: &Tree, found: &Tree, what: &str) {

@@ -65,6 +65,13 @@ impl FileSystem for Tampered {
             mode: vfs::RenameMode,
             time: Option<vfs::Timestamp>
         ) -> ();
+        rename_with_whiteout(
+            from: (Ino, &[u8]),
+            to: (Ino, &[u8]),
+            mode: vfs::RenameMode,
+            whiteout: &NewInode,
+            time: Option<vfs::Timestamp>
+        ) -> ();
         open(ino: Ino) -> ();
         close(ino: Ino) -> ();
         read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize;

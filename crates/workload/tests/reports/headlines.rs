@@ -3,8 +3,8 @@
 use workload::jobs::{FsMark, Headline, Job, Measure, Theirs};
 use workload::report::{HeadlineKind, Report};
 
-use crate::common::everything::everything;
-use crate::common::{Fake, FakeJob, Notes, case, entry, run_with, step};
+use crate::reports::common::everything::everything;
+use crate::reports::common::{Fake, FakeJob, Notes, case, entry, run_with, step};
 
 fn contestant(name: &str, deviations: u32) -> Fake {
     let mut fake = Fake::new(name);

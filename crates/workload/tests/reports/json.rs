@@ -5,7 +5,7 @@ use workload::contestant::Side;
 use workload::jobs::{Case, Published};
 use workload::report::Report;
 
-use crate::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
+use crate::reports::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
 
 /// Two contestants, of which one is the base of the other, and two sizes; three rounds of the first size
 /// and one of the second.

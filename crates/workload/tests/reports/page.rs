@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use crate::common::chromium::{View, dom, layout, screenshot};
-use crate::common::everything::everything;
+use crate::reports::common::chromium::{View, dom, layout, screenshot};
+use crate::reports::common::everything::everything;
 
 const VIEWS: [View; 3] = [
     View { width: 1200, is_dark: false },

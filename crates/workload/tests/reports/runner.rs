@@ -9,7 +9,9 @@ use workload::jobs::Case;
 use workload::report::Report;
 use workload::run::{Entry, run};
 
-use crate::common::{Asked, Fake, FakeJob, Notes, SIZE, case, entry, options, run_with, step};
+use crate::reports::common::{
+    Asked, Fake, FakeJob, Notes, SIZE, case, entry, options, run_with, step,
+};
 
 /// Contestants with these names, and the order in which they are started.
 fn started(names: &[&str]) -> (Vec<Fake>, Rc<RefCell<Vec<String>>>) {

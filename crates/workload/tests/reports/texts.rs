@@ -4,8 +4,8 @@ use unicode_width::UnicodeWidthStr;
 use workload::jobs::Published;
 use workload::report::Report;
 
-use crate::common::everything::everything;
-use crate::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
+use crate::reports::common::everything::everything;
+use crate::reports::common::{Fake, FakeJob, Notes, case, entry, extra, run_with, step};
 
 /// The table after a heading, line by line.
 fn table<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {

@@ -15,6 +15,7 @@ mod staged;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod trees;
+mod trim;
 
 use vfs::reserve::Claim;
 use vfs::{Error, Result};

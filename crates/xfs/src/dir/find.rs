@@ -141,7 +141,7 @@ impl<S: Source> View<'_, S> {
 
     /// Finds a name in block form.
     pub(super) fn find_in_block(&mut self, name: &[u8]) -> Result<Option<Spot>> {
-        let layout = self.layout;
+        let (layout, dir) = (self.layout, self.dir);
         self.with(FileBlock(0), Part::Data, |block| {
             let table = leaf::block_table(&layout, block);
             let mut best: Option<(Match, Spot)> = None;
@@ -149,6 +149,9 @@ impl<S: Source> View<'_, S> {
                 let (_, offset) = layout.split_address(entry.address);
                 let Some(dirent) = data::entry_at(&layout, block, offset) else { continue };
                 let Some(matched) = compare(&layout, dirent.name, name) else { continue };
+                if matched == Match::Exact && best.is_some_and(|(other, _)| other == matched) {
+                    return Err(second_entry(dir));
+                }
                 if best.is_none_or(|(other, _)| matched > other) {
                     let spot = Spot {
                         found: found(&dirent),
@@ -162,8 +165,8 @@ impl<S: Source> View<'_, S> {
                     best = Some((matched, spot));
                 }
             }
-            best.map(|(_, spot)| spot)
-        })
+            Ok(best.map(|(_, spot)| spot))
+        })?
     }
 
     /// Goes down to the first leaf that may have a hash, and lets `look` see it. If there are nodes,
@@ -241,6 +244,9 @@ impl<S: Source> View<'_, S> {
                 let Some((matched, spot)) = self.candidate((at, index), address, name)? else {
                     continue;
                 };
+                if best.is_some_and(|other| is_second(&other, &(matched, spot))) {
+                    return Err(second_entry(self.dir));
+                }
                 if best.is_none_or(|(other, _)| matched > other) {
                     best = Some((matched, Spot { hops, ..spot }));
                 }
@@ -319,6 +325,17 @@ impl<S: Source> View<'_, S> {
             self.dir.corrupt("directory leaf", problem)
         })
     }
+}
+
+/// Whether two entries have the very name that is looked for. One that waited may have come into its leaf
+/// since it was asked for, and is then found twice.
+fn is_second((matched, spot): &(Match, Spot), (other, found): &(Match, Spot)) -> bool {
+    (*matched, *other) == (Match::Exact, Match::Exact)
+        && (spot.number, spot.offset) != (found.number, found.offset)
+}
+
+fn second_entry(dir: &Handle) -> vfs::Error {
+    dir.corrupt("directory entry", "a second entry of the name that is looked for")
 }
 
 /// What is met on the way down.

@@ -46,6 +46,7 @@ impl Xfs {
         let mut at = blocks.start;
         while at < blocks.end {
             let before = self.load_file(ino)?;
+            before.protection().check_allocate(mode)?;
             at = self.atomically(|op| op.provide_part(&before, at..blocks.end, &request))?;
         }
         Ok(())
@@ -58,6 +59,7 @@ impl Xfs {
         let bytes = bytes.start..bytes.end.min(SIZE_MAX);
         loop {
             let before = self.load_file(ino)?;
+            before.protection().check_allocate(AllocateMode::PunchHole)?;
             if bytes.is_empty() {
                 return Ok(());
             }

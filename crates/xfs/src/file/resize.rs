@@ -17,6 +17,7 @@ impl Xfs {
         let _lock = self.locks.exclusive(&[ino]);
         blocks_of(&self.volume.geometry, 0, size)?;
         let before = self.load_file(ino)?;
+        before.protection().check_change()?;
         if size > before.inode.size() {
             return self.atomically(|op| op.grow_to(&before, size));
         }

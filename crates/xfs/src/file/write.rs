@@ -27,6 +27,7 @@ impl Xfs {
         while done < data.len() {
             let before = self.load_file(ino)?;
             let at = offset + done as u64;
+            before.protection().check_write(at, before.inode.size())?;
             let part = &data[done..];
             // Pieces end with blocks.
             let len_max = WRITTEN_PER_OP_MAX - at % geometry.block_size() as u64;

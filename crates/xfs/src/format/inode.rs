@@ -39,12 +39,18 @@ pub mod flags {
     pub const NOATIME: u16 = 1 << 6;
     /// Backups leave it out.
     pub const NODUMP: u16 = 1 << 7;
+    /// New files in the directory have their data on the realtime device.
+    pub const RTINHERIT: u16 = 1 << 8;
+    /// No symbolic links may be made in the directory.
+    pub const NOSYMLINKS: u16 = 1 << 10;
     /// It has a hint of how much to allocate at once (`di_extsize`).
     pub const EXTSIZE: u16 = 1 << 11;
     /// New files in the directory get its hint.
     pub const EXTSZINHERIT: u16 = 1 << 12;
     /// Its extents stay where they are.
     pub const NODEFRAG: u16 = 1 << 13;
+    /// What is made in the directory is to be allocated together.
+    pub const FILESTREAM: u16 = 1 << 14;
 }
 
 /// Bits of `di_flags2`.

@@ -11,21 +11,28 @@ use crate::op::Op;
 impl Xfs {
     pub(crate) fn change_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
         self.change_inode(ino, Claim::Ordinary, |_, handle| {
+            change.check(handle.protection())?;
             apply(&mut handle.inode, change);
             Ok(())
         })
     }
 
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.change_inode(ino, Claim::Ordinary, |op, handle| op.set_attr(handle, name, value))
+        self.change_inode(ino, Claim::Ordinary, |op, handle| {
+            handle.protection().check_change()?;
+            op.set_attr(handle, name, value)
+        })
     }
 
     pub(crate) fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.change_inode(ino, Claim::Freeing, |op, handle| op.remove_attr(handle, name))
+        self.change_inode(ino, Claim::Freeing, |op, handle| {
+            handle.protection().check_change()?;
+            op.remove_attr(handle, name)
+        })
     }
 
     /// Changes an inode in an operation of its own.
-    fn change_inode(
+    pub(super) fn change_inode(
         &self,
         ino: Ino,
         claim: Claim,

@@ -3,6 +3,7 @@
 mod allocate;
 mod change;
 mod chunk;
+mod file_attributes;
 mod gone;
 mod release;
 #[cfg(test)]
@@ -10,11 +11,11 @@ mod tests;
 
 pub(crate) use gone::{GoneChunks, InodeBlock};
 
-use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Result};
+use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
 use crate::Xfs;
 use crate::format::address::Block;
-use crate::format::inode::{Inode, Time};
+use crate::format::inode::{Inode, Time, flags};
 use crate::kind::Kind;
 
 /// An inode: its number, its place and a copy of its slot. Operations change the copy and stage it.
@@ -44,6 +45,15 @@ impl Handle {
     /// Its type. A mode that names none is damage.
     pub(crate) fn file_type(&self) -> Result<FileType> {
         self.inode.file_type().ok_or_else(|| self.corrupt("inode", "its mode names no file type"))
+    }
+
+    /// What its flags forbid.
+    pub(crate) fn protection(&self) -> Protection {
+        let own = self.inode.flags();
+        Protection {
+            is_immutable: own & flags::IMMUTABLE != 0,
+            is_append_only: own & flags::APPEND != 0,
+        }
     }
 
     /// `NotADirectory` unless it is one.
@@ -95,5 +105,7 @@ pub(crate) fn attributes(fs: &Xfs, handle: &Handle) -> Result<Attributes> {
         mtime: time(Time::Modify),
         ctime: time(Time::Change),
         crtime: inode.time(Time::Create),
+        protection: handle.protection(),
+        is_noatime: inode.flags() & flags::NOATIME != 0,
     })
 }

@@ -8,7 +8,7 @@ use super::link::touch;
 use crate::Xfs;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
-use crate::format::inode::{Inode, Time};
+use crate::format::inode::{Inode, Time, flags};
 use crate::inherit::inherit_flags;
 use crate::inode::Handle;
 use crate::op::Op;
@@ -81,9 +81,19 @@ impl Xfs {
         if file_type == FileType::Directory {
             check_free::<Names>(self, &before, name)?;
         }
-        let made = self.atomically(|op| op.make(&before, name, file_type, new, &fill));
+        let made = check_new(&before, file_type)
+            .and_then(|()| self.atomically(|op| op.make(&before, name, file_type, new, &fill)));
         taken_first::<Names, _>(self, (&before, name), made)
     }
+}
+
+/// Whether the flags of a directory allow a new inode in it.
+fn check_new(dir: &Handle, file_type: FileType) -> Result<()> {
+    dir.protection().check_addition()?;
+    if file_type == FileType::Symlink && dir.inode.flags() & flags::NOSYMLINKS != 0 {
+        return Err(Error::NotPermitted("the directory takes no symbolic links (nosymlinks)"));
+    }
+    Ok(())
 }
 
 impl Op<'_> {

@@ -68,6 +68,7 @@ impl Xfs {
     ) -> Result<()> {
         let file = self.load_linkable(ino)?;
         let file_type = file.file_type()?;
+        dir.protection().check_addition()?;
         self.check_project(dir, &file)?;
         self.atomically(|op| {
             let mut parent = dir.clone();
@@ -83,6 +84,7 @@ impl Xfs {
         if file.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
         }
+        file.protection().check_change()?;
         if file.inode.nlink() >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
@@ -110,6 +112,7 @@ impl Xfs {
         if found.ino == ino {
             return Ok(());
         }
+        before.protection().check_removal(taken.protection())?;
         let entry = Entry { name, ino, file_type: file.file_type()? };
         let fate = self.atomically(|op| {
             let mut parent = before.clone();

@@ -1,8 +1,8 @@
 //! Moving names.
 
 use smallvec::SmallVec;
-use vfs::names::{self, Name};
-use vfs::{Error, FileType, Ino, RenameMode, Result, Timestamp};
+use vfs::names::{self, Name, check_whiteout};
+use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, RenameMode, Result, Timestamp};
 
 use super::entry::Names;
 use super::link::touch;
@@ -10,6 +10,7 @@ use crate::Xfs;
 use crate::attr::parent::Link;
 use crate::dir::Entry;
 use crate::format::inode::Time;
+use crate::inherit::inherit_flags;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::unlinked::Fate;
@@ -34,19 +35,31 @@ impl Xfs {
         from: Name<'_>,
         to: Name<'_>,
         mode: RenameMode,
+        whiteout: Option<&NewInode>,
         time: Option<Timestamp>,
     ) -> Result<()> {
         self.check_writable()?;
-        names::rename::<Names>(self, from, to, mode, |plan| self.carry_out(plan, time))
+        check_whiteout(mode, whiteout)?;
+        names::rename::<Names>(self, from, to, mode, |plan| self.carry_out(plan, whiteout, time))
     }
 
     /// Does what was planned; everything is locked.
-    fn carry_out(&self, plan: &Plan<'_>, time: Option<Timestamp>) -> Result<()> {
+    fn carry_out(
+        &self,
+        plan: &Plan<'_>,
+        whiteout: Option<&NewInode>,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let source = self.load_named(&plan.dirs[0], &plan.source)?;
         let target = match &plan.target {
             Some(found) => Some(self.load_named(plan.to_dir(), found)?),
             None => None,
         };
+        plan.dirs[0].protection().check_removal(source.protection())?;
+        match &target {
+            Some(target) => plan.to_dir().protection().check_removal(target.protection())?,
+            None => plan.to_dir().protection().check_addition()?,
+        }
         self.check_project(plan.to_dir(), &source)?;
         match &target {
             Some(target) if plan.mode == RenameMode::Exchange => {
@@ -59,7 +72,9 @@ impl Xfs {
         let before = Moved { source, target, from, to: Link::new(plan.to_dir(), plan.to.1) };
         let fate = self.atomically(|op| match plan.mode {
             RenameMode::Exchange => op.exchange_names(plan, &before, time).map(|()| Fate::Kept),
-            RenameMode::Replace | RenameMode::NoReplace => op.replace_name(plan, &before, time),
+            RenameMode::Replace | RenameMode::NoReplace => {
+                op.replace_name(plan, &before, whiteout, time)
+            }
         })?;
         self.reap(fate);
         Ok(())
@@ -81,6 +96,7 @@ impl Op<'_> {
         &mut self,
         plan: &Plan<'_>,
         before: &Moved<'_>,
+        whiteout: Option<&NewInode>,
         time: Option<Timestamp>,
     ) -> Result<Fate> {
         let mut dirs: Dirs = plan.dirs.clone();
@@ -95,12 +111,16 @@ impl Op<'_> {
             dirs[0].drop_subdirectory();
             dirs[to].add_subdirectory()?;
         }
-        let hint = plan.source.spot.as_ref();
         if plan.target.is_some() {
             self.replace_entry(&mut dirs[to], entry)?;
-            self.remove_entry(&mut dirs[0], plan.from.1, hint)?;
-        } else {
-            self.remove_entry(&mut dirs[0], plan.from.1, hint)?;
+        }
+        match whiteout {
+            Some(new) => self.leave_whiteout(&mut dirs[0], before.from, new)?,
+            None => {
+                self.remove_entry(&mut dirs[0], plan.from.1, plan.source.spot.as_ref())?;
+            }
+        }
+        if plan.target.is_none() {
             self.add_entry(&mut dirs[to], entry)?;
         }
         self.replace_parent(&mut source, before.from, before.to)?;
@@ -110,6 +130,21 @@ impl Op<'_> {
             Some(target) => self.take_name(target, before.to, time),
             None => Ok(Fate::Kept),
         }
+    }
+
+    /// Makes a whiteout, and gives it the old name, which leads to what moves.
+    fn leave_whiteout(&mut self, dir: &mut Handle, link: Link<'_>, new: &NewInode) -> Result<()> {
+        let file_type = FileType::CharDevice;
+        let mut whiteout = self.allocate_inode(dir, false)?;
+        self.set_new(&mut whiteout.inode, file_type, new);
+        self.fs.inherit_project(dir, &mut whiteout.inode);
+        inherit_flags(dir, &mut whiteout.inode);
+        let fits = whiteout.inode.set_device(DeviceNumber::default());
+        debug_assert!(fits, "0:0 is a device number in every format");
+        self.replace_entry(dir, Entry { name: link.name, ino: whiteout.ino(), file_type })?;
+        self.add_parent(&mut whiteout, link)?;
+        self.stage(whiteout);
+        Ok(())
     }
 
     fn exchange_names(

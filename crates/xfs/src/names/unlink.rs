@@ -16,6 +16,7 @@ impl Xfs {
         }
         let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
+        parent.protection().check_removal(child.protection())?;
         if child.file_type()? == FileType::Directory {
             return Err(Error::IsADirectory);
         }
@@ -31,6 +32,7 @@ impl Xfs {
         }
         let (_locked, parent, found) = self.lock_entry(dir, name, None)?;
         let child = self.load_named(&parent, &found)?;
+        parent.protection().check_removal(child.protection())?;
         child.require_directory()?;
         self.require_empty(&child)?;
         self.remove_found(&parent, (name, &found), &child, time)

@@ -153,6 +153,7 @@ impl Xfs {
             let _lock = self.locks.shared(dir);
             self.load_dir(dir)?
         };
+        parent.protection().check_addition()?;
         let ino = self.atomically(|op| {
             let mut file = op.allocate_inode(&parent, false)?;
             op.set_new(&mut file.inode, FileType::Regular, new);

@@ -8,7 +8,9 @@ use vfs::Error;
 use xfs::format::log::{BLOCK_SIZE, Record, seal_record};
 use xfs::{OpenOptions, Xfs, log_contents, log_end, recover_log};
 
-use crate::support::{Load, MIB, Stop, dirty, in_memory, log_place, superblock, sync};
+use crate::log_recovery::support::{
+    Load, MIB, Stop, dirty, in_memory, log_place, superblock, sync,
+};
 
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.len() as usize];

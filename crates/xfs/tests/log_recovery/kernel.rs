@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 use oracle::{Ignore, Tree, require, scratch};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::support::{Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree};
+use crate::log_recovery::support::{
+    Load, MIB, Stop, assert_replayed_alike, by_us, copy, dirty, sync, tree,
+};
 
 /// Changes with all of them in the log at the end, some of them in their places, too.
 fn assert_all_replayed(options: &str, size: u64, seed: u64) {
@@ -95,9 +96,8 @@ fn directory_blocks_in_pieces_are_put_together() {
 
 /// Uses up all space but for single blocks that are apart.
 fn leave_single_blocks(root: &Path) {
-    let program = oracle::program("xfs_io").unwrap();
     let none_kept = ["-x", "-c", "resblks 16"];
-    assert!(Command::new(program).args(none_kept).arg(root).output().unwrap().status.success());
+    assert!(oracle::command("xfs_io").args(none_kept).arg(root).output().unwrap().status.success());
     let big = File::create(root.join("big")).unwrap();
     let (mut size, mut step) = (0, MIB);
     while step >= 1024 {

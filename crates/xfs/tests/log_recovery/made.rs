@@ -14,7 +14,7 @@ use xfs::format::{checksum, geometry::Geometry};
 use xfs::{OpenOptions, RecoverReport, Xfs, log_end};
 
 use crate::changing::Layout;
-use crate::support::{log_place, superblock};
+use crate::log_recovery::support::{log_place, superblock};
 
 /// An operation: transaction, flags, contents.
 type Op = (u32, u8, Vec<u8>);

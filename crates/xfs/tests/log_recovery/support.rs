@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, FileDevice, MemoryDevice};
@@ -42,11 +41,9 @@ pub(crate) fn dirty(
 }
 
 fn shut_down(root: &Path, stop: Stop) {
-    let program = oracle::program("xfs_io").unwrap();
     let command = if stop == Stop::Flushed { "shutdown -f" } else { "shutdown" };
-    assert!(
-        Command::new(program).args(["-x", "-c", command]).arg(root).status().unwrap().success()
-    );
+    let mut xfs_io = oracle::command("xfs_io");
+    assert!(xfs_io.args(["-x", "-c", command]).arg(root).status().unwrap().success());
 }
 
 /// Random changes of many kinds; those that cannot be made are not made.
@@ -210,7 +207,7 @@ pub(crate) fn assert_replayed_alike(image: &Path, what: &str) -> RecoverReport {
         assert!(of_theirs.is_err(), "{what}: {remarks}");
     }
     // Whoever only reads sees the same, and changes nothing.
-    super::changing::kernel::assert_same(&expected, image, Default::default());
+    crate::changing::kernel::assert_same(&expected, image, Default::default());
     assert!(fs::read(image).unwrap() == before, "{what}: it was changed");
     report
 }

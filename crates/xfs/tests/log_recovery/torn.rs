@@ -10,7 +10,7 @@ use oracle::{Ignore, require, scratch};
 use xfs::format::log::{BLOCK_SIZE, RECORD_MAGIC};
 use xfs::log_end;
 
-use crate::support::{
+use crate::log_recovery::support::{
     Load, MIB, Stop, by_kernel, by_us, copy, device, dirty, log_place, superblock, sync, tree,
 };
 

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::Command;
 
 use vfs::{ExtentPlace, FileSystem, Ino, MappedExtent};
 use xfs::Xfs;
@@ -57,7 +56,8 @@ fn note(path: &Path) -> Expected {
 
 /// Where the kernel says that a file lies, joined where runs continue each other, clipped to `size`.
 fn fiemap(path: &Path, size: u64) -> Vec<MappedExtent> {
-    let output = Command::new("filefrag").args(["-v", "-e", "-b512"]).arg(path).output().unwrap();
+    let output =
+        oracle::command("filefrag").args(["-v", "-e", "-b512"]).arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let mut runs: Vec<MappedExtent> = Vec::new();

@@ -49,13 +49,12 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
     let background = background.transpose()?;
     let mountpoint = absolute(&args.mountpoint)?;
-    let image = match OpenToMount::open(&args.image.image, &args.image.options(), options.read_only)
-    {
+    let image = match open(args, &options) {
         Ok(image) => image,
         Err(error) => return Ok(refused(args, &options, &error)),
     };
-    if let Some(warning) = image.warning() {
-        terminal::message(&warning);
+    for warning in image.warnings().iter().filter(|_| !options.silent) {
+        terminal::message(warning);
     }
     let mount = Mount::new(image, &mountpoint, options)?;
     unmount_on_signals(mount.unmounter())?;
@@ -65,6 +64,14 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         }
     })?;
     Ok(Outcome::Done)
+}
+
+fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
+    let (path, how) = (&args.image.image, args.image.options());
+    if options.read_only && options.recover && !how.stale {
+        return OpenToMount::open_recovered(path, &how);
+    }
+    OpenToMount::open(path, &how, options.read_only)
 }
 
 impl MountArgs {

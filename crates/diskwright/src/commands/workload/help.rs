@@ -31,7 +31,7 @@ Exit status:
   2    the arguments make no sense, or a target is no image and no directory
   3    an image is damaged
   4    a report could not be written
-  130  interrupted (Ctrl-C or SIGTERM): what was measured until then is reported, and that it is a
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP): what was measured until then is reported, and that it is a
        part; a second Ctrl-C ends it at once
 
 Figures of different targets are not the same thing: memory: has no system calls, page cache or

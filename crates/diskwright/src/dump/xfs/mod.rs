@@ -62,6 +62,10 @@ impl Structures for Volume {
         &self.fs
     }
 
+    fn remarks(&self) -> &[String] {
+        self.fs.remarks()
+    }
+
     fn group(&self, number: u32) -> vfs::Result<Dump> {
         self.headers(number)
     }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, Ino, ListingStep, Result};
+use vfs::{Cookie, Corruption, Ino, ListingStep, Result};
 
 use super::{Each, Item, Listing, Scratch, is_dot};
 use crate::format::address::FileBlock;
@@ -104,7 +104,15 @@ impl Listing<'_> {
         let Scratch { bytes, items, name } = scratch;
         let mut delivered = 0;
         let mut flow = ControlFlow::Continue(());
+        let mut before: Option<&Item> = None;
         for item in items.iter() {
+            // Equal names have equal hashes, so they are side by side, unless somebody has made
+            // another name of that hash.
+            if before.is_some_and(|b| b.key == item.key && b.name(bytes) == item.name(bytes)) {
+                let damage = Corruption::new("directory entry", "a second entry of this name");
+                return Err(damage.of_inode(self.dir.ino().0).into());
+            }
+            before = Some(item);
             *position = item.key.max(*position + 1);
             if *position < from.0 {
                 continue;
@@ -137,7 +145,7 @@ fn gather(
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
         let first = scratch.items.len();
         index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
-            scratch.take_chain(block);
+            scratch.take_chain(block, Dots::Names);
         })?;
         if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
             return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
@@ -165,23 +173,35 @@ fn gather_single(
     if dir.has_flag(flags::INLINE_DATA) {
         let contents = inline::contents(fs, dir)?;
         for (_, part) in directory::inline_parts(fs, dir, &contents)? {
-            scratch.take_chain(part);
+            scratch.take_chain(part, Dots::Names);
         }
     } else if let Some(place) = (&mut &*fs).place(dir, FileBlock(0))? {
-        scratch.take_chain(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?);
+        scratch.take_chain(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?, Dots::First);
         listing.clock.count(1, 0);
     }
     listing.hash_items(hasher, scratch, 0);
     Ok(false)
 }
 
+/// What `.` and `..` are in a chain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dots {
+    /// Its first two entries, which were reported already.
+    First,
+    /// Names like others, which have no place there: it is for whoever gets them to say so.
+    Names,
+}
+
 impl Scratch {
-    /// Takes the records of a chain, but for `.` and `..`. Of the chain, only what they use is copied:
-    /// most directories are small.
-    fn take_chain(&mut self, chain: &[u8]) {
+    /// Takes the records of a chain, but for `.` and `..` at its start. Of the chain, only what they use
+    /// is copied: most directories are small.
+    fn take_chain(&mut self, chain: &[u8], dots: Dots) {
         let start = self.bytes.len();
         let mut end = 0;
-        for record in dirent::entries(chain).filter(|record| !is_dot(record.name)) {
+        for (nth, record) in dirent::entries(chain).enumerate() {
+            if dots == Dots::First && nth < 2 && is_dot(record.name) {
+                continue;
+            }
             let name_start = record.offset + dirent::HEADER_SIZE;
             end = name_start + record.name.len();
             self.items.push(Item {

@@ -119,7 +119,7 @@ fn every_hash_reads() {
     for (name, version) in [("legacy", 0), ("half_md4", 1), ("tea", 2)] {
         for signs in [1, 2] {
             let set = |image: &Path| {
-                let mut tune2fs = std::process::Command::new("tune2fs");
+                let mut tune2fs = oracle::command("tune2fs");
                 tune2fs.args(["-E", &format!("hash_alg={name}")]).arg(image);
                 assert!(tune2fs.output().unwrap().status.success());
                 debugfs_write(image, &format!("set_super_value flags {signs}"));

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use oracle::{Mke2fs, debugfs, debugfs_write, populate_with_kernel, require, scratch};
 use vfs::{Error, Ino};
@@ -62,7 +61,7 @@ fn names_are_found_without_regard_to_case() {
         debugfs_write(&image, &format!("set_inode_field {dir} flags 0x40080000"));
     }
     // Indexes the large directory by the folded names.
-    let output = Command::new("e2fsck").args(["-fyD"]).arg(&image).output().unwrap();
+    let output = oracle::command("e2fsck").args(["-fyD"]).arg(&image).output().unwrap();
     assert!(output.status.code().is_some_and(|code| code < 4), "{output:?}");
     let fs = open(&image);
     let root = fs.load(Ino(2)).unwrap();
@@ -146,7 +145,7 @@ fn names_of_equal_hash_are_all_found() {
     let scratch = scratch();
     let image = scratch.path().join("image");
     Mke2fs::new("ext4").block_size(1024).create(&image, 64 * MIB);
-    let tune2fs = Command::new("tune2fs").args(["-E", "hash_alg=legacy"]).arg(&image).output();
+    let tune2fs = oracle::command("tune2fs").args(["-E", "hash_alg=legacy"]).arg(&image).output();
     assert!(tune2fs.unwrap().status.success());
     let colliding = colliding_names(&open(&image), 400);
     populate_with_kernel(&image, "ext4", |root| {

@@ -1,7 +1,5 @@
 //! What changes names: compared with the model, judged by e2fsck and the kernel.
 
-#[path = "../changing/mod.rs"]
-mod changing;
 mod common;
 mod errors;
 mod features;

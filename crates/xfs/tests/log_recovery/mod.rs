@@ -1,7 +1,5 @@
 //! Logs that kernels left, replayed by us and by the kernel: whole ones, torn ones, damaged ones.
 
-#[path = "../changing/mod.rs"]
-mod changing;
 mod damage;
 mod kernel;
 mod made;

@@ -1,0 +1,116 @@
+//! Changing flags, projects and hints for extents.
+
+use vfs::{FileAttributesChange, FileType, InodeFlags};
+
+use super::{Editor, Links};
+use crate::Result;
+use crate::lsattr::{LETTERS, NAMES};
+
+/// A change of flags as chattr(1) writes it: `+`, `-` or `=`, and letters, or names that are longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlagChange {
+    /// Flags to set.
+    pub set: InodeFlags,
+    /// Flags to clear.
+    pub clear: InodeFlags,
+}
+
+/// What `=` clears unless it is named: all that can be set and cleared, and is no part of a hint.
+const REPLACED: InodeFlags = InodeFlags::all()
+    .difference(InodeFlags::DESCRIBING)
+    .difference(InodeFlags::EXTENTS)
+    .difference(InodeFlags::REALTIME)
+    .difference(InodeFlags::EXTSIZE)
+    .difference(InodeFlags::EXTSZINHERIT)
+    .difference(InodeFlags::COWEXTSIZE);
+
+impl FlagChange {
+    /// Adds what one word says.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(self, word: &str) -> Result<Self, String> {
+        let mut chars = word.chars();
+        let sign = chars.next();
+        let flags = flags_of(chars.as_str())?;
+        let (set, clear) = match sign {
+            Some('+') => (self.set | flags, self.clear - flags),
+            Some('-') => (self.set - flags, self.clear | flags),
+            Some('=') => (flags, REPLACED - flags),
+            _ => return Err(format!("{word}: flags follow +, - or =")),
+        };
+        Ok(Self { set, clear })
+    }
+
+    /// Whether nothing is to be changed.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn flags_of(text: &str) -> Result<InodeFlags, String> {
+    let named = |text: &str| NAMES.iter().find(|(_, name)| *name == text).map(|&(flag, _)| flag);
+    if let Some(all) = text.split(',').map(named).collect::<Option<InodeFlags>>() {
+        return Ok(all);
+    }
+    let lettered = |letter: char| {
+        let found = LETTERS.iter().find(|(_, of)| *of == letter).map(|&(flag, _)| flag);
+        found.filter(|&flag| REPLACED.union(InodeFlags::EXTENTS).contains(flag)).ok_or_else(|| {
+            format!("{letter}: no flag that can be changed; see diskwright chattr --help")
+        })
+    };
+    text.chars().map(lettered).collect()
+}
+
+impl Editor<'_> {
+    /// Changes flags, project and hints; with `recursive`, also of everything below. Symbolic links that
+    /// are not named themselves are left alone, and so are, below a directory, files that can have none
+    /// of what is to be changed.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written, or cannot have what is asked for; those before it are changed.
+    pub fn change_flags(
+        &self,
+        path: &[u8],
+        change: &FileAttributesChange,
+        recursive: bool,
+    ) -> Result<u64> {
+        let change = FileAttributesChange { ctime: self.time(), ..*change };
+        let is_project_alone = FileAttributesChange { project_id: None, ..change }
+            == FileAttributesChange { ctime: change.ctime, ..FileAttributesChange::default() };
+        self.each(path, Links::Follow, recursive, &|old| {
+            let may_have = matches!(old.file_type, FileType::Regular | FileType::Directory);
+            let is_passed = recursive && !may_have && !is_project_alone;
+            if is_passed { Ok(()) } else { self.fs().set_file_attributes(old.ino, &change) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> FlagChange {
+        words.iter().fold(FlagChange::default(), |all, word| all.parse(word).unwrap())
+    }
+
+    #[test]
+    fn words_add_up_as_in_chattr() {
+        let both = InodeFlags::IMMUTABLE | InodeFlags::NOATIME;
+        assert_eq!(parsed(&["+iA"]), FlagChange { set: both, clear: InodeFlags::empty() });
+        let last = parsed(&["+iA", "-i"]);
+        assert_eq!((last.set, last.clear), (InodeFlags::NOATIME, InodeFlags::IMMUTABLE));
+        let exact = parsed(&["=d"]);
+        assert_eq!(exact.set, InodeFlags::NODUMP);
+        assert!(exact.clear.contains(both) && !exact.clear.contains(InodeFlags::EXTENTS));
+        assert_eq!(parsed(&["+nosymlinks,nodefrag"]).set.iter().count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_flag_is_told() {
+        for word in ["i", "+", "+y", "+I", "*a"] {
+            let is_empty_list = word == "+";
+            assert_eq!(FlagChange::default().parse(word).is_ok(), is_empty_list, "{word}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Damaging images by a few bytes whose checksums are right again, as somebody who means harm would.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use oracle::Format;
+
+use super::common::ok;
+
+/// Bytes of a block, and of an inode in images of XFS.
+const BLOCK: usize = 4096;
+const INODE: usize = 512;
+/// Where an inode of XFS has its checksum, and its directory blocks.
+const INODE_CRC: usize = 100;
+const BLOCK_CRC: usize = 4;
+
+/// Options of builds whose names can be changed in place: names lie in one place only, and ext4 has no
+/// checksums.
+pub(crate) const FORMATS: [(&str, &str); 2] = [
+    ("ext4", "--size 64M --no-journal --features ^metadata_csum,^inline_data"),
+    ("xfs", "--fs xfs --small --size 64M --features ^parent"),
+];
+
+/// Builds `a.img` from the directory `source`, in either format.
+pub(crate) fn build(dir: &Path, options: &str) -> PathBuf {
+    ok(dir, &format!("build source a.img {options}"));
+    dir.join("a.img")
+}
+
+/// Gives entries of directories another name, of the same length.
+#[track_caller]
+pub(crate) fn rename(image: &Path, from: &str, to: &str) {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = fs::read(image).unwrap();
+    let is_name = |at: &usize| bytes[*at..].starts_with(from.as_bytes());
+    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(is_name).collect();
+    assert!(!places.is_empty(), "{from}");
+    for at in places {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        seal(&mut bytes, at);
+    }
+    fs::write(image, bytes).unwrap();
+}
+
+/// Changes the bytes of an inode, and brings its checksum up to date where XFS has one.
+pub(crate) fn change_inode(dir: &Path, inode: &str, at: usize, with: &[u8]) {
+    let image = dir.join("a.img");
+    let dump: serde_json::Value =
+        serde_json::from_str(&ok(dir, &format!("dump a.img inode {inode} --json"))).unwrap();
+    let number = |name: &str| dump[name].as_u64().unwrap() as usize;
+    let start = number("block") * BLOCK + number("offset");
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[start + at..start + at + with.len()].copy_from_slice(with);
+    seal(&mut bytes, start);
+    fs::write(image, bytes).unwrap();
+}
+
+/// Brings the checksum of what holds the byte at `at` up to date, in images of XFS.
+fn seal(bytes: &mut [u8], at: usize) {
+    if !bytes.starts_with(b"XFSB") {
+        return;
+    }
+    let block = &mut bytes[at / BLOCK * BLOCK..][..BLOCK];
+    if block.starts_with(b"IN") {
+        let slot = &mut block[at % BLOCK / INODE * INODE..][..INODE];
+        seal_at(slot, INODE_CRC);
+    } else {
+        assert!(block.starts_with(b"XD"), "a directory block");
+        seal_at(block, BLOCK_CRC);
+    }
+}
+
+fn seal_at(bytes: &mut [u8], at: usize) {
+    bytes[at..at + 4].fill(0);
+    let checksum = crc32c::crc32c(bytes);
+    bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Where the mode and, in XFS, the version of an inode are, and what they are for a regular file.
+pub(crate) fn file_mode(image: &Path) -> (usize, [u8; 2]) {
+    match Format::of(image) {
+        Format::Ext => (0, 0o100_644_u16.to_le_bytes()),
+        Format::Xfs => (2, 0o100_644_u16.to_be_bytes()),
+    }
+}

@@ -1,0 +1,159 @@
+//! The kinds of operations that file systems are usually tested with (direct and cached requests mixed,
+//! asynchronous ones, full file systems, ranges at every alignment, tiny logs, a file system that is shut
+//! down), as short scripts that run on our mount and on the kernel's own beside it. Errors and contents must
+//! be the same. Where they are not, `docs/mount.md` says so and why, and [`KNOWN`] names the place.
+
+mod direct;
+mod files;
+mod full;
+mod logs;
+mod mixed;
+mod names;
+mod privileges;
+mod ranges;
+mod trace;
+
+use std::thread;
+
+use oracle::{Need, satisfied};
+use trace::Trace;
+
+use crate::place::{Driver, Format, Place, Wanted};
+
+/// A script: does the same operations wherever it runs, and notes what each came to.
+type Script = fn(&mut Place, &mut Trace);
+
+/// Where our mounts are known to differ.
+struct Known {
+    script: &'static str,
+    /// How the operation's line begins.
+    operation: &'static str,
+    /// What it comes to on ours and on the kernel's mount, where that is always the same.
+    outcomes: Option<(&'static str, &'static str)>,
+    /// A sentence of `docs/mount.md`.
+    documented: &'static str,
+}
+
+const KNOWN: [Known; 4] = [
+    Known {
+        script: "direct_requests",
+        operation: "unaligned ",
+        outcomes: None,
+        documented: "Direct requests need no alignment",
+    },
+    Known {
+        script: "fallocate_ranges",
+        operation: "collapse ",
+        outcomes: None,
+        documented: "`FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` are EOPNOTSUPP",
+    },
+    Known {
+        script: "fallocate_ranges",
+        operation: "insert ",
+        outcomes: None,
+        documented: "`FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` are EOPNOTSUPP",
+    },
+    Known {
+        script: "rename_and_link",
+        operation: "rename ",
+        outcomes: Some(("ENOTEMPTY", "EEXIST")),
+        documented: "Renaming onto a directory that is not empty is ENOTEMPTY on XFS, too",
+    },
+];
+
+impl Known {
+    fn is(&self, script: &str, (operation, ours, kernel): &(String, String, String)) -> bool {
+        self.script == script
+            && operation.starts_with(self.operation)
+            && self.outcomes.is_none_or(|outcomes| outcomes == (ours.as_str(), kernel.as_str()))
+    }
+}
+
+/// Runs a script on both mounts at once and compares what it saw.
+fn compare(name: &'static str, script: Script, wanted: Wanted) {
+    let tools = ["mke2fs", "mkfs.xfs", "xfs_io", "cc", wanted.format.checker()];
+    let mut needs = vec![Need::Root, Need::Fuse, Need::Mount(wanted.format.kernel_name())];
+    needs.extend(tools.map(Need::Tool));
+    if !satisfied(&format!("side_by_side::{name}::{:?}", wanted.format), &needs) {
+        return;
+    }
+    let run = |driver| {
+        let mut place = Place::new(Wanted { driver, ..wanted });
+        let mut trace = Trace::default();
+        script(&mut place, &mut trace);
+        place.finish();
+        trace
+    };
+    let (ours, kernel) = thread::scope(|scope| {
+        let kernel = scope.spawn(|| run(Driver::Kernel));
+        let ours = run(wanted.driver);
+        (ours, kernel.join().unwrap())
+    });
+    assert!(kernel.len() > 10, "{name}: only {} operations", kernel.len());
+    let (known, new): (Vec<_>, Vec<_>) = ours
+        .differences(&kernel)
+        .into_iter()
+        .partition(|found| KNOWN.iter().any(|known| known.is(name, found)));
+    println!(
+        "{name} on {:?}: {} operations, {} known differences",
+        wanted.format,
+        ours.len(),
+        known.len()
+    );
+    let lines: Vec<_> = new
+        .iter()
+        .map(|(operation, ours, kernel)| {
+            format!("{operation}: {ours}, but on the kernel's mount {kernel}")
+        })
+        .collect();
+    assert!(lines.is_empty(), "{name}: {} new differences\n{}", lines.len(), lines.join("\n"));
+}
+
+/// Makes tests `ext4` and `xfs` in a module of a script's name.
+macro_rules! side_by_side {
+    ($($name:ident: $script:path, $mib:expr;)+) => {$(
+        mod $name {
+            use super::*;
+
+            fn on(format: Format) {
+                let wanted = Wanted { bytes: $mib << 20, ..Wanted::new(format) };
+                compare(stringify!($name), $script, wanted);
+            }
+
+            #[test]
+            fn ext4() {
+                on(Format::Ext);
+            }
+
+            #[test]
+            fn xfs() {
+                on(Format::Xfs);
+            }
+        }
+    )+};
+}
+
+side_by_side! {
+    fallocate_ranges: ranges::all, 400;
+    mixed_requests: mixed::all, 400;
+    direct_requests: direct::all, 400;
+    full_file_systems: full::all, 310;
+    rename_and_link: names::all, 310;
+    set_id_bits: privileges::all, 310;
+    durable_operations: logs::all, 310;
+}
+
+/// What is known to differ is told to whoever reads about mounts.
+#[test]
+fn known_differences_are_documented() {
+    let text = include_str!("../../../../../docs/mount.md");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words(text);
+    for known in &KNOWN {
+        assert!(
+            text.contains(&words(known.documented)),
+            "docs/mount.md lacks: {}",
+            known.documented
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Giving free blocks back to the device.
+
+use std::ops::Range;
+
+use vfs::reserve::Claim;
+use vfs::{Error, Result};
+
+use super::bitmap::{self, Bits};
+use crate::Ext4;
+use crate::format::address::{Block, Group};
+use crate::op::Op;
+
+/// Runs that are given back while a group is held, so that nobody waits for it for long.
+const RUNS_AT_ONCE: usize = 64;
+
+/// Which blocks are to be given back.
+struct Wanted {
+    blocks: Range<Block>,
+    len_min: u64,
+}
+
+impl Ext4 {
+    /// What [`vfs::FileSystem::trim`] does. First everything is made durable, so that what was removed
+    /// before is free for good.
+    pub(crate) fn trim_free(&self, bytes: Range<u64>, len_min: u64) -> Result<u64> {
+        self.check_writable()?;
+        self.engine.sync()?;
+        let geometry = &self.volume.geometry;
+        let log = geometry.block_size_log;
+        let end = Block((bytes.end >> log).min(geometry.blocks_count));
+        let start = Block(bytes.start.div_ceil(1 << log));
+        let wanted = Wanted { blocks: start..end, len_min: len_min.div_ceil(1 << log).max(1) };
+        let mut trimmed = 0;
+        for group in geometry.groups() {
+            let first = geometry.first_block(group);
+            if first >= end || first.plus(geometry.blocks_per_group.into()) <= start {
+                continue;
+            }
+            let mut from = Some(0);
+            while let Some(bit) = from {
+                from = self.trim_some(group, bit, &wanted, &mut trimmed)?;
+            }
+        }
+        Ok(trimmed << log)
+    }
+
+    /// Gives some free runs of a group back, from one bit on; the bit to go on at. Blocks that wait for
+    /// a checkpoint are not free yet: a crash would give them to their file again.
+    fn trim_some(
+        &self,
+        group: Group,
+        from: u32,
+        wanted: &Wanted,
+        trimmed: &mut u64,
+    ) -> Result<Option<u32>> {
+        let volume = &self.volume;
+        let geometry = &volume.geometry;
+        // Dropped without an end, for it changes nothing.
+        let mut op = Op::begin(self, Claim::Ordinary)?;
+        let at = op.lease(group)?;
+        let bitmap = op.leases[at].copy_block_bitmap(volume, &mut op.txn)?;
+        let bits = Bits { bitmap: &bitmap, busy: op.leases[at].busy() };
+        let len = geometry.blocks_in(group) >> geometry.cluster_blocks_log;
+        let first = geometry.first_block(group);
+        let block = |bit: u32| first.plus(u64::from(bit) << geometry.cluster_blocks_log);
+        let mut bit = from;
+        for _ in 0..RUNS_AT_ONCE {
+            let Some(run) = bitmap::next_free_run(bits, bit, len) else { return Ok(None) };
+            bit = run.end;
+            let start = block(run.start).max(wanted.blocks.start);
+            let count = block(run.end).min(wanted.blocks.end).0.saturating_sub(start.0);
+            if count < wanted.len_min {
+                continue;
+            }
+            volume.check_blocks(start, count)?;
+            self.engine.check_alive()?;
+            let bytes = (geometry.byte_of(start), count << geometry.block_size_log);
+            self.engine.device().discard(bytes.0, bytes.1).map_err(Error::of_discard)?;
+            *trimmed += count;
+        }
+        Ok(Some(bit))
+    }
+}

@@ -1,0 +1,25 @@
+//! What this crate promises, judged by e2fsck, the kernel and models.
+//!
+//! Programs of their own are only those that choose an allocator, which counts for a whole program.
+
+mod atomicity;
+mod bigalloc;
+mod changing;
+mod common;
+mod contents;
+mod crash;
+mod damage;
+mod files;
+mod format;
+mod fsx;
+mod hostile;
+mod journal;
+mod mkfs;
+mod names;
+mod no_space;
+mod orphans;
+mod others;
+mod quotas;
+mod random;
+mod xattr;
+mod xattr_damage;

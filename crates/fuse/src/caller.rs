@@ -1,0 +1,73 @@
+//! Who asks, where the request does not say.
+//!
+//! Where mounts may map ids ([`Options::idmap`](crate::Options::idmap)), the kernel (6.18) says who asks only
+//! in requests that make something, because a new inode needs an owner: in all others, through whichever
+//! mount they come, user and group are -1. It checks permissions itself, but for a few things, which it
+//! leaves to file systems. For those the thread that asks is looked up: it waits for the answer.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use fuse_device::Errno;
+use fuse_device::abi::InHeader;
+
+/// What stands for no user.
+const NO_ID: u32 = u32::MAX;
+
+/// Whose rights the caller has. `None` if that cannot be told.
+pub(crate) fn uid(header: &InHeader) -> Option<u32> {
+    if header.uid != NO_ID {
+        return Some(header.uid);
+    }
+    // Of a caller whose process this one cannot see the number is 0.
+    let status = fs::read_to_string(format!("/proc/{}/status", header.pid)).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    // The real, effective, saved and file system's.
+    ids.split_ascii_whitespace().nth(3)?.parse().ok()
+}
+
+/// Whether the caller is the superuser.
+pub(crate) fn is_superuser(header: &InHeader) -> bool {
+    uid(header) == Some(0)
+}
+
+/// A number in the caller's memory.
+///
+/// # Errors
+/// `EPERM` if this process may not read there, `EFAULT` if nothing is there.
+pub(crate) fn read_memory(header: &InHeader, address: u64) -> Result<u32, Errno> {
+    let memory = File::open(format!("/proc/{}/mem", header.pid)).map_err(|_| Errno::PERM)?;
+    let mut bytes = [0; size_of::<u32>()];
+    memory.read_exact_at(&mut bytes, address).map_err(|_| Errno::FAULT)?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use fuse_device::abi::InHeader;
+
+    use super::{NO_ID, is_superuser, read_memory, uid};
+
+    fn this_thread() -> InHeader {
+        let pid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        InHeader { uid: NO_ID, gid: NO_ID, pid, ..InHeader::default() }
+    }
+
+    #[test]
+    fn who_is_not_named_is_looked_up() {
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(uid(&this_thread()), Some(own));
+        assert_eq!(is_superuser(&this_thread()), own == 0);
+        assert_eq!(uid(&InHeader { uid: 7, ..this_thread() }), Some(7), "named is named");
+        let nobody = InHeader { pid: 0, ..this_thread() };
+        assert!(uid(&nobody).is_none() && !is_superuser(&nobody));
+    }
+
+    #[test]
+    fn a_number_is_read_where_the_caller_has_it() {
+        let number = Box::new(0x1234_5678_u32);
+        let address = std::ptr::from_ref(&*number).addr() as u64;
+        assert_eq!(read_memory(&this_thread(), address), Ok(0x1234_5678));
+        assert!(read_memory(&this_thread(), 0).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Requests by ioctl(2): which function does which. Whatever is not known is answered `ENOTTY`, which is what
+//! programs take for "this file system has no such thing".
+//!
+//! The kernel lets through what can be asked without following pointers. It checks no rights: each function
+//! here checks what its kernel counterpart would.
+
+mod flags;
+mod trim;
+
+use fuse_device::abi::{InHeader, IoctlIn};
+use fuse_device::{Errno, PageCache, Reply, ioctl};
+use vfs::Ino;
+
+use crate::Adapter;
+use crate::label::LABEL_ROOM;
+
+/// `FS_IOC_GETFSLABEL`.
+const GETFSLABEL: u32 = ioctl::read(0x94, 49, LABEL_ROOM);
+/// `FS_IOC_SETFSLABEL`.
+const SETFSLABEL: u32 = ioctl::write(0x94, 50, LABEL_ROOM);
+/// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`.
+pub(crate) const GOINGDOWN: u32 = ioctl::read(b'X', 125, size_of::<u32>());
+
+pub(crate) use flags::may_forbid;
+
+/// A request: who asks, about which inode, and what goes in.
+#[derive(Clone, Copy)]
+pub(crate) struct Ioctl<'a> {
+    pub(crate) header: &'a InHeader,
+    #[allow(dead_code, reason = "what there is so far is about the whole file system")]
+    pub(crate) ino: Ino,
+    pub(crate) args: &'a IoctlIn,
+    pub(crate) data: &'a [u8],
+}
+
+impl Adapter<'_> {
+    /// Answers IOCTL, with what the kernel holds of files if the request is a late one.
+    pub(crate) fn ioctl(
+        &self,
+        request: &Ioctl<'_>,
+        reply: &mut Reply<'_>,
+        cache: Option<&PageCache<'_>>,
+    ) -> Result<(), Errno> {
+        // One line for each command, and a function of its own that does it.
+        match request.args.cmd {
+            flags::GETFLAGS => self.getflags(request, reply),
+            flags::SETFLAGS => self.setflags(request, reply, cache),
+            flags::FSGETXATTR => self.fsgetxattr(request, reply),
+            flags::FSSETXATTR => self.fssetxattr(request, reply, cache),
+            trim::FITRIM => self.trim(request, reply),
+            GETFSLABEL => self.get_label(request, reply),
+            SETFSLABEL => self.set_label(request).and_then(|()| ioctl::done(reply)),
+            GOINGDOWN => self.shut_down(request, cache).and_then(|()| ioctl::done(reply)),
+            _ => Err(Errno::NOTTY),
+        }
+    }
+}
+
+/// Whether a command may change something: nothing does to which nothing is said.
+pub(crate) fn may_change(args: &IoctlIn) -> bool {
+    ioctl::takes_input(args.cmd)
+}

@@ -1,0 +1,39 @@
+//! Giving free space back: what fstrim(8) asks for.
+
+use fuse_device::{Errno, Reply, ioctl};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Ioctl;
+use crate::{Adapter, caller};
+
+/// `FITRIM`.
+pub(super) const FITRIM: u32 = ioctl::read_write(b'X', 121, size_of::<FstrimRange>());
+
+/// `struct fstrim_range`: bytes of the file system, and of the shortest run that is worth it. The answer
+/// has in `len` how many bytes were given back.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct FstrimRange {
+    start: u64,
+    len: u64,
+    len_min: u64,
+}
+
+impl Adapter<'_> {
+    /// `FITRIM`. For the superuser, and for who has mounted it and could do so to the image.
+    pub(super) fn trim(&self, request: &Ioctl<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let own = rustix::process::geteuid().as_raw();
+        if !caller::uid(request.header).is_some_and(|uid| uid == 0 || uid == own) {
+            return Err(Errno::PERM);
+        }
+        self.check_writable()?;
+        let mut asked: FstrimRange = ioctl::input(request.data)?;
+        let totals = self.result(self.fs.statfs())?;
+        if asked.start >= totals.blocks.saturating_mul(totals.block_size.into()) {
+            return Err(Errno::INVAL);
+        }
+        let range = asked.start..asked.start.saturating_add(asked.len);
+        asked.len = self.result(self.fs.trim(range, asked.len_min))?;
+        ioctl::answer(request.args, &asked, reply)
+    }
+}

@@ -1,0 +1,130 @@
+//! The thread that looks how much room there is, and tells the kernel how much may wait.
+
+use std::sync::atomic::Ordering;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use fuse_device::WriteBack;
+use vfs::Ino;
+
+use super::level::{Level, Limits};
+use super::{Space, free_bytes};
+use crate::Adapter;
+
+/// How often it is looked whether there is room again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the kernel lets wait if it does not say: little enough to be told a limit in time.
+const OWN_LIMIT: u64 = 64 << 20;
+
+/// Keeps less waiting in the kernel's cache than there is room for, on a thread of the scope, until it is
+/// dropped.
+pub struct SpaceKeeper<'a> {
+    space: &'a Space,
+}
+
+impl<'a> SpaceKeeper<'a> {
+    /// Starts, for a mount whose writes do not wait anyway.
+    pub fn start<'scope, 'env: 'scope + 'a>(
+        scope: &'scope Scope<'scope, 'env>,
+        adapter: &'env Adapter<'env>,
+        cache: WriteBack,
+    ) -> Self {
+        scope.spawn(move || Keeping::new(adapter, cache).run());
+        Self { space: &adapter.space }
+    }
+}
+
+impl Drop for SpaceKeeper<'_> {
+    fn drop(&mut self) {
+        self.space.wake(|state| state.is_over = true);
+    }
+}
+
+struct Keeping<'a> {
+    adapter: &'a Adapter<'a>,
+    cache: WriteBack,
+    limits: Limits,
+    level: Level,
+    /// Free bytes that turned out not to be for files' contents.
+    useless: u64,
+}
+
+impl<'a> Keeping<'a> {
+    fn new(adapter: &'a Adapter<'a>, cache: WriteBack) -> Self {
+        let total = adapter.fs.statfs().map_or(0, |all| all.blocks * u64::from(all.block_size));
+        let limits = Limits::new(total, cache.own_limit().unwrap_or(OWN_LIMIT));
+        Self { adapter, cache, limits, level: Level::default(), useless: 0 }
+    }
+
+    fn run(mut self) {
+        let space = &self.adapter.space;
+        loop {
+            self.look();
+            let mut state = space.state.lock();
+            let until = Instant::now() + PATIENCE;
+            while !state.is_due {
+                if self.level == Level::default() && state.failed.is_empty() {
+                    space.changed.wait(&mut state);
+                } else if space.changed.wait_until(&mut state, until).timed_out() {
+                    break;
+                }
+            }
+            state.is_due = false;
+            if state.is_over {
+                return;
+            }
+            self.useless = self.limits.useless(state.useless);
+            let untold = std::mem::take(&mut state.untold);
+            drop(state);
+            self.tell(&untold);
+        }
+    }
+
+    /// Looks how much room there is, and does what has to be done.
+    fn look(&mut self) {
+        let free = free_bytes(self.adapter.fs).saturating_sub(self.useless);
+        let next = self.limits.level(free, self.level);
+        if !next.through {
+            self.forgive();
+        }
+        if next != self.level {
+            self.enter(next);
+        }
+        let credit = self.limits.credit(free, next);
+        self.adapter.space.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// There is room again: what could not be stored keeps nothing from being stored.
+    fn forgive(&self) {
+        let space = &self.adapter.space;
+        if space.has_failed() {
+            space.state.lock().failed.clear();
+            space.count_failed();
+        }
+    }
+
+    fn enter(&mut self, next: Level) {
+        let before = std::mem::replace(&mut self.level, next);
+        if next.through != before.through && !next.through {
+            let _ = self.cache.set_write_through(false);
+        }
+        // Where there is no such limit, or it is not ours to set, the kernel's own holds.
+        let limited = self.cache.limit(next.waiting_max);
+        if next.through != before.through && next.through {
+            let refuses_later = self.cache.set_write_through(true).is_err();
+            self.adapter.space.refuses_later.store(refuses_later, Ordering::Relaxed);
+        } else if limited.is_ok() && next.waiting_max < before.waiting_max.or(Some(u64::MAX)) {
+            // What waits longer already is not less for that. Who wrote it is told if it cannot be stored.
+            let _ = self.cache.flush();
+        }
+    }
+
+    /// Has the kernel ask before programs write to files that could not be written back, where that is all
+    /// that can be done.
+    fn tell(&self, files: &[Ino]) {
+        for &ino in files {
+            let _ = self.cache.forget_attributes(self.adapter.node(ino));
+        }
+    }
+}

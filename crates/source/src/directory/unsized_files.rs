@@ -1,0 +1,130 @@
+//! Files that say that they are empty and are not: those of `/proc`, for example, whose contents are made
+//! when they are read.
+//!
+//! Only reading tells. Their contents are copied into one file without a name when they are listed, so that
+//! everything after that knows their size.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags, Stat, fstatfs, major, openat};
+
+use super::host::HostFile;
+use crate::content::ArchiveFile;
+use crate::{Content, SourceError};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Most bytes of one such file: some never end.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// File systems without a device of their own (`f_type` of statfs(2)) whose files are as long as they say:
+/// tmpfs, ramfs, overlayfs, btrfs, NFS, SMB, Ceph, ZFS.
+const TRUE_TYPES: [u64; 9] = [
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0x9123_683e,
+    0x6969,
+    0xfe53_4d42,
+    0xff53_4d42,
+    0x00c3_6400,
+    0x2fc1_2fc1,
+];
+
+/// Tells file systems whose empty files are empty from others. It remembers the last one that was asked
+/// for, as the next file is nearly always on the same.
+#[derive(Debug, Default)]
+pub(super) struct Sizes(Cell<Option<(u64, bool)>>);
+
+impl Sizes {
+    /// Whether the size of a file in `dir` that `stat` is about can be relied on.
+    pub(super) fn are_true(&self, dir: &impl AsFd, name: &CStr, stat: &Stat) -> bool {
+        let device = stat.st_dev;
+        // Major number 0 stands for no device.
+        if major(device) != 0 {
+            return true;
+        }
+        if let Some((_, are_true)) = self.0.get().filter(|(last, _)| *last == device) {
+            return are_true;
+        }
+        // Not of the directory: a file can be mounted on a file.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stats = openat(dir, name, flags, Mode::empty()).and_then(fstatfs);
+        let are_true = stats.is_ok_and(|stats| TRUE_TYPES.contains(&(stats.f_type as u64)));
+        self.0.set(Some((device, are_true)));
+        are_true
+    }
+}
+
+/// The contents of such files, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct UnsizedFiles(Mutex<Option<Copied>>);
+
+#[derive(Debug)]
+struct Copied {
+    archive: Arc<ArchiveFile>,
+    end: u64,
+}
+
+impl UnsizedFiles {
+    /// Reads a file to its end.
+    pub(super) fn read(&self, host: &HostFile) -> Result<Content, SourceError> {
+        let failed = |e: io::Error| SourceError::io("read", &host.host_path(), e);
+        let mut file = host.open_as_it_is()?;
+        let mut buffer = vec![0; READ_BYTES];
+        let first = read(&mut file, &mut buffer).map_err(failed)?;
+        if first == 0 {
+            return Ok(Content::hole(0));
+        }
+        // One file at a time, because its length is not known.
+        let mut copied = self.0.lock();
+        let copied = match &mut *copied {
+            Some(copied) => copied,
+            none => none.insert(Copied::new()?),
+        };
+        let (archive, start) = (&copied.archive, copied.end);
+        let mut size = 0;
+        let mut count = first;
+        while count > 0 {
+            archive
+                .file
+                .write_all_at(&buffer[..count], start + size)
+                .map_err(|e| SourceError::io("keep a copy of", &host.host_path(), e))?;
+            size += count as u64;
+            if size > BYTES_MAX {
+                let problem = "it does not say how long it is, and does not end within 1 GiB";
+                return Err(failed(io::Error::other(problem)));
+            }
+            count = read(&mut file, &mut buffer).map_err(failed)?;
+        }
+        copied.end = start + size;
+        Ok(Content::archived(size, None, &copied.archive, start))
+    }
+}
+
+impl Copied {
+    fn new() -> Result<Self, SourceError> {
+        let path = PathBuf::from("a temporary file");
+        let file = tempfile::tempfile().map_err(|e| SourceError::io("make", &path, e))?;
+        let archive = Arc::new(ArchiveFile { file: Arc::new(file), path });
+        Ok(Self { archive, end: 0 })
+    }
+}
+
+fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

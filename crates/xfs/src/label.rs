@@ -1,0 +1,41 @@
+//! The label, in the superblock and in its copies.
+
+use vfs::names::check_label;
+use vfs::{Error, Result};
+use zerocopy::FromBytes;
+
+use crate::Xfs;
+use crate::format::address::{AgBlock, AgNumber};
+use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
+use crate::fs::Mode;
+use crate::kind::Kind;
+
+/// Longest label in bytes (`XFSLABEL_MAX`).
+const LABEL_LEN_MAX: usize = 12;
+
+impl Xfs {
+    /// The label as it is now.
+    pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
+        let first = AgNumber(0);
+        let block = self.volume.geometry.block_of(first, AgBlock(0));
+        let bytes = self.block(block, Kind::AgHeader.of_group(first))?;
+        let damage = |_| vfs::Corruption::new("superblock", "cut short").at_block(block.0);
+        let raw = RawSuperblock::read_from_bytes(&bytes[..SUPERBLOCK_SIZE]).map_err(damage)?;
+        Ok(raw.fname.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
+    }
+
+    /// Changes the label in the superblock and in its copies. Logs do not have those, so all goes home.
+    pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if self.mode == Mode::Fresh {
+            return Err(Error::Invalid("who makes an image chooses its label"));
+        }
+        let mut name = [0; LABEL_LEN_MAX];
+        check_label(label, name.len())?;
+        name[..label.len()].copy_from_slice(label);
+        for ag in self.volume.geometry.ags() {
+            self.edit_superblock(ag, |raw| raw.fname = name)?;
+        }
+        Ok(self.engine.empty_log()?)
+    }
+}

@@ -1,0 +1,36 @@
+//! What this crate promises, judged by xfs_repair, the kernel and models.
+//!
+//! Programs of their own are only those that choose an allocator, which counts for a whole program.
+
+mod atomicity;
+mod attributes;
+mod changes;
+mod changing;
+mod common;
+mod contents;
+mod crash;
+mod directories;
+mod foreign;
+mod foreign_changed;
+mod group_headers;
+mod groups;
+mod hostile;
+mod hostile_attributes;
+mod hostile_maps;
+mod in_place;
+mod inherited;
+mod kernel_crash;
+mod kernel_intents;
+mod leaf_buffers;
+mod log_end;
+mod log_recovery;
+mod log_writing;
+mod making;
+mod mkfs;
+mod names;
+mod opening;
+mod parents;
+mod random;
+mod space;
+mod support;
+mod unlinked;
