@@ -5,7 +5,8 @@ use crate::changing;
 use changing::Layout;
 use changing::crashing::Ext4Target;
 use oracle::require;
-use workload::trial::{fail_allocations, fail_reads, overwrites};
+use workload::crash::Target;
+use workload::trial::{fail_allocations, fail_reads, fail_writes, overwrites, rounds};
 
 #[test]
 fn a_failed_read_leaves_no_trace() {
@@ -33,8 +34,37 @@ fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
 }
 
 #[test]
+fn nothing_is_changed_after_a_failed_write() {
+    require!(Tool("e2fsck"));
+    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+        fail_writes(&Ext4Target::new(layout).trial());
+    }
+}
+
+#[test]
 fn writing_over_data_changes_nothing_else() {
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS, Layout::NO_JOURNAL] {
         overwrites(&Ext4Target::new(layout).trial());
+    }
+}
+
+/// Of each block size, the smallest journal there is and an odd one; and without checksums, whose descriptors
+/// have more tags.
+#[test]
+fn small_durable_changes_go_round_the_journal_and_round_again() {
+    require!(Tool("e2fsck"));
+    let old = Layout { features: "^metadata_csum,^orphan_file,^64bit", ..Layout::DEFAULT };
+    for (layout, block_size, blocks) in [
+        (Layout::DEFAULT, 1024, 1024),
+        (Layout::DEFAULT, 1024, 1031),
+        (Layout::DEFAULT, 2048, 1500),
+        (Layout::DEFAULT, 4096, 1024),
+        (old, 1024, 1024),
+        (old, 4096, 1025),
+    ] {
+        let journal_bytes = Some(blocks * u64::from(block_size));
+        let target = Ext4Target::new(Layout { block_size, journal_bytes, ..layout });
+        let journal = Layout::journal_of(&target.make(0).unwrap());
+        rounds(&target.trial(), &journal);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Contents {
     /// The block as an earlier checkpoint, still being written, left it.
     pub(crate) frozen: Option<Box<Frozen>>,
     /// The block as the last checkpoint but one or an older one left it, if it has been changed since
-    /// and must still go home.
+    /// and must still go home. Where the log is small, also as the last one left it.
     pub(crate) homeward: Option<Box<[u8]>>,
 }
 
@@ -63,20 +63,21 @@ impl Contents {
     }
 
     /// Keeps the image for the checkpoint being written before the first change that is not its; or
-    /// for the way home, where that is not left to the next checkpoint.
-    pub(crate) fn freeze_before(&mut self, running: Epoch) {
+    /// for the way home, where that is not left to the next checkpoint. `keeps_last`: that of the last
+    /// checkpoint, too.
+    pub(crate) fn freeze_before(&mut self, running: Epoch, keeps_last: bool) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
             let frozen = Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks };
             self.frozen = Some(Box::new(frozen));
-        } else if self.dirty == 0 && self.is_late(running) && self.homeward.is_none() {
+        } else if self.dirty == 0 && self.is_late(running, keeps_last) && self.homeward.is_none() {
             self.homeward = Some(self.data.clone());
         }
     }
 
     /// Whether the last image in the log is older than the checkpoint before the running one, so that
-    /// it must go home to make room.
-    fn is_late(&self, running: Epoch) -> bool {
-        self.logged != 0 && self.logged + 1 < running
+    /// it must go home to make room; or is of that one, if it may have to.
+    fn is_late(&self, running: Epoch, keeps_last: bool) -> bool {
+        self.logged != 0 && (keeps_last || self.logged + 1 < running)
     }
 }
 

@@ -13,23 +13,43 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Where checkpoints become durable before their blocks go home. The engine calls it from one thread
 /// at a time.
 pub trait Log: Send + Sync {
-    /// The most blocks, changed and freed ones together, that a checkpoint may have. Two of
-    /// this size must fit.
+    /// The most blocks, changed and freed ones together, that a checkpoint should have. Two of
+    /// this size fit, with room for what comes in while one is being closed.
     fn blocks_max(&self) -> usize;
 
     /// Makes a checkpoint durable: when it returns, recovery would bring all of it back, and every
     /// write to the device before the call is durable too.
     fn write(&self, checkpoint: &Checkpoint<'_>) -> Result<()>;
 
-    /// Asked before a checkpoint of `blocks` blocks, changed and freed ones together, is written: whether
-    /// after it another one would not fit that is as large as may be, so that blocks must go home. All
-    /// checkpoints before it can be retired then, and so it has whole blocks.
-    fn is_short(&self, blocks: usize) -> bool;
+    /// Asked before a checkpoint is written: whether it fits beside what is in the log, and another one
+    /// after it. Never too hopeful: what this says fits does.
+    fn fit(&self, size: Size) -> Fit;
 
     /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
     /// or stand in a later one: their space in the log is free. `sequence` is one more than the
     /// last checkpoint's if the log has nothing any more.
     fn retire(&self, sequence: u64) -> Result<()>;
+}
+
+/// How much a checkpoint has, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Blocks that it changed.
+    pub images: usize,
+    /// Blocks that it gave up.
+    pub freed: usize,
+}
+
+/// What room a log has for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// For it, and for one after it that is as large as may be.
+    WithAnother,
+    /// For it. Blocks must go home behind it: all checkpoints before it can be retired then, and so it has
+    /// whole blocks.
+    Alone,
+    /// Perhaps not even for it. Blocks must go home first.
+    Not,
 }
 
 /// A closed checkpoint, as the log sees it.
@@ -96,17 +116,23 @@ pub(crate) struct Writer {
     logged: Vec<(u64, Shared)>,
 }
 
+/// A checkpoint that was closed: its number, the blocks that it changed and those that it gave up.
+type Closed = (Epoch, Vec<(u64, Shared)>, Vec<u64>);
+
 impl Engine {
     /// Makes everything committed so far durable. The calling thread must have no open
     /// transaction: it would wait for itself.
+    ///
+    /// If something else could not be written before, this is still done where it can be, and fails all the
+    /// same: whoever asks learns that something was lost.
     pub fn checkpoint(&self) -> Result<()> {
         let wanted = self.running_epoch();
         let mut writer = self.writer.lock();
         // Another thread may have written it while this one waited.
-        if writer.durable >= wanted {
-            return self.check_alive();
+        if writer.durable < wanted {
+            self.guarded(|| self.write_checkpoint(&mut writer))?;
         }
-        self.guarded(|| self.write_checkpoint(&mut writer))
+        self.check_alive()
     }
 
     /// Makes durable what was committed and what was written to the device without a transaction. A flush
@@ -125,7 +151,8 @@ impl Engine {
             self.write_logged_home(&mut writer, None)?;
             self.device().flush()?;
             Ok(())
-        })
+        })?;
+        self.check_alive()
     }
 
     /// Stops the engine as a failure does, once the checkpoint that is being written, if one is, is done.
@@ -137,12 +164,8 @@ impl Engine {
 
     /// Runs what must not fail half way: if it does, the engine stops.
     fn guarded(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.check_alive()?;
-        let outcome = write();
-        if outcome.is_err() {
-            self.fail();
-        }
-        outcome
+        self.guard.check_writes()?;
+        write().inspect_err(|_| self.guard.fail())
     }
 
     /// Writes a checkpoint because too much is dirty. If another thread is at it already, this one
@@ -161,26 +184,41 @@ impl Engine {
     fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
         match self.log() {
-            None => self.write_home(epoch, &buffers)?,
+            None => {
+                self.write_home(epoch, &buffers)?;
+                writer.durable = epoch;
+            }
             Some(_) if buffers.is_empty() && freed.is_empty() => {
                 self.device().flush()?;
                 self.format().durable();
+                writer.durable = epoch;
             }
-            Some(log) => {
-                let is_whole = log.is_short(buffers.len() + freed.len())
-                    || writer.logged.len() + buffers.len() > self.logged_blocks_max;
-                let (buffers_of, freed) = (&buffers, &freed);
-                let checkpoint =
-                    Checkpoint { engine: self, epoch, buffers: buffers_of, freed, is_whole };
-                log.write(&checkpoint)?;
-                self.format().durable();
-                note_logged(writer, epoch, buffers);
-                if is_whole {
-                    self.write_logged_home(writer, Some(epoch))?;
-                }
-            }
+            Some(log) => self.write_to_log(log, writer, (epoch, buffers, freed))?,
         }
+        Ok(())
+    }
+
+    fn write_to_log(
+        &self,
+        log: &dyn Log,
+        writer: &mut Writer,
+        (epoch, buffers, freed): Closed,
+    ) -> Result<()> {
+        let fit = log.fit(Size { images: buffers.len(), freed: freed.len() });
+        if fit == Fit::Not {
+            self.write_logged_home(writer, None)?;
+        }
+        let is_whole =
+            fit != Fit::WithAnother || writer.logged.len() + buffers.len() > self.logged_blocks_max;
+        let checkpoint =
+            Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed, is_whole };
+        log.write(&checkpoint)?;
+        self.format().durable();
+        self.note_logged(writer, epoch, buffers);
         writer.durable = epoch;
+        if is_whole {
+            self.write_logged_home(writer, Some(epoch))?;
+        }
         Ok(())
     }
 
@@ -188,15 +226,16 @@ impl Engine {
     /// numbered `spared` left stays: much of it will change again, and then goes with its next image.
     fn write_logged_home(&self, writer: &mut Writer, spared: Option<Epoch>) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
-        let next = self.running_epoch();
-        let mut tail = next;
+        let durable = writer.durable;
+        let mut tail = durable + 1;
         writer.logged.sort_unstable_by_key(|&(block, _)| block);
         let mut run = Run::new(self);
         let mut kept = Vec::new();
         for (block, buffer) in writer.logged.drain(..) {
             let mut contents = buffer.write();
-            let is_gone = contents.forgotten != 0 && contents.forgotten < next;
-            let is_changed = contents.dirty != 0 || contents.forgotten == next;
+            // Only with what gave a block up durable may its image be dropped.
+            let is_gone = contents.forgotten != 0 && contents.forgotten <= durable;
+            let is_changed = contents.dirty != 0 || contents.forgotten > durable;
             if !is_gone && Some(contents.logged) != spared {
                 if let Some(image) = &contents.homeward {
                     run.add(block, image)?;
@@ -224,8 +263,7 @@ impl Engine {
     }
 
     /// Ends the running checkpoint and starts the next.
-    #[expect(clippy::type_complexity, reason = "used once, right above")]
-    fn close_checkpoint(&self) -> Result<(Epoch, Vec<(u64, Shared)>, Vec<u64>)> {
+    fn close_checkpoint(&self) -> Result<Closed> {
         let gate = self.gate.write();
         let mut txn = Txn::new(self, None);
         self.format().settle(&mut txn)?;
@@ -250,6 +288,27 @@ impl Engine {
         freed.dedup();
         freed.retain(|&block| !is_dirty_in(&buffers, block, epoch));
         Ok((epoch, buffers, freed))
+    }
+
+    /// A checkpoint is durable: its buffers are clean, but for the way home.
+    fn note_logged(&self, writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
+        for (block, buffer) in buffers {
+            let mut contents = buffer.write();
+            let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
+            // It has been changed since. What was written is what may have to go home.
+            let frozen = contents.frozen.take().filter(|_| self.keeps_last);
+            clean(&mut contents, epoch);
+            if !in_checkpoint {
+                continue;
+            }
+            let is_listed = contents.logged != 0;
+            contents.logged = epoch;
+            contents.homeward = frozen.map(|frozen| frozen.data);
+            drop(contents);
+            if !is_listed {
+                writer.logged.push((block, buffer));
+            }
+        }
     }
 
     /// Calls `use_image` with the sealed image of a buffer as checkpoint `epoch` left it. Does
@@ -320,25 +379,6 @@ impl<'e> Run<'e> {
             self.bytes.clear();
         }
         Ok(())
-    }
-}
-
-/// A checkpoint is durable: its buffers are clean, but for the way home.
-fn note_logged(writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
-    for (block, buffer) in buffers {
-        let mut contents = buffer.write();
-        let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
-        clean(&mut contents, epoch);
-        if !in_checkpoint {
-            continue;
-        }
-        let is_listed = contents.logged != 0;
-        contents.logged = epoch;
-        contents.homeward = None;
-        drop(contents);
-        if !is_listed {
-            writer.logged.push((block, buffer));
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine: a device seen through the cache, and the gate that makes checkpoints consistent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use blockdev::BlockDevice;
 use parking_lot::lock_api::ArcRwLockWriteGuard;
@@ -10,9 +10,10 @@ use parking_lot::{Mutex, RwLock};
 use crate::buffer::{BufferRef, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
+use crate::guard::Guard;
 use crate::padded::Padded;
 use crate::permits::{Admission, Permits};
-use crate::{Corruption, Error, Result, Txn};
+use crate::{Corruption, Result, Txn};
 
 /// What the engine must know of an on-disk format: how to check a block and how to finish it.
 pub trait Format: Send + Sync {
@@ -49,7 +50,9 @@ pub struct Options {
 
 /// A device seen through cache and transactions.
 pub struct Engine {
+    /// The same as `guard`.
     device: Arc<dyn BlockDevice>,
+    pub(crate) guard: Arc<Guard>,
     format: Arc<dyn Format>,
     log: Option<Box<dyn Log>>,
     block_size: usize,
@@ -69,7 +72,9 @@ pub struct Engine {
     pub(crate) logged_blocks_max: usize,
     /// How many transactions may be open, where the log is small.
     pub(crate) permits: Option<Permits>,
-    failed: AtomicBool,
+    /// Whether what the last checkpoint left of a block is kept when the block changes, so that the log can
+    /// be emptied before the next one: where the log may not have room for both.
+    pub(crate) keeps_last: bool,
 }
 
 impl Engine {
@@ -83,8 +88,11 @@ impl Engine {
     ) -> Self {
         let blocks = (options.cache_bytes / options.block_size).max(64);
         let log_blocks = log.as_ref().map_or(usize::MAX, |log| log.blocks_max());
+        let permits = Permits::for_log(log_blocks);
+        let guard = Arc::new(Guard::new(device));
         Self {
-            device,
+            device: guard.clone(),
+            guard,
             format,
             log,
             block_size: options.block_size,
@@ -98,12 +106,12 @@ impl Engine {
             dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),
             dirty_blocks_hard: (blocks / 4 * 3).min(log_blocks / 16 * 15),
             logged_blocks_max: blocks / 4,
-            permits: Permits::for_log(log_blocks),
-            failed: AtomicBool::new(false),
+            keeps_last: permits.is_some(),
+            permits,
         }
     }
 
-    /// The device below.
+    /// The device below. A write to it that fails ends all changes, as [`Engine::check_alive`] says.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
@@ -183,26 +191,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens a transaction. Fails once a checkpoint could not be written.
+    /// Opens a transaction. Fails once something could not be written.
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
         Ok(Txn::new(self, Some(Admission { gate: self.gate.read(), permit })))
     }
 
-    /// Fails once a checkpoint could not be written, as [`Engine::begin`] does: for what is written with
-    /// no transaction.
+    /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no
+    /// transaction.
     pub fn check_alive(&self) -> Result<()> {
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(Error::Device(std::io::Error::other(
-                "an earlier write failed, or it was shut down: nothing more is written",
-            )));
-        }
-        Ok(())
+        Ok(self.guard.check_changes()?)
     }
 
     pub(crate) fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
+        self.guard.fail();
     }
 
     fn dirty_or_unsettled(&self) -> usize {

@@ -13,6 +13,9 @@
 //!   transaction changed it meanwhile (the earlier image is frozen at the first such change).
 //! - Every block is verified when it is read and sealed (verified again, its checksum computed)
 //!   just before it is written, by the [`Format`] its [`Tag`] belongs to.
+//! - The log can always be emptied before a checkpoint is written to it, but for the last one before, which
+//!   has room beside it; where the log is small, that one too.
+//! - Once something could not be written, nothing is changed any more.
 //!
 //! Lock order: gate (shared by transactions, exclusive to close a checkpoint) → buffers in the
 //! order that the file system states → shard of the cache. A shard is never held while a buffer is
@@ -24,12 +27,13 @@ mod cache;
 mod checkpoint;
 mod engine;
 mod error;
+mod guard;
 mod padded;
 mod permits;
 mod txn;
 
 pub use buffer::{BufferRef, Tag};
-pub use checkpoint::{Checkpoint, Image, Log};
+pub use checkpoint::{Checkpoint, Fit, Image, Log, Size};
 pub use engine::{Engine, Format, Options};
 pub use error::{Corruption, Error, Result};
 pub use txn::{BufferId, Txn};

@@ -101,7 +101,7 @@ impl<'e> Txn<'e> {
         let held_buffer = &mut held[id.0 as usize];
         let contents = &mut *held_buffer.guard;
         if has_log {
-            contents.freeze_before(running);
+            contents.freeze_before(running, self.engine.keeps_last);
         }
         if contents.loaded {
             let from = old.len();
@@ -159,7 +159,7 @@ impl<'e> Txn<'e> {
         let Scratch { held, undo, old } = &mut self.scratch;
         let held = &mut held[id.0 as usize];
         if has_log && held.changed == 0 {
-            held.guard.freeze_before(running);
+            held.guard.freeze_before(running, self.engine.keeps_last);
         }
         let bytes = &mut held.guard.data;
         if held.created {
@@ -185,7 +185,7 @@ impl<'e> Txn<'e> {
         let Scratch { held, undo, old } = &mut self.scratch;
         let held = &mut held[id.0 as usize];
         if has_log && held.changed == 0 {
-            held.guard.freeze_before(running);
+            held.guard.freeze_before(running, self.engine.keeps_last);
         }
         let bytes = &mut held.guard.data;
         if held.created {
@@ -338,7 +338,7 @@ fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
     let contents = &mut *held.guard;
     let in_log = engine.log().is_some() && contents.is_in_log(running);
     if in_log {
-        contents.freeze_before(running);
+        contents.freeze_before(running, engine.keeps_last);
         contents.forgotten = running;
         engine.freed.lock().push(held.block);
     }

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use blockdev::{BlockDevice, MemoryDevice};
-use transaction::{Checkpoint, Corruption, Engine, Error, Format, Log, Options, Result, Tag, Txn};
+use blockdev::{Access, BlockDevice, Fault, FaultyDevice, MemoryDevice};
+use transaction::{
+    Checkpoint, Corruption, Engine, Error, Fit, Format, Log, Options, Result, Size, Tag, Txn,
+};
 
 const BLOCK: usize = 1024;
 const TAG: Tag = Tag { kind: 1, seed: 0, owner: 0 };
@@ -51,6 +53,9 @@ struct Recorder {
     during_write: Arc<Mutex<Option<Hook>>>,
     retired: Arc<Mutex<Vec<u64>>>,
     roomy: Arc<AtomicBool>,
+    /// Whether checkpoints do not fit beside what is there.
+    full: Arc<AtomicBool>,
+    is_small: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -82,11 +87,15 @@ impl Log for Recorder {
     }
 
     fn blocks_max(&self) -> usize {
-        1 << 20
+        if self.is_small { 100 } else { 1 << 20 }
     }
 
-    fn is_short(&self, _: usize) -> bool {
-        !self.roomy.load(Ordering::Relaxed)
+    fn fit(&self, _: Size) -> Fit {
+        match self.roomy.load(Ordering::Relaxed) {
+            _ if self.full.load(Ordering::Relaxed) => Fit::Not,
+            true => Fit::WithAnother,
+            false => Fit::Alone,
+        }
     }
 }
 
@@ -301,6 +310,96 @@ fn a_block_changed_on_its_way_home_goes_as_it_was() {
     assert_eq!(*log.retired.lock().unwrap(), [3]);
     engine.empty_log().unwrap();
     assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 1, 1]);
+}
+
+#[test]
+fn a_small_log_is_emptied_before_what_does_not_fit_beside_it() {
+    let log = Recorder { is_small: true, ..Recorder::default() };
+    log.roomy.store(true, Ordering::Relaxed);
+    let (device, engine) = engine(Some(log.clone()));
+    for block in 3..=7 {
+        set(&engine, block, 1);
+    }
+    // One that changes while the last checkpoint is written, one behind it, and two that are given up.
+    let later = engine.clone();
+    *log.during_write.lock().unwrap() = Some(Box::new(move || {
+        set(&later, 3, 2);
+        let mut txn = later.begin().unwrap();
+        txn.forget(6);
+        txn.commit();
+    }));
+    engine.checkpoint().unwrap();
+    set(&engine, 4, 2);
+    let mut txn = engine.begin().unwrap();
+    txn.forget(7);
+    txn.commit();
+    log.full.store(true, Ordering::Relaxed);
+    let (home, retired, later) = (device.clone(), log.retired.clone(), engine.clone());
+    *log.during_write.lock().unwrap() = Some(Box::new(move || {
+        assert_eq!([3, 4, 5, 6, 7].map(|block| on_device(&home, block)), [1; 5]);
+        assert_eq!(*retired.lock().unwrap(), [2]);
+        set(&later, 5, 3);
+    }));
+    engine.checkpoint().unwrap();
+    let all = u64::MAX;
+    let expected = Recorded { blocks: vec![(3, all, 2), (4, all, 2)], freed: vec![6, 7] };
+    assert_eq!(log.written.lock().unwrap()[1], expected);
+    engine.checkpoint().unwrap();
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 2, 1]);
+    engine.empty_log().unwrap();
+    assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 2, 3]);
+}
+
+/// An engine over a device that can be told to fail.
+fn faulty(log: Option<Recorder>) -> (Arc<FaultyDevice>, Engine) {
+    let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(1 << 20))));
+    let options = Options { block_size: BLOCK, cache_bytes: 256 << 10 };
+    let log = log.map(|l| Box::new(l) as Box<dyn Log>);
+    (device.clone(), Engine::new(device, Arc::new(Sums::default()), log, options))
+}
+
+fn assert_device_error<T>(result: Result<T>) {
+    assert!(matches!(result, Err(Error::Device(_))));
+}
+
+#[test]
+fn contents_that_could_not_be_written_end_changes_at_once() {
+    let log = Recorder::default();
+    let (device, engine) = faulty(Some(log.clone()));
+    set(&engine, 3, 1);
+    for write in [false, true] {
+        device.set(Access::Write, Fault::Nth(1));
+        let failed = match write {
+            true => engine.device().write_at(0, &[1]),
+            false => engine.device().zero_range(0, 1),
+        };
+        assert!(failed.is_err());
+    }
+    assert_device_error(engine.begin());
+    assert_device_error(engine.check_alive());
+    // What was done before is not lost for that; but nobody is told that all is well.
+    assert_device_error(engine.checkpoint());
+    assert_eq!(log.written.lock().unwrap()[0].blocks, [(3, u64::MAX, 1)]);
+    assert_device_error(engine.sync());
+    assert_device_error(engine.empty_log());
+    assert_eq!(engine.read(3, TAG).unwrap()[0], 1);
+}
+
+#[test]
+fn nothing_is_written_after_a_flush_that_failed() {
+    for log in [None, Some(Recorder::default())] {
+        let (device, engine) = faulty(log);
+        set(&engine, 3, 1);
+        device.set(Access::Flush, Fault::Nth(1));
+        assert!(engine.device().flush().is_err());
+        device.set(Access::Write, Fault::Never);
+        assert_device_error(engine.begin());
+        assert_device_error(engine.checkpoint());
+        assert_device_error(engine.empty_log());
+        assert!(engine.device().write_at(0, &[1]).is_err());
+        assert!(engine.device().flush().is_err());
+        assert_eq!((device.count(Access::Write), device.count(Access::Flush)), (0, 1));
+    }
 }
 
 #[test]

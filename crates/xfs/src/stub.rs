@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blockdev::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
-use transaction::{Checkpoint, Log};
+use transaction::{Checkpoint, Fit, Log, Size};
 
 use crate::Xfs;
 use crate::fs::Mode;
@@ -54,8 +54,8 @@ impl Log for Durable {
         Ok(())
     }
 
-    fn is_short(&self, _blocks: usize) -> bool {
-        false
+    fn fit(&self, _: Size) -> Fit {
+        Fit::WithAnother
     }
 
     fn retire(&self, _sequence: u64) -> transaction::Result<()> {

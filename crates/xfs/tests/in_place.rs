@@ -9,11 +9,12 @@ use blockdev::MemoryDevice;
 use changing::kernel::assert_kernel_agrees;
 use changing::{Layout, MIB, XfsTarget};
 use oracle::require;
+use workload::crash::Target;
 use workload::operation::Mix;
 use workload::trial::{
     Trial, fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle,
-    one_thread, overwrites, random_when_full, refusals, several_threads, space_comes_back, taken,
-    unnamed,
+    one_thread, overwrites, random_when_full, refusals, rounds, several_threads, space_comes_back,
+    taken, unnamed,
 };
 
 /// Many names in few directories, so that these get long.
@@ -170,5 +171,40 @@ fn random_changes_of_a_full_image_free_what_they_should() {
         for seed in 0..3 {
             random_when_full(&XfsTarget::in_place(layout).trial(), seed, 1_500);
         }
+    }
+}
+
+/// The smallest logs that kernels take, whose records are rounded to sectors and to stripe units.
+#[test]
+fn small_durable_changes_go_round_the_log_and_round_again() {
+    require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
+    let of_mkfs = |options| Layout { mkfs: Some(options), ..Layout::DEFAULT };
+    for layout in [
+        Layout::SMALL_LOG,
+        of_mkfs("-s size=4096 -l size=10m"),
+        of_mkfs("-l su=32768,size=10m"),
+        of_mkfs("-l su=262144,size=16128k"),
+    ] {
+        let target = XfsTarget::in_place(layout);
+        let log = Layout::log_of(&target.make(0).unwrap());
+        rounds(&target.trial(), &[log]);
+    }
+}
+
+/// Logs smaller than others open, down to where one operation may take most of it.
+#[test]
+fn small_durable_changes_go_round_tiny_logs_and_round_again() {
+    let tiny = |layout, kib: u32| Layout { log_bytes: Some(kib << 10), ..layout };
+    for layout in [
+        tiny(Layout::DEFAULT, 512),
+        tiny(Layout::DEFAULT, 388),
+        tiny(Layout::SMALL_BLOCKS, 257),
+        tiny(Layout::LARGE_DIR_BLOCKS, 514),
+        tiny(Layout::LARGE_BLOCKS, 4 << 10),
+    ] {
+        let target = XfsTarget::in_place(layout);
+        let log = Layout::log_of(&target.make(0).unwrap());
+        // xfs_repair takes no such log.
+        rounds(&Trial { check: &|_| (), ..target.trial() }, &[log]);
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
-use transaction::{Checkpoint, Log};
+use transaction::{Checkpoint, Fit, Log, Size};
 use vfs::{Error, Result};
 
 use super::map::JournalMap;
 use super::recover::{Resume, read_journal_superblock, write_journal_superblock};
-use super::writer::{BUFFER_BYTES, Writer};
+use super::writer::{BUFFER_BYTES, Writer, blocks_of};
 use crate::clock::Clock;
 use crate::format::features::Incompat;
 use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
@@ -20,11 +20,14 @@ use crate::format::superblock::Superblock;
 /// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
 /// before it is written once.
 const CHECKPOINT_SHARE: u32 = 7;
-/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone must not
+/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone should not
 /// take that much: it stays in the log until the next one is there. And there must be room left
 /// beyond the next one, for what comes in while it is being closed.
 const SHORT_SHARE: u32 = 8;
 const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 16);
+
+/// The number of the first checkpoint, as the engine counts.
+const FIRST_SEQUENCE: u64 = 1;
 
 /// A transaction in the log.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +108,7 @@ impl Journal {
         };
         let log_blocks = journal.log_blocks();
         let is_started = !live.is_empty();
-        let blocks_max = blocks_max(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
+        let blocks_max = images_in(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
         let state = State { sb: journal, head, next, used, live, is_started, buffer };
         let (clock, state) = (Clock::default(), Mutex::new(state));
@@ -193,14 +196,24 @@ impl Log for Journal {
         })
     }
 
-    fn is_short(&self, blocks: usize) -> bool {
+    fn fit(&self, size: Size) -> Fit {
         let state = self.state.lock();
-        let room = (self.log_blocks / 16 * SHORT_SHARE).saturating_sub(state.used);
-        blocks > blocks_max(&state.sb.layout, room)
+        let taken = u64::from(state.used) + blocks_of(&state.sb.layout, size);
+        if taken >= self.log_blocks.into() {
+            Fit::Not
+        } else if taken > u64::from(self.log_blocks / 16 * SHORT_SHARE) {
+            Fit::Alone
+        } else {
+            Fit::WithAnother
+        }
     }
 
     fn retire(&self, sequence: u64) -> transaction::Result<()> {
         let mut state = self.state.lock();
+        if sequence == FIRST_SEQUENCE && state.live.iter().all(|live| live.sequence < sequence) {
+            // What recovery left counts until the first checkpoint is there, for which room is made.
+            return Ok(());
+        }
         let retired = state.live.iter().take_while(|live| live.sequence < sequence).count();
         if retired == 0 {
             return Ok(());
@@ -215,15 +228,102 @@ impl Log for Journal {
     }
 }
 
-/// The most blocks of a checkpoint, changed and freed ones together, that fit into `share` blocks
-/// of the log with descriptors, revokes and commit.
-fn blocks_max(layout: &Layout, share: u32) -> usize {
-    // A descriptor is closed early where the buffer is full, once in so many images.
-    let per_buffer = BUFFER_BYTES / layout.block_size - 1;
-    let per_descriptor = layout.tags_max().min(per_buffer).max(1);
-    // One descriptor that is not full, one revoke block that is not full, the commit block.
-    let rest = (share as usize).saturating_sub(3);
-    // Around the end of a buffer up to one more descriptor is begun.
-    let with_descriptors = rest * per_descriptor / (per_descriptor + 2);
-    with_descriptors.max(1)
+/// The most images that a checkpoint may have which takes `share` blocks of the log. One with as many blocks
+/// of which some are freed takes no more.
+fn images_in(layout: &Layout, share: u32) -> usize {
+    let fits = |images| blocks_of(layout, Size { images, freed: 0 }) <= u64::from(share);
+    let (mut most, mut too_many) = (0, share as usize + 1);
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if fits(middle) { most = middle } else { too_many = middle }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use blockdev::MemoryDevice;
+
+    use super::*;
+    use crate::mkfs::{self, Contents, FeatureChange, Options};
+    use crate::volume::read_superblock;
+
+    fn journal(block_size: u32, features: &str) -> Journal {
+        let options = Options {
+            block_size: Some(block_size),
+            journal_bytes: Some(1031 * u64::from(block_size)),
+            features: FeatureChange::parse_list(features).unwrap(),
+            ..Options::new(6000 * u64::from(block_size))
+        };
+        let device = Arc::new(MemoryDevice::new(options.size_bytes));
+        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+        let sb = read_superblock(&*device).unwrap();
+        let map = JournalMap::read(&*device, &sb).unwrap().unwrap();
+        Journal::open(device, map, &sb, None).unwrap()
+    }
+
+    /// The numbers of images around which another descriptor begins, or another buffer.
+    fn edges(layout: &Layout) -> Vec<usize> {
+        let (tags, buffer) = (layout.tags_max(), BUFFER_BYTES / layout.block_size);
+        let around = |edge: usize| edge.saturating_sub(2)..=edge + 2;
+        [0, tags, 2 * tags, buffer.abs_diff(tags), buffer, buffer + tags, 900]
+            .map(around)
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    #[test]
+    fn a_checkpoint_takes_as_many_blocks_as_were_announced() {
+        for block_size in [1024, 2048, 4096] {
+            for features in
+                ["", "^metadata_csum,^orphan_file", "^metadata_csum,^orphan_file,^64bit"]
+            {
+                let journal = journal(block_size, features);
+                let layout = journal.state.lock().sb.layout;
+                let image = vec![7; layout.block_size];
+                let revokes = layout.revokes_max();
+                for images in edges(&layout) {
+                    for freed in [0, 1, revokes, revokes + 1] {
+                        let announced = blocks_of(&layout, Size { images, freed });
+                        if announced >= 1000 {
+                            continue;
+                        }
+                        let freed: Vec<u64> = (0..freed as u64).collect();
+                        journal
+                            .append(1, &freed, |each| {
+                                (0..images as u64).try_for_each(|b| each(b, &image))
+                            })
+                            .unwrap();
+                        let what = format!("{images} images in {block_size}, {features}");
+                        assert_eq!(u64::from(journal.state.lock().used), announced, "{what}");
+                        journal.close().unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The last block of the log stays free, and what fits is written.
+    #[test]
+    fn what_fits_is_known_to_the_block() {
+        let journal = journal(1024, "");
+        let layout = journal.state.lock().sb.layout;
+        let image = vec![7; 1024];
+        let write = |sequence: u64, images: usize| {
+            journal
+                .append(sequence, &[], |each| (0..images as u64).try_for_each(|b| each(b, &image)))
+        };
+        let fit = |images| journal.fit(Size { images, freed: 0 });
+        write(1, 300).unwrap();
+        let used = u64::from(journal.state.lock().used);
+        let room = u64::from(journal.log_blocks) - 1 - used;
+        let fits = |images: &usize| blocks_of(&layout, Size { images: *images, freed: 0 }) <= room;
+        let most = (0..1030).rfind(fits).unwrap();
+        assert_eq!((fit(most), fit(most + 1)), (Fit::Alone, Fit::Not));
+        assert_eq!((fit(1), fit(300)), (Fit::WithAnother, Fit::Alone));
+        assert!(write(2, most + 1).is_err());
+        write(2, most).unwrap();
+        assert_eq!(fit(0), Fit::Not);
+    }
 }

@@ -2,17 +2,32 @@
 //! says.
 
 use blockdev::BlockDevice;
-use transaction::Result;
+use transaction::{Result, Size};
 
 use super::map::JournalMap;
 use crate::format::address::Block;
 use crate::format::jbd2::{
-    Checksums, Commit, DescriptorWriter, ESCAPED, JournalSuperblock, Tag, Tid, crc32_be,
+    Checksums, Commit, DescriptorWriter, ESCAPED, JournalSuperblock, Layout, Tag, Tid, crc32_be,
     encode_revokes, must_escape,
 };
 
 /// Bytes gathered before they are written.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
+
+/// Blocks of the log that a checkpoint takes: as [`Writer`] writes them, a descriptor for so many images as it
+/// has room for, but for the last one before the buffer is full, and the commit block.
+pub(super) fn blocks_of(layout: &Layout, size: Size) -> u64 {
+    let buffer_blocks = BUFFER_BYTES / layout.block_size;
+    let tags_max = layout.tags_max();
+    let (full, rest) = (buffer_blocks / (tags_max + 1), buffer_blocks % (tags_max + 1));
+    // A descriptor needs room for one image at least.
+    let images_per_buffer = full * tags_max + rest.saturating_sub(1);
+    let descriptors_per_buffer = full + usize::from(rest > 1);
+    let (buffers, last) = (size.images / images_per_buffer, size.images % images_per_buffer);
+    let descriptors = buffers * descriptors_per_buffer + last.div_ceil(tags_max);
+    let revokes = size.freed.div_ceil(layout.revokes_max());
+    (size.images + descriptors + revokes + 1) as u64
+}
 
 /// A descriptor block whose images are being gathered.
 struct Open {

@@ -5,9 +5,12 @@
 pub mod crashing;
 pub mod judges;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
+use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use ext4::journal::JournalMap;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions};
 use oracle::Mke2fs;
@@ -27,13 +30,21 @@ pub struct Layout {
     /// Changes to mkfs's default features.
     pub features: &'static str,
     pub inodes: u32,
+    /// Bytes of the journal, if not as many as mkfs thinks right.
+    pub journal_bytes: Option<u64>,
     /// Bytes of a cluster: then mke2fs makes it, with `bigalloc` and these features.
     pub cluster_size: Option<u32>,
 }
 
 impl Layout {
-    pub const DEFAULT: Self =
-        Self { size: 24 * MIB, block_size: 4096, features: "", inodes: 512, cluster_size: None };
+    pub const DEFAULT: Self = Self {
+        size: 24 * MIB,
+        block_size: 4096,
+        features: "",
+        inodes: 512,
+        journal_bytes: None,
+        cluster_size: None,
+    };
     pub const SMALL_BLOCKS: Self = Self { block_size: 1024, size: 16 * MIB, ..Self::DEFAULT };
     pub const BLOCK_MAPS: Self =
         Self { features: "^extents,^64bit,^flex_bg", ..Self::SMALL_BLOCKS };
@@ -51,6 +62,7 @@ impl Layout {
         let options = Options {
             block_size: Some(self.block_size),
             inodes: InodeCount::Count(self.inodes),
+            journal_bytes: self.journal_bytes,
             uuid: [0x5a; 16],
             hash_seed: [0xc3; 16],
             features: FeatureChange::parse_list(self.features).expect("known features"),
@@ -61,6 +73,20 @@ impl Layout {
         let device = MemoryDevice::new(self.size);
         mkfs::format(&device, &layout, Contents::Zeros).expect("memory does not fail");
         device
+    }
+
+    /// Where the parts of an image's journal lie on the device, in bytes.
+    pub fn journal_of(device: &MemoryDevice) -> Vec<Range<u64>> {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
+        let sb = Superblock::parse(&bytes, device.len()).unwrap();
+        let map = JournalMap::read(device, &sb).unwrap().expect("a journal");
+        let (mut parts, mut block) = (Vec::new(), 0);
+        while let Some((start, together)) = map.place_of(block) {
+            parts.push(start..start + u64::from(together) * map.block_size() as u64);
+            block += together;
+        }
+        parts
     }
 
     fn make_with_clusters(&self, bytes: u32) -> MemoryDevice {

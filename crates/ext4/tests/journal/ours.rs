@@ -5,11 +5,15 @@ use std::path::Path;
 use ext4::format::jbd2::MAGIC;
 use ext4::journal::{Journal, recover};
 use oracle::{KernelMount, MountOptions, debugfs, e2fsck, require};
-use transaction::Log;
+use transaction::{Fit, Log, Size};
 
 use crate::journal::support::{
     CONFIGS, Config, DATA_BLOCKS, Image, e2fsck_replay, needs_recovery, read_block,
 };
+
+fn fit(journal: &Journal, images: usize, freed: usize) -> Fit {
+    journal.fit(Size { images, freed })
+}
 
 /// Three checkpoints: blocks changed once and twice, one that must be escaped, one revoked. Returns
 /// what the file's blocks must hold after a replay.
@@ -104,7 +108,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
             let images: Vec<_> = (first..first + count)
                 .map(|i| (image.blocks[i], image.pattern(sequence * 1000 + i as u64)))
                 .collect();
-            let is_short = journal.is_short(images.len());
+            let is_short = fit(&journal, images.len(), 0) != Fit::WithAnother;
             image.append(&journal, sequence, &[], &images);
             for (index, (_, bytes)) in (first..).zip(images) {
                 latest[index] = bytes;
@@ -117,7 +121,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
                 }
                 device.flush().unwrap();
                 journal.retire(sequence).unwrap();
-                assert!(!journal.is_short(0));
+                assert_eq!(fit(&journal, 0, 0), Fit::WithAnother);
             }
         }
         assert!(was_short);
@@ -141,8 +145,10 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
         let log_blocks = (4 << 20) / image.block_size;
         assert!(blocks > log_blocks / 5, "{blocks}");
         for sequence in 1..=2 {
-            assert!(!journal.is_short(0), "{blocks}");
             let freed: Vec<u64> = (1000..).take(if sequence == 1 { 5 } else { 0 }).collect();
+            // The last one goes home to make room for the next, before or behind it.
+            let expected = if sequence == 1 { Fit::WithAnother } else { Fit::Alone };
+            assert_eq!(fit(&journal, blocks - freed.len(), freed.len()), expected, "{blocks}");
             let bytes = image.pattern(1);
             journal
                 .append(sequence, &freed, |each| {

@@ -77,6 +77,7 @@ impl Attempt<'_> {
                 assert_stopped(fs, &device, &what);
             }
             Err(Error::Device(_)) => {
+                assert_ended(fs, &device, &what);
                 let shown = crate::tree::Tree::of(fs).unwrap();
                 let seen = crate::crash::check(states, &shown);
                 seen.unwrap_or_else(|text| panic!("{what}: {text}"));
@@ -97,6 +98,17 @@ impl Attempt<'_> {
         again.close().unwrap_or_else(|error| panic!("{what}: {error}"));
         (self.trial.check)(memory);
     }
+}
+
+/// Nothing is changed any more, even if the device could.
+fn assert_ended(fs: &dyn FileSystem, device: &FaultyDevice, what: &str) {
+    for access in [Access::Write, Access::Flush] {
+        device.set(access, Fault::Never);
+    }
+    let refused = fs.create(fs.root(), b"late", &NEW);
+    assert!(matches!(refused, Err(Error::Device(_))), "{what}: a late file: {refused:?}");
+    let synced = fs.sync();
+    assert!(matches!(synced, Err(Error::Device(_))), "{what}: a late sync: {synced:?}");
 }
 
 /// Nothing is changed or written any more, even if the device could.

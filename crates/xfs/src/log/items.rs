@@ -79,14 +79,28 @@ impl Items {
         }
     }
 
-    /// The most bytes that a block takes, in any number of pieces.
+    /// The most bytes that a block takes, in any number of pieces, with the end of what it was part of.
     pub(super) fn bytes_max(geometry: &Geometry) -> usize {
         let size = geometry.block_size();
-        let chunks = size / CHUNK;
-        let (op, bitmap) = (size_of::<RawOpHeader>(), chunks.div_ceil(32) * 4);
+        let (op, bitmap) = (size_of::<RawOpHeader>(), bitmap_len(size));
         // So few runs that the chunks between them are more than the headers of theirs.
         let headers = 4.min(size / BLOCK_SIZE) * (2 * op + FORMAT_SIZE + 4);
-        size + (2 * op + FORMAT_SIZE + bitmap).max(headers)
+        size + (2 * op + FORMAT_SIZE + bitmap).max(headers) + Self::cancel_max(geometry)
+    }
+
+    /// The most bytes that a block takes which is given up, with what began with it.
+    pub(super) fn freed_bytes_max(geometry: &Geometry) -> usize {
+        2 * Self::cancel_max(geometry)
+    }
+
+    /// The most bytes that it takes to say that a buffer is given up.
+    fn cancel_max(geometry: &Geometry) -> usize {
+        size_of::<RawOpHeader>() + FORMAT_SIZE + bitmap_len(Self::region_max(geometry))
+    }
+
+    /// The most bytes of a region: a block of a directory. The blocks of a link are fewer: two of 1 KiB.
+    pub(super) fn region_max(geometry: &Geometry) -> usize {
+        geometry.dir_block_size().max(geometry.block_size()).max(2 * symlink::TARGET_LEN_MAX)
     }
 
     /// Adds what changed of a block.
@@ -178,6 +192,11 @@ impl Items {
         }
         Ok(())
     }
+}
+
+/// Bytes of the bitmap of a buffer's chunks.
+const fn bitmap_len(bytes: usize) -> usize {
+    (bytes / CHUNK).div_ceil(32) * 4
 }
 
 /// The place of blocks as items state it.

@@ -8,14 +8,15 @@
 //!   is everything the checkpoint refers to. No more records are ever on their way than kernels check the
 //!   checksums of.
 //! - Nothing that the records on the device still call needed is overwritten: a tail that moved counts only
-//!   when a record that says so is durable.
+//!   when a record that says so is durable. So the log always has room for one more record: with the first of
+//!   a checkpoint, all that could be retired before it is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
 use parking_lot::Mutex;
-use transaction::{Checkpoint, Log};
+use transaction::{Checkpoint, Fit, Log, Size};
 use vfs::{Error, Result};
 
 use super::Position;
@@ -25,13 +26,13 @@ use crate::format::geometry::Geometry;
 use crate::format::log::build::{RECORD_SIZE_MAX, RecordBuilder, RecordPlace, next_cycle};
 use crate::format::log::operation::{OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED};
 use crate::format::log::transaction::HEADER_MAGIC;
-use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, UNMOUNT_MAGIC};
+use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, RawOpHeader, UNMOUNT_MAGIC};
 use crate::format::superblock::Superblock;
 
 /// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
 /// before it is written once.
 const CHECKPOINT_SHARE: u32 = 6;
-/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone must not
+/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone should not
 /// take that much: it stays in the log until the next one is there. And there must be room left
 /// beyond the next one, for what comes in while it is being closed, and for a record with which the tail
 /// moves.
@@ -90,6 +91,29 @@ struct Shape {
     uuid: [u8; 16],
 }
 
+impl Shape {
+    /// The most blocks of the log that a checkpoint takes: `done` bytes say that intents are done.
+    fn blocks_of(&self, record: &RecordBuilder, size: Size, done: usize) -> u64 {
+        // It begins, has a header, and ends.
+        let frame = 3 * size_of::<RawOpHeader>() + transaction_header(0).len();
+        let images = size.images * Items::bytes_max(&self.geometry);
+        let freed = size.freed * Items::freed_bytes_max(&self.geometry);
+        record.blocks_for(frame + done + images + freed, Items::region_max(&self.geometry))
+    }
+
+    /// The most images that a checkpoint may have which takes `share` blocks of the log. One with as many
+    /// blocks of which some are freed takes no more.
+    fn images_in(&self, record: &RecordBuilder, share: u32) -> usize {
+        let fits = |images| self.blocks_of(record, Size { images, freed: 0 }, 0) <= share.into();
+        let (mut most, mut too_many) = (0, share as usize + 1);
+        while too_many - most > 1 {
+            let middle = most + (too_many - most) / 2;
+            if fits(middle) { most = middle } else { too_many = middle }
+        }
+        most
+    }
+}
+
 /// The log of a file system, open for writing.
 #[derive(Clone)]
 pub(crate) struct XfsLog {
@@ -111,7 +135,12 @@ impl XfsLog {
         let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
         let largest = geometry.dir_block_size();
         let record = RecordBuilder::new(size, sb.raw.logsunit.get(), limit, largest);
-        let blocks_max = blocks_in(&record, &geometry, area.blocks / 16 * CHECKPOINT_SHARE);
+        let shape = Shape { device, area, geometry, uuid: sb.raw.uuid };
+        let blocks_max = shape.images_in(&record, area.blocks / 16 * CHECKPOINT_SHARE);
+        if blocks_max == 0 {
+            let what = format!("a log of {} KiB", area.blocks / 2);
+            return Err(Error::unsupported(what, "it holds no change: open the image for reading"));
+        }
         let live = position.tail.map(|start| Live { sequence: 0, start });
         let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
         let mut state = State {
@@ -134,9 +163,7 @@ impl XfsLog {
             state.durable_tail = state.head;
             state.written_tail = state.head;
         }
-        let uuid = sb.raw.uuid;
-        let shape = Arc::new(Shape { device, area, geometry, uuid });
-        Ok(Self { shape, blocks_max, state: Arc::new(Mutex::new(state)) })
+        Ok(Self { shape: Arc::new(shape), blocks_max, state: Arc::new(Mutex::new(state)) })
     }
 
     /// Adds an item of one region to the next checkpoint. To be called in the operation that finishes the
@@ -313,11 +340,20 @@ impl Log for XfsLog {
         self.state.lock().write_checkpoint(&self.shape, checkpoint)
     }
 
-    fn is_short(&self, blocks: usize) -> bool {
+    fn fit(&self, size: Size) -> Fit {
         let state = self.state.lock();
-        let Shape { area, geometry, .. } = &*self.shape;
-        let room = (area.blocks / 16 * SHORT_SHARE).saturating_sub(state.used(area));
-        blocks > blocks_in(&state.record, geometry, room)
+        let area = &self.shape.area;
+        let done = state.done.iter().map(|item| size_of::<RawOpHeader>() + item.len()).sum();
+        let blocks = self.shape.blocks_of(&state.record, size, done);
+        let taken = u64::from(state.used(area)) + blocks;
+        // A record with which the tail moves, and the block that is never taken.
+        if taken + u64::from(state.record.blocks_max()) >= area.blocks.into() {
+            Fit::Not
+        } else if taken > u64::from(area.blocks / 16 * SHORT_SHARE) {
+            Fit::Alone
+        } else {
+            Fit::WithAnother
+        }
     }
 
     fn retire(&self, sequence: u64) -> transaction::Result<()> {
@@ -347,18 +383,4 @@ fn transaction_header(tid: u32) -> [u8; 16] {
         bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
     }
     bytes
-}
-
-/// The most blocks of a checkpoint, changed and freed ones together, that fit into `share` blocks of the
-/// log.
-fn blocks_in(record: &RecordBuilder, geometry: &Geometry, share: u32) -> usize {
-    let per_block = Items::bytes_max(geometry);
-    // The first and the last record may be nearly empty.
-    let records = (share / record.blocks_max()).saturating_sub(2) as usize;
-    // A record ends where the next region does not fit.
-    let blocks = match record.capacity().saturating_sub(geometry.block_size()) / per_block {
-        0 => records / (per_block.div_ceil(record.capacity()) + 1),
-        per_record => records * per_record,
-    };
-    blocks.max(1)
 }

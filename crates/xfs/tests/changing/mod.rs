@@ -13,14 +13,17 @@ pub mod kernel;
 pub mod target;
 mod worn;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 use oracle::MkfsXfs;
 use vfs::Timestamp;
 use workload::operation::Mix;
+use xfs::format::address::FsBlock;
 use xfs::format::checksum;
-use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE};
+use xfs::format::geometry::Geometry;
+use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
 use xfs::{LeafBuffering, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
@@ -105,6 +108,17 @@ impl Layout {
         let fs = Xfs::open_fresh(device, cache_bytes)?;
         self.tune(&fs);
         Ok(fs)
+    }
+
+    /// Where the log of an image lies on the device, in bytes.
+    pub fn log_of(device: &MemoryDevice) -> Range<u64> {
+        let mut sector = [0; 4096];
+        device.read_at(0, &mut sector).unwrap();
+        let sb = Superblock::parse(&sector, device.len()).unwrap();
+        let geometry = Geometry::new(&sb);
+        let start = FsBlock(sb.raw.logstart.get());
+        let start = geometry.byte_of(geometry.device_block(start));
+        start..start + (u64::from(sb.raw.logblocks.get()) << sb.raw.blocklog)
     }
 
     /// Sets what is set on an open file system.

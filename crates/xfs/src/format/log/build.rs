@@ -63,6 +63,24 @@ impl RecordBuilder {
         self.capacity
     }
 
+    /// The most blocks that records take which together have operations of so many bytes, headers included,
+    /// none of them with more than `region_max` but those that are parted. A record ends where the next
+    /// operation does not fit, and takes no more blocks than its contents need.
+    pub fn blocks_for(&self, bytes: usize, region_max: usize) -> u64 {
+        let op = size_of::<RawOpHeader>();
+        let records = match self.capacity.checked_sub(op + region_max).filter(|full| *full > 0) {
+            // Each but the last has no room for the longest.
+            Some(full) => bytes / full + 1,
+            // Two in a row have more than fits into one; where a region is parted, words alone fit, and each
+            // part has a header.
+            None => 2 * (bytes / self.capacity.saturating_sub(4 * op).max(1) + 1),
+        };
+        let parted = records * op;
+        let padded = bytes + parted + records * (self.headers + self.unit - 1);
+        let full = records as u64 * u64::from(self.blocks_max());
+        full.min(padded.div_ceil(BLOCK_SIZE) as u64)
+    }
+
     /// Whether a record can have an operation with `len` bytes.
     pub fn has_room_for(&self, len: usize) -> bool {
         size_of::<RawOpHeader>() + len <= self.capacity
