@@ -183,7 +183,7 @@ fn small_durable_changes_go_round_the_log_and_round_again() {
         Layout::SMALL_LOG,
         of_mkfs("-s size=4096 -l size=10m"),
         of_mkfs("-l su=32768,size=10m"),
-        of_mkfs("-l su=262144,size=15m"),
+        of_mkfs("-l su=262144,size=16128k"),
     ] {
         let target = XfsTarget::in_place(layout);
         let log = Layout::log_of(&target.make(0).unwrap());

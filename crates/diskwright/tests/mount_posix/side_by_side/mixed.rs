@@ -43,11 +43,11 @@ impl Hand<'_> {
         let direct = open_direct(self.path).unwrap();
         for number in 0..OPERATIONS {
             let what = self.step(&direct, number, trace);
-            if number % 5 == 0 {
+            if number.is_multiple_of(5) {
                 let found = contents(&self.cached).map(|all| digest(&all));
                 trace.note(format!("seed {seed}, {number}: contents after {what}"), found);
             }
-            if number % 25 == 0 {
+            if number.is_multiple_of(25) {
                 let end = self.cached.metadata().unwrap().len().next_multiple_of(4096);
                 let mut all = Aligned::new(end as usize, 0);
                 let found =
@@ -120,7 +120,7 @@ impl Hand<'_> {
             11 => self.copy(offset, len, trace),
             _ => {
                 let end = self.cached.metadata().unwrap().len();
-                if offset + len <= end && number % 4 == 0 {
+                if offset + len <= end && number.is_multiple_of(4) {
                     map(self.path, offset, len, seed, self.rng.bool());
                     return named("mapped write");
                 }

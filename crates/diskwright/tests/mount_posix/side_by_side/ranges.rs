@@ -12,8 +12,11 @@ use crate::place::probe::pattern;
 
 const BLOCK: u64 = 4096;
 
+/// Gives a new file its contents.
+type Make = fn(&File);
+
 /// What a file is before a range of it changes.
-const LAYOUTS: [(&str, fn(&File)); 4] = [
+const LAYOUTS: [(&str, Make); 4] = [
     ("data", |file| file.write_all_at(&pattern(1, 0, 8 * BLOCK), 0).unwrap()),
     ("hole", |file| file.set_len(8 * BLOCK).unwrap()),
     ("unwritten", |file| fallocate(file, FallocateFlags::empty(), 0, 8 * BLOCK).unwrap()),
