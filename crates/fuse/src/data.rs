@@ -56,7 +56,7 @@ impl Adapter<'_> {
         if is_written_back && matches!(written, Err(Error::NoSpace)) {
             self.space.ran_out(ino, args.offset, space::free_bytes(self.fs));
         }
-        self.result(written)?;
+        written.map_err(|error| self.not_stored(&error))?;
         self.space.stored(ino, args.offset, data.len() as u64);
         if !is_written_back && !data.is_empty() {
             self.contents_changed(ino)?;
@@ -67,13 +67,13 @@ impl Adapter<'_> {
     /// Makes an inode durable, and with it everything else that was done before.
     pub(crate) fn fsync(&self, ino: Ino) -> Result<(), Errno> {
         self.check_durable()?;
-        self.result(self.fs.fsync(ino))
+        self.fs.fsync(ino).map_err(|error| self.not_stored(&error))
     }
 
     /// Makes everything durable.
     pub(crate) fn syncfs(&self) -> Result<(), Errno> {
         self.check_durable()?;
-        self.result(self.fs.sync())
+        self.fs.sync().map_err(|error| self.not_stored(&error))
     }
 
     /// Something is asked to be durable. After damage it cannot become so: nothing is written any more.

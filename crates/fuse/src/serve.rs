@@ -54,6 +54,8 @@ pub struct Adapter<'a> {
     pub(crate) space: Space,
     /// The image was found damaged.
     damaged: AtomicBool,
+    /// Something could not be written.
+    lost: AtomicBool,
     /// It was asked to stop for good.
     pub(crate) shut_down: AtomicBool,
     /// Something has changed since [`Self::take_changed`].
@@ -72,6 +74,7 @@ impl<'a> Adapter<'a> {
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
             space: Space::default(),
             damaged: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             shut_down: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             protected: Protected::default(),
@@ -151,8 +154,21 @@ impl<'a> Adapter<'a> {
         if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
             // The only one who can be told is who looks at this process.
             eprintln!("diskwright: {error}");
+            if self.has_stopped() {
+                self.space.end();
+            }
         }
         errno(error)
+    }
+
+    /// The same for an error of something that was to be stored. Where the device failed, nothing is changed
+    /// any more.
+    pub(crate) fn not_stored(&self, error: &Error) -> Errno {
+        if matches!(error, Error::Device(_)) && !self.lost.swap(true, Ordering::Relaxed) {
+            eprintln!("diskwright: nothing is changed any more: {error}");
+            self.space.end();
+        }
+        self.failed(error)
     }
 }
 

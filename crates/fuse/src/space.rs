@@ -42,6 +42,8 @@ struct State {
     is_due: bool,
     /// The keeper is to end.
     is_over: bool,
+    /// Nothing is changed any more: no write may wait to be told so.
+    has_ended: bool,
     /// Most bytes that were free when a write-back found no room.
     useless: u64,
     /// Files that could not be written back, and where the first bytes are that were not stored.
@@ -84,6 +86,11 @@ impl Space {
         let state = self.state.lock();
         let is_behind = state.failed.get(&ino).is_some_and(|&failed| offset > failed);
         if is_behind { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    /// Nothing is changed any more: what programs write from now on must fail when they write it.
+    pub(crate) fn end(&self) {
+        self.wake(|state| state.has_ended = true);
     }
 
     /// Bytes of a file were stored.

@@ -5,7 +5,6 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use vfs::Error;
 
 use crate::Adapter;
 
@@ -68,19 +67,14 @@ impl Stop {
 }
 
 fn sync_until(stop: &Stop, adapter: &Adapter<'_>, interval: Duration) {
-    let mut is_told = false;
     while !stop.wait(interval) {
         if adapter.has_stopped() || adapter.is_shut_down() || !adapter.take_changed() {
             continue;
         }
         if let Err(error) = adapter.fs.sync() {
-            adapter.failed(&error);
+            // Told once: whoever calls fsync gets the error.
+            adapter.not_stored(&error);
             adapter.note_change();
-            // Damage has been told already. Once is enough: whoever calls fsync gets the error.
-            if !is_told && !matches!(error, Error::Corrupt(_)) {
-                eprintln!("diskwright: changes do not become durable: {error}");
-            }
-            is_told = true;
         }
     }
 }

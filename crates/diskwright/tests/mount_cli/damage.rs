@@ -111,10 +111,18 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     mount("none", dir.path(), "tmpfs", MountFlags::empty(), Some(c"size=24M")).unwrap();
     let image = make(dir.path());
     let mounted = Mounting::new(&image).start();
+    let mut small = File::create(mounted.join("small")).unwrap();
+    small.write_all(b"early").unwrap();
     let mut large = File::create(mounted.join("large")).unwrap();
     let written = large.write_all(&vec![1; 40 << 20]).and_then(|()| large.sync_all());
     written.expect_err("there is no room for that");
-    drop(large);
+    // Nothing is taken any more that could not be kept, as soon as the kernel knows.
+    wait_until("a write to be refused", || small.write_all(b"late").is_err());
+    for _ in 0..10 {
+        small.write_all(b"later").expect_err("nothing is changed any more");
+    }
+    fs::write(mounted.join("new"), "").expect_err("nothing is changed any more");
+    drop((small, large));
     let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
     assert_eq!(unmounted.status.code(), Some(4), "{unmounted:?}");
     let (status, said) = mounted.wait();

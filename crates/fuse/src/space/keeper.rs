@@ -74,6 +74,11 @@ impl<'a> Keeping<'a> {
             if state.is_over {
                 return;
             }
+            if state.has_ended {
+                drop(state);
+                self.end();
+                return;
+            }
             self.useless = self.limits.useless(state.useless);
             let untold = std::mem::take(&mut state.untold);
             drop(state);
@@ -93,6 +98,13 @@ impl<'a> Keeping<'a> {
         }
         let credit = self.limits.credit(free, next);
         self.adapter.space.credit.store(credit, Ordering::Relaxed);
+    }
+
+    /// Nothing is changed any more. Each write waits from now on, so that it is the one that fails.
+    fn end(&mut self) {
+        if !self.level.through {
+            let _ = self.cache.set_write_through(true);
+        }
     }
 
     /// There is room again: what could not be stored keeps nothing from being stored.
