@@ -37,17 +37,21 @@ fn check_report(dir: &Path) -> Value {
     report
 }
 
-/// Loop devices whose image is in this directory.
-fn loop_devices(dir: &Path) -> usize {
+/// Names of the loop devices whose image is in this directory.
+fn loop_devices(dir: &Path) -> Vec<String> {
     let dir = dir.canonicalize().unwrap();
-    let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path());
-    let files =
-        devices.filter_map(|device| fs::read_to_string(device.join("loop/backing_file")).ok());
-    files.filter(|file| file.starts_with(dir.to_str().unwrap())).count()
+    let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap());
+    let is_one_of_them = |device: &fs::DirEntry| {
+        let file = fs::read_to_string(device.path().join("loop/backing_file"));
+        file.is_ok_and(|file| file.starts_with(dir.to_str().unwrap()))
+    };
+    let own = devices.filter(is_one_of_them);
+    own.map(|device| device.file_name().into_string().unwrap()).collect()
 }
 
-fn mounts() -> String {
-    fs::read_to_string("/proc/self/mounts").unwrap()
+/// Whether one of these devices has an ext4 that is mounted, in whichever namespace.
+fn is_mounted(devices: &[String]) -> bool {
+    devices.iter().any(|name| Path::new("/sys/fs/ext4").join(name).exists())
 }
 
 #[test]
@@ -59,12 +63,16 @@ fn a_kernel_target_goes_with_its_image_mount_and_loop_device() {
     let line =
         "create --files 1k,5M --rounds 3 --target kernel:ext4 --scratch images --report report";
     let child = start(dir.path(), line);
-    wait_until("a loop device", || loop_devices(&images) > 0);
-    wait_until("a kernel's mount", || mounts().contains(images.to_str().unwrap()));
+    let mut devices = Vec::new();
+    wait_until("a kernel's mount", || {
+        devices = loop_devices(&images);
+        is_mounted(&devices)
+    });
     interrupt(child, Signal::INT);
-    assert_eq!(loop_devices(&images), 0, "a loop device is left");
+    assert!(loop_devices(&images).is_empty(), "a loop device is left");
     assert_eq!(fs::read_dir(&images).unwrap().count(), 0, "a file is left");
-    assert!(!mounts().contains(images.to_str().unwrap()), "{}", mounts());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(images.to_str().unwrap()), "{mounts}");
     check_report(dir.path());
 }
 
