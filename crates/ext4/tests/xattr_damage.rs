@@ -5,7 +5,7 @@ use crate::common;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use blockdev::{BlockDevice, MemoryDevice};
 use common::image::{device, golden};
@@ -255,11 +255,14 @@ fn values_whose_blocks_are_not_theirs() {
 struct Failing {
     memory: Arc<MemoryDevice>,
     left: AtomicI64,
+    /// The access that failed was a write.
+    lost: AtomicBool,
 }
 
 impl Failing {
-    fn count(&self) -> io::Result<()> {
+    fn count(&self, is_write: bool) -> io::Result<()> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.lost.store(is_write, Ordering::Relaxed);
             return Err(io::Error::other("made to fail"));
         }
         Ok(())
@@ -272,17 +275,17 @@ impl BlockDevice for Failing {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.count()?;
+        self.count(false)?;
         self.memory.read_at(offset, buf)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.count()?;
+        self.count(true)?;
         self.memory.write_at(offset, data)
     }
 
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.count()?;
+        self.count(true)?;
         self.memory.zero_range(offset, len)
     }
 
@@ -309,7 +312,11 @@ fn a_device_that_fails_at_any_access() {
         let mut failures = 0;
         for nth in 0.. {
             let memory = device(&image);
-            let failing = Arc::new(Failing { memory, left: AtomicI64::new(-1) });
+            let failing = Arc::new(Failing {
+                memory,
+                left: AtomicI64::new(-1),
+                lost: AtomicBool::new(false),
+            });
             let fs = open(failing.clone());
             let ino = Paths::new(&open(device(&image))).resolve(b"small", LastLink::Keep).unwrap();
             failing.left.store(nth, Ordering::Relaxed);
@@ -334,7 +341,13 @@ fn a_device_that_fails_at_any_access() {
                 let (now, then) = (fs.get_xattr(ino, name), fresh.get_xattr(ino, name));
                 assert_eq!(now.unwrap(), then.unwrap(), "{what}, access {nth}");
             }
-            change(&fs, ino).unwrap_or_else(|e| panic!("{what} after access {nth}: {e}"));
+            // A write that failed ends all changes, a read none.
+            let again = change(&fs, ino);
+            if failing.lost.load(Ordering::Relaxed) {
+                assert!(matches!(again, Err(Error::Device(_))), "{what} after access {nth}");
+            } else {
+                again.unwrap_or_else(|e| panic!("{what} after access {nth}: {e}"));
+            }
         }
         assert!(failures > 0, "{what}: nothing could fail");
     }

@@ -38,11 +38,24 @@ impl Copy {
         }
         device.read_at(0, &mut bytes).ok()?;
         let damaged = RawSuperblock::read_from_bytes(&bytes).ok()?;
+        if Self::is_sealed(device, &damaged) {
+            // It is as it was written: what it says, such as that mkfs never finished, is so.
+            return None;
+        }
         let count = damaged.agcount.get();
         let middle = count / 2;
         let nearer = (1..count).take(COPIES_MAX as usize);
         let mut ags = [count.saturating_sub(1), middle].into_iter().chain(nearer);
         ags.find_map(|ag| Self::at(device, &damaged, ag))
+    }
+
+    /// Whether the checksum of the first superblock is right.
+    fn is_sealed(device: &dyn BlockDevice, first: &RawSuperblock) -> bool {
+        let len = usize::from(first.sectsize.get().min(SECTOR_SIZE_MAX)).max(SUPERBLOCK_SIZE);
+        let mut sector = vec![0; len];
+        first.features().crc()
+            && device.read_at(0, &mut sector).is_ok()
+            && checksum::check("superblock", &sector, CRC_OFFSET).is_ok()
     }
 
     fn at(device: &dyn BlockDevice, damaged: &RawSuperblock, ag: u32) -> Option<Self> {
