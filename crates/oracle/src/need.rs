@@ -20,6 +20,8 @@ pub enum Need {
     Kernel(u32, u32),
     /// The rights of the machine's administrator, which root of a container may lack.
     Root,
+    /// The right to make user namespaces, which nobody has in a chroot.
+    UserNamespace,
     /// A free loop device, and the right to set it up.
     Loop,
     /// Everything it takes to mount this file-system type from an image.
@@ -82,6 +84,7 @@ fn probe(need: Need) -> Option<String> {
         Need::Version(name, major, minor) => probe_version(name, (major, minor)),
         Need::Kernel(major, minor) => probe_release((major, minor)),
         Need::Root => probe_root(),
+        Need::UserNamespace => missing(Need::Tool("unshare")).or_else(probe_user_namespace),
         Need::Loop => probe_loop(),
         Need::Mount(fs_type) => missing(Need::Loop)
             .or_else(|| missing(Need::Tool("mount")))
@@ -162,6 +165,11 @@ fn too_old(release: &str, driver: &str) -> Option<String> {
     let ((major, minor), release) = (version, release.trim());
     (found < version)
         .then(|| format!("the kernel is {release}, {driver} needs {major}.{minor} ({why})"))
+}
+
+fn probe_user_namespace() -> Option<String> {
+    let made = tool::finish(tool::command("unshare").args(["--user", "true"]));
+    (made.code != Some(0)).then(|| format!("it needs user namespaces: {}", made.text.trim()))
 }
 
 fn probe_loop() -> Option<String> {

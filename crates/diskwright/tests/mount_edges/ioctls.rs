@@ -101,7 +101,8 @@ fn mounts_of_a_mount_can_map_ids(place: &mut Place) {
     if !has_compiler("mounts_of_a_mount_can_map_ids") {
         return;
     }
-    let needs = [Need::Kernel(6, 12), Need::Tool("setpriv"), Need::Tool("setfattr")];
+    let tools = ["setpriv", "setfattr", "getfattr"].map(Need::Tool);
+    let needs = [&[Need::Kernel(6, 12), Need::UserNamespace], &tools[..]].concat();
     if !oracle::satisfied("mounts that map ids", &needs) {
         return;
     }
