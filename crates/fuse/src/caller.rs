@@ -19,11 +19,16 @@ pub(crate) fn uid(header: &InHeader) -> Option<u32> {
     if header.uid != NO_ID {
         return Some(header.uid);
     }
-    // Of a caller whose process this one cannot see the number is 0.
-    let status = fs::read_to_string(format!("/proc/{}/status", header.pid)).ok()?;
+    let status = status(header)?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     // The real, effective, saved and file system's.
     ids.split_ascii_whitespace().nth(3)?.parse().ok()
+}
+
+/// What proc_pid_status(5) says of the thread that asks. `None` for a caller whose process this one cannot see:
+/// its number is 0.
+pub(crate) fn status(header: &InHeader) -> Option<String> {
+    fs::read_to_string(format!("/proc/{}/status", header.pid)).ok()
 }
 
 /// Whether the caller is the superuser.

@@ -3,9 +3,9 @@
 //! A request tells the group that new files get, and not the others. Those are looked up where it matters,
 //! which is seldom.
 
-use std::fs;
-
 use fuse_device::abi::InHeader;
+
+use crate::caller;
 
 /// Whether the caller of a request is in a group. Of callers that cannot be looked up (they are of another
 /// process namespace, or have not waited) only the one group counts.
@@ -13,10 +13,7 @@ pub(crate) fn is_in(header: &InHeader, gid: u32) -> bool {
     if header.gid == gid {
         return true;
     }
-    // The number is a thread's, and those have a directory each.
-    let status =
-        (header.pid != 0).then(|| fs::read_to_string(format!("/proc/{}/status", header.pid)));
-    status.is_some_and(|status| status.is_ok_and(|status| lists(&status, gid)))
+    caller::status(header).is_some_and(|status| lists(&status, gid))
 }
 
 /// Whether proc_pid_status(5) has a group, as the one for files or among the supplementary ones. (Where ids

@@ -27,7 +27,6 @@ pub(crate) use flags::may_forbid;
 #[derive(Clone, Copy)]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,
-    #[allow(dead_code, reason = "what there is so far is about the whole file system")]
     pub(crate) ino: Ino,
     pub(crate) args: &'a IoctlIn,
     pub(crate) data: &'a [u8],

@@ -161,11 +161,11 @@ impl<'a> Adapter<'a> {
         errno(error)
     }
 
-    /// The same for an error of something that was to be stored. Where the device failed, nothing is changed
-    /// any more.
+    /// The same for an error of something that was to be stored. Once the device has failed, writes do not wait:
+    /// each is told at once whether it was stored.
     pub(crate) fn not_stored(&self, error: &Error) -> Errno {
         if matches!(error, Error::Device(_)) && !self.lost.swap(true, Ordering::Relaxed) {
-            eprintln!("diskwright: nothing is changed any more: {error}");
+            eprintln!("diskwright: a change could not be stored: {error}");
             self.space.end();
         }
         self.failed(error)

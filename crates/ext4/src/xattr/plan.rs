@@ -146,8 +146,12 @@ fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = Ne
     forms.map(move |value| NewAttribute { name, value })
 }
 
-/// Decides. With `value_hash`, that of the new value, it may lie in an inode of its own. `NoAttribute` if one is to be removed that is not there, `AttributeTooLarge` if the new one
-/// fits nowhere, `Corrupt` if what is there cannot be written again.
+/// Decides where each attribute goes. With `value_hash`, the hash of the new value, that value may lie in an
+/// inode of its own.
+///
+/// # Errors
+/// `NoAttribute` if the attribute to remove is not there, `AttributeTooLarge` if the new one fits nowhere,
+/// `Corrupt` if what is there cannot be written again.
 pub(super) fn plan(
     present: Present<'_>,
     change: Change<'_>,
