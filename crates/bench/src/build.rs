@@ -114,7 +114,7 @@ impl Setting {
         Ok(CaseReport::new(source.name(), census, rows.collect()))
     }
 
-    /// Who takes part; the program under test comes first.
+    /// The contestants; the program under test comes first.
     fn contestants(&mut self, source: &Source, census: Census) -> Vec<Contestant> {
         let mut contestants =
             vec![Contestant::Diskwright(self.program.clone(), self.format.name())];

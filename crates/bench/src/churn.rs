@@ -70,7 +70,7 @@ fn make(bytes: u64) -> Result<(Xfs, Arc<MemoryDevice>), String> {
     options.features = xfs::mkfs::FeatureChange::parse_list("parent").map_err(text)?;
     let layout = xfs::mkfs::plan(&options).map_err(text)?;
     xfs::mkfs::format(&*device, &layout, Contents::Zeros).map_err(text)?;
-    let mut fs = Xfs::open_fresh(device.clone(), CACHE_BYTES).map_err(text)?;
+    let mut fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).map_err(text)?;
     fs.set_free_index(FreeIndexStrategy::Tree);
     Ok((fs, device))
 }

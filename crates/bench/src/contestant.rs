@@ -115,7 +115,10 @@ pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String
     if program.is_file() {
         return Ok(program);
     }
-    Err(format!("{} does not exist; run `cargo build --release` first", program.display()))
+    Err(format!(
+        "{} does not exist; run `cargo build --profile dist --workspace` first",
+        program.display()
+    ))
 }
 
 /// The mkfs.xfs that copies a directory, or why there is none.

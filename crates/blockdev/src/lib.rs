@@ -38,7 +38,7 @@ pub trait BlockDevice: Send + Sync {
     /// Makes a range read as zeros, cheaply where the device can (a hole in a file).
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Gives back what holds a range, whose bytes are anything from then on. Of use where nobody needs
+    /// Gives back the storage of a range, whose bytes are undefined from then on. Useful where nobody needs
     /// them: free space.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ::ext4::Ext4;
 use ::xfs::Xfs;
 use blockdev::{BlockDevice, FileDevice, WindowDevice};
+use operation::profile::{ListingProfile, MeasuresListings};
 use serde::Serialize;
 use vfs::{Error as FsError, FileSystem, Paths};
 
@@ -27,21 +28,21 @@ pub struct OpenImage {
     /// Number of the partition the image is in, instead of `offset`.
     pub partition: Option<u32>,
     /// Read an image as it lies, though its journal or log needs recovery or somebody changes it.
-    pub stale: bool,
+    pub norecovery: bool,
     /// Memory for cached metadata, in bytes, instead of what is usual for the format.
     pub cache_bytes: Option<usize>,
 }
 
 /// An open image.
 pub struct Image {
-    fs: Box<dyn FileSystem>,
+    fs: Box<dyn MeasuresListings>,
     info: ImageInfo,
     remarks: Vec<String>,
 }
 
 /// What an image says about itself: as it lies, whatever its journal or log would change, but for what is
 /// free. That is counted as it will be once the image is recovered, because what lies in place is of
-/// any moment before (with [`OpenImage::stale`], as it lies).
+/// any moment before (with [`OpenImage::norecovery`], as it lies).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ImageInfo {
     /// `ext2`, `ext3`, `ext4` or `xfs`.
@@ -95,12 +96,12 @@ pub struct Section {
 impl OpenImage {
     pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
-        ::ext4::OpenOptions { cache_bytes, stale: self.stale, ..Default::default() }
+        ::ext4::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
     }
 
     pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
-        ::xfs::OpenOptions { cache_bytes, stale: self.stale }
+        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery }
     }
 }
 
@@ -130,7 +131,7 @@ impl Image {
     }
 
     /// An image that is open already.
-    pub fn new(fs: Box<dyn FileSystem>, info: ImageInfo) -> Self {
+    pub fn new(fs: Box<dyn MeasuresListings>, info: ImageInfo) -> Self {
         Self { fs, info, remarks: Vec::new() }
     }
 
@@ -144,9 +145,14 @@ impl Image {
         Paths::new(&*self.fs)
     }
 
-    /// What whoever reads it should know: damage that does not keep it from being read.
+    /// Damage that does not keep the image from being read.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
+    }
+
+    /// What tells where the time of its listings goes.
+    pub fn listing_profile(&self) -> &ListingProfile {
+        self.fs.listing_profile()
     }
 
     /// What it says about itself.
@@ -162,7 +168,7 @@ impl Image {
 
 /// Opens what the options name for reading. Nobody can change it meanwhile, unless they allow it.
 pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
-    let file = lock::open_to_read(path, options.stale)?;
+    let file = lock::open_to_read(path, options.norecovery)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
     window(path, Arc::new(device), options)
 }
@@ -301,7 +307,5 @@ fn open_format(
 }
 
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let digits = format!("{:032x}", u128::from_be_bytes(*uuid));
-    let part = |range: std::ops::Range<usize>| &digits[range];
-    format!("{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))
+    uuid::Uuid::from_bytes(*uuid).to_string()
 }

@@ -92,7 +92,7 @@ struct Lister<'a> {
     options: &'a ListOptions,
     out: &'a mut dyn Write,
     rows: Vec<Row>,
-    /// Of the columns, so far.
+    /// Widths of the columns, so far.
     widths: [usize; 4],
 }
 

@@ -4,7 +4,7 @@
 //! The locks are advisory (`flock`) and on the whole file, also for one partition of a disk. They
 //! last as long as the open file. Where a file system has no locks, there is no protection.
 //!
-//! A lock is on a file, not on a name. Who has got one looks whether the name still leads to that file:
+//! A lock is on a file, not on a name. A program that got one checks that the name still leads to that file:
 //! it may have been replaced since it was opened, and then the lock keeps nobody out.
 
 use std::cell::OnceCell;
@@ -71,7 +71,7 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
     Err(Refused::always_replaced().at("open", path))
 }
 
-const READER_ADVICE: &str = "wait for it, or read what is there now with --stale";
+const READER_ADVICE: &str = "wait for it, or read what is there now with --norecovery";
 const WRITER_ADVICE: &str = "try again when it is done";
 
 /// Opens what an image may lie in: a regular file, or a block device, with these flags. Anything else is

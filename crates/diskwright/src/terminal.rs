@@ -1,12 +1,15 @@
 //! Messages, output and progress bars.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
 
 use diskwright::extract::Observer;
 use diskwright::{Error, Result, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Bytes of output collected before they are written.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -15,6 +18,48 @@ const OUTPUT_BYTES: usize = 256 << 10;
 pub(crate) fn message(text: &dyn Display) {
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "diskwright: {text}");
+}
+
+/// Shows the messages of libraries as those of the program: errors of a mount, which no caller is told.
+pub(crate) fn show_messages_of_libraries() {
+    // It fails only if somebody shows them already.
+    let _ = tracing::subscriber::set_global_default(Messages);
+}
+
+/// What libraries have to say. They use no spans.
+struct Messages;
+
+impl Subscriber for Messages {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Shown);
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+/// Shows the message of an event.
+struct Shown;
+
+impl Visit for Shown {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            message(&format_args!("{value:?}"));
+        }
+    }
 }
 
 /// Whether names on standard output are for people.

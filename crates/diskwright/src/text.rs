@@ -78,45 +78,22 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A point in time, in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Civil {
-    year: i64,
-    month: u32,
-    day: u32,
-    second_of_day: u32,
-}
-
-/// The Gregorian date of a time. Years are counted from March, so that a leap day comes last.
-fn civil(sec: i64) -> Civil {
-    const DAYS_PER_ERA: i64 = 146_097;
-    let (days, second_of_day) = (sec.div_euclid(86_400), sec.rem_euclid(86_400) as u32);
-    // Day 0 of the era that 1970 is in was 0000-03-01.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
-    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / (DAYS_PER_ERA - 1);
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
-    let month = ((month_from_march + 2) % 12 + 1) as u32;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    Civil { year, month, day, second_of_day }
-}
-
 /// A time to the minute, in UTC: `2024-02-29 13:05`.
 pub fn minute(time: Timestamp) -> String {
-    let Civil { year, month, day, second_of_day } = civil(time.sec);
-    let (hour, minute) = (second_of_day / 3600, second_of_day / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
+    formatted(time.sec, "%Y-%m-%d %H:%M")
 }
 
 /// A time to the nanosecond in the manner of RFC 3339: `2024-02-29T13:05:00.000000001Z`.
 pub fn rfc3339(time: Timestamp) -> String {
-    let Civil { year, month, day, second_of_day: s } = civil(time.sec);
-    let (hour, minute, second) = (s / 3600, s / 60 % 60, s % 60);
-    let nsec = time.nsec;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nsec:09}Z")
+    // The nanoseconds of a damaged image may be more than a second: they are shown as they are.
+    format!("{}.{:09}Z", formatted(time.sec, "%Y-%m-%dT%H:%M:%S"), time.nsec)
+}
+
+/// A time in UTC, with the directives of strftime(3). No image can hold a year of five digits: such a time
+/// is shown as seconds since 1970.
+fn formatted(sec: i64, format: &str) -> String {
+    let time = jiff::Timestamp::from_second(sec);
+    time.map_or_else(|_| format!("@{sec}"), |time| time.strftime(format).to_string())
 }
 
 /// Type and permissions as `ls -l` shows them: `-rwsr-xr-t`.
@@ -180,8 +157,14 @@ mod tests {
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000000001Z");
         assert_eq!(minute(Timestamp { sec: 15_032_385_535, nsec: 0 }), "2446-05-10 22:38");
         // The ends of the range are far away, but no reason to panic.
-        minute(Timestamp { sec: i64::MIN, nsec: 0 });
-        minute(Timestamp { sec: i64::MAX, nsec: 0 });
+        assert_eq!(minute(Timestamp { sec: i64::MIN, nsec: 0 }), format!("@{}", i64::MIN));
+        assert_eq!(
+            rfc3339(Timestamp { sec: i64::MAX, nsec: 0 }),
+            format!("@{}.000000000Z", i64::MAX)
+        );
+        // As it lies in a damaged image.
+        let time = rfc3339(Timestamp { sec: 0, nsec: 1_073_741_823 });
+        assert_eq!(time, "1970-01-01T00:00:00.1073741823Z");
     }
 
     #[test]

@@ -395,7 +395,7 @@ fn what_a_kill_leaves_in(format: &str) {
         target.sync().unwrap();
     });
     let killed = dir.path().join("killed");
-    std::fs::copy(&path, &killed).unwrap();
+    oracle::copy_image(&path, &killed);
     drop(session);
 
     Image::recover(&killed, &Default::default()).unwrap();

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
+use operation::Mode;
+use operation::profile::ListingProfile;
 use parking_lot::Mutex;
 use transaction::{BufferRef, Engine, Tag};
-use vfs::{Error, Ino, ListingProfile, Result, Timestamp};
+use vfs::{Ino, Result, Timestamp};
 
 use crate::alloc::spread::Spread;
-use crate::clock::Clock;
 use crate::format::address::Block;
 use crate::format::features::Incompat;
+use crate::format::inode::ROOT_INO;
 use crate::format::superblock::Superblock;
-use crate::op::Handle;
+use crate::inode;
+use crate::inode::Handle;
 use crate::orphan::{OrphanPolicy, Orphans};
-use crate::read;
+use crate::params::clock::Clock;
 use crate::volume::Volume;
-use vfs::locks::InodeLocks;
-
-/// The root directory.
-pub(crate) const ROOT_INO: Ino = Ino(2);
+use operation::locks::InodeLocks;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -31,7 +31,7 @@ pub struct OpenOptions {
     /// Memory for cached metadata, in bytes.
     pub cache_bytes: usize,
     /// Read an image whose journal was not replayed as it lies: what the journal holds is missing.
-    pub stale: bool,
+    pub norecovery: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
     /// The time that the file system writes by itself (of deletions, of commits, of its closing), and
@@ -43,7 +43,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let orphans = OrphanPolicy::default();
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false, orphans, time: None }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false, orphans, time: None }
     }
 }
 
@@ -58,7 +58,7 @@ pub struct Ext4 {
     /// Inodes taken so far, for their generations.
     pub(crate) generations: AtomicU32,
     /// What the replay of the journal did.
-    pub(crate) recovered: crate::journal::Report,
+    pub(crate) recovered: crate::log::Report,
     pub(crate) mode: Mode,
     pub(crate) found: Found,
     pub(crate) clock: Clock,
@@ -70,19 +70,8 @@ pub struct Ext4 {
 pub(crate) struct Found {
     /// Its superblock.
     pub(crate) superblock: Superblock,
-    /// What whoever reads it should know.
+    /// Damage that does not keep the image from being read.
     pub(crate) remarks: Vec<String>,
-}
-
-/// What may be done to an open file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Nothing may be changed.
-    ReadOnly,
-    /// Just made by mkfs, and nobody relies on it yet: it may be written, without a journal.
-    Fresh,
-    /// Everything may be changed.
-    Writable,
 }
 
 impl Ext4 {
@@ -91,10 +80,7 @@ impl Ext4 {
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.mode != Mode::ReadOnly {
-            return Ok(());
-        }
-        Err(Error::ReadOnly("it was opened for reading"))
+        self.mode.check_writable()
     }
 
     /// The device that file contents lie on.
@@ -104,14 +90,7 @@ impl Ext4 {
 
     /// An inode in use. `NotFound` if it is not.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
-        read::inode::load(self, ino)
-    }
-
-    /// A directory in use. One that was removed has no names and gets none, be it open.
-    pub(crate) fn load_dir(&self, ino: Ino) -> Result<Handle> {
-        let handle = self.load(ino)?;
-        handle.require_directory()?;
-        if handle.inode.links_count() == 0 { Err(Error::NotFound) } else { Ok(handle) }
+        inode::load(self, ino)
     }
 
     /// Whether the journal held changes that were not in their places when the image was opened.
@@ -125,7 +104,7 @@ impl Ext4 {
         &self.found.superblock
     }
 
-    /// What whoever reads the image should know: damage that does not keep it from being read.
+    /// Damage that does not keep the image from being read.
     pub fn remarks(&self) -> &[String] {
         &self.found.remarks
     }
@@ -138,11 +117,6 @@ impl Ext4 {
     /// A verified metadata block.
     pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
         Ok(self.engine.read(block.0, tag)?)
-    }
-
-    /// Reads file data from byte `offset` of the device.
-    pub(crate) fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.engine.device().read_at(offset, buf).map_err(Error::Device)
     }
 
     /// Whether checksums depend on the uuid, so that it cannot change.

@@ -5,8 +5,8 @@ use vfs::{Ino, Result};
 use crate::Ext4;
 use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
-use crate::read::inode::load_unlinked;
-use crate::read::map::{self, Place};
+use crate::inode::load_unlinked;
+use crate::map::{self, Place};
 
 /// A run of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,30 @@
-//! ext4 behind the format-blind interface: each method takes the inode's lock and calls what does
-//! the work.
+//! ext4 behind the format-blind interface. Each method is one call: of the operation core for what both
+//! formats do alike, which takes the locks there, or of what the format has of its own.
+//!
+//! The list of methods stays in each format. The core cannot implement the trait of `vfs` for every
+//! format, because neither the trait nor the type would be its own; and a type of the core around a
+//! format would hide what the format alone offers.
 
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
+use operation::data;
+use operation::inode::{look_at, look_at_dir, set_attributes};
+use operation::profile::{ListingProfile, MeasuresListings};
+use operation::{Mode, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem,
-    Ino, ListingProfile, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
-    SpecialFile, StatFs, Timestamp,
+    Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
+    StatFs, Timestamp,
 };
 
 use crate::Ext4;
+use crate::dir;
+use crate::dir::listing::{Listing, Scratch};
+use crate::file;
 use crate::format::features::Incompat;
-use crate::fs::Mode;
-use crate::read;
-use crate::read::listing::{Listing, Scratch};
+use crate::inode;
+use crate::xattr;
 
 thread_local! {
     /// Memory of listings, kept by each thread so that listing allocates nothing per entry.
@@ -43,7 +53,7 @@ impl FileSystem for Ext4 {
         let (clusters, inodes) = volume.groups.totals();
         let blocks_free = clusters << volume.sb.cluster_blocks_log;
         let unreserved = match self.mode {
-            Mode::Fresh => clusters,
+            Mode::InProgress => clusters,
             Mode::ReadOnly | Mode::Writable => volume.groups.unreserved(),
         } << volume.sb.cluster_blocks_log;
         let overhead =
@@ -61,58 +71,55 @@ impl FileSystem for Ext4 {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        let _lock = self.locks.shared(dir);
-        read::directory::lookup(self, &self.load_dir(dir)?, name)
+        look_at_dir(self, dir, |dir| dir::lookup(self, dir, name))
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let _lock = self.locks.shared(ino);
-        read::inode::attributes(self, &self.load(ino)?)
+        look_at(self, ino, |inode| inode::attributes(self, inode))
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        self.change_attributes(ino, change)
+        set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_file(dir, name, new)
+        names::create(self, dir, name, new)
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_dir(dir, name, new)
+        names::mkdir(self, dir, name, new)
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        self.create_special(dir, name, file, new)
+        names::mknod(self, dir, name, file, new)
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_symlink(dir, name, target, new)
+        names::symlink(self, dir, name, target, new)
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        let _lock = self.locks.shared(ino);
-        read::file::readlink(self, &self.load(ino)?)
+        look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        self.create_orphan(dir, new)
+        names::create_unlinked(self, dir, new)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.add_link(ino, dir, name, time)
+        names::link(self, ino, dir, name, time)
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.replace_link(ino, dir, name, time)
+        names::link_over(self, ino, dir, name, time)
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.remove_file(dir, name, time)
+        names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.remove_dir(dir, name, time)
+        names::rmdir(self, dir, name, time)
     }
 
     fn rename(
@@ -122,7 +129,7 @@ impl FileSystem for Ext4 {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, None, time)
+        names::rename(self, from, to, mode, None, time)
     }
 
     fn rename_with_whiteout(
@@ -133,32 +140,31 @@ impl FileSystem for Ext4 {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, Some(whiteout), time)
+        names::rename(self, from, to, mode, Some(whiteout), time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        self.open_inode(ino)
+        operation::orphans::open_inode(self, ino)
     }
 
     fn close(&self, ino: Ino) -> Result<()> {
-        self.close_inode(ino)
+        operation::orphans::close_inode(self, ino)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let _lock = self.locks.shared(ino);
-        read::file::read(self, &self.load(ino)?, offset, buf)
+        look_at(self, ino, |inode| file::read(self, inode, offset, buf))
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_file(ino, offset, data)
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
+        data::write(self, ino, offset, data, time)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        self.allocate_range(ino, offset, len, mode)
+        data::allocate(self, ino, offset, len, mode)
     }
 
-    fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
-        self.resize_file(ino, size)
+    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
+        data::resize(self, ino, size, time)
     }
 
     fn extent_map(
@@ -168,8 +174,7 @@ impl FileSystem for Ext4 {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _lock = self.locks.shared(ino);
-        read::file::extent_map(self, &self.load(ino)?, offset, len, each)
+        look_at(self, ino, |inode| file::extent_map(self, inode, offset, len, each))
     }
 
     fn readdir(
@@ -179,10 +184,10 @@ impl FileSystem for Ext4 {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let clock = self.listings.clock();
-        let _lock = self.locks.shared(dir);
-        let handle = self.load_dir(dir)?;
-        let mut listing = Listing::new(self, &handle, clock);
-        with_scratch(|scratch| listing.readdir(from, scratch, each))
+        look_at_dir(self, dir, |dir| {
+            let mut listing = Listing::new(self, dir, clock);
+            with_scratch(|scratch| listing.readdir(from, scratch, each))
+        })
     }
 
     fn for_each_entry(
@@ -191,19 +196,14 @@ impl FileSystem for Ext4 {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let clock = self.listings.clock();
-        let _lock = self.locks.shared(dir);
-        let handle = self.load_dir(dir)?;
-        let mut listing = Listing::new(self, &handle, clock);
-        with_scratch(|scratch| listing.for_each_entry(scratch, each))
-    }
-
-    fn listing_profile(&self) -> Option<&ListingProfile> {
-        Some(&self.listings)
+        look_at_dir(self, dir, |dir| {
+            let mut listing = Listing::new(self, dir, clock);
+            with_scratch(|scratch| listing.for_each_entry(scratch, each))
+        })
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        let _lock = self.locks.shared(ino);
-        read::xattr::get(self, &self.load(ino)?, name)
+        look_at(self, ino, |inode| xattr::get(self, inode, name))
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
@@ -215,8 +215,7 @@ impl FileSystem for Ext4 {
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let _lock = self.locks.shared(ino);
-        read::xattr::list(self, &self.load(ino)?, each)
+        look_at(self, ino, |inode| xattr::list(self, inode, each))
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
@@ -232,14 +231,11 @@ impl FileSystem for Ext4 {
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {
-        self.sync()
+        operation::sync(self)
     }
 
     fn sync(&self) -> Result<()> {
-        if self.check_writable().is_err() {
-            return Ok(());
-        }
-        Ok(self.engine.sync()?)
+        operation::sync(self)
     }
 
     fn label(&self) -> Result<Vec<u8>> {
@@ -253,5 +249,11 @@ impl FileSystem for Ext4 {
     fn shut_down(&self) -> Result<()> {
         self.engine.stop();
         Ok(())
+    }
+}
+
+impl MeasuresListings for Ext4 {
+    fn listing_profile(&self) -> &ListingProfile {
+        &self.listings
     }
 }

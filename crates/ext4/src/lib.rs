@@ -2,32 +2,24 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
-mod block_map;
-mod clock;
-mod copy;
-mod create;
+mod blocks;
 mod dir;
-mod extent;
 mod file;
 pub mod format;
 mod fs;
-mod indirect;
 mod inode;
 pub mod inspect;
 mod interface;
-pub mod journal;
 mod kind;
-mod label;
-mod link;
+pub mod log;
+mod map;
 pub mod mkfs;
+mod names;
 mod op;
 mod open;
 mod orphan;
-mod project;
+mod params;
 mod quota;
-mod read;
-mod rename;
-mod unlink;
 mod volume;
 mod xattr;
 

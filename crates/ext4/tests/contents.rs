@@ -81,7 +81,7 @@ fn keeps_size_in_map(model: &Model, change: &Change) -> bool {
 
 fn cases() -> ProptestConfig {
     ProptestConfig {
-        cases: 24,
+        cases: oracle::effort(8, 24, 2_000),
         max_shrink_iters: 300,
         failure_persistence: None,
         ..ProptestConfig::default()

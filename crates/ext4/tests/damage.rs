@@ -52,7 +52,7 @@ impl Victim {
     }
 
     fn open(&self) -> Result<Ext4, Error> {
-        Ext4::open(device(&self.image), &OpenOptions { stale: false, ..walk::OPTIONS })
+        Ext4::open(device(&self.image), &OpenOptions { norecovery: false, ..walk::OPTIONS })
     }
 
     fn fs(&self) -> Ext4 {
@@ -477,7 +477,7 @@ fn bitmaps_are_checked_before_they_are_used() {
         let descriptor = &victim.layout.groups[0];
         let bitmap = if at == 0 { descriptor.block_bitmap } else { descriptor.inode_bitmap };
         victim.block(bitmap)[7] ^= 1;
-        let fs = Ext4::open_fresh(device(&victim.image), 1 << 20).unwrap();
+        let fs = Ext4::open_in_progress(device(&victim.image), 1 << 20).unwrap();
         let c = damage(fs.mkdir(dir, b"new", &vfs::NewInode::default()));
         assert_names(&c, structure, None, Some(bitmap));
     }
@@ -514,8 +514,8 @@ fn a_journal_that_was_not_replayed_is_replayed_for_readers_or_left_alone() {
     let replayed = victim.open().unwrap();
     assert!(replayed.needs_recovery() && recovers(replayed.superblock_found()));
     assert!(!recovers(replayed.superblock()));
-    let stale = OpenOptions { stale: true, ..walk::OPTIONS };
-    let fs = Ext4::open(device(&victim.image), &stale).expect("as it lies");
+    let norecovery = OpenOptions { norecovery: true, ..walk::OPTIONS };
+    let fs = Ext4::open(device(&victim.image), &norecovery).expect("as it lies");
     assert!(fs.needs_recovery() && recovers(fs.superblock()));
 }
 

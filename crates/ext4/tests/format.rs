@@ -138,7 +138,7 @@ fn exercise(sb: &Superblock) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: oracle::effort(500, 2_000, 200_000), ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_superblocks_are_refused_or_sound(

@@ -1,20 +1,14 @@
 //! Long random runs on one large sparse file, in the manner of fsx: every read is compared with a
 //! model, and now and then the file system is closed, judged and opened again.
-//!
-//! `DISKWRIGHT_FSX_SEEDS` sets how many seeds are run beyond those that always are, and
-//! `DISKWRIGHT_FSX_STEPS` how many steps each has.
 
 use crate::files;
 
 use fastrand::Rng;
 use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
-use oracle::{require, scratch};
+use oracle::{effort, require, scratch};
 use vfs::{AllocateMode, FileSystem};
 
 const IMAGE_SIZE: u64 = 96 * MIB;
-/// Runs that every test does, of each shape.
-const SEEDS: std::ops::Range<u64> = 0..3;
-const STEPS: u64 = 1500;
 /// Steps between two closings.
 const STEPS_OPEN: u64 = 500;
 const MODES: [AllocateMode; 5] = [
@@ -24,10 +18,6 @@ const MODES: [AllocateMode; 5] = [
     AllocateMode::Zero,
     AllocateMode::ZeroKeepSize,
 ];
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
-}
 
 /// Two windows of a sparse file: at its start and far out.
 fn offset(rng: &mut Rng, shape: Shape) -> u64 {
@@ -67,7 +57,7 @@ fn read_some(fs: &dyn FileSystem, ino: vfs::Ino, model: &Model, rng: &mut Rng) {
 }
 
 fn run(shape: Shape, seed: u64) {
-    let steps = setting("DISKWRIGHT_FSX_STEPS").unwrap_or(STEPS);
+    let steps = effort(1_500, 1_500, 15_000);
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
     let image = dir.path().join("image");
@@ -96,8 +86,7 @@ fn run(shape: Shape, seed: u64) {
 
 fn run_all(shape: Shape) {
     require!(Tool("e2fsck"));
-    let more = setting("DISKWRIGHT_FSX_SEEDS").unwrap_or(0);
-    for seed in SEEDS.start..SEEDS.end + more {
+    for seed in 0..effort(1, 3, 100) {
         run(shape, seed);
     }
 }

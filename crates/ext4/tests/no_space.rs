@@ -61,7 +61,7 @@ fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
         }
     }
     let full = fs.statfs().unwrap().blocks_free;
-    fs.truncate(filler, size - left * block).unwrap();
+    fs.truncate(filler, size - left * block, None).unwrap();
     assert!(fs.statfs().unwrap().blocks_free >= full + left);
 }
 

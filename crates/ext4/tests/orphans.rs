@@ -7,7 +7,7 @@ mod damage;
 mod data;
 mod kernel;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Image {
     fn copy(&self) -> Self {
         let folder = scratch();
         let path = folder.path().join("image");
-        fs::copy(&self.path, &path).unwrap();
+        oracle::copy_image(&self.path, &path);
         Self { _folder: folder, path }
     }
 
@@ -77,7 +77,7 @@ impl Image {
 
     fn open_read_only(&self) -> Ext4 {
         let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
-        Ext4::open(device, &OpenOptions { stale: true, ..OpenOptions::default() }).unwrap()
+        Ext4::open(device, &OpenOptions { norecovery: true, ..OpenOptions::default() }).unwrap()
     }
 }
 
@@ -283,8 +283,8 @@ fn churn(fs: &Ext4, seed: u64) -> usize {
     for _ in 0..1500 {
         if open.len() < 100 && rng.u8(..) < 140 {
             let ino = orphan(fs);
-            fs.write(ino, u64::from(rng.u16(..)), &[1; 700]).unwrap();
-            fs.truncate(ino, u64::from(rng.u16(..))).unwrap();
+            fs.write(ino, u64::from(rng.u16(..)), &[1; 700], None).unwrap();
+            fs.truncate(ino, u64::from(rng.u16(..)), None).unwrap();
             open.push(ino);
         } else if !open.is_empty() {
             close(fs, open.swap_remove(rng.usize(..open.len()))).unwrap();

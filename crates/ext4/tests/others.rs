@@ -199,7 +199,7 @@ fn the_kernel_cuts_deep_trees() {
         let fs = open(&device);
         let ino = files::create(&fs, "file");
         let mut model = Model::new(shape);
-        every_second_block(|at, data| fs.write(ino, at, data).unwrap(), 3000, &mut model);
+        every_second_block(|at, data| fs.write(ino, at, data, None).unwrap(), 3000, &mut model);
         fs.close().unwrap();
         check(&image);
         model.assert_same_in_kernel(&image, "file");

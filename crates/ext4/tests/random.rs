@@ -9,7 +9,7 @@ use blockdev::MemoryDevice;
 use changing::crashing::Ext4Target;
 use changing::{Layout, MIB, write_image};
 use ext4::{Ext4, OpenOptions};
-use oracle::{KernelMount, Leave, MountOptions, require, shown_differences};
+use oracle::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
 use workload::operation::Mix;
 use workload::tree::Tree;
 use workload::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
@@ -44,7 +44,7 @@ fn assert_kernel_agrees(device: &MemoryDevice) {
 #[test]
 fn one_thread_does_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for seed in 0..6 {
+    for seed in 0..effort(2, 6, 100) {
         run(Layout::DEFAULT, Mix::ALL, seed, 1_000);
     }
 }
@@ -52,7 +52,7 @@ fn one_thread_does_as_the_model_does() {
 #[test]
 fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for seed in 100..103 {
+    for seed in 100..100 + effort(1, 3, 50) {
         for layout in [Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::NO_JOURNAL] {
             run(layout, Mix::ALL, seed, 600);
         }
@@ -65,7 +65,7 @@ fn clusters_do_as_the_model_does() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
     let large_clusters = Layout { cluster_size: Some(64 << 10), ..Layout::CLUSTERS };
-    for seed in 400..402 {
+    for seed in 400..400 + effort(1, 2, 50) {
         for layout in [Layout::CLUSTERS, small_blocks, large_clusters] {
             run(layout, Mix::ALL, seed, 800);
         }
@@ -84,7 +84,7 @@ fn large_directories_do_as_the_model_does() {
 #[test]
 fn the_kernel_shows_what_random_operations_left() {
     require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
-    for seed in 300..303 {
+    for seed in 300..300 + effort(1, 3, 50) {
         assert_kernel_agrees(&run(Layout::DEFAULT, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(Layout::CLUSTERS, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(Layout::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
@@ -132,7 +132,7 @@ fn freeing_works_when_full() {
 fn random_changes_of_a_full_image_free_what_they_should() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS, Layout::CLUSTERS] {
-        for seed in 0..3 {
+        for seed in 0..effort(1, 3, 50) {
             random_when_full(&Ext4Target::new(layout).trial(), seed, 1_500);
         }
     }

@@ -85,7 +85,7 @@ impl Device {
     /// Sends an answer. That nobody waits for it any more is no error.
     pub(crate) fn send(&self, header: &OutHeader, payload: &[u8]) -> io::Result<()> {
         match self.try_send(header, payload) {
-            // An answer that the kernel does not take: whoever waits for it must not wait for ever.
+            // The kernel does not take the answer: the program that waits for it must not wait for ever.
             Err(Errno::INVAL) => {
                 let error = -Errno::IO.raw_os_error();
                 let len = size_of::<OutHeader>() as u32;

@@ -47,7 +47,7 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// What the kernel's FUSE itself is told, whoever mounts.
+    /// What the kernel's FUSE itself is told, whichever way it is mounted.
     fn fuse_options(&self) -> String {
         let others = if self.allow_other { ",allow_other" } else { "" };
         format!("default_permissions,max_read={MAX_WRITE}{others}")

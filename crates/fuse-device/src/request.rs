@@ -22,7 +22,7 @@ const EXTENSION_UNIT: usize = 8;
 /// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who asks, and of which node.
+    /// The caller, and the node.
     pub header: InHeader,
     /// What is asked.
     pub operation: Operation<'a>,

@@ -1,7 +1,5 @@
 //! Mounts that another process serves: one that is killed, and one that may not mount itself.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,14 +8,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, io, thread};
 
-use common::transport::{SwitchedOn, io_uring_is_asked_for};
-use common::{Memory, mount_options, mounts_at, mounts_in, session_options};
 use fuse_device::Session;
 use oracle::wait_until;
 use tempfile::TempDir;
 
+use crate::common::transport::SwitchedOn;
+use crate::common::{
+    Memory, Transport, mount_options, mounts_at, mounts_in, over_both, session_options,
+};
+
+over_both!(
+    a_killed_process_leaves_a_mount_that_can_be_unmounted,
+    users_mount_by_fusermount,
+    what_is_used_is_detached_by_fusermount,
+);
+
 /// Says where to mount, to the test that is run as a program of its own.
 const PLACE: &str = "FUSE_DEVICE_TEST_PLACE";
+/// Says to it that it is to serve over io_uring.
+const IO_URING: &str = "FUSE_DEVICE_TEST_IO_URING";
 /// Nobody's number, as user and group.
 const NOBODY: u32 = 65534;
 
@@ -32,20 +41,25 @@ fn serves_for_another_process() {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         unmounter.unmount().unwrap();
     });
+    let over = match env::var_os(IO_URING) {
+        Some(_) => Transport::IoUring,
+        None => Transport::Device,
+    };
     let ready = || writeln!(io::stdout(), "\nready").unwrap();
-    session.serve(&Memory::new(uid), &session_options(2), ready).unwrap();
+    session.serve(&Memory::new(uid), &session_options(over, 2), ready).unwrap();
 }
 
 /// What a session in another process needs: its program, and a place of nobody's.
 struct Ground {
     folder: TempDir,
-    _io_uring: SwitchedOn,
+    over: Transport,
+    _io_uring: Option<SwitchedOn>,
 }
 
 impl Ground {
-    fn new() -> Self {
+    fn new(over: Transport) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ground = Self { folder, _io_uring: SwitchedOn::if_asked_for() };
+        let ground = Self { folder, over, _io_uring: over.switch_on().0 };
         // Where everybody can run it.
         fs::set_permissions(ground.folder.path(), Permissions::from_mode(0o755)).unwrap();
         // Written by this process, it would stay open for writing in a child that another test starts.
@@ -84,8 +98,11 @@ impl Ground {
     }
 
     fn prepare(&self, command: &mut Command) {
-        command.args(["serves_for_another_process", "--nocapture"]);
+        command.args(["process::serves_for_another_process", "--exact", "--nocapture"]);
         command.env(PLACE, self.place()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if self.over == Transport::IoUring {
+            command.env(IO_URING, "1");
+        }
     }
 }
 
@@ -145,23 +162,22 @@ impl Drop for Served {
 
 /// How a mount fails that lost its process. Over io_uring the kernel lets go of the device a moment after
 /// the process has ended; until then requests fail in other ways.
-fn error_at_last(place: &Path) -> ErrorKind {
+fn error_at_last(over: Transport, place: &Path) -> ErrorKind {
     let error = || fs::read_dir(place).unwrap_err().kind();
-    if io_uring_is_asked_for() {
+    if over == Transport::IoUring {
         wait_until("the kernel to let go of the device", || error() == ErrorKind::NotConnected);
     }
     error()
 }
 
-#[test]
-fn a_killed_process_leaves_a_mount_that_can_be_unmounted() {
+fn a_killed_process_leaves_a_mount_that_can_be_unmounted(over: Transport) {
     oracle::require!(Root, Fuse, Tool("umount"));
-    let ground = Ground::new();
+    let ground = Ground::new(over);
     let place = &ground.place();
     let mut served = Served::new(ground.root());
     fs::write(place.join("file"), "contents").unwrap();
     served.kill();
-    assert_eq!(error_at_last(place), ErrorKind::NotConnected);
+    assert_eq!(error_at_last(over, place), ErrorKind::NotConnected);
     let error = Session::mount(place, &mount_options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotConnected);
     assert!(error.to_string().contains("unmount it first"), "{error}");
@@ -177,10 +193,9 @@ fn as_nobody(line: &str) -> Command {
     command
 }
 
-#[test]
-fn users_mount_by_fusermount() {
+fn users_mount_by_fusermount(over: Transport) {
     oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
-    let ground = Ground::new();
+    let ground = Ground::new(over);
     let mut served = Served::new(ground.nobody());
     let mounts = served.mounts_at(&ground.place());
     assert_eq!(mounts.len(), 1);
@@ -199,10 +214,9 @@ fn users_mount_by_fusermount() {
     served.assert_ends_well();
 }
 
-#[test]
-fn what_is_used_is_detached_by_fusermount() {
+fn what_is_used_is_detached_by_fusermount(over: Transport) {
     oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
-    let ground = Ground::new();
+    let ground = Ground::new(over);
     let mut served = Served::new(ground.nobody());
     let file = served.sees(&ground.place()).join("file");
     let mut user = as_nobody(&format!("exec >{} && echo opened >&2 && cat", file.display()));
@@ -221,7 +235,7 @@ fn what_is_used_is_detached_by_fusermount() {
 #[test]
 fn what_fusermount_says_is_the_error() {
     oracle::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
-    let ground = Ground::new();
+    let ground = Ground::new(Transport::Device);
     chown(ground.place(), Some(0), Some(0)).unwrap();
     let output = ground.nobody().stderr(Stdio::piped()).output().unwrap();
     assert!(!output.status.success());
@@ -233,7 +247,7 @@ fn what_fusermount_says_is_the_error() {
 #[test]
 fn without_fusermount_the_error_says_what_to_install() {
     oracle::require!(Root, Fuse, Tool("unshare"), Tool("setpriv"));
-    let ground = Ground::new();
+    let ground = Ground::new(Transport::Device);
     let bin = ground.folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let mut command = ground.nobody();

@@ -1,7 +1,5 @@
 //! Real mounts of a file system in memory, served by this process.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -9,18 +7,32 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-use common::{
-    IS_WAITED_FOR, Memory, PANICS, WAITS, mount_options, mounts_at, serve, session_options,
-};
 use fuse_device::{MountOptions, Session};
 use oracle::wait_until;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-#[test]
-fn files_are_made_read_and_listed() {
+use crate::common::{
+    IS_WAITED_FOR, Memory, PANICS, Transport, WAITS, mount_options, mounts_at, over_both, serve,
+    session_options,
+};
+
+over_both!(
+    files_are_made_read_and_listed,
+    unmounting_may_come_before_serving,
+    clients_are_served_in_parallel,
+    a_request_that_waits_keeps_no_other_waiting,
+    it_ends_when_others_unmount,
+    it_ends_and_nothing_stays_when_others_use_force,
+    what_is_used_goes_when_it_is_not_used_any_more,
+    a_handler_that_panics_fails_one_request,
+    what_is_mounted_over_it_stays,
+    the_mount_is_as_asked_for,
+);
+
+fn files_are_made_read_and_listed(over: Transport) {
     oracle::require!(Root, Fuse);
     let memory = Memory::new(0);
-    serve(&memory, 2, |place, unmounter| {
+    serve(&memory, over, 2, |place, unmounter| {
         let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
         fs::write(place.join("large"), &large).unwrap();
         assert!(memory.contents("large").unwrap() == large);
@@ -48,10 +60,9 @@ fn forget_contents(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-#[test]
-fn the_mount_is_as_asked_for() {
+fn the_mount_is_as_asked_for(over: Transport) {
     oracle::require!(Root, Fuse);
-    serve(&Memory::new(0), 1, |place, unmounter| {
+    serve(&Memory::new(0), over, 1, |place, unmounter| {
         let mounts = mounts_at(place);
         assert_eq!(mounts.len(), 1);
         let fields: Vec<_> = mounts[0].split(' ').collect();
@@ -96,20 +107,18 @@ fn what_is_asked_for_is_shown() {
     assert!(has(&all, "default_permissions") && has(&none, "default_permissions"));
 }
 
-#[test]
-fn unmounting_may_come_before_serving() {
+fn unmounting_may_come_before_serving(over: Transport) {
     oracle::require!(Root, Fuse);
     let place = tempfile::tempdir().unwrap();
     let session = Session::mount(place.path(), &mount_options()).unwrap();
     session.unmounter().unmount().unwrap();
-    let options = session_options(1);
+    let options = session_options(over, 1);
     session.serve(&Memory::new(0), &options, || panic!("it is not ready")).unwrap();
 }
 
-#[test]
-fn clients_are_served_in_parallel() {
+fn clients_are_served_in_parallel(over: Transport) {
     oracle::require!(Root, Fuse);
-    serve(&Memory::new(0), 4, |place, unmounter| {
+    serve(&Memory::new(0), over, 4, |place, unmounter| {
         thread::scope(|scope| {
             for client in 0..8 {
                 scope.spawn(move || {
@@ -130,8 +139,7 @@ fn clients_are_served_in_parallel() {
     });
 }
 
-#[test]
-fn a_request_that_waits_keeps_no_other_waiting() {
+fn a_request_that_waits_keeps_no_other_waiting(over: Transport) {
     oracle::require!(Root, Fuse);
     // Over io_uring, requests of one processor come to the same threads.
     let on_one_processor = || {
@@ -141,7 +149,7 @@ fn a_request_that_waits_keeps_no_other_waiting() {
         let _ = sched_setaffinity(None, &first);
     };
     let memory = Memory::new(0);
-    serve(&memory, 2, |place, unmounter| {
+    serve(&memory, over, 2, |place, unmounter| {
         // In a folder of its own: the kernel makes one file of a folder at a time.
         fs::create_dir(place.join("directory")).unwrap();
         thread::scope(|scope| {
@@ -159,19 +167,17 @@ fn a_request_that_waits_keeps_no_other_waiting() {
     });
 }
 
-#[test]
-fn it_ends_when_others_unmount() {
+fn it_ends_when_others_unmount(over: Transport) {
     oracle::require!(Root, Fuse, Tool("umount"));
-    serve(&Memory::new(0), 2, |place, _| {
+    serve(&Memory::new(0), over, 2, |place, _| {
         fs::write(place.join("file"), "contents").unwrap();
         assert!(oracle::command("umount").arg(place).status().unwrap().success());
     });
 }
 
-#[test]
-fn it_ends_and_nothing_stays_when_others_use_force() {
+fn it_ends_and_nothing_stays_when_others_use_force(over: Transport) {
     oracle::require!(Root, Fuse, Tool("umount"));
-    serve(&Memory::new(0), 2, |place, _| {
+    serve(&Memory::new(0), over, 2, |place, _| {
         let file = File::create(place.join("file")).unwrap();
         // It is in use, so that it stays mounted, but without its connection.
         let forced = oracle::command("umount").arg("-f").arg(place).stderr(Stdio::null()).status();
@@ -180,11 +186,10 @@ fn it_ends_and_nothing_stays_when_others_use_force() {
     });
 }
 
-#[test]
-fn what_is_used_goes_when_it_is_not_used_any_more() {
+fn what_is_used_goes_when_it_is_not_used_any_more(over: Transport) {
     oracle::require!(Root, Fuse);
     let memory = Memory::new(0);
-    serve(&memory, 2, |place, unmounter| {
+    serve(&memory, over, 2, |place, unmounter| {
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -207,10 +212,9 @@ fn what_is_used_goes_when_it_is_not_used_any_more() {
     assert_eq!(memory.contents("file").unwrap(), b"Before and after");
 }
 
-#[test]
-fn a_handler_that_panics_fails_one_request() {
+fn a_handler_that_panics_fails_one_request(over: Transport) {
     oracle::require!(Root, Fuse);
-    serve(&Memory::new(0), 1, |place, unmounter| {
+    serve(&Memory::new(0), over, 1, |place, unmounter| {
         for _ in 0..3 {
             let error = fs::write(place.join(PANICS), "").unwrap_err();
             assert_eq!(error.raw_os_error(), Some(5), "EIO");
@@ -231,10 +235,9 @@ fn unmount_other(place: &Path) {
     assert!(oracle::command("umount").arg(place).status().unwrap().success());
 }
 
-#[test]
-fn what_is_mounted_over_it_stays() {
+fn what_is_mounted_over_it_stays(over: Transport) {
     oracle::require!(Root, Fuse, Tool("mount"));
-    serve(&Memory::new(0), 1, |place, unmounter| {
+    serve(&Memory::new(0), over, 1, |place, unmounter| {
         mount_other(place);
         let error = unmounter.unmount().unwrap_err().to_string();
         assert!(error.contains("another file system is mounted over it"), "{error}");

@@ -1,77 +1,16 @@
-//! POSIX access control lists, in the form that Linux's extended attributes have (`linux/posix_acl_xattr.h`),
-//! and what acl(5) says of them and permission bits.
-//!
-//! Little-endian: version 2 u32, then of each entry tag u16, permissions u16, id u32. What the formats
-//! store is their affair.
+//! POSIX access control lists as a whole: what acl(5) says of them and permission bits.
 
 #[cfg(test)]
 mod tests;
 
 use fuse_device::Errno;
 use smallvec::SmallVec;
+pub(crate) use vfs::acl::{ACCESS, DEFAULT};
+use vfs::acl::{Entry, Malformed, NO_ID, PERMISSIONS, Tag};
 
-/// The attribute that says who may do what.
-pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-
-/// The attribute of a directory that new files in it start from.
-pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
-
-const VERSION: u32 = 2;
-const ENTRY_SIZE: usize = 8;
-
-/// The id of entries that name nobody.
-const NO_ID: u32 = u32::MAX;
-
-/// Read, write and execute.
-const PERMISSIONS: u16 = 0o7;
-
-/// Who an entry is for. The numbers ascend in the order that entries have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u16)]
-enum Tag {
-    UserObj = 0x01,
-    User = 0x02,
-    GroupObj = 0x04,
-    Group = 0x08,
-    Mask = 0x10,
-    Other = 0x20,
-}
-
-impl Tag {
-    const fn from_number(number: u16) -> Option<Self> {
-        Some(match number {
-            0x01 => Self::UserObj,
-            0x02 => Self::User,
-            0x04 => Self::GroupObj,
-            0x08 => Self::Group,
-            0x10 => Self::Mask,
-            0x20 => Self::Other,
-            _ => return None,
-        })
-    }
-
-    /// Whether its entries name a user or group, and there may be any number of them.
-    const fn is_named(self) -> bool {
-        matches!(self, Self::User | Self::Group)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    tag: Tag,
-    permissions: u16,
-    id: u32,
-}
-
-impl Entry {
-    fn parse(bytes: [u8; ENTRY_SIZE]) -> Option<Self> {
-        let [tag0, tag1, perm0, perm1, id @ ..] = bytes;
-        let tag = Tag::from_number(u16::from_le_bytes([tag0, tag1]))?;
-        let permissions = u16::from_le_bytes([perm0, perm1]);
-        let id = if tag.is_named() { u32::from_le_bytes(id) } else { NO_ID };
-        let is_valid = permissions & !PERMISSIONS == 0 && (id == NO_ID) != tag.is_named();
-        is_valid.then_some(Self { tag, permissions, id })
-    }
+/// Whether an entry can be part of a valid list.
+const fn is_valid(entry: &Entry) -> bool {
+    entry.permissions & !PERMISSIONS == 0 && (entry.id == NO_ID) != entry.tag.is_named()
 }
 
 /// A valid list: an entry each for the owner, the group and others, in between any number of named users
@@ -79,7 +18,7 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
     /// In the order of their tags.
-    entries: SmallVec<[Entry; 8]>,
+    entries: Vec<Entry>,
 }
 
 impl Acl {
@@ -89,29 +28,17 @@ impl Acl {
     /// # Errors
     /// `EOPNOTSUPP` if it is of another version, `EINVAL` if it is not a valid list.
     pub(crate) fn parse(value: &[u8]) -> Result<Self, Errno> {
-        let (version, entries) = value.split_first_chunk().ok_or(Errno::INVAL)?;
-        if u32::from_le_bytes(*version) != VERSION {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let (entries, rest) = entries.as_chunks::<ENTRY_SIZE>();
-        if !rest.is_empty() {
-            return Err(Errno::INVAL);
-        }
-        let entries = entries.iter().map(|&entry| Entry::parse(entry));
-        let acl = Self { entries: entries.collect::<Option<_>>().ok_or(Errno::INVAL)? };
+        let entries = vfs::acl::parse(value).map_err(|malformed| match malformed {
+            Malformed::Version => Errno::OPNOTSUPP,
+            Malformed::Entries => Errno::INVAL,
+        })?;
+        let acl = Self { entries };
         if acl.is_valid() { Ok(acl) } else { Err(Errno::INVAL) }
     }
 
     /// The attribute's value.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(size_of::<u32>() + self.entries.len() * ENTRY_SIZE);
-        value.extend(VERSION.to_le_bytes());
-        for entry in &self.entries {
-            value.extend((entry.tag as u16).to_le_bytes());
-            value.extend(entry.permissions.to_le_bytes());
-            value.extend(entry.id.to_le_bytes());
-        }
-        value
+        vfs::acl::to_bytes(self.entries.iter().copied())
     }
 
     /// The nine permission bits that correspond to it: those of the group are the mask's if there is one.
@@ -168,6 +95,7 @@ impl Acl {
         let mut named: SmallVec<[_; 8]> = named.map(|entry| (entry.tag, entry.id)).collect();
         named.sort_unstable();
         in_order
+            && self.entries.iter().all(is_valid)
             && [Tag::UserObj, Tag::GroupObj, Tag::Other].into_iter().all(has)
             && (has(Tag::Mask) || named.is_empty())
             && named.is_sorted_by(|a, b| a < b)

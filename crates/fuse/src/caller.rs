@@ -1,4 +1,4 @@
-//! Who asks, where the request does not say.
+//! The caller of a request that does not name it.
 //!
 //! Where mounts may map ids ([`Options::idmap`](crate::Options::idmap)), the kernel (6.18) says who asks only
 //! in requests that make something, because a new inode needs an owner: in all others, through whichever

@@ -51,16 +51,13 @@ impl Adapter<'_> {
             self.space.check(ino, args.offset)?;
             self.write_back(ino, args.offset, data)
         } else {
-            self.fs.write(ino, args.offset, data)
+            self.fs.write(ino, args.offset, data, Some(clock::now()))
         };
         if is_written_back && matches!(written, Err(Error::NoSpace)) {
             self.space.ran_out(ino, args.offset, space::free_bytes(self.fs));
         }
         written.map_err(|error| self.not_stored(&error))?;
         self.space.stored(ino, args.offset, data.len() as u64);
-        if !is_written_back && !data.is_empty() {
-            self.contents_changed(ino)?;
-        }
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
 

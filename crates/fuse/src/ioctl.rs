@@ -12,7 +12,9 @@ use fuse_device::{Errno, PageCache, Reply, ioctl};
 use vfs::Ino;
 
 use crate::Adapter;
-use crate::label::LABEL_ROOM;
+
+/// Bytes of a label with the NUL that ends it (`FSLABEL_MAX`).
+pub(crate) const LABEL_ROOM: usize = 256;
 
 /// `FS_IOC_GETFSLABEL`.
 const GETFSLABEL: u32 = ioctl::read(0x94, 49, LABEL_ROOM);
@@ -23,7 +25,7 @@ pub(crate) const GOINGDOWN: u32 = ioctl::read(b'X', 125, size_of::<u32>());
 
 pub(crate) use flags::may_forbid;
 
-/// A request: who asks, about which inode, and what goes in.
+/// A request: its caller, its inode and its input.
 #[derive(Clone, Copy)]
 pub(crate) struct Ioctl<'a> {
     pub(crate) header: &'a InHeader,

@@ -2,11 +2,8 @@
 
 use fuse_device::{Errno, Reply, ioctl};
 
-use crate::ioctl::Ioctl;
+use crate::ioctl::{Ioctl, LABEL_ROOM};
 use crate::{Adapter, caller};
-
-/// Bytes of a label with the NUL that ends it (`FSLABEL_MAX`).
-pub(crate) const LABEL_ROOM: usize = 256;
 
 impl Adapter<'_> {
     /// Answers FS_IOC_GETFSLABEL.

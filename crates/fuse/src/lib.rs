@@ -9,6 +9,7 @@ mod attributes;
 mod caller;
 mod clock;
 mod data;
+mod durable;
 mod errno;
 mod groups;
 mod ioctl;
@@ -24,6 +25,7 @@ mod space;
 mod sync;
 mod xattrs;
 
+pub use durable::Durable;
 pub use options::{AccessTimes, OnDamage, Options};
 pub use serve::Adapter;
 pub use space::SpaceKeeper;

@@ -101,7 +101,7 @@ impl Adapter<'_> {
 
     /// Writes to a file what the kernel writes back of it, in whole pages.
     pub(crate) fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> vfs::Result<()> {
-        let refused = match self.fs.write(ino, offset, data) {
+        let refused = match self.fs.write(ino, offset, data, None) {
             Err(refused @ Error::NotPermitted(_)) => refused,
             done => return done,
         };
@@ -111,7 +111,7 @@ impl Adapter<'_> {
             self.protected.note_refused(ino);
             return Err(refused);
         }
-        self.fs.write(ino, attributes.size.max(offset), &data[old_len..])
+        self.fs.write(ino, attributes.size.max(offset), &data[old_len..], None)
     }
 
     /// Has the kernel forget what was refused.

@@ -102,7 +102,7 @@ impl<'a> Adapter<'a> {
 
     /// Something has changed. To be called after it has.
     pub(crate) fn note_change(&self) {
-        // Either this sees that the last change was taken, or who took it syncs this one too.
+        // Either this sees that the last change was taken, or the thread that took it syncs this one too.
         fence(Ordering::SeqCst);
         if !self.changed.load(Ordering::Relaxed) {
             self.changed.store(true, Ordering::Relaxed);
@@ -152,8 +152,8 @@ impl<'a> Adapter<'a> {
     /// The number for an error. Every error of the file system comes through here.
     pub(crate) fn failed(&self, error: &Error) -> Errno {
         if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
-            // The only one who can be told is who looks at this process.
-            eprintln!("diskwright: {error}");
+            // The caller gets a number. Who looks at this process can be told more.
+            tracing::error!("{error}");
             if self.has_stopped() {
                 self.space.end();
             }
@@ -165,7 +165,7 @@ impl<'a> Adapter<'a> {
     /// each is told at once whether it was stored.
     pub(crate) fn not_stored(&self, error: &Error) -> Errno {
         if matches!(error, Error::Device(_)) && !self.lost.swap(true, Ordering::Relaxed) {
-            eprintln!("diskwright: a change could not be stored: {error}");
+            tracing::error!("a change could not be stored: {error}");
             self.space.end();
         }
         self.failed(error)

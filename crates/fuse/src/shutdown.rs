@@ -39,7 +39,7 @@ impl Adapter<'_> {
                 cache.ok_or(Errno::OPNOTSUPP)?.write_back_all()?;
                 self.syncfs()?;
             }
-            // Whoever wants the end gets it though this fails: then there is the more reason.
+            // The shutdown goes on if this fails: there is the more reason for it then.
             LOGFLUSH => self.syncfs().unwrap_or_default(),
             NOLOGFLUSH => {}
             _ => return Err(Errno::INVAL),

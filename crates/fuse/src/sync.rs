@@ -17,7 +17,7 @@ pub struct Syncer {
     stop: Arc<Stop>,
 }
 
-/// Whether to stop, and what wakes who waits for it.
+/// Whether to stop, and what wakes the threads that wait for it.
 #[derive(Default)]
 struct Stop {
     is_set: Mutex<bool>,
@@ -72,7 +72,7 @@ fn sync_until(stop: &Stop, adapter: &Adapter<'_>, interval: Duration) {
             continue;
         }
         if let Err(error) = adapter.fs.sync() {
-            // Told once: whoever calls fsync gets the error.
+            // Reported once: every caller of fsync gets the error.
             adapter.not_stored(&error);
             adapter.note_change();
         }

@@ -141,7 +141,7 @@ fn reader(fs: &dyn FileSystem) -> Client<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: oracle::effort(12, 24, 2_000), ..ProptestConfig::default() })]
     #[test]
     fn files_hold_what_plain_bytes_do(steps in proptest::collection::vec(step(), 1..24)) {
         for kind in CONTENT_KINDS {

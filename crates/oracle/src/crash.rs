@@ -14,6 +14,7 @@ use vfs::FileSystem;
 use workload::crash::{Case, Judge};
 use workload::tree::{Rules, Tree};
 
+use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences};
 
 /// Says nothing of an image that is sound, else what is wrong.
@@ -36,17 +37,9 @@ pub fn write_image(device: &MemoryDevice, path: &Path) -> io::Result<()> {
 /// # Errors
 /// As the file's.
 pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
-    const PART_BYTES: u64 = 64 << 10;
     let file = File::open(path)?;
     let device = MemoryDevice::new(file.metadata()?.len());
-    let mut bytes = vec![0; PART_BYTES as usize];
-    for offset in (0..device.len()).step_by(bytes.len()) {
-        let part = &mut bytes[..(device.len() - offset).min(PART_BYTES) as usize];
-        file.read_exact_at(part, offset)?;
-        if part.iter().any(|byte| *byte != 0) {
-            device.write_at(offset, part)?;
-        }
-    }
+    for_each_piece(&file, |offset, piece| device.write_at(offset, piece))?;
     Ok(device)
 }
 

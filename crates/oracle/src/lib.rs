@@ -7,9 +7,11 @@
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
+//! - [`copy_image`] copies an image without what is zero.
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
+//! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
 //! - [`wait_until`] waits for what a test needs, for no time.
-//! - [`crash`] has the judges of crashed images.
+//! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
 //! - [`stress`] puts a load like fsstress's on a mounted directory.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
 //! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
@@ -22,14 +24,16 @@
 mod check;
 mod compare;
 pub mod crash;
+mod effort;
+mod explore;
 mod mount;
 mod need;
 mod reference;
 mod requirement;
 mod sample;
-mod sample_kinds;
 mod scratch;
 mod shown;
+mod sparse;
 pub mod stress;
 mod tool;
 mod tree;
@@ -39,6 +43,8 @@ mod xfs_sample;
 
 pub use check::{Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_verdict};
 pub use compare::{Ignore, assert_same, differences};
+pub use effort::{Effort, effort};
+pub use explore::{assert_survives, explore};
 pub use mount::{KernelMount, MountOptions};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
@@ -46,6 +52,7 @@ pub use requirement::is_known_program;
 pub use sample::{Sample, sample_tree};
 pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
+pub use sparse::copy_image;
 pub use tool::{command, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, wait_until};

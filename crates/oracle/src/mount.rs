@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::tool;
+use crate::wait::HANG_AFTER;
 
 const MOUNT_POINT_PREFIX: &str = "diskwright-mount-";
 
@@ -121,31 +122,34 @@ impl KernelMount {
     /// Unmounts now; the image is complete when this returns.
     ///
     /// # Panics
-    /// If something still uses the mount.
+    /// If something still uses the mount after minutes.
     pub fn unmount(mut self) {
-        let result = self.try_unmount();
+        let result = self.try_unmount(HANG_AFTER);
         result.unwrap_or_else(|error| panic!("{}: {error}", self.mount_point.display()));
     }
 
-    fn try_unmount(&mut self) -> rustix::io::Result<()> {
-        let mut result = Ok(());
-        // A process that a test has just killed may hold the mount a moment longer.
-        for _ in 0..20 {
-            result = unmount(&self.mount_point, UnmountFlags::NOFOLLOW);
-            if result != Err(rustix::io::Errno::BUSY) {
-                break;
+    /// Tries for this long. A process that a test has just killed may hold the mount a moment longer, and one
+    /// that another test just starts may have what was open when it was.
+    fn try_unmount(&mut self, patience: Duration) -> rustix::io::Result<()> {
+        let start = Instant::now();
+        loop {
+            let result = unmount(&self.mount_point, UnmountFlags::NOFOLLOW);
+            if result != Err(rustix::io::Errno::BUSY) || start.elapsed() > patience {
+                self.mounted = result.is_err();
+                return result;
             }
-            sleep(Duration::from_millis(50));
+            sleep(Duration::from_millis(20));
         }
-        self.mounted = result.is_err();
-        result
     }
 }
+
+/// How long a mount is waited for whose test may have failed while it used it.
+const PATIENCE_OF_FAILURE: Duration = Duration::from_secs(1);
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
         if self.mounted
-            && let Err(error) = self.try_unmount()
+            && let Err(error) = self.try_unmount(PATIENCE_OF_FAILURE)
         {
             eprintln!("{}: {error}; detaching it lazily", self.mount_point.display());
             let _ = unmount(&self.mount_point, UnmountFlags::DETACH);

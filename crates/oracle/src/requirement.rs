@@ -47,7 +47,7 @@ const PACKAGES: &[Package] = &[
         oldest: Some(Oldest { version: (1, 47), why: "older ones do not know the orphan file" }),
         install: "scripts/install-tools installs e2fsprogs",
     },
-    // Of the same packages, but these do not tell their version alone.
+    // They are in the same packages, but do not tell their version alone.
     debian(
         &["tune2fs", "filefrag", "chattr", "lsattr"],
         "scripts/install-tools installs e2fsprogs",

@@ -2,6 +2,8 @@
 //!
 //! The same [`Sample`] gives the same tree on every run, modification times included.
 
+mod kinds;
+
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -11,8 +13,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, lsetxattr, mknodat, utimensat,
 };
-
-use crate::sample_kinds;
 
 /// What a sample tree holds. The default fits a default ext4 with 4 KiB blocks.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub fn sample_tree(root: &Path, sample: &Sample) -> Vec<String> {
         times: HashMap::new(),
         skipped: Vec::new(),
     };
-    sample_kinds::make_all(&mut maker);
+    kinds::make_all(&mut maker);
     maker.set_times(PathBuf::new());
     for part in &maker.skipped {
         eprintln!("SKIPPED in the sample tree: {part}");

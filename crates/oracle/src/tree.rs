@@ -23,6 +23,10 @@ pub const HOLE_GRANULE: u64 = 4096;
 /// (`XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of `linux/limits.h`).
 const XATTR_BYTES_MAX: usize = 65536;
 
+/// What most lists and values need: the kernel allocates and clears as much as it is told that there is room
+/// for.
+const XATTR_BYTES_USUAL: usize = 512;
+
 /// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the POSIX file types")]
@@ -205,8 +209,19 @@ fn node_of(metadata: &Metadata) -> Node {
     }
 }
 
+/// Calls with the start of a buffer, and with all of it if that is too little.
+fn with_room(
+    buffer: &mut [u8],
+    call: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    match call(&mut buffer[..XATTR_BYTES_USUAL]) {
+        Err(Errno::RANGE) => call(buffer),
+        result => result,
+    }
+}
+
 fn read_xattrs(path: &Path, buffer: &mut [u8]) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let length = match llistxattr(path, &mut *buffer) {
+    let length = match with_room(buffer, |room| llistxattr(path, room)) {
         Ok(length) => length,
         Err(Errno::OPNOTSUPP) => 0,
         Err(error) => return Err(error.into()),
@@ -214,7 +229,7 @@ fn read_xattrs(path: &Path, buffer: &mut [u8]) -> io::Result<BTreeMap<Vec<u8>, V
     let names = buffer[..length].to_vec();
     let mut xattrs = BTreeMap::new();
     for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-        let length = lgetxattr(path, name, &mut *buffer)?;
+        let length = with_room(buffer, |room| lgetxattr(path, name, room))?;
         xattrs.insert(name.to_vec(), buffer[..length].to_vec());
     }
     Ok(xattrs)

@@ -143,7 +143,7 @@ fn a_test_of_what_nobody_has() {
 fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
     let run = |required: bool| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "a_test_of_what_nobody_has"]);
+        command.args(["--ignored", "--exact", "judges::a_test_of_what_nobody_has"]);
         command.env_remove("DISKWRIGHT_REQUIRE_TOOLS");
         if required {
             command.env("DISKWRIGHT_REQUIRE_TOOLS", "1");
@@ -154,11 +154,14 @@ fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
     };
     let (passes, said) = run(false);
     assert!(passes, "{said}");
-    assert!(said.contains("SKIPPED judges::a_test_of_what_nobody_has: sh "), "{said}");
+    assert!(said.contains("SKIPPED oracle::judges::a_test_of_what_nobody_has: sh "), "{said}");
     assert!(said.contains("1000000.0 is needed"), "{said}");
     let (passes, said) = run(true);
     assert!(!passes, "{said}");
-    assert!(said.contains("judges::a_test_of_what_nobody_has may not be skipped here"), "{said}");
+    assert!(
+        said.contains("oracle::judges::a_test_of_what_nobody_has may not be skipped here"),
+        "{said}"
+    );
 }
 
 #[test]

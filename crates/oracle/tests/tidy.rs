@@ -225,15 +225,23 @@ fn dependencies_come_from_the_default_registry() {
     assert_none("not from crates.io", &found);
 }
 
-/// A crate with `autotests = false` has one test program: a file that nobody names would not be compiled.
+/// Each program links the crates below it once more, which is most of what tests take to compile.
 #[test]
-fn every_test_file_belongs_to_a_program() {
+fn a_crate_has_one_test_program_and_every_test_file_belongs_to_one() {
+    // With an allocator of its own, which counts for a whole program.
+    const COUNTS: &str = "name = \"allocations\"";
     let texts = files(&[".rs", "Cargo.toml"]);
     let text_of = |path: &str| texts.iter().find(|(found, _)| found == path).map(|(_, text)| text);
     let mut found = Vec::new();
     for (path, manifest) in texts.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
         let tests = format!("{}/tests/", path.trim_end_matches("/Cargo.toml"));
-        if !manifest.contains("autotests = false") {
+        if !texts.iter().any(|(file, _)| file.starts_with(&tests)) {
+            continue;
+        }
+        let programs: Vec<_> = manifest.split("[[test]]\n").skip(1).collect();
+        let others = programs.iter().filter(|program| !program.starts_with(COUNTS)).count();
+        if !manifest.contains("autotests = false") || others != 1 {
+            found.push(format!("{path}: not one test program"));
             continue;
         }
         let main = text_of(&format!("{tests}main.rs")).expect("the program of all tests");
@@ -242,15 +250,16 @@ fn every_test_file_belongs_to_a_program() {
             else {
                 continue;
             };
-            let name = name.strip_suffix("/mod").unwrap_or(name);
-            let is_a_program = manifest.contains(&format!("[[test]]\nname = \"{name}\""));
+            let name = name.strip_suffix("/mod").or(name.strip_suffix("/main")).unwrap_or(name);
+            let is_a_program =
+                programs.iter().any(|program| program.starts_with(&format!("name = \"{name}\"\n")));
             let is_part = main.contains(&format!("mod {name};\n"));
             if name != "main" && !name.contains('/') && !is_a_program && !is_part {
                 found.push(file.clone());
             }
         }
     }
-    assert_none("test files of no program", &found);
+    assert_none("test files of no program, or too many programs", &found);
 }
 
 /// The names in a text that follow one of these openings of a call and end with a quote, with their lines.

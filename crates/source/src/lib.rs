@@ -28,7 +28,7 @@ pub use content::{Body, Content, ContentFile, DataRun, Detached};
 pub use directory::DirectorySource;
 pub use entry::{Entry, EntryKind, Metadata, Time, Xattr};
 pub use error::{Change, Damage, SourceError, Unsupported};
-pub use tar::TarSource;
+pub use tar::{BLOCK_BYTES as TAR_BLOCK_BYTES, Header as TarHeader, TarSource};
 
 use std::path::Path;
 

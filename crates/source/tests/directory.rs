@@ -1,13 +1,10 @@
 //! Directories as sources.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use common::{Item, Kind, collect, make_tree, set_xattr};
+use crate::common::{Item, Kind, collect, make_tree, set_xattr};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use source::{Body, Change, EntryKind, FileId, Options, SourceError};
 

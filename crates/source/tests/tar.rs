@@ -1,13 +1,10 @@
 //! Tar archives as sources, as GNU tar and the `tar` crate write them.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::Path;
 
-use common::{Item, acl, by_path, collect, make_tree, run, set_xattr};
+use crate::common::{Item, acl, by_path, collect, make_tree, run, set_xattr};
 use proptest::prelude::*;
 use source::{Damage, Options, Source, SourceError, TarSource, Unsupported};
 
@@ -310,7 +307,9 @@ fn repair(archive: &mut [u8], at: usize) {
 fn no_mutation_panics_or_hangs() {
     let archives: Vec<_> =
         [Some(small_archive()), sparse_archive()].into_iter().flatten().collect();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(600));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(
+        oracle::effort(200, 600, 50_000),
+    ));
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
     let strategy = (0..archives.len(), edits);
     runner
@@ -335,7 +334,9 @@ fn no_mutation_of_compressed_bytes_panics() {
     let archive = sparse_archive().unwrap_or_else(small_archive);
     let start = &archive[..archive.len().min(40_000)];
     let compressed = [gzip(start), zstd(start)];
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(
+        oracle::effort(100, 300, 25_000),
+    ));
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
     runner
         .run(&(0..compressed.len(), edits), |(which, edits)| {

@@ -46,7 +46,7 @@ pub(crate) struct Contents {
     pub(crate) frozen: Option<Box<Frozen>>,
     /// The block as the last checkpoint but one or an older one left it, if it has been changed since
     /// and must still go home. Where the log is small, also as the last one left it.
-    pub(crate) homeward: Option<Box<[u8]>>,
+    pub(crate) write_back: Option<Box<[u8]>>,
 }
 
 /// The image of a block that belongs to a closed checkpoint.
@@ -69,8 +69,9 @@ impl Contents {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {
             let frozen = Frozen { tag: self.tag, data: self.data.clone(), chunks: self.chunks };
             self.frozen = Some(Box::new(frozen));
-        } else if self.dirty == 0 && self.is_late(running, keeps_last) && self.homeward.is_none() {
-            self.homeward = Some(self.data.clone());
+        } else if self.dirty == 0 && self.is_late(running, keeps_last) && self.write_back.is_none()
+        {
+            self.write_back = Some(self.data.clone());
         }
     }
 
@@ -89,6 +90,69 @@ pub(crate) fn chunk_bits(range: Range<usize>, block_size: usize) -> u64 {
     let chunk = block_size / CHUNKS;
     let (first, last) = (range.start / chunk, (range.end - 1) / chunk);
     (u64::MAX >> (CHUNKS - 1 - last)) & (u64::MAX << first)
+}
+
+/// Which pieces of a block a checkpoint changed: to the 64th of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// A bit for each piece, the first one's lowest.
+    bits: u64,
+    /// Bytes of a piece.
+    piece: usize,
+}
+
+impl Changed {
+    pub(crate) fn new(bits: u64, block_size: usize) -> Self {
+        Self { bits, piece: block_size / CHUNKS }
+    }
+
+    /// All of a block of `block_size` bytes, as of a new one.
+    #[must_use]
+    pub fn whole(block_size: usize) -> Self {
+        Self::new(u64::MAX, block_size)
+    }
+
+    /// Only the pieces that have bytes of `range` in a block of `block_size` bytes.
+    #[must_use]
+    pub fn only(range: Range<usize>, block_size: usize) -> Self {
+        Self::new(chunk_bits(range, block_size), block_size)
+    }
+
+    /// Bytes of a piece. What is smaller may count as changed because its neighbour is.
+    #[must_use]
+    pub fn piece(self) -> usize {
+        self.piece
+    }
+
+    /// Whether some of the bytes of `range` may have changed.
+    #[inline]
+    #[must_use]
+    pub fn touches(self, range: Range<usize>) -> bool {
+        self.bits & chunk_bits(range, self.piece * CHUNKS) != 0
+    }
+
+    /// The rows of a table that may have changed, in runs, ascending. The table starts at byte `start` and
+    /// has `count` rows of `size` bytes. Runs may have a row in common where a row is in two pieces.
+    pub fn rows(
+        self,
+        start: usize,
+        size: usize,
+        count: usize,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let end = start + size * count;
+        let mut bits = self.bits & chunk_bits(start..end, self.piece * CHUNKS);
+        std::iter::from_fn(move || {
+            if bits == 0 {
+                return None;
+            }
+            let first = bits.trailing_zeros();
+            let len = (!(bits >> first)).trailing_zeros();
+            bits &= u64::MAX.checked_shl(first + len).unwrap_or(0);
+            let (from, to) = (first as usize * self.piece, (first + len) as usize * self.piece);
+            let rows = from.max(start) - start..to.min(end) - start;
+            Some(rows.start / size..rows.end.div_ceil(size))
+        })
+    }
 }
 
 pub(crate) type Shared = Arc<RwLock<Contents>>;
@@ -117,5 +181,25 @@ mod tests {
         assert_eq!(chunk_bits(4095..4096, 4096), 1 << 63);
         assert_eq!(chunk_bits(10..10, 4096), 0);
         assert_eq!(chunk_bits(16..32, 1024), 0b10);
+    }
+
+    #[test]
+    fn rows_that_changed_are_those_of_changed_pieces() {
+        let rows = |bits, start, size, count| {
+            Changed::new(bits, 4096)
+                .rows(start, size, count)
+                .map(|rows| (rows.start, rows.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rows(u64::MAX, 64, 8, 504), [(0, 504)]);
+        assert_eq!(rows(0b1101, 64, 8, 504), [(8, 24)]);
+        assert_eq!(rows(0b1, 64, 8, 504), []);
+        assert_eq!(rows(1 << 63 | 0b10, 64, 8, 504), [(0, 8), (496, 504)]);
+        // Rows of 12 bytes in pieces of 64, and a table that ends before its last piece.
+        assert_eq!(rows(0b10, 12, 12, 340), [(4, 10)]);
+        assert_eq!(rows(0b1010, 12, 12, 16), [(4, 10), (15, 16)]);
+        assert_eq!(rows(u64::MAX, 12, 12, 0), []);
+        let changed = Changed::only(100..101, 4096);
+        assert!(changed.touches(64..65) && changed.touches(0..4096) && !changed.touches(128..200));
     }
 }

@@ -6,11 +6,11 @@
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{Contents, Shared};
-use crate::padded::Padded;
 
 /// Shards of the cache. More than threads, so that they rarely meet.
 const SHARDS: usize = 64;
@@ -58,7 +58,7 @@ struct Shard {
 }
 
 pub(crate) struct Cache {
-    shards: Box<[Padded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
     shard_slots_max: usize,
 }
 
@@ -66,7 +66,7 @@ impl Cache {
     /// A cache that aims to hold no more than `blocks_max` blocks.
     pub(crate) fn new(blocks_max: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             shard_slots_max: (blocks_max / SHARDS).max(4),
         }
     }

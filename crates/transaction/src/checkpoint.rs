@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::buffer::{Contents, Epoch, Shared, Tag};
+use crate::buffer::{Changed, Contents, Epoch, Shared, Tag};
 use crate::engine::Engine;
-use crate::{Result, Txn};
+use crate::{Error, Result, Txn};
 
 /// Bytes gathered before adjoining blocks are written together.
 const WRITE_BYTES_MAX: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub trait Log: Send + Sync {
     /// The blocks of all checkpoints before the one numbered `sequence` are home and durable there,
     /// or stand in a later one: their space in the log is free. `sequence` is one more than the
     /// last checkpoint's if the log has nothing any more.
-    fn retire(&self, sequence: u64) -> Result<()>;
+    fn advance_tail(&self, sequence: u64) -> Result<()>;
 }
 
 /// How much a checkpoint has, at most.
@@ -45,7 +45,7 @@ pub struct Size {
 pub enum Fit {
     /// For it, and for one after it that is as large as may be.
     WithAnother,
-    /// For it. Blocks must go home behind it: all checkpoints before it can be retired then, and so it has
+    /// For it. Write-back must follow it: the log can forget all checkpoints before it then, and so it has
     /// whole blocks.
     Alone,
     /// Perhaps not even for it. Blocks must go home first.
@@ -58,7 +58,7 @@ pub struct Checkpoint<'c> {
     epoch: Epoch,
     buffers: &'c [(u64, Shared)],
     freed: &'c [u64],
-    /// Whether the checkpoints before it will be retired.
+    /// Whether the log will forget the checkpoints before it.
     is_whole: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Image<'i> {
     /// The 64ths of it (bit 0 is the first) that a log must write which can write parts: all, if the log
     /// has no whole image of the block from before that it will keep; else those that changed.
     pub pieces: u64,
-    /// Its sealed contents.
+    /// Its sealed contents: verified, with the checksum brought up to date.
     pub data: &'i [u8],
 }
 
@@ -124,7 +124,7 @@ impl Engine {
     /// transaction: it would wait for itself.
     ///
     /// If something else could not be written before, this is still done where it can be, and fails all the
-    /// same: whoever asks learns that something was lost.
+    /// same: every caller learns that something was lost.
     pub fn checkpoint(&self) -> Result<()> {
         let wanted = self.running_epoch();
         let mut writer = self.writer.lock();
@@ -164,8 +164,13 @@ impl Engine {
 
     /// Runs what must not fail half way: if it does, the engine stops.
     fn guarded(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.guard.check_writes()?;
-        write().inspect_err(|_| self.guard.fail())
+        self.guard.check_checkpoint()?;
+        write().inspect_err(|error| {
+            if let Error::Corrupt(fault) = error {
+                self.guard.refuse(fault);
+            }
+            self.guard.fail();
+        })
     }
 
     /// Writes a checkpoint because too much is dirty. If another thread is at it already, this one
@@ -183,6 +188,7 @@ impl Engine {
 
     fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
+        self.seal_all(epoch, &buffers)?;
         match self.log() {
             None => {
                 self.write_home(epoch, &buffers)?;
@@ -237,15 +243,15 @@ impl Engine {
             let is_gone = contents.forgotten != 0 && contents.forgotten <= durable;
             let is_changed = contents.dirty != 0 || contents.forgotten > durable;
             if !is_gone && Some(contents.logged) != spared {
-                if let Some(image) = &contents.homeward {
+                if let Some(image) = &contents.write_back {
                     run.add(block, image)?;
                 } else if !is_changed {
                     run.add(block, &contents.data)?;
                 }
             }
-            let is_home = contents.homeward.is_some() || !is_changed;
+            let is_home = contents.write_back.is_some() || !is_changed;
             if is_gone || (is_home && Some(contents.logged) != spared) {
-                contents.homeward = None;
+                contents.write_back = None;
                 contents.logged = 0;
                 if is_gone {
                     contents.forgotten = 0;
@@ -259,20 +265,20 @@ impl Engine {
         run.write()?;
         writer.logged = kept;
         self.device().flush()?;
-        log.retire(tail)
+        log.advance_tail(tail)
     }
 
     /// Ends the running checkpoint and starts the next.
     fn close_checkpoint(&self) -> Result<Closed> {
-        let gate = self.gate.write();
+        let checkpoint_lock = self.checkpoint_lock.write();
         let mut txn = Txn::new(self, None);
-        self.format().settle(&mut txn)?;
+        self.format().flush_deferred(&mut txn)?;
         txn.commit();
         let dirty = self.cache.take_dirty();
         let mut freed = std::mem::take(&mut *self.freed.lock());
         self.dirty_blocks.store(0, Ordering::Relaxed);
         let epoch = self.running.fetch_add(1, Ordering::AcqRel);
-        drop(gate);
+        drop(checkpoint_lock);
 
         let mut buffers: Vec<_> = dirty
             .into_iter()
@@ -290,7 +296,7 @@ impl Engine {
         Ok((epoch, buffers, freed))
     }
 
-    /// A checkpoint is durable: its buffers are clean, but for the way home.
+    /// A checkpoint is durable: its buffers are clean, but for their write-back.
     fn note_logged(&self, writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
@@ -303,12 +309,32 @@ impl Engine {
             }
             let is_listed = contents.logged != 0;
             contents.logged = epoch;
-            contents.homeward = frozen.map(|frozen| frozen.data);
+            contents.write_back = frozen.map(|frozen| frozen.data);
             drop(contents);
             if !is_listed {
                 writer.logged.push((block, buffer));
             }
         }
+    }
+
+    /// Seals every block of a closed checkpoint, before any of them is written: one that is refused must not
+    /// leave others in the log or at home. A block that a later transaction changes meanwhile is sealed as it
+    /// was frozen, or was sealed before and is frozen so.
+    fn seal_all(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
+        for (block, buffer) in buffers {
+            let mut contents = buffer.write();
+            let contents = &mut *contents;
+            let (tag, chunks, data) = match &mut contents.frozen {
+                Some(frozen) => (frozen.tag, frozen.chunks, &mut frozen.data),
+                None if contents.dirty == epoch => {
+                    (contents.tag, contents.chunks, &mut contents.data)
+                }
+                None => continue,
+            };
+            let changed = Changed::new(chunks, self.block_size());
+            self.format().seal(tag, *block, changed, data)?;
+        }
+        Ok(())
     }
 
     /// Calls `use_image` with the sealed image of a buffer as checkpoint `epoch` left it. Does
@@ -319,21 +345,18 @@ impl Engine {
         epoch: Epoch,
         use_image: impl FnOnce(Image<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
-        let mut contents = buffer.write();
-        let contents = &mut *contents;
+        let contents = buffer.read();
         let block = contents.block;
         // Where the log has one image of the block, it has a whole one, which it keeps as long.
         let pieces = |changed| if contents.logged == 0 { u64::MAX } else { changed };
-        if let Some(frozen) = &mut contents.frozen {
+        if let Some(frozen) = &contents.frozen {
             let (tag, pieces) = (frozen.tag, pieces(frozen.chunks));
-            self.format().seal(tag, block, &mut frozen.data)?;
             return use_image(Image { block, tag, pieces, data: &frozen.data }).map(Some);
         }
         if contents.dirty != epoch {
             return Ok(None);
         }
         let (tag, pieces) = (contents.tag, pieces(contents.chunks));
-        self.format().seal(tag, block, &mut contents.data)?;
         use_image(Image { block, tag, pieces, data: &contents.data }).map(Some)
     }
 

@@ -1,17 +1,17 @@
-//! The engine: a device seen through the cache, and the gate that makes checkpoints consistent.
+//! The engine: a device seen through the cache, and the checkpoint lock that makes checkpoints consistent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use blockdev::BlockDevice;
+use crossbeam_utils::CachePadded;
 use parking_lot::lock_api::ArcRwLockWriteGuard;
 use parking_lot::{Mutex, RwLock};
 
-use crate::buffer::{BufferRef, Contents, Epoch, Tag, WriteGuard};
+use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
 use crate::guard::Guard;
-use crate::padded::Padded;
 use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 
@@ -20,18 +20,27 @@ pub trait Format: Send + Sync {
     /// Checks a block that was just read.
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption>;
 
-    /// Brings a block's checksum up to date before it is written, and refuses one that is wrong.
-    fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> std::result::Result<(), Corruption>;
+    /// Checks a block that is about to be written, but for its checksum, and brings that up to date. What is
+    /// refused here is a fault of whoever changed the block: the engine stops, and nothing of the checkpoint
+    /// is written. So it must let pass whatever [`Format::verify`] does and no change of a block makes wrong;
+    /// `changed` tells what else can have been changed since the block was read or written last.
+    fn seal(
+        &self,
+        tag: Tag,
+        block: u64,
+        changed: Changed,
+        data: &mut [u8],
+    ) -> std::result::Result<(), Corruption>;
 
     /// Brings into the blocks what the file system keeps in memory only (summary counts). Called
     /// with no other transaction open, before each checkpoint is closed. What goes into many blocks can
     /// be joined to the checkpoint in parts ([`Txn::join_part`]). A failure stops the engine.
-    fn settle(&self, txn: &mut Txn<'_>) -> Result<()>;
+    fn flush_deferred(&self, txn: &mut Txn<'_>) -> Result<()>;
 
-    /// Blocks, at most, that [`Format::settle`] would change and that may not have changed yet. They count
+    /// Blocks, at most, that [`Format::flush_deferred`] would change and that may not have changed yet. They count
     /// as dirty: a checkpoint is closed before they are too many. Asked after each transaction, so it must
     /// be quick.
-    fn unsettled(&self) -> usize {
+    fn deferred_blocks(&self) -> usize {
         0
     }
 
@@ -58,17 +67,17 @@ pub struct Engine {
     block_size: usize,
     pub(crate) cache: Cache,
     /// Shared by open transactions, exclusive while a checkpoint is closed.
-    pub(crate) gate: Padded<RwLock<()>>,
-    /// The running checkpoint. Changes only under the exclusive gate.
+    pub(crate) checkpoint_lock: CachePadded<RwLock<()>>,
+    /// The running checkpoint. Changes only under the exclusive checkpoint lock.
     pub(crate) running: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
     pub(crate) writer: Mutex<Writer>,
     /// Blocks whose contents the running checkpoint gave up.
     pub(crate) freed: Mutex<Vec<u64>>,
-    pub(crate) dirty_blocks: Padded<AtomicUsize>,
+    pub(crate) dirty_blocks: CachePadded<AtomicUsize>,
     dirty_blocks_max: usize,
     dirty_blocks_hard: usize,
-    /// Blocks that may wait in memory for their way home.
+    /// Blocks that may wait in memory for their write-back.
     pub(crate) logged_blocks_max: usize,
     /// How many transactions may be open, where the log is small.
     pub(crate) permits: Option<Permits>,
@@ -97,11 +106,11 @@ impl Engine {
             log,
             block_size: options.block_size,
             cache: Cache::new(blocks),
-            gate: Padded::default(),
+            checkpoint_lock: CachePadded::default(),
             running: AtomicU64::new(1),
             writer: Mutex::default(),
             freed: Mutex::new(Vec::new()),
-            dirty_blocks: Padded::default(),
+            dirty_blocks: CachePadded::default(),
             // Less than what a checkpoint may have, because more comes in until it is closed.
             dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),
             dirty_blocks_hard: (blocks / 4 * 3).min(log_blocks / 16 * 15),
@@ -195,26 +204,32 @@ impl Engine {
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
-        Ok(Txn::new(self, Some(Admission { gate: self.gate.read(), permit })))
+        Ok(Txn::new(self, Some(Admission { checkpoint_lock: self.checkpoint_lock.read(), permit })))
     }
 
     /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no
     /// transaction.
     pub fn check_alive(&self) -> Result<()> {
-        Ok(self.guard.check_changes()?)
+        self.guard.check_changes()
     }
 
-    fn dirty_or_unsettled(&self) -> usize {
-        self.dirty_blocks.load(Ordering::Relaxed).saturating_add(self.format.unsettled())
+    /// Ends all changes because of `fault`, which every later one is refused with: for what is found to be
+    /// wrong before it gets into the checkpoint. What was done before may still become durable.
+    pub fn refuse_changes(&self, fault: &Corruption) {
+        self.guard.refuse(fault);
+    }
+
+    fn dirty_or_deferred(&self) -> usize {
+        self.dirty_blocks.load(Ordering::Relaxed).saturating_add(self.format.deferred_blocks())
     }
 
     /// Whether so much is dirty that a checkpoint is due.
     pub(crate) fn over_dirty_limit(&self) -> bool {
-        self.dirty_or_unsettled() > self.dirty_blocks_max
+        self.dirty_or_deferred() > self.dirty_blocks_max
     }
 
     /// Whether so much is dirty that threads must wait for the checkpoint being written.
     pub(crate) fn over_hard_limit(&self) -> bool {
-        self.dirty_or_unsettled() > self.dirty_blocks_hard
+        self.dirty_or_deferred() > self.dirty_blocks_hard
     }
 }

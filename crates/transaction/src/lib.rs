@@ -4,20 +4,21 @@
 //! transaction) and says which bytes it is about to change; the transaction keeps the old ones.
 //! Committing joins the change to the running *checkpoint*; dropping the transaction puts the old
 //! bytes back. A checkpoint is a consistent set of changes: it is written through a [`Log`] and
-//! then home, or, on a fresh image without a log, straight home.
+//! then home, or, on an image in progress without a log, straight home.
 //!
 //! Invariants:
 //! - A checkpoint holds whole transactions only: closing it waits for the open ones.
 //! - A buffer goes home only after the checkpoint that changed it is durable in the log.
 //! - What is written for a checkpoint is the block as that checkpoint left it, even if a later
 //!   transaction changed it meanwhile (the earlier image is frozen at the first such change).
-//! - Every block is verified when it is read and sealed (verified again, its checksum computed)
-//!   just before it is written, by the [`Format`] its [`Tag`] belongs to.
+//! - Every block is verified when it is read, by the [`Format`] its [`Tag`] belongs to.
+//! - Nothing of a checkpoint is written before all of its blocks are sealed: verified again, then their
+//!   checksums computed. A block that cannot be right ends all writing.
 //! - The log can always be emptied before a checkpoint is written to it, but for the last one before, which
 //!   has room beside it; where the log is small, that one too.
 //! - Once something could not be written, nothing is changed any more.
 //!
-//! Lock order: gate (shared by transactions, exclusive to close a checkpoint) → buffers in the
+//! Lock order: checkpoint lock (shared by transactions, exclusive to close a checkpoint) → buffers in the
 //! order that the file system states → shard of the cache. A shard is never held while a buffer is
 //! waited for.
 #![forbid(unsafe_code)]
@@ -26,14 +27,12 @@ mod buffer;
 mod cache;
 mod checkpoint;
 mod engine;
-mod error;
 mod guard;
-mod padded;
 mod permits;
 mod txn;
 
-pub use buffer::{BufferRef, Tag};
+pub use buffer::{BufferRef, Changed, Tag};
 pub use checkpoint::{Checkpoint, Fit, Image, Log, Size};
 pub use engine::{Engine, Format, Options};
-pub use error::{Corruption, Error, Result};
+pub use fault::{Corruption, Error, Result};
 pub use txn::{BufferId, Txn};

@@ -49,7 +49,7 @@ impl Drop for Permit<'_> {
 pub(crate) struct Admission<'e> {
     /// Keeps the running checkpoint from being closed.
     #[expect(dead_code, reason = "it is held")]
-    pub(crate) gate: RwLockReadGuard<'e, ()>,
+    pub(crate) checkpoint_lock: RwLockReadGuard<'e, ()>,
     #[expect(dead_code, reason = "it is held")]
     pub(crate) permit: Option<Permit<'e>>,
 }

@@ -56,15 +56,15 @@ thread_local! {
 /// An open transaction. Dropped without [`Txn::commit`], it puts every byte back.
 pub struct Txn<'e> {
     engine: &'e Engine,
-    gate: Option<Admission<'e>>,
+    checkpoint_lock: Option<Admission<'e>>,
     scratch: Scratch,
     committed: bool,
 }
 
 impl<'e> Txn<'e> {
-    pub(crate) fn new(engine: &'e Engine, gate: Option<Admission<'e>>) -> Self {
+    pub(crate) fn new(engine: &'e Engine, checkpoint_lock: Option<Admission<'e>>) -> Self {
         let scratch = SCRATCH.take();
-        Self { engine, gate, scratch, committed: false }
+        Self { engine, checkpoint_lock, scratch, committed: false }
     }
 
     /// Holds `block`, verified as `tag`, to the end of the transaction. Asking again for a block
@@ -243,23 +243,23 @@ impl<'e> Txn<'e> {
         self.committed = true;
         let engine = self.engine;
         self.join();
-        let in_gate = self.gate.take().is_some();
+        let is_operation = self.checkpoint_lock.take().is_some();
         drop(self);
-        if in_gate && engine.over_dirty_limit() {
+        if is_operation && engine.over_dirty_limit() {
             engine.relieve();
         }
     }
 
     /// Joins what was changed so far to the running checkpoint, lets all buffers go and goes on as a new
-    /// transaction: so that [`Format::settle`] can change any number of blocks without holding them all.
+    /// transaction: so that [`Format::flush_deferred`] can change any number of blocks without holding them all.
     /// Those that were held before must not be used any more.
     ///
-    /// Whoever reads is not kept waiting by the gate, so each part must make sense by itself. For all
-    /// else than settling, a transaction must be whole.
+    /// Readers do not wait for the checkpoint lock, so each part must make sense by itself. For all
+    /// else than flushing what was deferred, a transaction must be whole.
     ///
-    /// [`Format::settle`]: crate::Format::settle
+    /// [`Format::flush_deferred`]: crate::Format::flush_deferred
     pub fn join_part(&mut self) {
-        debug_assert!(self.gate.is_none(), "operations are whole");
+        debug_assert!(self.checkpoint_lock.is_none(), "operations are whole");
         self.join();
         self.scratch.undo.clear();
         self.scratch.old.clear();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-pub use transaction::Corruption;
+pub use fault::Corruption;
 
 /// Result of a file-system operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -111,11 +111,11 @@ impl From<Corruption> for Error {
     }
 }
 
-impl From<transaction::Error> for Error {
-    fn from(e: transaction::Error) -> Self {
+impl From<fault::Error> for Error {
+    fn from(e: fault::Error) -> Self {
         match e {
-            transaction::Error::Device(e) => Self::Device(e),
-            transaction::Error::Corrupt(c) => Self::Corrupt(c),
+            fault::Error::Device(e) => Self::Device(e),
+            fault::Error::Corrupt(c) => Self::Corrupt(c),
         }
     }
 }

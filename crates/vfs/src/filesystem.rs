@@ -4,18 +4,19 @@ use std::ops::{ControlFlow, Range};
 
 use crate::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, Ino,
-    ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs,
-    Timestamp,
+    MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
 ///
-/// An operation either happens as a whole or, when it returns an error, leaves no trace.
+/// An operation either happens as a whole or, when it returns an error, leaves no trace. The exceptions are
+/// long ones on contents ([`Self::write`], [`Self::allocate`], [`Self::truncate`]): they are several steps from
+/// front to back, each of which happens as a whole, and one that fails leaves what the steps before it did.
 /// Names are bytes without `/` or NUL, 1 to 255 of them; `.` and `..` are looked up as names
 /// but cannot be made or removed. No method checks permissions: that is the caller's policy. Flags that
 /// forbid changes ([`crate::Protection`]) are obeyed, with `NotPermitted`.
 /// Callbacks run while the inode is locked: they must not change it, and where other threads change
-/// things at the same time, they must not ask for anything of the file system (who waits to change
+/// things at the same time, they must not ask for anything of the file system (a thread that waits to change
 /// the inode goes first).
 pub trait FileSystem: Send + Sync {
     /// The root directory.
@@ -113,14 +114,17 @@ pub trait FileSystem: Send + Sync {
     /// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Writes all of `data` at `offset`, growing the file as needed. Times stay as they are.
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
+    /// Writes all of `data` at `offset`, growing the file as needed. `time` becomes the `mtime` and `ctime` of
+    /// the file, unless `data` is empty; `None` leaves them. When it fails, a front part may have been written;
+    /// bytes that were written over others may be old and new mixed after a crash.
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()>;
 
     /// Provides, empties or zeroes the space of a byte range, as `mode` says.
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()>;
 
-    /// Sets the size: growing adds a hole, shrinking frees what is past it.
-    fn truncate(&self, ino: Ino, size: u64) -> Result<()>;
+    /// Sets the size: growing adds a hole, shrinking frees what is past it. `time` becomes the `mtime` and
+    /// `ctime` of the file, also if it has that size already; `None` leaves them.
+    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()>;
 
     /// Reports the runs that cover `offset..offset + len` (clipped to the size), in order and
     /// without gaps, until the callback breaks.
@@ -149,11 +153,6 @@ pub trait FileSystem: Send + Sync {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.readdir(dir, Cookie::default(), each)
-    }
-
-    /// What tells where the time of listings goes, if the file system measures that.
-    fn listing_profile(&self) -> Option<&ListingProfile> {
-        None
     }
 
     /// The value of an extended attribute, named as Linux names it (`user.x`,

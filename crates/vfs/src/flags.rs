@@ -43,7 +43,7 @@ bitflags! {
         const EXTENTS = 0x8_0000;
         /// `V`: protected by fs-verity.
         const VERITY = 0x10_0000;
-        /// `C`: not to be copied when it is written to. Of other formats than these.
+        /// `C`: not to be copied when it is written to. Other formats than these have it.
         const NOCOW = 0x80_0000;
         /// `x`: to be mapped without a cache, where devices can.
         const DAX = 0x200_0000;

@@ -226,7 +226,7 @@ impl<'a> Paths<'a> {
         let ino = match self.resolve(path, LastLink::Follow) {
             Ok(ino) => {
                 match self.fs.attributes(ino)?.file_type {
-                    FileType::Regular => self.fs.truncate(ino, 0)?,
+                    FileType::Regular => self.fs.truncate(ino, 0, None)?,
                     FileType::Directory => return Err(Error::IsADirectory),
                     _ => return Err(Error::Exists),
                 }
@@ -238,7 +238,7 @@ impl<'a> Paths<'a> {
             }
             Err(error) => return Err(error),
         };
-        self.fs.write(ino, 0, contents)?;
+        self.fs.write(ino, 0, contents, None)?;
         Ok(ino)
     }
 }

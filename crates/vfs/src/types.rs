@@ -313,7 +313,7 @@ pub struct StatFs {
     pub blocks_free: u64,
     /// Free blocks that ordinary users may take.
     pub blocks_available: u64,
-    /// Free blocks that contents of files may take, whoever owns them: all but those that are kept for
+    /// Free blocks that contents of files may take, of any owner: all but those that are kept for
     /// operations that free.
     pub blocks_for_contents: u64,
     /// Inodes.

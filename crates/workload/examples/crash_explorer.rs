@@ -51,6 +51,9 @@ struct Arguments {
     /// Examine only this state of the run with the given seed
     #[arg(long)]
     state: Option<usize>,
+    /// States to examine of each run
+    #[arg(long, default_value_t = Options::default().states_per_run)]
+    states_per_run: usize,
     /// Let e2fsck or xfs_repair look at one in so many states (0: none)
     #[arg(long, default_value_t = 1)]
     check_one_in: u64,
@@ -187,7 +190,8 @@ fn explore(arguments: &Arguments, kind: &Kind, states: u64) -> Report {
     let judges = judges(arguments, kind);
     let judges: Vec<&dyn Judge> = judges.iter().map(|judge| &**judge).collect();
     let (mixes, warm_steps_max) = (kind.mixes.clone(), kind.warm_steps_max);
-    let options = Options { mixes, warm_steps_max, ..Options::default() };
+    let states_per_run = arguments.states_per_run;
+    let options = Options { mixes, warm_steps_max, states_per_run, ..Options::default() };
     let explorer = Explorer::new(&*target, &judges, options);
     if let Some(state) = arguments.state {
         return explorer.reproduce(arguments.seed, state);
@@ -221,7 +225,10 @@ fn print_failure(arguments: &Arguments, layout: &str, failure: &Failure) {
         Fs::Xfs => "xfs",
     };
     let state = state.map_or(String::new(), |number| format!(" --state {number}"));
-    println!("\nFAILED: --fs {fs} --layout {layout} --seed {seed}{state}\n{what}");
+    let of = arguments.states_per_run;
+    println!(
+        "\nFAILED: --fs {fs} --layout {layout} --seed {seed}{state} --states-per-run {of}\n{what}"
+    );
     let Some(image) = image else { return };
     let number = state.replace(" --state ", "-");
     let path = arguments.keep.join(format!("{fs}-{layout}-{seed}{number}.img"));

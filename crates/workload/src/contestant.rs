@@ -1,6 +1,7 @@
-//! Who takes part in a comparison: a place where a workload can be run again and again, each time from
+//! Contestants of a comparison: a contestant is a place where a workload can be run again and again, each time from
 //! the start.
 
+use operation::profile::ListingProfile;
 use serde::Serialize;
 
 use crate::error::Result;
@@ -43,7 +44,7 @@ pub struct Description {
     /// other. Empty if it does not matter.
     pub format: String,
     /// How many of its settings are not what one gets who chooses nothing: features that are there or
-    /// are missing, and ways of doing things. Of one side, a summary shows the contestant with the fewest,
+    /// are missing, and ways of doing things. For each side, a summary shows the contestant with the fewest,
     /// so that the default stands there, and not whatever was fastest by chance.
     pub deviations: u32,
     /// What it is, in a sentence.
@@ -85,11 +86,8 @@ pub trait Session {
     fn size(&self) -> u64;
 
     /// What tells where the time of listings goes, if the target is a file system that measures that.
-    fn profile(&self) -> Option<&vfs::ListingProfile> {
-        match self.target() {
-            AnyTarget::InProcess(target) => target.file_system().listing_profile(),
-            AnyTarget::Host(_) => None,
-        }
+    fn profile(&self) -> Option<&ListingProfile> {
+        None
     }
 
     /// How far the log has come, in bytes since some moment: two of them say how much was written in

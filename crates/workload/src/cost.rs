@@ -11,9 +11,9 @@ use nix::sys::time::TimeVal;
 pub struct Cost {
     /// On the wall.
     pub wall: Duration,
-    /// Of the processor outside the kernel, all threads of this process together.
+    /// Processor time outside the kernel, all threads of this process together.
     pub user: Duration,
-    /// Of the processor in the kernel, all threads of this process together. What kernel threads did
+    /// Processor time in the kernel, all threads of this process together. What kernel threads did
     /// for it is not in it.
     pub system: Duration,
 }

@@ -14,7 +14,7 @@ use crate::report::{DURABILITY, FORMAT, Report};
 use progress::Progress;
 use turns::{End, Turns};
 
-/// A workload, and who is to run it.
+/// A workload, and its contestants.
 pub struct Entry {
     /// The workload.
     pub job: Box<dyn Job>,

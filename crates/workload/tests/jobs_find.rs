@@ -1,8 +1,5 @@
 //! The workload `find`: the same tree on every target, all of it seen, and what goes wrong noticed.
 
-mod common;
-
-use std::alloc::System;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -11,8 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use alloc_tracker::Allocator;
-use common::{AtPath, InMemory, ext4, ext4_with, run, xfs};
 use tempfile::TempDir;
 use vfs::{FileSystem, FileType, NewInode};
 use workload::Error;
@@ -21,8 +16,7 @@ use workload::jobs::{Context, Find, FindTree, Job, Step};
 use workload::model::Model;
 use workload::tree::{Rules, Tree};
 
-#[global_allocator]
-static ALLOCATOR: Allocator<System> = Allocator::system();
+use crate::common::{AtPath, InMemory, ext4, ext4_with, run, xfs};
 
 const FILES: u64 = 3_000;
 const DIRECTORIES: u64 = FILES / 15;
@@ -74,9 +68,11 @@ fn all_targets_count_the_same() {
 #[test]
 fn our_formats_say_where_the_time_goes_and_allocate_nothing() {
     let find = Find { tree: GENERATED, walks: 4 };
-    for (memory, name) in all_in_memory().into_iter().zip(["model", "ext4", "xfs"]) {
+    let all =
+        [InMemory::watching(Model::new()), InMemory::measured(ext4()), InMemory::measured(xfs())];
+    for (mut memory, name) in all.into_iter().zip(["model", "ext4", "xfs"]) {
         let (is_model, is_ext4) = (name == "model", name == "ext4");
-        let steps = run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
+        let steps = run(&find, &mut memory, 1).unwrap();
         if is_model {
             assert_eq!(names(&steps), ["walk, first", "walk, cached"]);
             assert!(extra(&steps[1], "allocations") > 0.1, "the model allocates, and it is seen");
@@ -101,7 +97,7 @@ fn our_formats_say_where_the_time_goes_and_allocate_nothing() {
 #[test]
 fn caches_that_stay_are_not_called_cold() {
     let find = Find { tree: GENERATED, walks: 0 };
-    let mut session = InMemory::new(xfs());
+    let mut session = InMemory::measured(xfs()).uncached();
     let steps = run(&find, &mut session, 1).unwrap();
     assert_eq!(names(&steps), ["walk, first, not cold", "walk, profiled"]);
     assert_eq!(steps[0].operations, FILES + DIRECTORIES);

@@ -33,9 +33,9 @@ fn extents(fs: &Model, ino: vfs::Ino) -> Vec<(u64, u64, char)> {
 fn holes_and_unwritten_space_are_told_apart_and_read_as_zeros() {
     let fs = Model::new();
     let ino = fs.create(fs.root(), b"f", &NEW).unwrap();
-    fs.write(ino, 8190, b"abcd").unwrap();
+    fs.write(ino, 8190, b"abcd", None).unwrap();
     fs.allocate(ino, 16384, 100, AllocateMode::Unwritten).unwrap();
-    fs.truncate(ino, 30000).unwrap();
+    fs.truncate(ino, 30000, None).unwrap();
     let expected = [
         (0, 4096, 'h'),
         (4096, 4096, 'd'),
@@ -55,9 +55,9 @@ fn holes_and_unwritten_space_are_told_apart_and_read_as_zeros() {
 fn what_was_cut_off_does_not_come_back() {
     let fs = Model::new();
     let ino = fs.create(fs.root(), b"f", &NEW).unwrap();
-    fs.write(ino, 0, b"secret").unwrap();
-    fs.truncate(ino, 2).unwrap();
-    fs.truncate(ino, 6).unwrap();
+    fs.write(ino, 0, b"secret", None).unwrap();
+    fs.truncate(ino, 2, None).unwrap();
+    fs.truncate(ino, 6, None).unwrap();
     let mut buf = [9; 6];
     fs.read(ino, 0, &mut buf).unwrap();
     assert_eq!(&buf, b"se\0\0\0\0");
@@ -101,7 +101,7 @@ fn an_open_file_outlives_its_last_name() {
     let attributes = fs.attributes(file).unwrap();
     assert_eq!((attributes.links, attributes.ctime), (0, at(7).unwrap()));
     assert_eq!(fs.attributes(root).unwrap().mtime, at(7).unwrap());
-    fs.write(file, 0, b"still here").unwrap();
+    fs.write(file, 0, b"still here", None).unwrap();
     fs.close(file).unwrap();
     fs.fsync(file).unwrap();
     fs.close(file).unwrap();
@@ -205,10 +205,10 @@ fn allocation_keeps_grows_punches_and_zeroes() {
     let ino = fs.create(fs.root(), b"f", &NEW).unwrap();
     let size = || fs.attributes(ino).unwrap().size;
     let allocate = |offset, len, mode| fs.allocate(ino, offset, len, mode).unwrap();
-    fs.write(ino, 0, &[7; 16384]).unwrap();
+    fs.write(ino, 0, &[7; 16384], None).unwrap();
     allocate(20480, 4096, AllocateMode::UnwrittenKeepSize);
     assert_eq!(size(), 16384);
-    fs.truncate(ino, 24576).unwrap();
+    fs.truncate(ino, 24576, None).unwrap();
     assert_eq!(extents(&fs, ino)[4..], [(16384, 4096, 'h'), (20480, 4096, 'u')]);
     allocate(4000, 8192, AllocateMode::PunchHole);
     assert_eq!(extents(&fs, ino)[1..3], [(4096, 4096, 'h'), (8192, 4096, 'd')]);

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
+use operation::Mode;
+use operation::locks::InodeLocks;
+use operation::profile::ListingProfile;
 use transaction::{BufferRef, Engine, Tag};
-use vfs::locks::InodeLocks;
-use vfs::{Error, Ino, ListingProfile, Result};
+use vfs::{Ino, Result};
 
-use crate::dir::States;
+use crate::dir::DirStates;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::format::address::Block;
 use crate::format::superblock::Superblock;
 use crate::inode::{self, GoneChunks, Handle};
 use crate::log;
-use crate::unlinked::Unlinked;
+use crate::orphan::Unlinked;
 use crate::volume::Volume;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -26,12 +28,12 @@ pub struct OpenOptions {
     /// Memory for cached metadata, in bytes.
     pub cache_bytes: usize,
     /// Read an image whose log was not replayed as it lies: what the log holds is missing.
-    pub stale: bool,
+    pub norecovery: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, stale: false }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false }
     }
 }
 
@@ -41,7 +43,7 @@ pub struct Xfs {
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
     /// What is kept of large directories, which the engine knows too.
-    pub(crate) dirs: Arc<States>,
+    pub(crate) dirs: Arc<DirStates>,
     /// How room for new entries is found in them.
     pub(crate) free_index: FreeIndexStrategy,
     pub(crate) unlinked: Unlinked,
@@ -52,7 +54,7 @@ pub struct Xfs {
     pub(crate) listings: ListingProfile,
     /// Its superblock when it was opened, before recovery.
     pub(crate) found: Superblock,
-    /// What whoever reads it should know.
+    /// Damage that does not keep the image from being read.
     pub(crate) remarks: Vec<String>,
     /// What recovery did when it was opened.
     pub(crate) recovered: log::Report,
@@ -62,27 +64,13 @@ pub struct Xfs {
     pub(crate) log: Option<log::XfsLog>,
 }
 
-/// What may be done to an open file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Nothing may be changed.
-    ReadOnly,
-    /// Just made by mkfs, and nobody relies on it yet: it may be written, without a log.
-    Fresh,
-    /// It may be changed; changes become durable in its log.
-    Writable,
-}
-
 impl Xfs {
     pub(crate) fn root_ino(&self) -> Ino {
         Ino(self.volume.sb.raw.rootino.get())
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.mode != Mode::ReadOnly {
-            return Ok(());
-        }
-        Err(Error::ReadOnly("it was opened for reading"))
+        self.mode.check_writable()
     }
 
     /// The device that file contents lie on.
@@ -100,21 +88,9 @@ impl Xfs {
         inode::load(self, ino)
     }
 
-    /// A directory in use. One that was removed has no names and gets none, be it open.
-    pub(crate) fn load_dir(&self, ino: Ino) -> Result<Handle> {
-        let handle = self.load(ino)?;
-        handle.require_directory()?;
-        if handle.inode.nlink() == 0 { Err(Error::NotFound) } else { Ok(handle) }
-    }
-
     /// A verified metadata block. Not to be asked for a block that an operation of this thread
     /// holds.
     pub(crate) fn block(&self, block: Block, tag: Tag) -> Result<BufferRef> {
         Ok(self.engine.read(block.0, tag)?)
-    }
-
-    /// Reads file data from byte `offset` of the device.
-    pub(crate) fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.engine.device().read_at(offset, buf).map_err(Error::Device)
     }
 }

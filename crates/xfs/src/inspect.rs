@@ -3,11 +3,11 @@
 use vfs::{Ino, Result};
 
 use crate::Xfs;
-use crate::bmap::{self, Place};
 use crate::format::address::{AgBlock, AgNumber, Block, FileBlock};
 use crate::format::ag::sector_place;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Inode};
+use crate::map::{self, Place};
 
 /// A run of blocks of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Xfs {
     /// `NotFound` if the inode is free; `Corrupt` if its map is damaged on the way there.
     pub fn block_run(&self, ino: Ino, fork: Fork, first: FileBlock) -> Result<BlockRun> {
         let _lock = self.locks.shared(ino);
-        let run = bmap::run_at(&mut &*self, &self.load(ino)?, fork, first)?;
+        let run = map::run_at(&mut &*self, &self.load(ino)?, fork, first)?;
         let (start, unwritten) = match run.place {
             Place::Written(start) => (Some(start), false),
             Place::Unwritten(start) => (Some(start), true),

@@ -1,17 +1,25 @@
-//! XFS behind the format-blind interface: each method takes the inode's lock and calls what does the
-//! work.
+//! XFS behind the format-blind interface. Each method is one call: of the operation core for what both
+//! formats do alike, which takes the locks there, or of what the format has of its own.
+//!
+//! The list of methods stays in each format. The core cannot implement the trait of `vfs` for every
+//! format, because neither the trait nor the type would be its own; and a type of the core around a
+//! format would hide what the format alone offers.
 
 use std::ops::{ControlFlow, Range};
 
+use operation::data;
+use operation::inode::{look_at, look_at_dir, set_attributes};
+use operation::profile::{ListingProfile, MeasuresListings};
+use operation::{Mode, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
-    FileSystem, Ino, ListingProfile, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
-    SpecialFile, StatFs, Timestamp,
+    FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
+    StatFs, Timestamp,
 };
 
 use crate::format::features::Incompat;
-use crate::fs::Mode;
-use crate::{Xfs, attr, dir, file, inode};
+use crate::xattr::parent::Link;
+use crate::{Xfs, dir, file, inode, xattr};
 
 impl FileSystem for Xfs {
     fn root(&self) -> Ino {
@@ -23,63 +31,60 @@ impl FileSystem for Xfs {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(self.volume.statfs(self.mode != Mode::Fresh))
+        Ok(self.volume.statfs(self.mode != Mode::InProgress))
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        let _lock = self.locks.shared(dir);
-        let found = dir::lookup(&mut &*self, &self.load_dir(dir)?, name)?;
+        let found = look_at_dir(self, dir, |dir| dir::lookup(&mut &*self, dir, name))?;
         found.map(|found| found.ino).ok_or(Error::NotFound)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let _lock = self.locks.shared(ino);
-        inode::attributes(self, &self.load(ino)?)
+        look_at(self, ino, |inode| inode::attributes(self, inode))
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        self.change_attributes(ino, change)
+        set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_file(dir, name, new)
+        names::create(self, dir, name, new)
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_dir(dir, name, new)
+        names::mkdir(self, dir, name, new)
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        self.create_special(dir, name, file, new)
+        names::mknod(self, dir, name, file, new)
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        self.create_symlink(dir, name, target, new)
+        names::symlink(self, dir, name, target, new)
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        let _lock = self.locks.shared(ino);
-        file::readlink(self, &self.load(ino)?)
+        look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        self.create_open(dir, new)
+        names::create_unlinked(self, dir, new)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.add_link(ino, dir, name, time)
+        names::link(self, ino, dir, name, time)
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.replace_link(ino, dir, name, time)
+        names::link_over(self, ino, dir, name, time)
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.remove_file(dir, name, time)
+        names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        self.remove_dir(dir, name, time)
+        names::rmdir(self, dir, name, time)
     }
 
     fn rename(
@@ -89,7 +94,7 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, None, time)
+        names::rename(self, from, to, mode, None, time)
     }
 
     fn rename_with_whiteout(
@@ -100,32 +105,34 @@ impl FileSystem for Xfs {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        self.rename_entry(from, to, mode, Some(whiteout), time)
+        names::rename(self, from, to, mode, Some(whiteout), time)
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        self.open_inode(ino)
+        operation::orphans::open_inode(self, ino)
     }
 
     fn close(&self, ino: Ino) -> Result<()> {
-        self.close_inode(ino)
+        operation::orphans::close_inode(self, ino)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let _lock = self.locks.shared(ino);
-        file::read(self, &self.load(ino)?, offset, buf)
+        look_at(self, ino, |inode| {
+            data::require_regular(inode)?;
+            data::read(self, inode, offset, buf)
+        })
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_file(ino, offset, data)
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
+        data::write(self, ino, offset, data, time)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        self.allocate_range(ino, offset, len, mode)
+        data::allocate(self, ino, offset, len, mode)
     }
 
-    fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
-        self.resize_file(ino, size)
+    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
+        data::resize(self, ino, size, time)
     }
 
     fn extent_map(
@@ -135,8 +142,10 @@ impl FileSystem for Xfs {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _lock = self.locks.shared(ino);
-        file::extent_map(self, &self.load(ino)?, offset, len, each)
+        look_at(self, ino, |inode| {
+            data::require_regular(inode)?;
+            data::extent_map(self, inode, offset, len, each)
+        })
     }
 
     fn readdir(
@@ -146,17 +155,11 @@ impl FileSystem for Xfs {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut clock = self.listings.clock();
-        let _lock = self.locks.shared(dir);
-        dir::readdir(self, &self.load_dir(dir)?, from, &mut clock, each)
-    }
-
-    fn listing_profile(&self) -> Option<&ListingProfile> {
-        Some(&self.listings)
+        look_at_dir(self, dir, |dir| dir::readdir(self, dir, from, &mut clock, each))
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        let _lock = self.locks.shared(ino);
-        attr::get(&mut &*self, &self.load(ino)?, name)?.ok_or(Error::NoAttribute)
+        look_at(self, ino, |inode| xattr::get(&mut &*self, inode, name))?.ok_or(Error::NoAttribute)
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
@@ -168,8 +171,7 @@ impl FileSystem for Xfs {
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let _lock = self.locks.shared(ino);
-        attr::list(&mut &*self, &self.load(ino)?, each)
+        look_at(self, ino, |inode| xattr::list(&mut &*self, inode, each))
     }
 
     /// The number may come from anywhere, so that what lies there must not be believed before the tree
@@ -181,9 +183,9 @@ impl FileSystem for Xfs {
         if !self.volume.geometry.features.incompat(Incompat::PARENT) {
             return Ok(false);
         }
-        let _lock = self.locks.shared(ino);
-        attr::parent::for_each(&mut &*self, &self.load(ino)?, &mut |link| {
-            each(link.dir, link.name);
+        look_at(self, ino, |inode| {
+            let each = &mut |link: Link<'_>| each(link.dir, link.name);
+            xattr::parent::for_each(&mut &*self, inode, each)
         })?;
         Ok(true)
     }
@@ -201,14 +203,11 @@ impl FileSystem for Xfs {
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {
-        self.sync()
+        operation::sync(self)
     }
 
     fn sync(&self) -> Result<()> {
-        if self.check_writable().is_err() {
-            return Ok(());
-        }
-        Ok(self.engine.sync()?)
+        operation::sync(self)
     }
 
     fn label(&self) -> Result<Vec<u8>> {
@@ -222,5 +221,11 @@ impl FileSystem for Xfs {
     fn shut_down(&self) -> Result<()> {
         self.engine.stop();
         Ok(())
+    }
+}
+
+impl MeasuresListings for Xfs {
+    fn listing_profile(&self) -> &ListingProfile {
+        &self.listings
     }
 }

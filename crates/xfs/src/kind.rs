@@ -1,12 +1,18 @@
-//! The kinds of metadata blocks: how each is verified and sealed.
+//! The kinds of metadata blocks: how each is verified when it is read, and verified and sealed before it is
+//! written. Both use the same verifier of a kind's structure, to which reading adds the checksum; before
+//! writing, what has changed is looked at more closely.
 
-use transaction::{Corruption, Tag};
-use vfs::Ino;
+#[cfg(test)]
+mod tests;
 
+use transaction::{Changed, Corruption, Tag};
+use vfs::{Error, Ino};
+
+use crate::Xfs;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, attr, checksum, dir, symlink};
+use crate::format::{ag, attr, checksum, dir, inode, symlink};
 
 /// A kind of metadata block. Its number is the [`Tag`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,8 +147,15 @@ pub(crate) fn verify(
     }
 }
 
-/// Brings a block's checksum up to date.
-pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8]) {
+/// Checks a block that is about to be written, and brings its checksum up to date.
+pub(crate) fn seal(
+    geometry: &Geometry,
+    tag: Tag,
+    block: Block,
+    changed: Changed,
+    data: &mut [u8],
+) -> Result<(), Corruption> {
+    verify_structure(geometry, tag, block, changed, data)?;
     match Kind::from_tag(tag) {
         Kind::AgHeader => {
             let (ag, at) = geometry.locate(block);
@@ -161,5 +174,69 @@ pub(crate) fn seal(geometry: &Geometry, tag: Tag, block: Block, data: &mut [u8])
                 dir::seal(geometry, part, data);
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks a block, but for its checksum. Beside what [`verify`] checks, it looks into what each of the changed
+/// pieces holds: records of trees, inodes, headers of groups.
+fn verify_structure(
+    geometry: &Geometry,
+    tag: Tag,
+    block: Block,
+    changed: Changed,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let kind = Kind::from_tag(tag);
+    if let Some(part) = kind.dir_part() {
+        return dir::verify_structure(geometry, part, (Ino(tag.owner), tag.seed), block, data);
+    }
+    if let Some(shape) = kind.btree() {
+        return shape.verify_structure(geometry, (block, tag.owner), changed, data);
+    }
+    match kind {
+        Kind::AgHeader => {
+            let (ag, at) = geometry.locate(block);
+            ag::verify_structure(geometry, ag, at.0, changed, data)
+        }
+        Kind::Inodes => verify_inodes(geometry, block, changed, data),
+        Kind::AttrLeaf => attr::verify_structure(geometry, tag.owner, block, data),
+        Kind::AttrRemote => attr::remote::verify_structure(geometry, tag.owner, block, data),
+        Kind::Symlink if geometry.features.crc() => {
+            symlink::verify_structure(geometry, Ino(tag.owner), block, data).map(drop)
+        }
+        // Parts were verified as the whole that was sealed.
+        _ => Ok(()),
+    }
+}
+
+/// Checks the inodes that changed.
+fn verify_inodes(
+    geometry: &Geometry,
+    block: Block,
+    changed: Changed,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let size = geometry.inode_size();
+    let (ag, ag_block) = geometry.locate(block);
+    let first = geometry.ino(ag, geometry.first_ino(ag_block));
+    for row in changed.rows(0, size, data.len() / size).flatten() {
+        let slot = &data[row * size..(row + 1) * size];
+        let ino = Ino(first.0 + row as u64);
+        let Err(fault) = inode::verify_structure(geometry, ino, slot) else { continue };
+        // In a piece of several slots, perhaps only a neighbour has changed: what was written is sealed.
+        if changed.piece() > size && inode::verify_slot(geometry, ino, slot).is_err() {
+            continue;
+        }
+        return Err(fault);
+    }
+    Ok(())
+}
+
+impl Xfs {
+    /// Ends all changes, because what an operation was about to seal by itself is wrong.
+    pub(crate) fn refuse(&self, fault: Corruption) -> Error {
+        self.engine.refuse_changes(&fault);
+        fault.into()
     }
 }

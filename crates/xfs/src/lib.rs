@@ -2,35 +2,29 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
-mod attr;
-mod bmap;
 mod btree;
-mod copy;
 mod dir;
 mod file;
 pub mod format;
 mod fs;
-mod inherit;
 mod inode;
 pub mod inspect;
 mod intents;
 mod interface;
 mod kind;
-mod label;
 mod log;
+mod map;
 pub mod mkfs;
 mod names;
 mod op;
 mod open;
-mod project;
-mod source;
+mod orphan;
 #[cfg(test)]
 mod stub;
-mod superblocks;
-mod unlinked;
 mod volume;
+mod xattr;
 
-pub use dir::LeafBuffering;
+pub use dir::InsertBuffering;
 pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 pub use log::{

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use transaction::{Checkpoint, Fit, Log, Size};
 
 use crate::Xfs;
-use crate::fs::Mode;
 use crate::mkfs::{self, Contents, Options};
+use operation::Mode;
 
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -58,7 +58,7 @@ impl Log for Durable {
         Fit::WithAnother
     }
 
-    fn retire(&self, _sequence: u64) -> transaction::Result<()> {
+    fn advance_tail(&self, _sequence: u64) -> transaction::Result<()> {
         Ok(())
     }
 }
@@ -110,7 +110,7 @@ impl Logged {
     /// Brings everything home and has it judged.
     pub(crate) fn judge(&self) {
         self.fs.engine.checkpoint().unwrap();
-        self.fs.settle_superblock().unwrap();
+        self.fs.flush_superblock().unwrap();
         self.fs.engine.empty_log().unwrap();
         self.write_to_file(|path| oracle::xfs_repair(path));
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use transaction::{Corruption, Format, Tag, Txn};
+use transaction::{Changed, Corruption, Format, Tag, Txn};
 use vfs::StatFs;
 
-use crate::alloc::ags::Ags;
+use crate::alloc::ags::{Ag, AgState, Ags};
 use crate::alloc::headers::{self, Totals};
-use crate::dir::States;
+use crate::dir::DirStates;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
@@ -105,7 +105,7 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
 /// What the engine calls: checks and seals blocks, and brings into them what is kept in memory only.
 pub(crate) struct Backing {
     pub(crate) volume: Arc<Volume>,
-    pub(crate) dirs: Arc<States>,
+    pub(crate) dirs: Arc<DirStates>,
     /// Whether the superblock's totals follow at each checkpoint. With a log they need not: after a crash
     /// everybody sums them up from the groups (`lazysbcount`).
     pub(crate) keeps_totals: bool,
@@ -117,21 +117,24 @@ impl Format for Backing {
         kind::verify(geometry, tag, Block(block), data).map_err(|c| c.at_block(block))
     }
 
-    fn seal(&self, tag: Tag, block: u64, data: &mut [u8]) -> Result<(), Corruption> {
-        kind::seal(&self.volume.geometry, tag, Block(block), data);
-        Ok(())
+    fn seal(
+        &self,
+        tag: Tag,
+        block: u64,
+        changed: Changed,
+        data: &mut [u8],
+    ) -> Result<(), Corruption> {
+        let geometry = &self.volume.geometry;
+        kind::seal(geometry, tag, Block(block), changed, data).map_err(|c| c.at_block(block))
     }
 
     /// Names go into the hash indexes of their directories, then counts into the headers of groups.
-    fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
+    fn flush_deferred(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let geometry = &self.volume.geometry;
         self.volume.ags.close_busy();
-        self.dirs.settle(geometry, txn)?;
-        let dirty = self.volume.ags.take_dirty();
-        for (ag, state) in &dirty {
-            headers::write(geometry, txn, *ag, state)?;
-        }
-        if dirty.is_empty() || !self.keeps_totals {
+        self.dirs.flush_deferred(geometry, txn)?;
+        let write = |ag, _: &Ag, state: &mut AgState| headers::write(geometry, txn, ag, state);
+        if !self.volume.ags.flush_dirty(write)? || !self.keeps_totals {
             return Ok(());
         }
         headers::write_totals(geometry, txn, &self.volume.totals())
@@ -141,7 +144,7 @@ impl Format for Backing {
         self.volume.ags.release_busy();
     }
 
-    fn unsettled(&self) -> usize {
-        self.dirs.unsettled()
+    fn deferred_blocks(&self) -> usize {
+        self.dirs.deferred_blocks()
     }
 }

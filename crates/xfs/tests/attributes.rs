@@ -50,9 +50,9 @@ fn set(path: &Path, name: &[u8], value: &[u8]) {
     lsetxattr(path, OsString::from_vec(name.to_vec()), value, XattrFlags::empty()).unwrap();
 }
 
-fn open_fresh(path: &Path) -> Xfs {
+fn open_in_progress(path: &Path) -> Xfs {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
+    Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
 /// Inode numbers of the entries of a directory, by name.
@@ -157,7 +157,7 @@ fn kernel_changes(path: &Path, model: &mut Attributes, rng: &mut Rng) {
 /// Random changes of every file's attributes.
 fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
     let (image, inodes) = kernel_image(options, make_files, inodes);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let mut rng = Rng::with_seed(seed);
     let mut models: BTreeMap<Vec<u8>, Attributes> = BTreeMap::new();
     for (name, &ino) in &inodes {
@@ -188,7 +188,7 @@ fn run(options: &str, seed: u64, steps: usize, habits: &Habits) {
     mount.unmount();
     xfs_repair(image.path());
     // All of them go again.
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     for (name, &ino) in &inodes {
         assert!(attributes(&fs, ino) == models[name], "{}", name.escape_ascii());
         for attribute in models[name].keys() {
@@ -300,7 +300,7 @@ fn what_the_kernel_made_is_read() {
         }
         // What the kernel made is changed and taken away.
         drop(fs);
-        let fs = open_fresh(image.path());
+        let fs = open_in_progress(image.path());
         for (ino, all) in expected.values() {
             for (index, (name, value)) in all.iter().enumerate() {
                 match index % 3 {
@@ -329,7 +329,7 @@ fn access_control_lists_are_the_kernels() {
     let all = [(1, 6, none), (2, 7, 1000), (4, 4, none), (16, 7, none), (32, 0, none)];
     let entries = all.map(|(tag, perm, id)| entry(tag, perm, id)).concat();
     let value = [&2_u32.to_le_bytes()[..], &entries].concat();
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let ino = inodes[&b"f"[..]];
     fs.set_xattr(ino, b"system.posix_acl_access", &value).unwrap();
     assert_eq!(fs.get_xattr(ino, b"system.posix_acl_access").unwrap(), value);

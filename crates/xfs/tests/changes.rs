@@ -48,7 +48,7 @@ fn change(fs: &Xfs, file: &mut File, reach: &Reach, rng: &mut Rng) {
     match rng.u8(..16) {
         0..=6 => {
             let data: Vec<u8> = (0..len).map(|_| rng.u8(1..)).collect();
-            fs.write(file.ino, at, &data).unwrap();
+            fs.write(file.ino, at, &data, None).unwrap();
             file.bytes.resize(file.bytes.len().max(end), 0);
             file.bytes[at as usize..end].copy_from_slice(&data);
         }
@@ -73,7 +73,7 @@ fn change(fs: &Xfs, file: &mut File, reach: &Reach, rng: &mut Rng) {
         _ => {
             let size = if rng.u8(..4) == 0 { at } else { file.bytes.len() as u64 + len };
             let size = size.min(reach.blocks * reach.block);
-            fs.truncate(file.ino, size).unwrap();
+            fs.truncate(file.ino, size, None).unwrap();
             file.bytes.resize(size as usize, 0);
         }
     }
@@ -105,16 +105,16 @@ fn make_empty(root: &Path) {
     }
 }
 
-fn open_fresh(path: &Path) -> Xfs {
+fn open_in_progress(path: &Path) -> Xfs {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
+    Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
 /// Runs `steps` random changes, `blocks` blocks wide, after which a file must have more than
 /// `extents_min` extents.
 fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) {
     let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let mut files: Vec<File> =
         expected.iter().map(|e| File { ino: Ino(e.ino), bytes: Vec::new() }).collect();
     assert_eq!(files.len(), FILES);
@@ -148,9 +148,9 @@ fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) 
         }
     });
     // All of it goes again.
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     for file in &files {
-        fs.truncate(file.ino, 0).unwrap();
+        fs.truncate(file.ino, 0, None).unwrap();
         fs.allocate(file.ino, 0, u64::MAX / 4, AllocateMode::PunchHole).unwrap();
         assert_eq!(fs.attributes(file.ino).unwrap().blocks_512, 0);
     }
@@ -192,7 +192,7 @@ fn changes_with_the_reverse_map() {
 /// A map of three levels grows and goes in random order.
 fn grow_and_shrink(options: &str) {
     let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let ino = Ino(expected[0].ino);
     let count = 4000;
     let mut order: Vec<u64> = (0..count).collect();
@@ -200,13 +200,13 @@ fn grow_and_shrink(options: &str) {
     rng.shuffle(&mut order);
     let block_of = |index: u64| index.to_be_bytes().repeat(128);
     for &index in &order {
-        fs.write(ino, index * 2048, &block_of(index)).unwrap();
+        fs.write(ino, index * 2048, &block_of(index), None).unwrap();
     }
     assert!(mapped(&fs, ino).len() as u64 == count);
     fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());
-    let (fs, mut found) = (open_fresh(image.path()), vec![0; 1024]);
+    let (fs, mut found) = (open_in_progress(image.path()), vec![0; 1024]);
     rng.shuffle(&mut order);
     for (step, &index) in order.iter().enumerate() {
         fs.read(ino, index * 2048, &mut found).unwrap();
@@ -235,7 +235,7 @@ fn maps_of_several_levels_grow_and_shrink() {
 fn space_of_a_builder_lies_in_one_piece() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     let (image, expected) = kernel_image("", |root, _| make_empty(root), note_tree);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let len = 20 << 20;
     let mut end = None;
     for one in &expected {
@@ -263,10 +263,10 @@ fn snapshot(fs: &Xfs, inos: &[Ino]) -> Vec<(Vec<u8>, u64)> {
 fn a_full_image_refuses_and_keeps_what_it_has() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     let (image, expected) = kernel_image("", |root, _| make_empty(root), note_tree);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let inos: Vec<Ino> = expected.iter().map(|e| Ino(e.ino)).collect();
     for (index, &ino) in inos.iter().enumerate() {
-        fs.write(ino, 0, &vec![index as u8 + 1; 100_000]).unwrap();
+        fs.write(ino, 0, &vec![index as u8 + 1; 100_000], None).unwrap();
     }
     let mut room: u64 = 1 << 30;
     let mut at = 1 << 20;
@@ -281,14 +281,14 @@ fn a_full_image_refuses_and_keeps_what_it_has() {
     }
     let before = snapshot(&fs, &inos);
     for &ino in &inos {
-        let refused = fs.write(ino, 90_000, &vec![9; 4 << 20]);
+        let refused = fs.write(ino, 90_000, &vec![9; 4 << 20], None);
         assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     }
     // An operation that failed did not even write over what was there.
     assert!(snapshot(&fs, &inos) == before);
     for &ino in &inos {
-        fs.truncate(ino, 10).unwrap();
-        fs.truncate(ino, 20).unwrap();
+        fs.truncate(ino, 10, None).unwrap();
+        fs.truncate(ino, 20, None).unwrap();
     }
     for (one, (ino, (bytes, _))) in expected.iter().zip(inos.iter().zip(&before)) {
         let mut found = [0xee; 20];
@@ -308,15 +308,15 @@ fn a_change_of_what_files_share_is_one_files_own() {
         rustix::fs::ioctl_ficlone(b.unwrap(), a.unwrap()).unwrap();
     };
     let (image, expected) = kernel_image("", share, note_tree);
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let (changed, kept) = expected.split_first().unwrap();
     let ino = Ino(changed.ino);
-    fs.write(ino, 50, &[1]).unwrap();
+    fs.write(ino, 50, &[1], None).unwrap();
     fs.allocate(ino, 5000, 10, AllocateMode::PunchHole).unwrap();
     fs.allocate(ino, 9000, 10, AllocateMode::Zero).unwrap();
     // The rest of a block is cleared.
-    fs.truncate(ino, 50_001).unwrap();
-    fs.truncate(ino, 60_000).unwrap();
+    fs.truncate(ino, 50_001, None).unwrap();
+    fs.truncate(ino, 60_000, None).unwrap();
     kept.iter().for_each(|one| support::files::assert_contents(&fs, one));
     let mut found = vec![0; 60_000];
     assert_eq!(fs.read(ino, 0, &mut found).unwrap(), found.len());
@@ -326,7 +326,7 @@ fn a_change_of_what_files_share_is_one_files_own() {
     bytes[9000..9010].fill(0);
     assert!(found == bytes);
     // One of two files gives its blocks back, which the other keeps.
-    fs.truncate(ino, 0).unwrap();
+    fs.truncate(ino, 0, None).unwrap();
     fs.finish(None).unwrap();
     drop(fs);
     xfs_repair(image.path());

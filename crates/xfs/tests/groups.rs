@@ -26,7 +26,7 @@ impl Image {
         MkfsXfs::default().options(options).create(&path, size);
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
-        let fs = Xfs::open_fresh(device, CACHE_BYTES).unwrap();
+        let fs = Xfs::open_in_progress(device, CACHE_BYTES).unwrap();
         Self { fs, path, _home: home }
     }
 
@@ -92,7 +92,7 @@ fn ten_thousand_files_in_a_few_directories() {
             let name = format!("a file with a longer name {at}");
             let file = fs.create(dirs[at % dirs.len()], name.as_bytes(), &new()).unwrap();
             if at % 3 == 0 {
-                fs.write(file, 0, &vec![3; at % 20_000]).unwrap();
+                fs.write(file, 0, &vec![3; at % 20_000], None).unwrap();
             }
         }
         for at in (0..10_000).filter(|at| at % 5 != 0) {
@@ -122,7 +122,7 @@ fn a_full_image_is_sound_and_can_be_emptied() {
                 Err(error) => break error,
             };
             files.push(name);
-            if let Err(error) = fs.write(file, 0, &vec![5; size]) {
+            if let Err(error) = fs.write(file, 0, &vec![5; size], None) {
                 break error;
             }
         };
@@ -131,7 +131,8 @@ fn a_full_image_is_sound_and_can_be_emptied() {
         // The kernel's changes are none of this file system's: it is opened anew.
         let Image { path, _home: home, .. } = image;
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let fs = Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), CACHE_BYTES).unwrap();
+        let fs =
+            Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), CACHE_BYTES).unwrap();
         let order = (0..2).flat_map(|odd| files.iter().skip(odd).step_by(2));
         order.for_each(|name| fs.unlink(root, name, None).unwrap());
         Image { fs, path, _home: home }.judge();
@@ -160,7 +161,7 @@ fn threads_with_directories_of_their_own() {
                 let gone = fs.rmdir(dir, &name, None).or_else(|_| fs.unlink(dir, &name, None));
                 assert!(matches!(gone, Ok(()) | Err(Error::NotFound)));
             } else if fs.attributes(ino).is_ok_and(|a| a.file_type == vfs::FileType::Regular) {
-                fs.write(ino, rng.u64(..100_000), &vec![9; rng.usize(..30_000)]).unwrap();
+                fs.write(ino, rng.u64(..100_000), &vec![9; rng.usize(..30_000)], None).unwrap();
             }
         }
         inos.len()

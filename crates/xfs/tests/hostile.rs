@@ -15,9 +15,6 @@ const READS_MAX: u64 = 200_000;
 /// Most entries and bytes likewise.
 const ENTRIES_MAX: usize = 200_000;
 const BYTES_MAX: u64 = 400 << 20;
-/// Damaged images of each golden one.
-const ROUNDS: u64 = 300;
-
 /// Reads everything and checks that the work was bounded.
 fn survive(device: Arc<dyn BlockDevice>, layout: &Layout, what: &str) -> Outcome {
     let outcome = walk::everything(device, &layout.inodes);
@@ -59,7 +56,7 @@ fn sealed_damage_is_survived() {
                 let image = unpack(packed);
                 let layout = Layout::of(&image);
                 let base = device(&image);
-                for seed in 0..ROUNDS {
+                for seed in 0..oracle::effort(60, 300, 20_000) {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = base.fork();
                     for _ in 0..random.usize(1..4) {

@@ -46,7 +46,7 @@ fn attribute_blocks(image: &std::fs::File) -> Vec<(u64, Vec<u8>)> {
 /// Everything there is to do with attributes; what comes of it does not matter.
 fn use_all(path: &Path, ino: Ino, rng: &mut Rng) {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    let fs = Xfs::open_fresh(
+    let fs = Xfs::open_in_progress(
         Arc::new(OverlayDevice::new(Arc::new(FileDevice::new(file).unwrap()))),
         8 << 20,
     )
@@ -78,7 +78,7 @@ fn damage_does_no_harm() {
     let blocks = attribute_blocks(&file);
     assert!(blocks.len() > 20, "only {} blocks", blocks.len());
     let mut rng = Rng::with_seed(11);
-    for _ in 0..300 {
+    for _ in 0..oracle::effort(100, 300, 20_000) {
         let mut changed = Vec::new();
         for _ in 0..rng.usize(1..4) {
             let (at, old) = &blocks[rng.usize(..blocks.len())];

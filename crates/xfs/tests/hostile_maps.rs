@@ -22,9 +22,6 @@ use xfs::format::inode::{CORE_SIZE_V3, seal_slot};
 use xfs::format::{btree, checksum};
 use xfs::{OpenOptions, Xfs};
 
-/// Trials of each kind.
-const TRIALS: usize = 300;
-
 fn fill(root: &Path, block: u64) {
     for count in [8, 1500] {
         let mut file = File::create(root.join(format!("fragments-{count}"))).unwrap();
@@ -132,7 +129,7 @@ fn attack(file: &Path, expected: &[Expected], seed: u64) {
         assert_eq!(targets.is_empty(), one.name != "fragments-1500");
         targets.push(inode);
         // Both forms of structures get their share.
-        for trial in 0..TRIALS {
+        for trial in 0..oracle::effort(100, 300, 20_000) {
             let target = if trial % 2 == 0 { inode } else { targets[rng.usize(..targets.len())] };
             let mut bytes = read(&*below, target.at, target.len);
             let from = if !target.is_inode {

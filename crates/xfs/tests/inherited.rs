@@ -42,7 +42,7 @@ fn new_files_get_what_their_directory_has_for_them() {
     let file = fs.create(ino, b"ours", &NewInode::default()).unwrap();
     fs.mkdir(ino, b"our-dir", &NewInode::default()).unwrap();
     fs.symlink(ino, b"our-link", b"ours", &NewInode::default()).unwrap();
-    fs.write(file, 0, b"some").unwrap();
+    fs.write(file, 0, b"some", None).unwrap();
     fs.close().unwrap();
     oracle::xfs_repair(&path);
     let mount = KernelMount::new(&path, &MountOptions::read_write("xfs"));

@@ -4,8 +4,6 @@
 //! The kernel works on an image that is itself a file of XFS, where a shared copy is made in a moment:
 //! all writes that had come to an end are in it, and no others. Each copy is recovered by the kernel,
 //! by us, and by us in memory alone.
-//!
-//! `DISKWRIGHT_KERNEL_CRASHES` sets how many copies are taken of each kind of image.
 
 use crate::changing;
 
@@ -30,8 +28,6 @@ use changing::MIB;
 const OUTER_BYTES: u64 = 16 << 30;
 const INNER_BYTES: u64 = 400 * MIB;
 const THREADS: u64 = 4;
-/// Copies of each kind of image.
-const COPIES: u64 = 4;
 /// Longest time between two copies.
 const PAUSE_MS_MAX: u64 = 400;
 /// How far the clock that kernels take times from may be behind.
@@ -166,8 +162,8 @@ fn mounted_tree(path: &Path, promises: &[Promise]) -> Result<Tree, String> {
 
 fn run(options: &str, seed: u64) {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    let copies = std::env::var("DISKWRIGHT_KERNEL_CRASHES");
-    let copies = copies.map_or(COPIES, |text| text.parse().expect("a number"));
+    // Of each kind of image.
+    let copies = oracle::effort(2, 4, 50);
     let home = oracle::scratch();
     let outer = home.path().join("outer");
     MkfsXfs::default().create(&outer, OUTER_BYTES);

@@ -12,7 +12,7 @@ use changing::{Layout, SMALL_CACHE_BYTES, TINY_BUFFERS, assert_clean, seem_finis
 use fastrand::Rng;
 use oracle::require;
 use vfs::{Error, FileSystem, Ino, NewInode, RenameMode, Timestamp};
-use xfs::{LeafBuffering, OpenOptions, Xfs};
+use xfs::{InsertBuffering, OpenOptions, Xfs};
 
 const TIME: Timestamp = Timestamp { sec: 1, nsec: 0 };
 const NEW: NewInode =
@@ -23,11 +23,11 @@ const PLAIN: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::D
 const TINY: Layout = Layout { buffering: Some(TINY_BUFFERS), ..PLAIN };
 /// Few leaves have buffers.
 const SMALL: Layout = Layout {
-    buffering: Some(LeafBuffering { leaves_min: 4, waiting_max: 12, bytes_max: 30 << 10 }),
+    buffering: Some(InsertBuffering { leaves_min: 4, buffered_max: 12, bytes_max: 30 << 10 }),
     ..PLAIN
 };
 const USUAL: Layout = Layout {
-    buffering: Some(LeafBuffering { leaves_min: 2, waiting_max: 32, bytes_max: 1 << 20 }),
+    buffering: Some(InsertBuffering { leaves_min: 2, buffered_max: 32, bytes_max: 1 << 20 }),
     ..PLAIN
 };
 
@@ -134,7 +134,7 @@ impl Trial {
         let copy = device.fork();
         seem_finished(&copy);
         assert_clean(&copy);
-        let options = OpenOptions { stale: true, ..OpenOptions::default() };
+        let options = OpenOptions { norecovery: true, ..OpenOptions::default() };
         self.check(&Xfs::open(Arc::new(copy), &options).unwrap());
     }
 }
@@ -284,7 +284,7 @@ fn readers_find_names_on_their_way() {
     let is_over = AtomicBool::new(false);
     let added = std::sync::atomic::AtomicU64::new(5_000);
     std::thread::scope(|scope| {
-        for seed in 0..2 {
+        for seed in 0..oracle::effort(1, 2, 50) {
             let (is_over, added) = (&is_over, &added);
             scope.spawn(move || {
                 let mut rng = Rng::with_seed(seed);

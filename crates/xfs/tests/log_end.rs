@@ -32,7 +32,7 @@ fn end_of(image: &Path) -> LogEnd {
 /// The image as it would be found if the machine stopped now: all that was flushed is in it.
 fn crashed(mount: &KernelMount, image: &Path, copy: &Path) {
     rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
-    fs::copy(image, copy).unwrap();
+    oracle::copy_image(image, copy);
 }
 
 /// Churns until the log has gone round more than once.
@@ -87,8 +87,8 @@ fn what_a_dirty_log_holds_is_seen_unless_the_image_is_read_as_it_lies() {
     crashed(&mount, &image, &copy);
     mount.unmount();
     let before = fs::read(&copy).unwrap();
-    let stale = OpenOptions { stale: true, ..OpenOptions::default() };
-    for (options, is_seen) in [(OpenOptions::default(), true), (stale, false)] {
+    let norecovery = OpenOptions { norecovery: true, ..OpenOptions::default() };
+    for (options, is_seen) in [(OpenOptions::default(), true), (norecovery, false)] {
         let fs = Xfs::open(device(&copy), &options).unwrap();
         assert_eq!(fs.lookup(fs.root(), b"file").is_ok(), is_seen);
         let refused = fs.mkdir(fs.root(), b"new", &Default::default());
@@ -107,8 +107,8 @@ fn a_log_elsewhere_is_refused_with_advice() {
     MkfsXfs::default().options(&place).create(&image, 300 * MIB);
     let refused = Xfs::open(device(&image), &OpenOptions::default()).err().unwrap();
     assert!(refused.to_string().contains("another device"), "{refused}");
-    let stale = OpenOptions { stale: true, ..OpenOptions::default() };
-    Xfs::open(device(&image), &stale).unwrap();
+    let norecovery = OpenOptions { norecovery: true, ..OpenOptions::default() };
+    Xfs::open(device(&image), &norecovery).unwrap();
 }
 
 /// A fresh image of 32 MiB, and where its log is in bytes.
@@ -127,7 +127,7 @@ fn fresh() -> (MemoryDevice, Superblock, std::ops::Range<u64>) {
 #[test]
 fn garbage_is_not_clean() {
     let mut random = fastrand::Rng::with_seed(4);
-    for _ in 0..200 {
+    for _ in 0..oracle::effort(50, 200, 2_000) {
         let (device, sb, log) = fresh();
         let mut bytes = vec![0; 4 << 10];
         random.fill(&mut bytes);
@@ -141,7 +141,7 @@ fn garbage_is_not_clean() {
 #[test]
 fn a_log_of_garbage_ends_nowhere_but_ends() {
     let mut random = fastrand::Rng::with_seed(5);
-    for round in 0..40 {
+    for round in 0..oracle::effort(10, 40, 1_000) {
         let (device, sb, log) = fresh();
         let mut bytes = vec![0; (log.end - log.start) as usize];
         random.fill(&mut bytes);

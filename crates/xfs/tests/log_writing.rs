@@ -214,7 +214,7 @@ fn logs_of_other_shapes_are_written_as_the_kernel_reads_them() {
         }
         load.session.close_all(&fs).unwrap();
         fs.sync().unwrap();
-        std::fs::copy(&path, &left).unwrap();
+        oracle::copy_image(&path, &left);
         fs.close().unwrap();
         oracle::xfs_repair(&path);
         let tree = kernel_replays(&left);

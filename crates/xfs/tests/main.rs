@@ -2,7 +2,6 @@
 //!
 //! Programs of their own are only those that choose an allocator, which counts for a whole program.
 
-mod atomicity;
 mod attributes;
 mod changes;
 mod changing;
@@ -17,7 +16,6 @@ mod groups;
 mod hostile;
 mod hostile_attributes;
 mod hostile_maps;
-mod in_place;
 mod inherited;
 mod kernel_crash;
 mod kernel_intents;
@@ -27,10 +25,10 @@ mod log_recovery;
 mod log_writing;
 mod making;
 mod mkfs;
-mod names;
+mod numbers;
 mod opening;
 mod parents;
-mod random;
 mod space;
 mod support;
+mod trials;
 mod unlinked;

@@ -158,7 +158,7 @@ fn fresh() -> Arc<MemoryDevice> {
 #[test]
 fn an_image_is_refused_until_it_is_finished() {
     let device = fresh();
-    let fs = Xfs::open_fresh(device.clone(), CACHE_BYTES_DEFAULT).unwrap();
+    let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES_DEFAULT).unwrap();
     let refused = Xfs::open(device.clone(), &OpenOptions::default()).err().unwrap();
     assert!(matches!(&refused, Error::Corrupt(_)), "{refused}");
     assert!(refused.to_string().contains("never finished"), "{refused}");
@@ -174,7 +174,7 @@ fn a_uuid_given_at_the_end_leaves_the_metadata_as_it_is() {
     let image = home.path().join("image");
     case(GIB).make(&image);
     let device = making::open(&image);
-    let fs = Xfs::open_fresh(device.clone(), CACHE_BYTES_DEFAULT).unwrap();
+    let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES_DEFAULT).unwrap();
     fs.finish(Some([0xc3; 16])).unwrap();
     device.flush().unwrap();
     xfs_repair(&image);
@@ -194,7 +194,10 @@ fn a_uuid_given_at_the_end_leaves_the_metadata_as_it_is() {
 #[test]
 fn the_uuid_it_has_is_no_other_one() {
     let device = fresh();
-    Xfs::open_fresh(device.clone(), CACHE_BYTES_DEFAULT).unwrap().finish(Some([0x5a; 16])).unwrap();
+    Xfs::open_in_progress(device.clone(), CACHE_BYTES_DEFAULT)
+        .unwrap()
+        .finish(Some([0x5a; 16]))
+        .unwrap();
     let fs = Xfs::open(device, &OpenOptions::default()).unwrap();
     assert_eq!(fs.superblock().raw.meta_uuid, [0; 16]);
     assert_eq!(fs.superblock().raw.features_incompat.get() & 4, 0);

@@ -38,7 +38,7 @@ fn what_cannot_be_written_is_read() {
         let fs = open(&image).unwrap_or_else(|error| panic!("{options}: {error}"));
         fs.attributes(fs.root()).unwrap_or_else(|error| panic!("{options}: {error}"));
         let before = std::fs::read(&image).unwrap();
-        let refused = Xfs::open_fresh(device(&image), CACHE_BYTES_DEFAULT).err().unwrap();
+        let refused = Xfs::open_in_progress(device(&image), CACHE_BYTES_DEFAULT).err().unwrap();
         assert!(matches!(refused, Error::Unsupported(_)), "{options}: {refused}");
         assert!(refused.to_string().contains(reason), "{options}: {refused}");
         assert!(std::fs::read(&image).unwrap() == before, "{options}: it was changed");
@@ -66,7 +66,7 @@ fn unknown_features_are_refused_or_only_read() {
     MkfsXfs::default().create(&image, 64 * MIB);
     edit_superblock(&image, |raw| raw.features_ro_compat = 0x8000_000f.into());
     open(&image).unwrap();
-    let refused = Xfs::open_fresh(device(&image), CACHE_BYTES_DEFAULT).err().unwrap();
+    let refused = Xfs::open_in_progress(device(&image), CACHE_BYTES_DEFAULT).err().unwrap();
     assert!(refused.to_string().contains("0x80000000"), "{refused}");
     edit_superblock(&image, |raw| raw.features_incompat = 0x8000_00eb.into());
     let refused = open(&image).err().unwrap();

@@ -101,9 +101,9 @@ fn new_inode() -> NewInode {
     NewInode { permissions: 0o755, uid: 0, gid: 0, time, parent_time: None }
 }
 
-fn open_fresh(path: &Path) -> Xfs {
+fn open_in_progress(path: &Path) -> Xfs {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
+    Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 64 << 20).unwrap()
 }
 
 /// Random links, removals and moves of a few files and directories, with attributes beside them.
@@ -158,7 +158,7 @@ fn links_made_here_are_right() {
     let runs = [("", 60), ("", 2000), ("-b size=1024", 1500), ("-i size=2048", 300)];
     for (seed, (options, steps)) in runs.into_iter().enumerate() {
         let (image, ()) = kernel_image(&format!("-n parent=1 {options}"), |_, _| (), |_| ());
-        let fs = open_fresh(image.path());
+        let fs = open_in_progress(image.path());
         change_links(&fs, seed as u64, steps);
         fs.finish(None).unwrap();
         drop(fs);
@@ -188,7 +188,7 @@ fn without_parents_the_tree_is_scanned() {
 fn a_full_data_fork_makes_way() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let (image, ()) = kernel_image("-n parent=0", |_, _| (), |_| ());
-    let fs = open_fresh(image.path());
+    let fs = open_in_progress(image.path());
     let dir = fs.mkdir(fs.root(), b"dir", &new_inode()).unwrap();
     for number in 0..10 {
         let name = format!("{number:022}");
@@ -197,7 +197,7 @@ fn a_full_data_fork_makes_way() {
     let link = fs.symlink(fs.root(), b"link", &[b't'; 330], &new_inode()).unwrap();
     let file = fs.create(fs.root(), b"file", &new_inode()).unwrap();
     for piece in 0..20 {
-        fs.write(file, piece * 8192, &[1; 4096]).unwrap();
+        fs.write(file, piece * 8192, &[1; 4096], None).unwrap();
     }
     for ino in [dir, link, file] {
         let before = fs.attributes(ino).unwrap().blocks_512;

@@ -71,7 +71,7 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
     MkfsXfs::default().create(&path, 320 << 20);
     oracle::populate_with_kernel(&path, "xfs", share);
     let made = oracle::crash::read_image(&path).unwrap();
-    for seed in 0..4 {
+    for seed in 0..oracle::effort(2, 4, 100) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let device = Arc::new(made.fork());
         let fs = open(&device);
@@ -87,11 +87,11 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
                 let len = rng.u64(1..60) * BLOCK;
                 match rng.u8(..4) {
                     0 => fs.allocate(file, at, len, AllocateMode::PunchHole).unwrap(),
-                    1 => fs.truncate(file, at).unwrap(),
+                    1 => fs.truncate(file, at, None).unwrap(),
                     _ => {
                         // What it has alone is written over in place.
                         touched[which] = true;
-                        fs.write(file, at, &vec![rng.u8(..); len as usize]).unwrap();
+                        fs.write(file, at, &vec![rng.u8(..); len as usize], None).unwrap();
                     }
                 }
             }
@@ -118,10 +118,10 @@ fn the_kernel_sees_what_each_file_had_of_shared_blocks() {
 fn fill(fs: &Xfs, filler: Ino) {
     let mut at = fs.attributes(filler).unwrap().size;
     for len in [1 << 20, 64 << 10, BLOCK] {
-        while fs.write(filler, at, &vec![2; len as usize]).is_ok() {
+        while fs.write(filler, at, &vec![2; len as usize], None).is_ok() {
             at += len;
         }
-        fs.truncate(filler, at).unwrap();
+        fs.truncate(filler, at, None).unwrap();
     }
 }
 
@@ -153,7 +153,7 @@ fn blocks_of_several_files_are_given_up_when_full() {
         outcome.unwrap_or_else(|error| panic!("block {at}: {error}"));
     }
     fill(&fs, filler);
-    fs.truncate(b, 5 * BLOCK + 5).unwrap();
+    fs.truncate(b, 5 * BLOCK + 5, None).unwrap();
     fs.unlink(fs.root(), b"a", None).unwrap();
     fs.unlink(fs.root(), b"b", None).unwrap();
     fs.close().unwrap();
@@ -168,7 +168,7 @@ fn a_full_image_uses_what_was_freed() {
     let fs = open(&device);
     let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
     let (first, filler) = (create("first"), create("filler"));
-    fs.write(first, 0, &vec![1; 8 << 20]).unwrap();
+    fs.write(first, 0, &vec![1; 8 << 20], None).unwrap();
     fill(&fs, filler);
     for round in 0..10_u8 {
         let name = format!("next{round}");
@@ -178,10 +178,10 @@ fn a_full_image_uses_what_was_freed() {
                 let name = format!("next{}", round - 1);
                 fs.unlink(fs.root(), name.as_bytes(), None).unwrap();
             }
-            Err(_) => fs.truncate(first, 0).unwrap(),
+            Err(_) => fs.truncate(first, 0, None).unwrap(),
         }
         let next = create(&name);
-        fs.write(next, 0, &vec![round; 7 << 20]).unwrap();
+        fs.write(next, 0, &vec![round; 7 << 20], None).unwrap();
     }
     judge_crash(&device.fork(), |_| {});
     fs.close().unwrap();

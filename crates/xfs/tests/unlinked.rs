@@ -19,7 +19,7 @@ use xfs::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
 const FILES: usize = 700;
 
 fn open(device: &Arc<MemoryDevice>) -> Result<Xfs, Error> {
-    Xfs::open_fresh(device.clone(), SMALL_CACHE_BYTES)
+    Xfs::open_in_progress(device.clone(), SMALL_CACHE_BYTES)
 }
 
 /// An image that was left with open files without names, and these: those that are still open, and
@@ -34,7 +34,7 @@ fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
         .iter()
         .map(|&number| {
             let ino = fs.create(fs.root(), &name(number), &NewInode::default()).unwrap();
-            fs.write(ino, 0, &[number as u8; 5_000]).unwrap();
+            fs.write(ino, 0, &[number as u8; 5_000], None).unwrap();
             fs.open(ino).unwrap();
             ino
         })

@@ -129,8 +129,5 @@ pub(super) fn from_options(options: &BuildOptions) -> ([u8; 16], [u8; 16]) {
 }
 
 fn to_uuid(hash: u128) -> [u8; 16] {
-    let mut bytes = hash.to_be_bytes();
-    bytes[6] = 0x80 | bytes[6] & 0x0f;
-    bytes[8] = 0x80 | bytes[8] & 0x3f;
-    bytes
+    uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().into_bytes()
 }

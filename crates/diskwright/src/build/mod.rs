@@ -3,7 +3,7 @@
 //! The image is filled through the operations that an editor of an image uses, in the order of the
 //! source, on a fresh file system without a journal; the same source and options give the same
 //! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
-//! locked until then, as whoever changes an image does.
+//! locked until then, as for a change of an image.
 
 mod copy;
 mod error;

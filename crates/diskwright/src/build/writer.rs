@@ -230,7 +230,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             self.stream(ino, content.runs(), source)?;
         }
         if content.runs().last().map_or(0, |r| r.offset + r.len) < size {
-            self.fs.truncate(ino, size)?;
+            self.fs.truncate(ino, size, None)?;
         }
         if self.policy.is_trial {
             return Ok(());
@@ -290,7 +290,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
                     filled += n;
                 }
                 let offset = run.offset + done;
-                self.fs.write(ino, offset, &self.buffer[..want])?;
+                self.fs.write(ino, offset, &self.buffer[..want], None)?;
                 let term = identity::contents_term(offset, &self.buffer[..want]);
                 self.contents = self.contents.wrapping_add(term);
                 done += want as u64;

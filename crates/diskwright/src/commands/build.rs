@@ -155,11 +155,10 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
 }
 
 fn uuid(text: &str) -> Result<[u8; 16], String> {
-    let digits: String = text.chars().filter(|&c| c != '-').collect();
-    let is_hex = digits.len() == 32 && digits.chars().all(|c| c.is_ascii_hexdigit());
-    let value = u128::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
+    // Hyphens may stand anywhere, or be left out.
+    let digits = text.replace('-', "");
     let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
-    value.map(u128::to_be_bytes).ok_or_else(|| problem.into())
+    uuid::Uuid::try_parse(&digits).map(uuid::Uuid::into_bytes).map_err(|_| problem.into())
 }
 
 /// The time that reproducible builds are told to use (reproducible-builds.org).

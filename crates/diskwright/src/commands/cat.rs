@@ -8,7 +8,7 @@ use clap::Args;
 use diskwright::{Error, Outcome, Result};
 use vfs::path::LastLink;
 
-use crate::cli::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, bytes};
 use crate::terminal;
 
 /// Write files of an image to standard output

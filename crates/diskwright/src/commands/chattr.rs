@@ -8,7 +8,7 @@ use diskwright::{Error, Outcome, Result};
 use vfs::FileAttributesChange;
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 
 const NOTES: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use diskwright::edit::ModeChange;
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 
 const NOTES: &str = "\
 Examples:

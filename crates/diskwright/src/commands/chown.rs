@@ -7,7 +7,7 @@ use diskwright::edit::{Links, OwnerChange, parse_owner_change};
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 
 const NOTES: &str = "\
 Examples:

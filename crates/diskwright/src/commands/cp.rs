@@ -12,7 +12,7 @@ use diskwright::edit::Editor;
 use diskwright::{Error, Outcome, Result};
 
 use super::session;
-use crate::cli::{ImageToEdit, PlaceArgs, open_to_read};
+use crate::commands::arguments::{ImageToEdit, PlaceArgs, open_to_read};
 use crate::commands::build::owner;
 use crate::terminal::{self, CopyProgress};
 
@@ -64,8 +64,8 @@ pub(crate) struct CpArgs {
 
     /// Read an image as it lies: though its journal or log holds changes that are not in their places,
     /// or another program is changing it
-    #[arg(long, help_heading = "Image")]
-    stale: bool,
+    #[arg(long, alias = "stale", help_heading = "Image")]
+    norecovery: bool,
 
     #[command(flatten)]
     place: PlaceArgs,
@@ -138,7 +138,7 @@ fn out(
             Err(Error::Usage(format!("{shown} is not in an image, and DST is not either")))
         }
         Side::Image { image, path } => {
-            let image = open_to_read(image, &args.place.options(args.stale))?;
+            let image = open_to_read(image, &args.place.options(args.norecovery))?;
             out_of_image(image.paths(), path, to, options, &mut CopyProgress::new("copying:"))
         }
     });
@@ -166,7 +166,7 @@ fn into(
                 into_image(editor, from, to, options, &mut progress)
             }
             Side::Image { image, path } => {
-                let image = open_to_read(image, &args.place.options(args.stale))?;
+                let image = open_to_read(image, &args.place.options(args.norecovery))?;
                 let from = copy::From::Image(image.paths(), path);
                 into_image(editor, from, to, options, &mut progress)
             }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use diskwright::dump::{Target, What, dump};
 use diskwright::{Error, Outcome, Result};
 
-use crate::cli::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, bytes};
 use crate::terminal;
 
 const NOTES: &str = "\

@@ -10,7 +10,7 @@ use diskwright::extract::{
 };
 use diskwright::{Error, Outcome, Result};
 
-use crate::cli::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, bytes};
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\

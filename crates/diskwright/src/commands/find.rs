@@ -7,7 +7,7 @@ use diskwright::find::{FindOptions, Style, find};
 use diskwright::{Outcome, Result};
 use vfs::FileType;
 
-use crate::cli::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, bytes};
 use crate::terminal;
 
 /// Find files in an image by name and type

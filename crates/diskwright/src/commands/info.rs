@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 use diskwright::{Error, ImageInfo, Outcome, Result, text};
 
-use crate::cli::ImageArgs;
+use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
 /// Show what an image says about itself

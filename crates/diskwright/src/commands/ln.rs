@@ -7,7 +7,7 @@ use diskwright::build::Owner;
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::{ImageToEdit, bytes};
+use crate::commands::arguments::{ImageToEdit, bytes};
 use crate::commands::build::owner;
 
 const NOTES: &str = "\

@@ -6,7 +6,7 @@ use clap::Args;
 use diskwright::list::{ListOptions, Style, list};
 use diskwright::{Outcome, Result};
 
-use crate::cli::{ImageArgs, bytes};
+use crate::commands::arguments::{ImageArgs, bytes};
 use crate::terminal;
 
 /// List a directory of an image

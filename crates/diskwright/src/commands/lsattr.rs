@@ -7,7 +7,7 @@ use diskwright::lsattr::{FlagOptions, FlagStyle, list_flags};
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::ImageArgs;
+use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
 /// List flags, projects and hints for extents of files in an image

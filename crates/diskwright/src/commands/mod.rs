@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod arguments;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod chattr;

@@ -7,7 +7,7 @@ use diskwright::edit::{Move, MoveOptions};
 use diskwright::{Error, Outcome, Result};
 
 use super::session;
-use crate::cli::{ImageToEdit, bytes};
+use crate::commands::arguments::{ImageToEdit, bytes};
 
 const NOTES: &str = "\
 Examples:

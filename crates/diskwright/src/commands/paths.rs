@@ -8,7 +8,7 @@ use serde::Serialize;
 use vfs::Ino;
 use vfs::path::paths_of;
 
-use crate::cli::ImageArgs;
+use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
 const NOTES: &str = "\

@@ -6,7 +6,7 @@ use clap::Args;
 use diskwright::edit::{RecoverDetails, RecoverReport};
 use diskwright::{Error, Image, Outcome, Result};
 
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
 
 const NOTES: &str = "\

@@ -6,7 +6,7 @@ use clap::Args;
 use diskwright::{Error, Outcome, Result};
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
 
 const NOTES: &str = "\

@@ -6,7 +6,7 @@ use clap::Args;
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 
 const NOTES: &str = "\
 Example:

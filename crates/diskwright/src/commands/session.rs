@@ -8,7 +8,7 @@ use diskwright::edit::{Editor, Policy};
 use diskwright::{Error, Image, Outcome, Result};
 use vfs::Timestamp;
 
-use crate::cli::{ImageToEdit, bytes};
+use crate::commands::arguments::{ImageToEdit, bytes};
 use crate::commands::build::source_date_epoch;
 use crate::terminal;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use diskwright::{Error, Image, Outcome, Result};
 
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
 
 const NOTES: &str = "\

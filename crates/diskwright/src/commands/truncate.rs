@@ -8,7 +8,7 @@ use diskwright::edit::SizeChange;
 use diskwright::{Outcome, Result};
 
 use super::session;
-use crate::cli::ImageToEdit;
+use crate::commands::arguments::ImageToEdit;
 use crate::commands::build::owner;
 
 const NOTES: &str = "\

@@ -288,7 +288,7 @@ impl<'a> Importer<'a> {
         let (observer, report) = (&mut *self.observer, &mut self.report);
         let waiting_bytes = &mut self.waiting_bytes;
         let size = contents.copy(&mut |offset, bytes| {
-            fs.write(ino, offset, bytes).map_err(|e| place.at(e))?;
+            fs.write(ino, offset, bytes, None).map_err(|e| place.at(e))?;
             let len = bytes.len() as u64;
             end = offset + len;
             report.bytes += len;
@@ -297,7 +297,7 @@ impl<'a> Importer<'a> {
             Ok(())
         })?;
         if size > end {
-            fs.truncate(ino, size).map_err(|e| place.at(e))?;
+            fs.truncate(ino, size, None).map_err(|e| place.at(e))?;
         }
         Ok(())
     }

@@ -126,7 +126,7 @@ impl Editor<'_> {
             FileType::Directory => return Err(FsError::IsADirectory),
             _ => return Err(FsError::Invalid("this is not a regular file")),
         }
-        self.fs().truncate(old.ino, size.apply(old.size).ok_or(FsError::FileTooLarge)?)?;
+        self.fs().truncate(old.ino, size.apply(old.size).ok_or(FsError::FileTooLarge)?, None)?;
         let (mtime, ctime) = (self.time(), self.time());
         self.fs().set_attributes(old.ino, &SetAttributes { mtime, ctime, ..Default::default() })
     }
@@ -140,7 +140,7 @@ impl Editor<'_> {
         let ino = self.fs().create(dir, &name, &new)?;
         match size.apply(0).ok_or(FsError::FileTooLarge)? {
             0 => Ok(()),
-            size => self.fs().truncate(ino, size),
+            size => self.fs().truncate(ino, size, None),
         }
     }
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use operation::profile::ListingProfile;
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
 use crate::build::Owner;
@@ -66,7 +67,7 @@ impl Image {
     /// # Errors
     /// If it cannot be read, or has no format that is known.
     pub fn read_only_because(path: &Path, options: &OpenImage) -> Result<Option<String>> {
-        let device = open_device(path, &OpenImage { stale: true, ..*options })?;
+        let device = open_device(path, &OpenImage { norecovery: true, ..*options })?;
         let reason = probe_kind(path, &device, options)?.read_only_because(&*device);
         reason.map_err(|source| Error::Image { image: path.to_owned(), source })
     }
@@ -102,6 +103,11 @@ impl OpenToEdit {
     /// Its file system.
     pub fn file_system(&self) -> &dyn FileSystem {
         self.fs.file_system()
+    }
+
+    /// What tells where the time of its listings goes.
+    pub(crate) fn listing_profile(&self) -> &ListingProfile {
+        self.fs.file_system().listing_profile()
     }
 
     /// Its files by path.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use blockdev::BlockDevice;
 use ext4::Ext4;
+use operation::profile::MeasuresListings;
 use serde::Serialize;
-use vfs::FileSystem;
 use xfs::Xfs;
 
 use crate::OpenImage;
@@ -14,7 +14,7 @@ use crate::image::Kind;
 
 /// A file system of some format that is open for writing.
 pub(super) trait Writable: Send + Sync {
-    fn file_system(&self) -> &dyn FileSystem;
+    fn file_system(&self) -> &dyn MeasuresListings;
     fn recovery(&self) -> RecoverReport;
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
@@ -48,7 +48,7 @@ pub struct RecoverReport {
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum RecoverDetails {
-    /// Of ext4, ext3 and ext2.
+    /// For ext4, ext3 and ext2.
     Ext {
         /// Blocks written to their places.
         blocks_replayed: u64,
@@ -59,7 +59,7 @@ pub enum RecoverDetails {
         /// The error number that the kernel had left in the journal.
         journal_errno: Option<i32>,
     },
-    /// Of XFS.
+    /// For XFS.
     Xfs {
         /// Items of the log that were brought to their places.
         items_replayed: u64,
@@ -97,7 +97,7 @@ impl RecoverReport {
 }
 
 impl Writable for Ext4 {
-    fn file_system(&self) -> &dyn FileSystem {
+    fn file_system(&self) -> &dyn MeasuresListings {
         self
     }
 
@@ -121,7 +121,7 @@ impl Writable for Ext4 {
 }
 
 impl Writable for Xfs {
-    fn file_system(&self) -> &dyn FileSystem {
+    fn file_system(&self) -> &dyn MeasuresListings {
         self
     }
 

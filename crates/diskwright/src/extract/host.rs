@@ -161,7 +161,7 @@ impl HostTree {
         if !self.replace {
             return Ok(());
         }
-        // Held until the name is gone: who waits for it looks for the name afterwards.
+        // Held until the name is gone: a program that waits for the lock looks for the name afterwards.
         let _old = lock::claim(self.current(), name, lock::Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),

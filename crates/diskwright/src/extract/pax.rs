@@ -5,41 +5,11 @@
 
 use std::io::{self, Write};
 
-use vfs::Timestamp;
-use zerocopy::{Immutable, IntoBytes};
+use source::{TAR_BLOCK_BYTES, TarHeader};
+use vfs::{Timestamp, acl};
 
 /// Unit of an archive, in bytes.
-pub(super) const BLOCK_BYTES: u64 = 512;
-/// Longest path in the old field, in bytes.
-const NAME_BYTES_MAX: usize = 100;
-/// Largest number in the old fields for ids: seven octal digits.
-const ID_MAX: u32 = 0o7_777_777;
-/// Largest size in the old field, in bytes: eleven octal digits.
-const SIZE_MAX: u64 = 0o77_777_777_777;
-
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-struct RawHeader {
-    name: [u8; NAME_BYTES_MAX],
-    mode: [u8; 8],
-    uid: [u8; 8],
-    gid: [u8; 8],
-    size: [u8; 12],
-    mtime: [u8; 12],
-    checksum: [u8; 8],
-    typeflag: u8,
-    link_name: [u8; NAME_BYTES_MAX],
-    magic: [u8; 6],
-    version: [u8; 2],
-    user_name: [u8; 32],
-    group_name: [u8; 32],
-    major: [u8; 8],
-    minor: [u8; 8],
-    prefix: [u8; 155],
-    padding: [u8; 12],
-}
-
-const _: () = assert!(size_of::<RawHeader>() as u64 == BLOCK_BYTES);
+pub(super) const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
 
 /// A member of an archive, without its contents.
 #[derive(Default)]
@@ -74,10 +44,9 @@ impl Member<'_> {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let records = self.records();
         let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
-        name.truncate(NAME_BYTES_MAX);
+        name.truncate(TarHeader::NAME_BYTES_MAX);
         let len = records.len() as u64;
-        let header = RawHeader::new(b'x', &name, len);
-        out.write_all(header.finished().as_bytes())?;
+        out.write_all(TarHeader::new(b'x', &name, len).finish())?;
         out.write_all(&records)?;
         pad(out, len)?;
         self.write_header(out)
@@ -86,15 +55,13 @@ impl Member<'_> {
     fn write_header(&self, out: &mut dyn Write) -> io::Result<()> {
         let sparse_name = [&b"GNUSparseFile.0/"[..], last_name(self.path)].concat();
         let name = if self.sparse_size.is_some() { &sparse_name } else { self.path };
-        let mut header = RawHeader::new(self.typeflag, name, self.stored_bytes);
-        octal(&mut header.mode, self.permissions.into());
-        octal(&mut header.uid, fitting(self.uid).into());
-        octal(&mut header.gid, fitting(self.gid).into());
-        octal(&mut header.mtime, u64::try_from(self.times.mtime.sec).unwrap_or(0).min(SIZE_MAX));
-        octal(&mut header.major, self.device.major.into());
-        octal(&mut header.minor, self.device.minor.into());
-        copy(&mut header.link_name, self.link);
-        out.write_all(header.finished().as_bytes())
+        let mut header = TarHeader::new(self.typeflag, name, self.stored_bytes);
+        header.set_permissions(self.permissions);
+        header.set_owner(self.uid, self.gid);
+        header.set_mtime(self.times.mtime.sec);
+        header.set_device(self.device.major, self.device.minor);
+        header.set_linkname(self.link);
+        out.write_all(header.finish())
     }
 
     fn records(&self) -> Vec<u8> {
@@ -113,11 +80,11 @@ impl Member<'_> {
             add(key.as_bytes(), decimal(time).as_bytes());
         }
         for (key, id) in [("uid", self.uid), ("gid", self.gid)] {
-            if id > ID_MAX {
+            if id > TarHeader::ID_MAX {
                 add(key.as_bytes(), id.to_string().as_bytes());
             }
         }
-        if self.stored_bytes > SIZE_MAX {
+        if self.stored_bytes > TarHeader::SIZE_MAX {
             add(b"size", self.stored_bytes.to_string().as_bytes());
         }
         if let Some(size) = self.sparse_size {
@@ -128,8 +95,8 @@ impl Member<'_> {
         }
         for (name, value) in self.xattrs {
             let acl = match name.as_slice() {
-                b"system.posix_acl_access" => Some("SCHILY.acl.access"),
-                b"system.posix_acl_default" => Some("SCHILY.acl.default"),
+                acl::ACCESS => Some("SCHILY.acl.access"),
+                acl::DEFAULT => Some("SCHILY.acl.default"),
                 _ => None,
             };
             // Readers that know ACLs take the text, others the attribute.
@@ -139,40 +106,6 @@ impl Member<'_> {
             add(&xattr_key(name), value);
         }
         records
-    }
-}
-
-impl RawHeader {
-    fn new(typeflag: u8, name: &[u8], size: u64) -> Self {
-        let mut header = Self {
-            name: [0; NAME_BYTES_MAX],
-            mode: *b"0000644\0",
-            uid: *b"0000000\0",
-            gid: *b"0000000\0",
-            size: [0; 12],
-            mtime: *b"00000000000\0",
-            checksum: [b' '; 8],
-            typeflag,
-            link_name: [0; NAME_BYTES_MAX],
-            magic: *b"ustar\0",
-            version: *b"00",
-            user_name: [0; 32],
-            group_name: [0; 32],
-            major: *b"0000000\0",
-            minor: *b"0000000\0",
-            prefix: [0; 155],
-            padding: [0; 12],
-        };
-        copy(&mut header.name, name);
-        octal(&mut header.size, if size > SIZE_MAX { 0 } else { size });
-        header
-    }
-
-    /// With its checksum: the sum of all bytes, those of the checksum taken for spaces.
-    fn finished(mut self) -> Self {
-        let sum = self.as_bytes().iter().map(|&byte| u64::from(byte)).sum();
-        octal(&mut self.checksum[..7], sum);
-        self
     }
 }
 
@@ -223,32 +156,12 @@ fn decimal(time: Timestamp) -> String {
 }
 
 fn fits(name: &[u8]) -> bool {
-    name.len() <= NAME_BYTES_MAX && name.is_ascii()
-}
-
-fn fitting(id: u32) -> u32 {
-    if id > ID_MAX { 0 } else { id }
+    name.len() <= TarHeader::NAME_BYTES_MAX && name.is_ascii()
 }
 
 fn last_name(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
-}
-
-fn copy(field: &mut [u8], bytes: &[u8]) {
-    for (place, &byte) in field.iter_mut().zip(bytes) {
-        *place = byte;
-    }
-}
-
-/// Octal digits and a NUL.
-fn octal(field: &mut [u8], mut value: u64) {
-    let Some((last, digits)) = field.split_last_mut() else { return };
-    *last = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (value & 7) as u8;
-        value >>= 3;
-    }
 }
 
 #[cfg(test)]

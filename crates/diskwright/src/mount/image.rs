@@ -25,7 +25,7 @@ enum Access {
 
 impl OpenToMount {
     /// Opens an image: for reading only if that is asked for, if it is read as it lies
-    /// ([`OpenImage::stale`]), if it is write-protected (a block device that is, or a file where nothing can
+    /// ([`OpenImage::norecovery`]), if it is write-protected (a block device that is, or a file where nothing can
     /// be written), or if a feature of its makes that it cannot be changed ([`Image::read_only_because`]). The
     /// last two [`Self::warnings`] say. A file that this user may not write is not write-protected.
     ///
@@ -33,12 +33,12 @@ impl OpenToMount {
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
     pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
         let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
-        if read_only || options.stale {
+        if read_only || options.norecovery {
             let image = Image::open(path, options)?;
             let warnings = image.remarks().to_vec();
             return Ok(Self { access: Access::Read(image), name, warnings });
         }
-        // What else is wrong with it is better told by who opens it.
+        // Opening it reports better what else is wrong.
         let reason = match Image::read_only_because(path, options).unwrap_or_default() {
             None if is_write_protected(path) => {
                 let kind = if is_block_device(path) { "the device" } else { "the file" };
@@ -63,7 +63,7 @@ impl OpenToMount {
     /// # Errors
     /// As [`Image::open`].
     pub fn open_recovered(path: &Path, options: &OpenImage) -> Result<Self> {
-        let as_it_lies = OpenImage { stale: true, ..*options };
+        let as_it_lies = OpenImage { norecovery: true, ..*options };
         let is_clean = Image::open_rootless(path, &as_it_lies)?.is_clean();
         let recovered = if is_clean { Ok(()) } else { Image::recover(path, options).map(drop) };
         let mut open = Self::open(path, options, true)?;
@@ -77,7 +77,7 @@ impl OpenToMount {
         matches!(self.access, Access::Read(_))
     }
 
-    /// What whoever asked for the mount should know.
+    /// Remarks for the user who asked for the mount.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -120,7 +120,7 @@ fn is_write_protected(path: &Path) -> bool {
     }
 }
 
-/// Whether the kernel refuses everyone who wants to write a block device.
+/// Whether the kernel refuses all writes to a block device.
 fn is_protected_device(metadata: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     let says = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));

@@ -21,7 +21,6 @@
 //! No thread that answers requests may wait for an answer: a program must not use its own mount on the
 //! thread that serves it, nor hold a lock there that [`Mount::serve`] needs.
 
-mod durable;
 mod image;
 mod options;
 mod signals;
@@ -30,7 +29,7 @@ mod unmount;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use fuse::{Adapter, SpaceKeeper, Syncer};
+use fuse::{Adapter, Durable, SpaceKeeper, Syncer};
 use fuse_device::{Session, SessionOptions};
 
 pub use fuse::{AccessTimes, OnDamage};
@@ -40,7 +39,6 @@ pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};
 
-use self::durable::Durable;
 use crate::{Error, Result};
 
 /// What mounts of ours are called, after `fuse.`.
@@ -104,11 +102,15 @@ impl Mount {
             let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
             let mut keeper = None;
-            session.serve(&Durable::new(&adapter, &options), &session_options, || {
-                // Not before requests are answered: it makes some.
-                keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
-                ready();
-            })
+            session.serve(
+                &Durable::new(&adapter, options.sync, options.dirsync),
+                &session_options,
+                || {
+                    // Not before requests are answered: it makes some.
+                    keeper = write_back.map(|cache| SpaceKeeper::start(scope, &adapter, cache));
+                    ready();
+                },
+            )
         });
         let name = PathBuf::from(image.name());
         let finished = adapter.finish();

@@ -52,8 +52,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("mand", "Linux has no mandatory locks any more (since 5.15)"),
     ("iversion", "the kernel does not ask FUSE servers for the versions of inodes"),
     ("discard", "freed space is not handed on to the device"),
-    ("noload", "read an image without its journal with ro and --stale"),
-    ("norecovery", "read an image without its log with ro and --stale"),
+    ("noload", "read an image without its journal with ro and --norecovery"),
+    ("norecovery", "read an image without its log with ro and --norecovery"),
 ];
 
 /// How an image is mounted. The defaults are those of `diskwright mount` without `-o`.
@@ -92,7 +92,7 @@ pub struct MountOptions {
     pub exec: bool,
     /// Symbolic links are not followed. Needs root.
     pub nosymfollow: bool,
-    /// Whoever mounts is not told what is not an error.
+    /// The user is not told what is not an error.
     pub silent: bool,
     /// Time after which changes are made durable without anybody asking; `None` for never.
     pub sync_interval: Option<Duration>,

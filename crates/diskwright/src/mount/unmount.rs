@@ -223,7 +223,7 @@ fn image_of(mount: &Mount) -> Option<File> {
 
 /// Whether an image was closed, as far as it can be told: whole images tell.
 fn is_clean(image: &Path) -> bool {
-    let as_it_lies = OpenImage { stale: true, ..OpenImage::default() };
+    let as_it_lies = OpenImage { norecovery: true, ..OpenImage::default() };
     Image::open(image, &as_it_lies).map_or(true, |image| image.is_clean())
 }
 

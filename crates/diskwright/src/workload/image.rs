@@ -2,7 +2,7 @@
 //!
 //! A workload that writes has a directory of its own in the image's root, `diskwright-workload-PID-N`. It
 //! goes with all that is in it when the run ends, also with an error. If the program is killed, the image
-//! is left as after a crash: whoever opens it next replays its journal or log, and finds the directory as
+//! is left as after a crash: the next program that opens it replays its journal or log, and finds the directory as
 //! it was at some moment.
 
 use std::fs::File;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
 use ::workload::target::{InProcess, TIME};
 use ::workload::{Error, Result};
+use operation::profile::ListingProfile;
 use rustix::fs::Advice;
 use vfs::{FileSystem, Ino, NewInode, Paths};
 
@@ -20,7 +21,7 @@ use crate::{Image, OpenImage};
 
 /// How images are opened.
 const OPEN: OpenImage =
-    OpenImage { offset: 0, partition: None, stale: false, cache_bytes: Some(CACHE_BYTES) };
+    OpenImage { offset: 0, partition: None, norecovery: false, cache_bytes: Some(CACHE_BYTES) };
 
 /// Most names that are tried for the directory.
 const NAMES_MAX: u32 = 1000;
@@ -183,6 +184,13 @@ impl Open {
         }
     }
 
+    fn listing_profile(&self) -> &ListingProfile {
+        match self {
+            Self::ToRead(image) => image.listing_profile(),
+            Self::ToWrite(open, _) => open.listing_profile(),
+        }
+    }
+
     fn top(&self) -> Ino {
         match self {
             Self::ToRead(image) => image.file_system().root(),
@@ -240,6 +248,10 @@ impl Session for ImageSession {
     fn target(&self) -> AnyTarget<'_> {
         let open = self.open.as_ref().expect("a session ends when dropping caches fails");
         AnyTarget::InProcess(InProcess::new(open.file_system(), open.top()))
+    }
+
+    fn profile(&self) -> Option<&ListingProfile> {
+        self.open.as_ref().map(Open::listing_profile)
     }
 
     /// Closes the image and opens it again. Files that were open are not any more.

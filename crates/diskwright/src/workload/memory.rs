@@ -8,7 +8,7 @@ use ::workload::target::{InProcess, TIME};
 use ::workload::{Error, Result};
 use ::xfs::Xfs;
 use blockdev::{BlockDevice, MemoryDevice};
-use vfs::FileSystem;
+use operation::profile::{ListingProfile, MeasuresListings};
 
 use super::format::{self, Plan};
 use super::{CACHE_BYTES, FsSpec, TargetSpec};
@@ -107,7 +107,7 @@ impl Opened {
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
             Format::Xfs => {
-                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, stale: false };
+                let options = ::xfs::OpenOptions { cache_bytes: CACHE_BYTES, norecovery: false };
                 Xfs::open_writable(device, &options).map(|mut fs| {
                     if let Some(strategy) = spec.free_index {
                         fs.set_free_index(strategy);
@@ -119,7 +119,7 @@ impl Opened {
         opened.map_err(failed("open"))
     }
 
-    fn file_system(&self) -> &dyn FileSystem {
+    fn file_system(&self) -> &dyn MeasuresListings {
         match self {
             Self::Ext4(fs) => &**fs,
             Self::Xfs(fs) => &**fs,
@@ -153,6 +153,10 @@ impl Session for MemorySession {
     fn target(&self) -> AnyTarget<'_> {
         let fs = self.fs.as_ref().expect("a session ends when dropping caches fails").file_system();
         AnyTarget::InProcess(InProcess::new(fs, fs.root()))
+    }
+
+    fn profile(&self) -> Option<&ListingProfile> {
+        self.fs.as_ref().map(|fs| fs.file_system().listing_profile())
     }
 
     /// Closes the file system and opens it again: what is read then comes from the device, and is

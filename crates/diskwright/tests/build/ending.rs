@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use oracle::{require, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{build, build_command, diskwright, names_in, same_every_time, tar};
+use crate::build::common::{build, build_command, diskwright, names_in, same_every_time, tar};
 
 /// The signals that end programs, but for those that this one was started to ignore, as its children do.
 fn signals() -> Vec<Signal> {
@@ -27,7 +27,9 @@ fn signals() -> Vec<Signal> {
 }
 
 /// Moments of each run.
-const MOMENTS: u32 = 5;
+fn moments() -> u32 {
+    oracle::effort(3, 5, 50)
+}
 
 /// A source that takes a build a moment, and an archive of it.
 fn source(dir: &Path) {
@@ -65,10 +67,10 @@ fn end_often(made: &Path, before: Option<&[u8]>, others: &[&str], start: impl Fn
     let whole = fs::read(made).unwrap();
     let mut ended = 0;
     for signal in signals() {
-        for moment in 0..MOMENTS {
+        for moment in 0..moments() {
             let child = again();
             // Whatever it is doing then: nothing here waits for something.
-            std::thread::sleep((run * moment / MOMENTS).min(Duration::from_secs(20)));
+            std::thread::sleep((run * moment / moments()).min(Duration::from_secs(20)));
             let is_ended = end(child, signal);
             ended += u32::from(is_ended);
             let found = fs::read(made).ok();

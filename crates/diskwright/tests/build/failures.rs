@@ -10,7 +10,7 @@ use std::thread;
 
 use oracle::{Tree, require, scratch};
 
-use crate::common::{
+use crate::build::common::{
     FORMATS, build, build_command, fail, judge, names_in, sample_in, small_sample, succeed, tar,
 };
 
@@ -98,7 +98,7 @@ fn an_image_inside_the_source_is_not_part_of_it() {
     for options in ["", "--force", "--fs xfs --force"] {
         build(&source, &image, options);
         oracle::judge(&image);
-        let mount = crate::common::mount(&image);
+        let mount = crate::build::common::mount(&image);
         oracle::assert_same(&expected, &Tree::of(mount.path()), &ignore);
     }
 }
@@ -352,5 +352,5 @@ fn an_ordinary_user_builds_images_too() {
     let image = directory.path().join("image");
     let mut command = Command::new(&program);
     succeed(&mut as_nobody(command.arg("build").arg(&archive).arg(&image)));
-    judge(&image, &crate::common::as_in_gnu_tar(&tree));
+    judge(&image, &crate::build::common::as_in_gnu_tar(&tree));
 }

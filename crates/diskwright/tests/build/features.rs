@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use oracle::{Ignore, Tree, require, scratch};
 
-use crate::common::{
+use crate::build::common::{
     build, build_command, fail, judge, judge_but, narrow_sample, sample_in, small_sample,
 };
 

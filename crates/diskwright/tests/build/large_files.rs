@@ -6,7 +6,7 @@ use std::path::Path;
 
 use oracle::{Tree, require, scratch};
 
-use crate::common::{build, build_command, fail, judge};
+use crate::build::common::{build, build_command, fail, judge};
 
 /// A file with these pieces of 4 KiB and holes between.
 fn sparse(path: &Path, size: u64, pieces: impl Iterator<Item = u64>) {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use oracle::{require, scratch};
 
-use crate::common::{
+use crate::build::common::{
     EPOCH, FORMATS, build_command, common_sample, sample_in, small_sample, succeed, tar,
 };
 

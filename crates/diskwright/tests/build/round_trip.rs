@@ -5,11 +5,11 @@ use std::path::Path;
 
 use oracle::{Ignore, Tree, assert_same, scratch};
 
-use crate::common::{
+use crate::build::common::{
     EPOCH, FORMATS, build, build_command, common_sample, diskwright, judge, sample_in,
     small_sample, succeed, without_sockets,
 };
-use crate::sources::clamped;
+use crate::build::sources::clamped;
 
 fn extract(image: &Path, to: &Path) {
     succeed(diskwright().arg("extract").arg(image).arg(to));

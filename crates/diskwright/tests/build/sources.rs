@@ -7,7 +7,7 @@ use std::process::Command;
 
 use oracle::{Ignore, Sample, Tree, require, scratch};
 
-use crate::common::{
+use crate::build::common::{
     EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, diskwright, judge,
     judge_but, mount, narrow_sample, sample_in, small_sample, succeed, tar,
 };
@@ -89,7 +89,7 @@ fn small_images_of_xfs_must_be_asked_for() {
     build(&source, &image, "--fs xfs");
     assert_eq!(image.metadata().unwrap().len(), 300 << 20);
     let options = "--fs xfs --size 100M --force";
-    let text = crate::common::fail(&mut build_command(&source, &image, options), 2);
+    let text = crate::build::common::fail(&mut build_command(&source, &image, options), 2);
     assert!(text.contains("300 MiB") && text.contains("--small"), "{text}");
     build(&source, &image, &format!("{options} --small"));
     judge(&image, &tree);
@@ -115,7 +115,8 @@ fn options_of_another_format_are_refused() {
         ("--fs xfs -O dir_index", "dir_index"),
         ("-O reflink", "reflink"),
     ] {
-        let text = crate::common::fail(&mut build_command(directory.path(), &image, options), 2);
+        let text =
+            crate::build::common::fail(&mut build_command(directory.path(), &image, options), 2);
         assert!(text.contains(name), "{options}: {text}");
     }
     assert!(!image.exists());
@@ -194,7 +195,7 @@ fn a_computed_size_is_whole_blocks_and_tight() {
         let size = image.metadata().unwrap().len();
         assert_eq!(size % block_size, 0, "{size} is not whole blocks of {block_size}");
         let smaller = format!("{options} --inodes 16 --size {}", size - size / 20 - 8 * block_size);
-        crate::common::fail(&mut build_command(source, &image, &smaller), 4);
+        crate::build::common::fail(&mut build_command(source, &image, &smaller), 4);
     }
 }
 
@@ -260,7 +261,7 @@ fn label_and_uuid_are_those_asked_for() {
         assert!(superblock.contains("sixteen-letters.\n"), "{superblock}");
     }
     let options = "--label seventeen-letters --force";
-    crate::common::fail(&mut build_command(&source, &image, options), 2);
+    crate::build::common::fail(&mut build_command(&source, &image, options), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::thread;
 
 use oracle::{require, scratch};
 
-use crate::common::{build_command, names_in, same_every_time, succeed, tar};
+use crate::build::common::{build_command, names_in, same_every_time, succeed, tar};
 
 /// More than any buffer between a pipe and the parser holds, in bytes.
 const BUFFERS: usize = 16 << 20;

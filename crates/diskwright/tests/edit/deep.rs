@@ -33,7 +33,7 @@ fn deep_image(dir: &Path, options: &str) -> Ino {
     for depth in 0..DEPTH {
         if depth % 2000 == 1000 {
             let file = fs.create(at, b"twice", &NEW).unwrap();
-            fs.write(file, 0, b"contents").unwrap();
+            fs.write(file, 0, b"contents", None).unwrap();
             fs.link(file, top, format!("link-{depth}").as_bytes(), None).unwrap();
         }
         at = fs.mkdir(at, b"d", &NEW).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use oracle::{Mke2fs, require};
 use serde_json::Value;
 
-use crate::common::{ok, own_image, run};
+use crate::edit::common::{ok, own_image, run};
 
 fn json(dir: &Path, line: &str) -> Value {
     serde_json::from_str(&ok(dir, &format!("dump --json a.img {line}"))).unwrap()

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use oracle::{Mke2fs, judge};
 
-use crate::common::{fails, mount, ok, on_each_image};
+use crate::edit::common::{fails, mount, ok, on_each_image};
 
 #[test]
 fn flags_are_shown_as_they_were_set() {
@@ -83,7 +83,7 @@ fn projects_bind_what_is_below_them() {
                 let mke2fs = Mke2fs::new("ext4").features("quota,project");
                 mke2fs.arguments(["-E", "quotatype=prjquota"]).create(&image, 64 << 20);
             }
-            _ => drop(crate::common::own_image(dir, "a.img", crate::common::OWN_XFS)),
+            _ => drop(crate::edit::common::own_image(dir, "a.img", crate::edit::common::OWN_XFS)),
         }
         ok(dir, "mkdir a.img /p");
         ok(dir, "chattr -p 42 a.img +P /p");

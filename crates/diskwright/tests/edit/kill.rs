@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use oracle::{Format, Mke2fs, MkfsXfs, judge, require};
 
-use crate::common::{diskwright, ok, paths};
+use crate::edit::common::{diskwright, ok, paths};
 
 /// Kills for each command on each format.
-const KILLS: u32 = 8;
+fn kills() -> u32 {
+    oracle::effort(3, 8, 100)
+}
 
 /// Files of the tree.
 const FILES: usize = 1500;
@@ -28,7 +30,7 @@ fn tree(dir: &Path, name: &str, byte: u8) {
 fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     let (fresh, image) = (dir.join("fresh.img"), dir.join("a.img"));
     let start = || {
-        fs::copy(&fresh, &image).unwrap();
+        oracle::copy_image(&fresh, &image);
         let mut command = diskwright();
         command.current_dir(dir).args(line.split_whitespace());
         command.stderr(std::process::Stdio::null()).spawn().unwrap()
@@ -43,10 +45,10 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
     check(dir);
     let mut random = fastrand::Rng::with_seed(7);
     let (mut early, mut late) = (0, 0);
-    for round in 0..KILLS {
+    for round in 0..kills() {
         let mut child = start();
         // Most of the time goes to starting and ending: the middle is where the work is.
-        let share = (f64::from(round) + random.f64()) / f64::from(KILLS);
+        let share = (f64::from(round) + random.f64()) / f64::from(kills());
         std::thread::sleep(whole.mul_f64(share).min(Duration::from_secs(20)));
         child.kill().unwrap();
         let has_ended = child.wait().unwrap().success();
@@ -61,8 +63,8 @@ fn kill_often(dir: &Path, line: &str, check: impl Fn(&Path)) {
         check(dir);
     }
     let line = &line[..line.len().min(40)];
-    println!("{line}: {KILLS} kills, {early} before the first commit, {late} after the end");
-    assert!(late < KILLS, "{line}: no kill came in time");
+    println!("{line}: {} kills, {early} before the first commit, {late} after the end", kills());
+    assert!(late < kills(), "{line}: no kill came in time");
 }
 
 /// The files of a directory of the image, copied out, by name.

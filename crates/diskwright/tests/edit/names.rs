@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use oracle::require;
 
-use crate::common::{fails, mount, ok, on_each_image, paths};
+use crate::edit::common::{fails, mount, ok, on_each_image, paths};
 
 #[test]
 fn directories_are_made_and_removed() {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use oracle::{Format, Mke2fs, MkfsXfs, MountOptions, judge, require};
 
-use crate::common::{OWN_XFS, fails, ok, own_image, run};
+use crate::edit::common::{OWN_XFS, fails, ok, own_image, run};
 
 #[test]
 fn an_image_in_use_is_refused_at_once() {
@@ -22,7 +22,9 @@ fn an_image_in_use(options: &str) {
     let said = fails(dir, "mkdir a.img /a", 4);
     assert!(said.contains("in use by another program: try again"), "{said}");
     let said = fails(dir, "ls a.img", 4);
-    assert!(said.contains("--stale"), "{said}");
+    assert!(said.contains("--norecovery"), "{said}");
+    ok(dir, "ls --norecovery a.img");
+    // Its name before.
     ok(dir, "ls --stale a.img");
     writer.unlock().unwrap();
     writer.try_lock_shared().unwrap();
@@ -148,7 +150,7 @@ fn senseless_arguments_exit_with_2() {
 #[test]
 fn a_full_image_says_so_and_stays_sound() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
-    crate::common::on_each_image(|dir| {
+    crate::edit::common::on_each_image(|dir| {
         fs::write(dir.join("old"), "old").unwrap();
         ok(dir, "cp old a.img:/f");
         fs::write(dir.join("large"), vec![1; 80 << 20]).unwrap();

@@ -7,8 +7,8 @@ use std::process::Stdio;
 
 use oracle::{e2fsck, require, scratch};
 
-use crate::common::{cat, ext4, fails, ok};
 use crate::mount::{Point, diskwright, is_mounted};
+use crate::mount_cli::common::{cat, ext4, fails, ok};
 
 #[test]
 fn the_mount_can_be_used_when_the_command_ends() {

@@ -10,8 +10,8 @@ use oracle::{require, scratch};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use crate::common::{ext4, fails, ok, on_each_format, own_mounts, xfs};
 use crate::mount::{Mounting, Point, wait_until};
+use crate::mount_cli::common::{ext4, fails, ok, on_each_format, own_mounts, xfs};
 
 /// Damages the inode of an image's directory `/etc`.
 fn damage(image: &Path) {
@@ -79,7 +79,7 @@ fn it_goes_on_with(image: &Path) {
     assert!(unmounted.success());
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
-    assert_eq!(crate::common::cat(image, "/after"), "it works");
+    assert_eq!(crate::mount_cli::common::cat(image, "/after"), "it works");
 }
 
 #[test]
@@ -135,6 +135,6 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     assert!(cp.arg("--sparse=always").arg(&image).arg(&copy).status().unwrap().success());
     ok(elsewhere.path(), &Point::new(), "recover a.img");
     oracle::judge(&copy);
-    assert_eq!(crate::common::cat(&copy, "/motd"), "Welcome.\n");
+    assert_eq!(crate::mount_cli::common::cat(&copy, "/motd"), "Welcome.\n");
     rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
 }

@@ -10,8 +10,8 @@ use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratc
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
-use crate::common::{cat, ext4, ok, on_each_format, own_mounts, source};
 use crate::mount::{Mounting, Point};
+use crate::mount_cli::common::{cat, ext4, ok, on_each_format, own_mounts, source};
 
 #[test]
 fn read_only_means_that_nothing_is_written() {

@@ -11,8 +11,8 @@ use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter
 use diskwright::{Error, Image, OpenImage};
 use oracle::{e2fsck, judge, require, scratch};
 
-use crate::common::{cat, ext4, on_each_format};
 use crate::mount::Point;
+use crate::mount_cli::common::{cat, ext4, on_each_format};
 
 /// Serves a mount on a thread while `work` runs, and returns how serving ended.
 fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Result<()> {

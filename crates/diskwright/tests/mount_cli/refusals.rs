@@ -4,8 +4,8 @@ use std::fs;
 
 use oracle::{e2fsck, require, scratch};
 
-use crate::common::{ext4, fails, ok};
 use crate::mount::{Mounted, Mounting, Point};
+use crate::mount_cli::common::{ext4, fails, ok};
 
 #[test]
 fn options_that_make_no_sense_exit_with_2_and_are_named() {
@@ -90,7 +90,7 @@ fn who_only_reads_may_be_several() {
     let point = Point::new();
     ok(dir.path(), &point, "mount a.img POINT -o ro");
     assert_eq!(fs::read_to_string(point.path().join("motd")).unwrap(), "Welcome.\n");
-    assert_eq!(crate::common::cat(&image, "/motd"), "Welcome.\n");
+    assert_eq!(crate::mount_cli::common::cat(&image, "/motd"), "Welcome.\n");
     let said = fails(dir.path(), &Point::new(), "mount a.img POINT", 4);
     assert!(said.contains("mounted at "), "{said}");
     let said = ok(dir.path(), &point, "unmount POINT");

@@ -7,8 +7,8 @@ use std::path::Path;
 use oracle::{KernelMount, MountOptions, judge, require, scratch};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::common::{ext4, fails, ok, on_each_format};
 use crate::mount::{Mounted, Mounting, Point};
+use crate::mount_cli::common::{ext4, fails, ok, on_each_format};
 
 /// Every command that would replace `a.img`, or the archive `b.tar` that is the same file, each run in a
 /// directory with `other.img`, which holds a file `/a.img`.
@@ -51,7 +51,7 @@ fn an_image_that_is_mounted_is_not_replaced() {
         refused(dir, &format!("mounted at {}: unmount it first", mounted.path().display()));
         mounted.unmount();
         judge(image);
-        assert_eq!(crate::common::cat(image, "/kept"), "synced");
+        assert_eq!(crate::mount_cli::common::cat(image, "/kept"), "synced");
         let reading = Mounting::new(image).options("ro").start();
         refused(dir, "mounted at ");
         reading.unmount();
@@ -72,7 +72,7 @@ fn an_image_that_the_kernel_has_mounted_is_not_replaced() {
     refused(dir.path(), "/dev/loop");
     kernel.unmount();
     judge(&image);
-    assert_eq!(crate::common::cat(&image, "/kept"), "written");
+    assert_eq!(crate::mount_cli::common::cat(&image, "/kept"), "written");
 }
 
 /// A device is written in place, which `--force` does not mean for one that is in use.

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use oracle::{judge, require, scratch};
 
-use crate::common::{cat, ext4, fails, ok, on_each_format};
 use crate::mount::{Point, is_mounted, wait_until};
+use crate::mount_cli::common::{cat, ext4, fails, ok, on_each_format};
 
 #[test]
 fn it_returns_when_others_can_use_the_image() {
@@ -107,7 +107,7 @@ fn a_mount_with_a_name_of_its_own_is_unmounted_without_waiting() {
     let line = format!("root {} fuse.diskwright rw", point.path().display());
     assert!(mounts.contains(&line), "{mounts}");
     // Another image with the same name is none of its business.
-    fs::copy(&image, dir.path().join("b.img")).unwrap();
+    oracle::copy_image(&image, &dir.path().join("b.img"));
     let other = Point::new();
     ok(dir.path(), &other, "mount b.img POINT -o fsname=root");
     let said = ok(dir.path(), &point, "unmount POINT");

@@ -9,8 +9,8 @@ use oracle::{e2fsck, require, scratch};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
-use crate::common::{cat, ext4, own_mounts};
 use crate::mount::{Point, is_mounted};
+use crate::mount_cli::common::{cat, ext4, own_mounts};
 
 /// `nobody`, a user that has nothing. `fusermount3` wants users to have a name.
 const UID: u32 = 65_534;

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use oracle::wait_until;
 
+use crate::mount_crash::{Crash, mount_after_crash, prove_through_crashes, rounds};
 use crate::place::probe::pattern;
 use crate::place::{Format, Place, prove};
-use crate::{Crash, mount_after_crash, prove_through_crashes};
 
-const ROUNDS: usize = 6;
 const WRITERS: u64 = 3;
 
 fn bytes_of(version: u64) -> Vec<u8> {
@@ -49,7 +48,7 @@ fn replaced_files_are_old_or_new(name: &str, format: Format, crash: Crash) {
     prove(name, crash.wanted(format), |place| {
         let mut random = fastrand::Rng::with_seed(5);
         let mut versions = [0; WRITERS as usize];
-        for round in 0..ROUNDS {
+        for round in 0..rounds() {
             let path = |writer| format!("file {writer}");
             let durable: Vec<_> = versions.iter().map(|&version| AtomicU64::new(version)).collect();
             // After some of these, at any moment.
@@ -123,7 +122,7 @@ fn images_are_sound(name: &str, format: Format, crash: Crash) {
         let mut random = fastrand::Rng::with_seed(3);
         fs::create_dir(place.join("shared")).unwrap();
         let kept = keep(place);
-        for round in 0..ROUNDS {
+        for round in 0..rounds() {
             let delay = Duration::from_millis(random.u64(10..400));
             thread::scope(|scope| {
                 for worker in 0..WRITERS {

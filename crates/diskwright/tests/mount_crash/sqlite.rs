@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use oracle::{Need, satisfied, wait_until};
 
+use crate::mount_crash::{Crash, mount_after_crash, prove_through_crashes, rounds};
 use crate::place::{Format, Place, prove, run, tool};
-use crate::{Crash, mount_after_crash, prove_through_crashes};
-
-const ROUNDS: usize = 6;
 
 /// The row of a number. It is changed once, by the transaction that adds the third row after it.
 const PAYLOAD: &str = "printf('%0*d', 100 + (id * 7919) % 3000, id * id)";
@@ -86,7 +84,7 @@ fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal:
     prove(name, crash.wanted(format), |place| {
         let mut random = fastrand::Rng::with_seed(11);
         let mut last = 0;
-        for round in 0..ROUNDS {
+        for round in 0..rounds() {
             let (acknowledged, crashes) = (AtomicU64::new(last), AtomicBool::new(false));
             // The first time perhaps before there is any; then after some of these, at any moment.
             let wanted = last + if round == 0 { 0 } else { random.u64(5..80) };
@@ -105,7 +103,7 @@ fn keeps_what_it_acknowledged(name: &str, format: Format, crash: Crash, journal:
             mount_after_crash(place, round % 3 == 2);
             last = check(place, acknowledged.into_inner(), last);
         }
-        println!("{last} transactions in {ROUNDS} rounds");
+        println!("{last} transactions in {} rounds", rounds());
         assert!(last > 20, "too few transactions to prove anything");
     });
 }

@@ -221,7 +221,7 @@ fn extended_flags_are_those_of_the_kernel(place: &mut Place) {
     }
     let script = place.home().join("fsx.py");
     fs::write(&script, FSX).unwrap();
-    let function = format!("fsx() {{ python3 {} \"$@\"; }}; ", script.display());
+    let function = format!("fsx() {{ python3 -IS {} \"$@\"; }}; ", script.display());
     let all: Vec<_> = all.iter().map(|line| format!("{function}{line}")).collect();
     beside_the_kernel(place, &all);
 }

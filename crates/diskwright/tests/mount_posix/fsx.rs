@@ -9,13 +9,17 @@ use oracle::{Need, satisfied};
 use crate::place::{Place, prove_on_both, run, tool};
 
 /// Operations of a run: `fsx` takes longer and longer for each.
-const OPERATIONS: u64 = 12_000;
+fn operations() -> u64 {
+    oracle::effort(4_000, 12_000, 12_000)
+}
 
 /// Seeds of the runs with each kind of file.
 const SEEDS: [u64; 2] = [1, 20_240_229];
 
-/// How many seconds to go on with seeds that nobody has tried.
-const SECONDS: &str = "DISKWRIGHT_FSX_SECONDS";
+/// How long to go on with seeds that nobody has tried.
+fn more() -> Duration {
+    Duration::from_secs(oracle::effort(0, 0, 3_600))
+}
 
 /// Files that are larger than a request, all operations, and sizes that fit nothing; never 0, which
 /// posix_fallocate refuses.
@@ -70,10 +74,10 @@ fn exercise(place: &Place, name: &str, configuration: &str, seed: u64) {
     fs::write(&config, format!("{configuration}{weights}")).unwrap();
     let artifacts = place.home().join(format!("{name}-{seed}"));
     fs::create_dir(&artifacts).unwrap();
-    println!("fsx {name}, seed {seed}, {OPERATIONS} operations");
+    println!("fsx {name}, seed {seed}, {} operations", operations());
     let mut command = tool("fsx");
     command.arg("-f").arg(config).arg("-P").arg(artifacts);
-    command.args(["-N", &OPERATIONS.to_string(), "-S", &seed.to_string()]);
+    command.args(["-N", &operations().to_string(), "-S", &seed.to_string()]);
     let file = place.join(format!("{name}-{seed}"));
     run(command.arg(&file));
     fs::remove_file(file).unwrap();
@@ -84,8 +88,7 @@ fn contents_are_what_fsx_expects(place: &mut Place) {
     if !satisfied("fsx", &[Need::Tool("fsx")]) {
         return;
     }
-    let seconds = std::env::var(SECONDS).map_or(0, |text| text.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let end = Instant::now() + more();
     let place = &*place;
     thread::scope(|scope| {
         for (name, configuration) in [("large", LARGE), ("small", SMALL), ("aligned", ALIGNED)] {

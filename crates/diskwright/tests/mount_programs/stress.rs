@@ -17,7 +17,6 @@ use crate::place::probe::{map, pattern};
 use crate::place::{Place, has_compiler, prove_on_both};
 
 const WORKERS: u64 = 6;
-const STEPS: u32 = 3000;
 const FILES_MAX: usize = 40;
 const BYTES_MAX: u64 = 300_000;
 
@@ -318,7 +317,7 @@ fn threads_change_a_tree(place: &mut Place) {
                     contested: &contested,
                 };
                 scope.spawn(move || {
-                    (0..STEPS).for_each(|_| worker.step());
+                    (0..oracle::effort(1_000, 3_000, 100_000)).for_each(|_| worker.step());
                     worker.files
                 })
             })

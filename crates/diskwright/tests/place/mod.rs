@@ -3,10 +3,7 @@
 //! With `DISKWRIGHT_PROOFS_ON=kernel` in the environment everything runs on kernel mounts of the same
 //! formats. What fails there is a wrong test. `DISKWRIGHT_PROOFS_OPTIONS` has more options (`-o`) for our
 //! mounts.
-#![allow(dead_code)]
 
-#[path = "../common/mount.rs"]
-mod mount;
 pub(crate) mod probe;
 mod serve;
 mod volatile;
@@ -21,8 +18,8 @@ use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-pub(crate) use mount::wait_until;
-use mount::{Mounted, Mounting};
+pub(crate) use crate::mount::wait_until;
+use crate::mount::{Mounted, Mounting};
 pub(crate) use oracle::Format;
 
 /// Whose driver serves a mount.
@@ -47,11 +44,10 @@ impl Driver {
 
 /// How long a mount may last before it is taken to hang.
 fn limit() -> Duration {
-    let asked = std::env::var("DISKWRIGHT_FSX_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(1800 + asked.unwrap_or(0))
+    Duration::from_secs(oracle::effort(1_800, 1_800, 12 * 3_600))
 }
 
-/// What proofs run in mounts: each test program some of them.
+/// What proofs run in mounts.
 const PROGRAMS: [&str; 4] = ["bash", "getfacl", "setfacl", "tar"];
 
 /// What a proof needs of its file system.
@@ -290,18 +286,19 @@ pub(crate) fn prove(name: &str, wanted: Wanted, proof: impl FnOnce(&mut Place)) 
     place.finish();
 }
 
-/// Makes tests `ext4` and `xfs` in a module of a proof's name. A proof is a function of a `&mut Place`.
-#[allow(unused_macros)]
+/// Makes tests `ext4` and `xfs` in a module of each name. A proof is a function of a `&mut Place`, of the
+/// same name and for [`prove`], or another one and for another function of its arguments: then both are
+/// named as that module sees them.
 macro_rules! prove_on_both {
-    ($($proof:ident $(: $bytes:expr)?),+ $(,)?) => {$(
-        mod $proof {
-            use crate::place::{Format, Wanted, prove};
+    (with $run:path; $($name:ident = $proof:path $(: $bytes:expr)?),+ $(,)?) => {$(
+        mod $name {
+            use crate::place::{Format, Wanted};
 
             fn on(format: Format) {
                 #[allow(unused_mut)]
                 let mut wanted = Wanted::new(format);
                 $(wanted.bytes = $bytes;)?
-                prove(concat!(module_path!(), "::", stringify!($proof)), wanted, super::$proof);
+                $run(module_path!(), wanted, $proof);
             }
 
             #[test]
@@ -315,12 +312,13 @@ macro_rules! prove_on_both {
             }
         }
     )+};
+    ($($name:ident $(: $bytes:expr)?),+ $(,)?) => {
+        $crate::place::prove_on_both!(with $crate::place::prove; $($name = super::$name $(: $bytes)?),+);
+    };
 }
-#[allow(unused_imports)]
 pub(crate) use prove_on_both;
 
 /// Whether a proof can use the [`probe`], which is compiled, and what comes with a compiler.
-#[allow(dead_code)]
 pub(crate) fn has_compiler(proof: &str) -> bool {
     oracle::satisfied(proof, &[Need::Tool("cc")])
 }

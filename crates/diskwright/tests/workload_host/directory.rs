@@ -32,7 +32,7 @@ fn refusal(path: &Path, need: &Need) -> Error {
 #[test]
 fn operations_do_what_they_do_in_the_model() {
     let dir = oracle::scratch();
-    for seed in 0..4 {
+    for seed in 0..oracle::effort(2, 4, 100) {
         let model = Model::new();
         let in_process = InProcess::new(&model, model.root());
         let session = start(dir.path(), &NEED);

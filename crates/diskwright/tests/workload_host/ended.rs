@@ -22,7 +22,7 @@ use super::kernel::spec;
 use super::traces::{assert_no_trace, assert_no_trace_at_last, loop_devices};
 
 /// Arguments that make this program a child.
-const CHILD: [&str; 4] = ["ended::child", "--exact", "--ignored", "--nocapture"];
+const CHILD: [&str; 4] = ["workload_host::ended::child", "--exact", "--ignored", "--nocapture"];
 /// Tells a child what to work on.
 const TARGET: &str = "DISKWRIGHT_TEST_TARGET";
 const SCRATCH: &str = "DISKWRIGHT_TEST_SCRATCH";
@@ -32,7 +32,9 @@ const DEAF: &str = "DISKWRIGHT_TEST_DEAF";
 const READY: &str = "ready";
 
 /// Children that are killed while they start.
-const KILLS: u32 = 24;
+fn kills() -> u32 {
+    oracle::effort(8, 24, 200)
+}
 
 /// Status of a child that stopped because it was asked to.
 const STOPPED: i32 = 42;
@@ -216,10 +218,10 @@ fn nothing_stays_whenever_a_program_is_killed() {
     first.kill().unwrap();
     first.wait().unwrap();
     let mut random = fastrand::Rng::with_seed(3);
-    for round in 0..KILLS {
+    for round in 0..kills() {
         let target = if round % 2 == 0 { "kernel:ext4" } else { "kernel:xfs" };
         let mut child = command(target, scratch.path()).stdout(Stdio::null()).spawn().unwrap();
-        let share = (f64::from(round) + random.f64()) / f64::from(KILLS);
+        let share = (f64::from(round) + random.f64()) / f64::from(kills());
         sleep(whole.mul_f64(share));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,11 +1,13 @@
 //! Finding and taking runs of clusters: of blocks, without `bigalloc`.
 
+use operation::Outcome;
 use std::ops::Range;
 
-use vfs::reserve::Claim;
-use vfs::{Error, Result};
+use operation::reserve::Claim;
+use vfs::Error;
 
 use super::bitmap::{self, Bits};
+use super::guard::Bitmaps as _;
 use crate::format::address::{Block, Group};
 use crate::op::{Op, Patience};
 
@@ -15,7 +17,7 @@ const GOOD_RUN_CLUSTERS: u32 = 2048;
 impl Op<'_> {
     /// Takes up to `wanted` clusters in one run, at `goal` or as near behind it as can be. Returns
     /// the first block and how many clusters there are, at least 1.
-    pub(crate) fn allocate_clusters(&mut self, goal: Block, wanted: u32) -> Result<(Block, u32)> {
+    pub(crate) fn allocate_clusters(&mut self, goal: Block, wanted: u32) -> Outcome<(Block, u32)> {
         let geometry = &self.fs.volume.geometry;
         let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
         let groups = &self.fs.volume.groups;
@@ -26,7 +28,7 @@ impl Op<'_> {
         {
             for group in groups.from(start) {
                 if self.usable_blocks(group) < good_enough
-                    || self.lease_patiently(group, home, patience)?.is_none()
+                    || self.hold_patiently(group, home, patience)?.is_none()
                 {
                     continue;
                 }
@@ -39,13 +41,13 @@ impl Op<'_> {
                 }
             }
         }
-        Err(Error::NoSpace)
+        Err(Error::NoSpace.into())
     }
 
     /// Clusters of a group that this operation may take.
     fn usable_blocks(&self, group: Group) -> u32 {
-        match self.leases.iter().find(|l| l.group() == group) {
-            Some(lease) => lease.usable_blocks(self.claim),
+        match self.group_guards.find(group) {
+            Some(guard) => guard.usable_blocks(self.claim),
             None => self.fs.volume.groups.usable_blocks(group, self.claim),
         }
     }
@@ -58,27 +60,27 @@ impl Op<'_> {
         from: u32,
         wanted: u32,
         good_enough: u32,
-    ) -> Result<Option<Range<u32>>> {
+    ) -> Outcome<Option<Range<u32>>> {
         let volume = &self.fs.volume;
-        let at = self.lease(group)?;
-        let lease = &mut self.leases[at];
-        let usable = lease.usable_blocks(self.claim);
+        let at = self.hold(group)?;
+        let guard = &mut self.group_guards[at];
+        let usable = guard.usable_blocks(self.claim);
         if usable < good_enough {
             return Ok(None);
         }
-        let id = lease.block_bitmap(volume, &mut self.txn)?;
-        let bits = Bits { bitmap: self.txn.data(id), busy: lease.busy() };
+        let id = guard.block_bitmap(volume, &mut self.txn)?;
+        let bits = Bits { bitmap: self.txn.data(id), busy: guard.busy() };
         // A cluster that the end of the file system cuts short is nobody's.
         let len = volume.geometry.blocks_in(group) >> volume.geometry.cluster_blocks_log;
-        let first_free = lease.first_free_block();
+        let first_free = guard.first_free_block;
         let from = from.max(first_free);
         let mut run = bitmap::find_free_run(bits, from, len, wanted);
         if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
             run = bitmap::find_free_run(bits, first_free, len, wanted);
         }
         let Some(mut run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
-        if run.end - run.start > lease.usable_blocks(Claim::Unbounded) {
-            return Err(lease
+        if run.end - run.start > guard.usable_blocks(Claim::Unbounded) {
+            return Err(guard
                 .corrupt("block bitmap", "more free blocks than the count says")
                 .into());
         }
@@ -88,10 +90,9 @@ impl Op<'_> {
         let window = bitmap::bytes_of(&run);
         let base = window.start as u32 * 8;
         bitmap::set(self.txn.edit(id, window), base, run.clone());
-        let state = lease.state();
-        state.desc.free_blocks -= taken;
-        if run.start <= state.first_free_block {
-            state.first_free_block = run.end;
+        guard.desc.free_blocks -= taken;
+        if run.start <= guard.first_free_block {
+            guard.first_free_block = run.end;
         }
         Ok(Some(run))
     }

@@ -1,16 +1,19 @@
 //! Giving blocks and inodes back.
 
+use operation::Outcome;
 use std::ops::Range;
-use vfs::{Corruption, Result};
+use vfs::Corruption;
 
 use super::bitmap;
+use super::guard::Bitmaps as _;
 use crate::format::address::{Block, Group};
 use crate::format::inode::Inode;
-use crate::op::{FreedRun, Handle, Op};
+use crate::inode::Handle;
+use crate::op::{FreedRun, Op};
 
 impl Op<'_> {
     /// Marks the noted runs free, in ascending order, so that groups are taken in order.
-    pub(crate) fn free_noted_blocks(&mut self) -> Result<()> {
+    pub(crate) fn free_noted_blocks(&mut self) -> Outcome<()> {
         let mut runs = std::mem::take(&mut self.freed_runs);
         runs.sort_unstable_by_key(|run| run.start);
         for FreedRun { start, len } in runs {
@@ -31,28 +34,28 @@ impl Op<'_> {
     }
 
     /// Marks blocks of one group free.
-    pub(crate) fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
+    pub(crate) fn free_in_group(&mut self, group: Group, bits: Range<u32>) -> Outcome<()> {
         let volume = &self.fs.volume;
-        let at = self.lease(group)?;
-        let lease = &mut self.leases[at];
-        let id = lease.block_bitmap(volume, &mut self.txn)?;
+        let at = self.hold(group)?;
+        let guard = &mut self.group_guards[at];
+        let id = guard.block_bitmap(volume, &mut self.txn)?;
         let count = bits.end - bits.start;
         if !bitmap::all_set(self.txn.data(id), bits.clone()) {
-            return Err(lease.corrupt("block bitmap", "blocks of a file are free in it").into());
+            return Err(guard.corrupt("block bitmap", "blocks of a file are free in it").into());
         }
         let window = bitmap::bytes_of(&bits);
         bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, bits.clone());
-        let state = lease.state();
+        let state = &mut **guard;
         state.desc.free_blocks += count;
         state.first_free_block = state.first_free_block.min(bits.start);
         if self.fs.engine.has_log() {
-            lease.make_busy(bits, volume.block_size());
+            guard.add_busy(bits);
         }
         Ok(())
     }
 
     /// Marks the noted inodes free and empties their slots.
-    pub(crate) fn free_noted_inodes(&mut self) -> Result<()> {
+    pub(crate) fn free_noted_inodes(&mut self) -> Outcome<()> {
         let mut handles = std::mem::take(&mut self.freed_inodes);
         handles.sort_unstable_by_key(Handle::ino);
         for handle in handles {
@@ -66,26 +69,26 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn clear_inode_bit(&mut self, handle: &Handle) -> Result<()> {
+    fn clear_inode_bit(&mut self, handle: &Handle) -> Outcome<()> {
         let volume = &self.fs.volume;
         let outside = || handle.corrupt("inode", "outside the file system");
         let (group, index) = volume.geometry.place_of(handle.ino()).ok_or_else(outside)?;
-        let at = self.lease(group)?;
-        let lease = &mut self.leases[at];
-        let id = lease.inode_bitmap(volume, &mut self.txn)?;
+        let at = self.hold(group)?;
+        let guard = &mut self.group_guards[at];
+        let id = guard.inode_bitmap(volume, &mut self.txn)?;
         let range = index..index + 1;
         if !bitmap::all_set(self.txn.data(id), range.clone()) {
-            let damage = lease.corrupt("inode bitmap", "an inode in use is free in it");
+            let damage = guard.corrupt("inode bitmap", "an inode in use is free in it");
             return Err(damage.of_inode(handle.ino().0).into());
         }
         let is_dir = handle.inode.is_dir();
-        if is_dir && lease.state().desc.used_dirs == 0 {
+        if is_dir && guard.desc.used_dirs == 0 {
             let damage = Corruption::new("group descriptor", "more directories than it counts");
             return Err(damage.in_group(group.0.into()).into());
         }
         let window = bitmap::bytes_of(&range);
         bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, range);
-        let state = lease.state();
+        let state = &mut **guard;
         state.desc.free_inodes += 1;
         state.desc.used_dirs -= u32::from(is_dir);
         state.first_free_inode = state.first_free_inode.min(index);

@@ -1,17 +1,20 @@
 //! Finding, taking and numbering inodes.
 
-use vfs::{Error, Ino, Result};
+use operation::Outcome;
+use vfs::{Error, Ino};
 
 use super::bitmap::{self, Bits};
+use super::guard::Bitmaps as _;
 use crate::format::address::Group;
 use crate::format::checksum::{crc32c, inode_seed};
 use crate::format::inode::{Inode, Owner};
-use crate::op::{Handle, Op, Patience};
+use crate::inode::Handle;
+use crate::op::{Op, Patience};
 
 impl<'a> Op<'a> {
     /// Takes a free inode: near `parent` for files, and for directories where there is room for
     /// what will be put into them. All of its fields are zero but the generation.
-    pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Result<Handle> {
+    pub(crate) fn allocate_inode(&mut self, parent: &Handle, is_dir: bool) -> Outcome<Handle> {
         let groups = &self.fs.volume.groups;
         let home = self.home_group(parent, is_dir);
         for patience in [Patience::AtHome, Patience::Everywhere] {
@@ -19,15 +22,15 @@ impl<'a> Op<'a> {
                 if self.free_inodes_in(group) == 0 {
                     continue;
                 }
-                let Some(at) = self.lease_patiently(group, home, patience)? else { continue };
+                let Some(at) = self.hold_patiently(group, home, patience)? else { continue };
                 // What was read without the group's lock may have been taken meanwhile.
-                if self.leases[at].state().desc.free_inodes > 0 {
+                if self.group_guards[at].desc.free_inodes > 0 {
                     groups.set_inode_spill(home, group);
                     return self.allocate_inode_in(group, is_dir);
                 }
             }
         }
-        Err(Error::NoInodes)
+        Err(Error::NoInodes.into())
     }
 
     /// Directories of the root go to the next group that is emptier than most; everything else
@@ -41,25 +44,25 @@ impl<'a> Op<'a> {
         parent_group
     }
 
-    fn free_inodes_in(&mut self, group: Group) -> u32 {
-        match self.leases.iter_mut().find(|l| l.group() == group) {
-            Some(lease) => lease.state().desc.free_inodes,
+    fn free_inodes_in(&self, group: Group) -> u32 {
+        match self.group_guards.find(group) {
+            Some(guard) => guard.desc.free_inodes,
             None => self.fs.volume.groups.free_inodes(group),
         }
     }
 
-    fn allocate_inode_in(&mut self, group: Group, is_dir: bool) -> Result<Handle> {
+    fn allocate_inode_in(&mut self, group: Group, is_dir: bool) -> Outcome<Handle> {
         let volume = &self.fs.volume;
         let geometry = &volume.geometry;
-        let at = self.lease(group)?;
-        let lease = &mut self.leases[at];
-        let id = lease.inode_bitmap(volume, &mut self.txn)?;
-        let from = lease.state().first_free_inode;
+        let at = self.hold(group)?;
+        let guard = &mut self.group_guards[at];
+        let id = guard.inode_bitmap(volume, &mut self.txn)?;
+        let from = guard.first_free_inode;
         let count = geometry.inodes_per_group;
         let reserved = if group.0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
         let found = bitmap::find_free(Bits::plain(self.txn.data(id)), from.max(reserved), count);
         let Some(index) = found else {
-            return Err(lease
+            return Err(guard
                 .corrupt("inode bitmap", "no free inode though the count says so")
                 .into());
         };
@@ -68,7 +71,7 @@ impl<'a> Op<'a> {
         let base = window.start as u32 * 8;
         bitmap::set(self.txn.edit(id, window), base, range);
 
-        let state = lease.state();
+        let state = &mut **guard;
         state.first_free_inode = index + 1;
         state.desc.free_inodes -= 1;
         state.desc.used_dirs += u32::from(is_dir);

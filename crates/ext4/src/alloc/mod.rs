@@ -6,8 +6,10 @@
 
 pub(crate) mod bitmap;
 mod blocks;
+mod busy;
 mod free;
 pub(crate) mod groups;
+pub(crate) mod guard;
 mod inodes;
 pub(crate) mod spread;
 pub(crate) mod system;

@@ -1,5 +1,7 @@
 //! The blocks that no file can have: superblocks, descriptors, bitmaps and inode tables.
 
+use std::ops::Range;
+
 use crate::alloc::groups::Groups;
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
@@ -36,6 +38,13 @@ impl SystemZone {
         }
         joined.shrink_to_fit();
         Self { ranges: joined }
+    }
+
+    /// The parts of these ranges that lie in `blocks`, ascending.
+    pub(crate) fn within(&self, blocks: Range<Block>) -> impl Iterator<Item = Range<Block>> + '_ {
+        let first = self.ranges.partition_point(|range| range.1 <= blocks.start.0);
+        let parts = self.ranges[first..].iter().take_while(move |range| range.0 < blocks.end.0);
+        parts.map(move |range| Block(range.0).max(blocks.start)..Block(range.1).min(blocks.end))
     }
 
     /// Whether some of `len` blocks from `start` on belong to the file system itself.

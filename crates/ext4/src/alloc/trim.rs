@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use vfs::reserve::Claim;
+use operation::RunOperations;
 use vfs::{Error, Result};
 
 use super::bitmap::{self, Bits};
+use super::guard::Bitmaps as _;
 use crate::Ext4;
 use crate::format::address::{Block, Group};
-use crate::op::Op;
 
 /// Runs that are given back while a group is held, so that nobody waits for it for long.
 const RUNS_AT_ONCE: usize = 64;
@@ -55,29 +55,29 @@ impl Ext4 {
     ) -> Result<Option<u32>> {
         let volume = &self.volume;
         let geometry = &volume.geometry;
-        // Dropped without an end, for it changes nothing.
-        let mut op = Op::begin(self, Claim::Ordinary)?;
-        let at = op.lease(group)?;
-        let bitmap = op.leases[at].copy_block_bitmap(volume, &mut op.txn)?;
-        let bits = Bits { bitmap: &bitmap, busy: op.leases[at].busy() };
-        let len = geometry.blocks_in(group) >> geometry.cluster_blocks_log;
-        let first = geometry.first_block(group);
-        let block = |bit: u32| first.plus(u64::from(bit) << geometry.cluster_blocks_log);
-        let mut bit = from;
-        for _ in 0..RUNS_AT_ONCE {
-            let Some(run) = bitmap::next_free_run(bits, bit, len) else { return Ok(None) };
-            bit = run.end;
-            let start = block(run.start).max(wanted.blocks.start);
-            let count = block(run.end).min(wanted.blocks.end).0.saturating_sub(start.0);
-            if count < wanted.len_min {
-                continue;
+        self.observe(|op| {
+            let at = op.hold(group)?;
+            let bitmap = op.group_guards[at].copy_block_bitmap(volume, &mut op.txn)?;
+            let bits = Bits { bitmap: &bitmap, busy: op.group_guards[at].busy() };
+            let len = geometry.blocks_in(group) >> geometry.cluster_blocks_log;
+            let first = geometry.first_block(group);
+            let block = |bit: u32| first.plus(u64::from(bit) << geometry.cluster_blocks_log);
+            let mut bit = from;
+            for _ in 0..RUNS_AT_ONCE {
+                let Some(run) = bitmap::next_free_run(bits, bit, len) else { return Ok(None) };
+                bit = run.end;
+                let start = block(run.start).max(wanted.blocks.start);
+                let count = block(run.end).min(wanted.blocks.end).0.saturating_sub(start.0);
+                if count < wanted.len_min {
+                    continue;
+                }
+                volume.check_blocks(start, count)?;
+                self.engine.check_alive()?;
+                let bytes = (geometry.byte_of(start), count << geometry.block_size_log);
+                self.engine.device().discard(bytes.0, bytes.1).map_err(Error::of_discard)?;
+                *trimmed += count;
             }
-            volume.check_blocks(start, count)?;
-            self.engine.check_alive()?;
-            let bytes = (geometry.byte_of(start), count << geometry.block_size_log);
-            self.engine.device().discard(bytes.0, bytes.1).map_err(Error::of_discard)?;
-            *trimmed += count;
-        }
-        Ok(Some(bit))
+            Ok(Some(bit))
+        })
     }
 }

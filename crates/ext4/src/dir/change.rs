@@ -1,16 +1,18 @@
 //! Removing names, and giving them to other inodes.
 
+use operation::Outcome;
+use operation::names::Entry;
 use transaction::{BufferId, Corruption};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino};
 
-use super::insert::Entry;
+use crate::dir::index;
+use crate::dir::{self, Found};
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, Record};
 use crate::format::inode::flags;
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
-use crate::read::directory::{self, Found};
-use crate::read::index;
+use crate::op::Op;
 
 impl Op<'_> {
     /// Removes the entry of `name`, which was found in `dir`: its bytes go to the record before it,
@@ -20,7 +22,7 @@ impl Op<'_> {
         dir: &mut Handle,
         name: &[u8],
         found: &Found,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let (id, found, rec_len) = self.hold_entry(dir, name, found)?;
         match found.before {
             None => self.txn.edit(id, found.offset..found.offset + 4).fill(0),
@@ -39,7 +41,7 @@ impl Op<'_> {
         dir: &mut Handle,
         found: &Found,
         entry: Entry<'_>,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let (id, Found { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
         let ino = (entry.ino.0 as u32).to_le_bytes();
         self.txn.edit(id, offset..offset + ino.len()).copy_from_slice(&ino);
@@ -57,18 +59,18 @@ impl Op<'_> {
         dir: &mut Handle,
         name: &[u8],
         found: &Found,
-    ) -> Result<(BufferId, Found, usize)> {
+    ) -> Outcome<(BufferId, Found, usize)> {
         if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted);
+            return Err(Error::Encrypted.into());
         }
         let mut found = *found;
         if found.place.is_none() {
             self.give_block(dir)?;
-            let again = directory::find(self, dir, name)?;
+            let again = dir::find(self, dir, name)?;
             found = again.ok_or_else(|| dir.corrupt("directory entry", "it is gone"))?;
         }
         let Some(place) = found.place else {
-            return Err(dir.corrupt("directory", "inline although it has a block"));
+            return Err(dir.corrupt("directory", "inline although it has a block").into());
         };
         let id = self.buffer(place, Kind::DirectoryLeaf.of(dir.owner))?;
         match self.check_found(id, &found) {
@@ -76,7 +78,7 @@ impl Op<'_> {
             // Only another directory that claims the same block can have changed it.
             None => {
                 let damage = Corruption::new("directory block", "an entry moved while it was held");
-                Err(self.corrupt(id, damage, dir.owner))
+                Err(self.corrupt(id, damage, dir.owner).into())
             }
         }
     }
@@ -93,14 +95,14 @@ impl Op<'_> {
     }
 
     /// Makes `..` of a directory name `to` instead of `from`.
-    pub(crate) fn set_parent(&mut self, dir: &mut Handle, from: Ino, to: Ino) -> Result<()> {
+    pub(crate) fn set_parent(&mut self, dir: &mut Handle, from: Ino, to: Ino) -> Outcome<()> {
         let wrong = |found: &dyn std::fmt::Display| {
             Corruption::new("directory", "'..' does not name the directory it is in")
                 .of_inode(dir.ino().0)
                 .mismatch(from, found)
         };
         let to = (to.0 as u32).to_le_bytes();
-        match directory::parent(self, dir)? {
+        match dir::parent(self, dir)? {
             Some(parent) if parent == from => {}
             Some(parent) => return Err(wrong(&parent).into()),
             None => return Err(wrong(&"none").into()),

@@ -5,11 +5,15 @@
 //! leaf has no room. A leaf is split so that each half has about half of the bytes; names of equal
 //! hash may end up in two leaves, which the index marks by setting bit 0 of the second one's hash.
 
+use operation::Outcome;
+use operation::names::Entry;
 use smallvec::SmallVec;
 use transaction::{BufferId, Corruption};
-use vfs::{Error, Result};
+use vfs::Error;
 
-use super::insert::Entry;
+use crate::dir::compare::{Style, Wanted};
+use crate::dir::find_by_hash;
+use crate::dir::index::{self, Cursor};
 use crate::format::address::FileBlock;
 use crate::format::dirent;
 use crate::format::hash::NameHasher;
@@ -17,11 +21,9 @@ use crate::format::htree::{
     self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, ROOT_INFO_RANGE, RootInfo,
 };
 use crate::format::inode::flags;
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
-use crate::read::directory::find_by_hash;
-use crate::read::index::{self, Cursor};
-use crate::read::names::{Style, Wanted};
+use crate::op::Op;
 
 /// Rounds of restructuring before giving up: a leaf of the smallest size splits a few times at
 /// most before a name fits.
@@ -55,7 +57,7 @@ impl Op<'_> {
         dir: &mut Handle,
         entry: Entry<'_>,
         wanted: &mut Wanted<'_>,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         for _ in 0..ROUNDS_MAX {
             let (info, _) = index::root(self, dir)?;
             let hasher = self.fs.volume.hasher(info.hash_version);
@@ -69,7 +71,7 @@ impl Op<'_> {
             if cursor.may_go_on_with(hash)
                 && find_by_hash(self, dir, cursor, hash, wanted)?.is_some()
             {
-                return Err(Error::Exists);
+                return Err(Error::Exists.into());
             }
             if let Some(room) = room {
                 self.write_entry(room, entry);
@@ -86,7 +88,7 @@ impl Op<'_> {
                 self.split_leaf(dir, &last, leaf, &hasher)?;
             }
         }
-        Err(damage(dir, "splits make no room"))
+        Err(damage(dir, "splits make no room").into())
     }
 
     fn index(&self, frame: &Frame) -> Index<'_> {
@@ -94,7 +96,7 @@ impl Op<'_> {
     }
 
     /// The index blocks on the way to a leaf.
-    fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Result<Path> {
+    fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Outcome<Path> {
         let mut path = Path::new();
         for step in cursor.steps() {
             let is_root = path.is_empty();
@@ -124,7 +126,7 @@ impl Op<'_> {
     }
 
     /// Turns a directory of one full block into one with an index of one leaf.
-    pub(super) fn make_index(&mut self, dir: &mut Handle) -> Result<()> {
+    pub(super) fn make_index(&mut self, dir: &mut Handle) -> Outcome<()> {
         let at = self.dir_block(dir, FileBlock(0))?;
         let root = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
         let old = self.txn.data(root).to_vec();
@@ -182,7 +184,7 @@ impl Op<'_> {
         parent: &Frame,
         leaf: BufferId,
         hasher: &NameHasher,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let old = self.txn.data(leaf).to_vec();
         let (style, mut folded) = (Style::of(dir), Vec::new());
         let mut hash = |name: &[u8]| style.hash(hasher, name, &mut folded).major;
@@ -199,7 +201,7 @@ impl Op<'_> {
         // Both halves must have an entry, or nothing is gained.
         let split = split.unwrap_or(0).clamp(1, items.len().saturating_sub(1).max(1));
         if split >= items.len() {
-            return Err(Error::NoSpace);
+            return Err(Error::NoSpace.into());
         }
         let (number, new_leaf) = self.append_leaf(dir)?;
         let bytes = |items: &[Item]| -> Vec<&[u8]> {
@@ -232,7 +234,7 @@ impl Op<'_> {
     }
 
     /// Splits the lowest full node under a parent with room, or adds a level.
-    fn make_index_room(&mut self, dir: &mut Handle, path: &Path) -> Result<()> {
+    fn make_index_room(&mut self, dir: &mut Handle, path: &Path) -> Outcome<()> {
         let mut level = path.len() - 1;
         while level > 0 {
             if !self.index(&path[level - 1]).is_full() {
@@ -246,12 +248,13 @@ impl Op<'_> {
             return Err(Error::unsupported(
                 "a directory of so many names",
                 "turn large_dir on, or use larger blocks",
-            ));
+            )
+            .into());
         }
         self.add_level(dir, &path[0], path.len() as u8)
     }
 
-    fn new_index_node(&mut self, dir: &mut Handle) -> Result<(FileBlock, BufferId)> {
+    fn new_index_node(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
         let id = self.txn.create(block.0, Kind::HtreeNode.of(dir.owner))?;
         let size = self.fs.volume.block_size();
@@ -274,7 +277,7 @@ impl Op<'_> {
         );
     }
 
-    fn split_node(&mut self, dir: &mut Handle, path: &Path, level: usize) -> Result<()> {
+    fn split_node(&mut self, dir: &mut Handle, path: &Path, level: usize) -> Outcome<()> {
         let frame = path[level];
         let count = self.index(&frame).count();
         let keep = count / 2;
@@ -292,7 +295,7 @@ impl Op<'_> {
     }
 
     /// Moves the root's entries into a new node, which becomes the root's only entry.
-    fn add_level(&mut self, dir: &mut Handle, root: &Frame, levels: u8) -> Result<()> {
+    fn add_level(&mut self, dir: &mut Handle, root: &Frame, levels: u8) -> Outcome<()> {
         let count = self.index(root).count();
         let entries = htree::entry_bytes(self.txn.data(root.id), Place::Root, 0..count).to_vec();
         let (number, id) = self.new_index_node(dir)?;

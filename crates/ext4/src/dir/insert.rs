@@ -1,26 +1,21 @@
 //! Adding a name to a directory.
 
+use operation::Outcome;
+use operation::names::Entry;
 use std::ops::ControlFlow;
 
 use transaction::BufferId;
 use vfs::{Error, FileType, Ino, Result};
 
+use crate::dir::compare::{Style, Wanted};
+use crate::dir::index;
+use crate::dir::{self, find_in_block, for_each_leaf};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, Search};
 use crate::format::inode::flags;
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
-use crate::read::directory::{self, find_in_block, for_each_leaf};
-use crate::read::index;
-use crate::read::names::{Style, Wanted};
-
-/// What a directory entry will say.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'n> {
-    pub(crate) name: &'n [u8],
-    pub(crate) ino: Ino,
-    pub(crate) file_type: FileType,
-}
+use crate::op::Op;
 
 /// Room for a record in a block that is held.
 #[derive(Clone, Copy)]
@@ -36,9 +31,9 @@ pub(super) struct Room {
 
 impl Op<'_> {
     /// Adds an entry. `Exists` if the name is taken.
-    pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<()> {
+    pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted);
+            return Err(Error::Encrypted.into());
         }
         self.give_block(dir)?;
         let mut wanted = Wanted::new(Style::of(dir), entry.name);
@@ -51,7 +46,7 @@ impl Op<'_> {
             self.write_entry(room, entry);
             return Ok(());
         }
-        let blocks = directory::blocks_count(self.fs, dir)?;
+        let blocks = dir::blocks_count(self.fs, dir)?;
         if blocks == 1 && self.fs.volume.dir_index {
             self.make_index(dir)?;
             return self.add_indexed(dir, entry, &mut wanted);
@@ -69,7 +64,7 @@ impl Op<'_> {
         dir: &Handle,
         name: &[u8],
         wanted: &mut Wanted<'_>,
-    ) -> Result<Option<Room>> {
+    ) -> Outcome<Option<Room>> {
         let mut room = None;
         for_each_leaf(self, dir, FileBlock(0), &mut |op: &mut Op<'_>, _, place, kind| {
             let id = op.buffer(place, kind.of(dir.owner))?;
@@ -112,7 +107,7 @@ impl Op<'_> {
     }
 
     /// Adds an empty leaf to the end of a directory.
-    pub(super) fn append_leaf(&mut self, dir: &mut Handle) -> Result<(FileBlock, BufferId)> {
+    pub(super) fn append_leaf(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
         let id = self.txn.create(block.0, Kind::DirectoryLeaf.of(dir.owner))?;
         self.clear_leaf(id);
@@ -131,7 +126,7 @@ impl Op<'_> {
     }
 
     /// Adds a block to the end of a directory, without contents.
-    pub(super) fn append_dir_block(&mut self, dir: &mut Handle) -> Result<(FileBlock, Block)> {
+    pub(super) fn append_dir_block(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, Block)> {
         let block_size = self.fs.volume.block_size() as u64;
         let number = u32::try_from(dir.inode.size() / block_size).map_err(|_| Error::NoSpace)?;
         let number = FileBlock(number);
@@ -141,7 +136,7 @@ impl Op<'_> {
     }
 
     /// Gives a new directory its first block, with `.` and `..`.
-    pub(crate) fn init_dir(&mut self, dir: &mut Handle, parent: Ino) -> Result<()> {
+    pub(crate) fn init_dir(&mut self, dir: &mut Handle, parent: Ino) -> Outcome<()> {
         let (_, id) = self.append_leaf(dir)?;
         let whole = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();
         let dot = Entry { name: b".", ino: dir.ino(), file_type: FileType::Directory };

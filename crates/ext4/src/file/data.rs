@@ -1,166 +1,225 @@
-//! File data on the device.
+//! What the data path of the operation core asks of ext4.
+//!
+//! A block map cannot say that a block is allocated but not written. So a file without extents gets
+//! blocks of zeros where another gets unwritten ones (the kernel offers nothing there, and programs
+//! then write the zeros themselves); past its size it cannot have them, because checkers take
+//! written blocks there for damage.
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-use vfs::{Error, Result};
+use operation::Outcome;
+use operation::data::{
+    ChangeFiles, FileHandle, LogicalBlock, MapFiles, ReadFiles, Want, require_regular,
+};
+use vfs::{AllocateMode, Error, Ino, Result};
 
+use super::unpack::Unpacked;
+use super::{CHANGES_PER_OP_MAX, LARGE_FILE_FROM};
 use crate::Ext4;
-use crate::block_map::{Piece, Was};
 use crate::format::address::{Block, FileBlock};
-use crate::op::{Handle, Op, ZeroedRun};
-use crate::read::map::Place;
+use crate::format::features::RoCompat;
+use crate::format::indirect::Path;
+use crate::format::inode::flags;
+use crate::inode::Handle;
+use crate::map::{self, FILE_BLOCKS_MAX, Piece, Place, Run};
+use crate::op::Op;
 
-/// Zeros to write: at least a block of the largest size.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+impl FileHandle for Handle {
+    fn size(&self) -> u64 {
+        self.inode.size()
+    }
 
-/// What a device writes as a whole, in bytes.
-const SECTOR: u64 = 512;
-
-/// Zeros from which the device is asked to make them, in bytes.
-const LONG_ZEROS_FROM: u64 = 1 << 20;
-
-/// A run of a file that lies together on the device.
-#[derive(Clone, Copy)]
-pub(super) struct DataRun {
-    /// The first block in the file.
-    pub(super) block: u32,
-    pub(super) start: Block,
-    pub(super) len: u32,
-    /// Whether the device holds what must not be seen.
-    pub(super) is_exposed: bool,
-    /// Whether it was allocated but not written: the file may have had contents there before, which
-    /// a crash brings back.
-    pub(super) was_unwritten: bool,
+    fn set_size(&mut self, size: u64) {
+        self.inode.set_size(size);
+    }
 }
 
-/// The runs that an operation works on, in ascending order.
-pub(super) type DataRuns = SmallVec<[DataRun; 8]>;
+impl ReadFiles for Ext4 {
+    type Block = Block;
 
-/// Adds a piece behind the runs before it.
-pub(super) fn push(runs: &mut DataRuns, block: u32, piece: &Piece) {
-    let is_exposed = piece.is_exposed();
-    let was_unwritten = piece.was == Was::Unwritten;
-    if let Some(last) = runs.last_mut()
-        && last.start.plus(u64::from(last.len)) == piece.start
-        && last.is_exposed == is_exposed
-        && last.was_unwritten == was_unwritten
-        && last.block + last.len == block
-    {
-        last.len += piece.len;
-        return;
+    fn block_size_log(&self) -> u32 {
+        self.volume.geometry.block_size_log
     }
-    runs.push(DataRun { block, start: piece.start, len: piece.len, is_exposed, was_unwritten });
+
+    fn byte_of(&self, block: Block) -> u64 {
+        self.volume.geometry.byte_of(block)
+    }
+
+    fn find_run(&self, file: &Handle, at: LogicalBlock) -> Result<Run> {
+        match file_block(at) {
+            Some(block) => map::run_at(&mut &*self, file, block),
+            None => Ok(BEYOND),
+        }
+    }
+
+    /// Without this bound, a block of pointers to itself would make files of terabytes. Files of an
+    /// image whose blocks may be shared have no such bound.
+    fn check_mapped(&self, file: &Handle, mapped: u64) -> Result<()> {
+        let geometry = &self.volume.geometry;
+        let is_bounded = !self.volume.sb.features.ro_compat(RoCompat::SHARED_BLOCKS);
+        if is_bounded && mapped > geometry.blocks_count << geometry.block_size_log {
+            return Err(file.corrupt("block map", "more blocks than the file system has"));
+        }
+        Ok(())
+    }
+}
+
+/// What is past the last block that a file can have, whatever its size says.
+const BEYOND: Run = Run { place: Place::Hole, len: u64::MAX };
+
+/// A block of a file, if it can have that one.
+fn file_block(at: LogicalBlock) -> Option<FileBlock> {
+    u32::try_from(at.0).ok().map(FileBlock)
+}
+
+/// The end of a range of blocks of a file; the last number means the end of the file.
+fn end_block(at: LogicalBlock) -> u32 {
+    u32::try_from(at.0).unwrap_or(u32::MAX)
+}
+
+impl MapFiles for Ext4 {
+    fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<Run> {
+        match file_block(at) {
+            Some(block) => op.run_at(file, block),
+            None => Ok(BEYOND),
+        }
+    }
+
+    fn provide(
+        &self,
+        op: &mut Op<'_>,
+        file: &mut Handle,
+        at: LogicalBlock,
+        limit: LogicalBlock,
+        want: Want,
+    ) -> Outcome<Piece> {
+        let block = file_block(at).ok_or(Error::FileTooLarge)?;
+        op.provide(file, block, end_block(limit), want)
+    }
+
+    fn remove(
+        &self,
+        op: &mut Op<'_>,
+        file: &mut Handle,
+        blocks: Range<LogicalBlock>,
+        budget: &mut u32,
+    ) -> Outcome<bool> {
+        op.remove_blocks(file, end_block(blocks.start)..end_block(blocks.end), budget)
+    }
+
+    fn zero_at_end(&self, op: &mut Op<'_>, bytes: Range<u64>) {
+        op.zeroed_runs.push(bytes);
+    }
+
+    fn maps_unwritten(&self, file: &Handle) -> bool {
+        file.has_flag(flags::EXTENTS)
+    }
+
+    /// In a cluster, new blocks may be such as the file had before.
+    fn may_get_back_own(&self) -> bool {
+        self.volume.geometry.cluster_blocks_log > 0
+    }
+}
+
+impl ChangeFiles for Ext4 {
+    type Apart = Option<Unpacked>;
+
+    fn changes_per_op(&self) -> u32 {
+        CHANGES_PER_OP_MAX
+    }
+
+    fn size_max(&self) -> u64 {
+        FILE_BLOCKS_MAX << self.volume.geometry.block_size_log
+    }
+
+    fn load_file(&self, ino: Ino) -> Result<Handle> {
+        let mut file = self.load(ino)?;
+        if self.resume_truncation(&file)? {
+            file = self.load(ino)?;
+        }
+        require_regular(&file)?;
+        if file.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted);
+        }
+        if file.has_flag(flags::VERITY) {
+            return Err(Error::NotPermitted(
+                "fs-verity protects the contents: copy it, change the copy",
+            ));
+        }
+        Ok(file)
+    }
+
+    fn blocks_of(&self, file: &Handle, offset: u64, len: u64) -> Result<Range<LogicalBlock>> {
+        let geometry = &self.volume.geometry;
+        let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
+        let last = end.div_ceil(u64::from(geometry.block_size()));
+        // The last block number means "none" in places, so that it cannot be used.
+        let end_block = u32::try_from(last).map_err(|_| Error::FileTooLarge)?;
+        let in_map = |block| Path::to(FileBlock(block), geometry.block_size()).is_some();
+        let is_mapped = self.maps_extents(file) || end_block == 0 || in_map(end_block - 1);
+        if !is_mapped || (end >= LARGE_FILE_FROM && !self.volume.large_file) {
+            return Err(Error::FileTooLarge);
+        }
+        Ok(LogicalBlock(offset >> geometry.block_size_log)..LogicalBlock(last))
+    }
+
+    fn check_space(&self, file: &Handle, end: u64, mode: AllocateMode) -> Result<()> {
+        if mode.keeps_size() && end > file.inode.size() && !self.maps_extents(file) {
+            let advice = "write to it, or turn the feature extents on for new files";
+            let what = "space past the end of a file without extents";
+            return Err(Error::unsupported(what, advice));
+        }
+        Ok(())
+    }
+
+    fn can_overwrite(&self, file: &Handle, _bytes: Range<u64>) -> Result<bool> {
+        Ok(!file.has_flag(flags::INLINE_DATA))
+    }
+
+    fn read_apart(&self, file: &Handle) -> Result<Option<Unpacked>> {
+        self.unpack(file)
+    }
+
+    fn use_apart(
+        &self,
+        op: &mut Op<'_>,
+        file: &mut Handle,
+        apart: &Option<Unpacked>,
+    ) -> Outcome<()> {
+        match apart {
+            Some(unpacked) => op.use_unpacked(file, unpacked),
+            None => Ok(()),
+        }
+    }
+
+    fn note_cut(&self, op: &mut Op<'_>, file: &mut Handle, is_done: bool) {
+        op.note_truncation(file, is_done);
+    }
+
+    /// The file is an orphan until the last operation, so that whoever opens the image after a crash
+    /// goes on with it; so what fails here does not make the truncation fail.
+    fn finish_truncation(&self, ino: Ino, _size: u64) -> Result<()> {
+        self.end_truncation_or_note(ino);
+        Ok(())
+    }
+
+    fn stage_contents(
+        &self,
+        op: &mut Op<'_>,
+        file: Handle,
+        before: &Handle,
+        apart: &Option<Unpacked>,
+    ) {
+        match apart {
+            Some(unpacked) => op.stage_with_tail(file, unpacked.tail.clone()),
+            None => op.stage_if_changed(file, before),
+        }
+    }
 }
 
 impl Ext4 {
-    /// Writes file data straight to the device, from byte `within` of a block on.
-    pub(super) fn write_data(&self, block: Block, within: u64, data: &[u8]) -> Result<()> {
-        let at = self.volume.geometry.byte_of(block) + within;
-        self.engine.device().write_at(at, data).map_err(Error::Device)
-    }
-
-    /// Zeroes the bytes `from..to`, counted from the start of a block.
-    pub(crate) fn write_zeros(&self, block: Block, from: u64, to: u64) -> Result<()> {
-        let (mut at, end) = (from, to);
-        if end.saturating_sub(at) >= LONG_ZEROS_FROM {
-            let first = self.volume.geometry.byte_of(block) + at;
-            return self.engine.device().zero_range(first, end - at).map_err(Error::Device);
-        }
-        while at < end {
-            let len = (end - at).min(ZEROS.len() as u64);
-            self.write_data(block, at, &ZEROS[..len as usize])?;
-            at += len;
-        }
-        Ok(())
-    }
-
-    /// Writes what a run has of `data`, which goes to `offset` of the file; zeros around it if the
-    /// run is exposed.
-    pub(super) fn write_run(&self, run: &DataRun, offset: u64, data: &[u8]) -> Result<()> {
-        let run_start = self.byte_of(run.block);
-        let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
-        let from = offset.max(run_start);
-        let to = (offset + data.len() as u64).min(run_start + run_len);
-        let part = &data[(from - offset) as usize..(to - offset) as usize];
-        if run.is_exposed {
-            // In a cluster, new blocks may be such as the file had before, too.
-            if run.was_unwritten || self.volume.geometry.cluster_blocks_log > 0 {
-                return self.write_in_sectors(run, from - run_start, part);
-            }
-            self.write_zeros(run.start, 0, from - run_start)?;
-            self.write_zeros(run.start, to - run_start, run_len)?;
-        }
-        self.write_data(run.start, from - run_start, part)
-    }
-
-    /// Writes `data` from byte `from` of an exposed run on, and zeros around it, each sector at once.
-    ///
-    /// What is exposed may be what the file itself had there before: a crash may still show that, but
-    /// not beside what is new in one sector.
-    fn write_in_sectors(&self, run: &DataRun, from: u64, data: &[u8]) -> Result<()> {
-        let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
-        let end = from + data.len() as u64;
-        let (first, within) = (from - from % SECTOR, (from % SECTOR) as usize);
-        self.write_zeros(run.start, 0, first)?;
-        self.write_zeros(run.start, end.next_multiple_of(SECTOR), run_len)?;
-        let (mut at, mut rest) = (from, data);
-        if within > 0 {
-            let head;
-            (head, rest) = data.split_at(data.len().min(SECTOR as usize - within));
-            self.write_sector(run.start, first, within, head)?;
-            at = first + SECTOR;
-        }
-        let (whole, tail) = rest.split_at(rest.len() - rest.len() % SECTOR as usize);
-        if !whole.is_empty() {
-            self.write_data(run.start, at, whole)?;
-        }
-        if !tail.is_empty() {
-            self.write_sector(run.start, at + whole.len() as u64, 0, tail)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the sector at byte `at` from a block on: `data` from byte `within` on, else zeros.
-    fn write_sector(&self, block: Block, at: u64, within: usize, data: &[u8]) -> Result<()> {
-        let mut bytes = [0; SECTOR as usize];
-        bytes[within..within + data.len()].copy_from_slice(data);
-        self.write_data(block, at, &bytes)
-    }
-
-    /// Zeroes what a run has of some bytes of the file; all of it if it is exposed.
-    pub(super) fn zero_run(&self, run: &DataRun, bytes: &Range<u64>) -> Result<()> {
-        let run_start = self.byte_of(run.block);
-        let run_len = u64::from(run.len) << self.volume.geometry.block_size_log;
-        if run.is_exposed {
-            return self.write_zeros(run.start, 0, run_len);
-        }
-        let from = bytes.start.saturating_sub(run_start);
-        let to = bytes.end.saturating_sub(run_start).min(run_len);
-        self.write_zeros(run.start, from, to)
-    }
-}
-
-impl Op<'_> {
-    /// Zeroes what was written of some bytes of a file, when the operation commits.
-    pub(super) fn zero_written(&mut self, file: &Handle, bytes: Range<u64>) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let log = self.fs.volume.geometry.block_size_log;
-        let mut at = bytes.start >> log;
-        while at << log < bytes.end {
-            let Ok(block) = u32::try_from(at) else { return Ok(()) };
-            let run = self.run_at(file, FileBlock(block))?;
-            if let Place::Written(start) = run.place {
-                let len = run.len.min((bytes.end - (at << log)).div_ceil(1 << log)) as u32;
-                let run_start = self.fs.byte_of(block);
-                let from = bytes.start.saturating_sub(run_start);
-                let to = bytes.end.saturating_sub(run_start).min(u64::from(len) << log);
-                self.zeroed_runs.push(ZeroedRun { start, bytes: from..to });
-            }
-            at += run.len;
-        }
-        Ok(())
+    /// Whether a file has an extent tree, or will have one when it gets blocks.
+    fn maps_extents(&self, file: &Handle) -> bool {
+        file.has_flag(flags::EXTENTS) || file.has_flag(flags::INLINE_DATA) && self.volume.extents
     }
 }

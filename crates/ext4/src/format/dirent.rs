@@ -4,13 +4,16 @@
 //! fills it exactly; a record with inode 0 is unused. With `metadata_csum` the last 12 bytes are a
 //! record of their own that holds the checksum.
 //!
-//! [`verify`] checks the whole chain once, when a block is read. The other functions rely on that
-//! for their results, but not for their safety: on a bad chain they end early.
+//! [`verify`] checks the whole chain once, when a block is read, and [`verify_structure`] before it is sealed
+//! to be written. The other functions rely on that for their results, but not for their safety: on a bad
+//! chain they end early.
 
 use transaction::Corruption;
 use vfs::FileType;
 
 use super::checksum::crc32c;
+
+const STRUCTURE: &str = "directory block";
 
 /// Bytes of a record before its name.
 pub const HEADER_SIZE: usize = 8;
@@ -248,33 +251,60 @@ fn has_tail(block: &[u8]) -> bool {
     tail[..4] == [0; 4] && u16_at(tail, 4) == TAIL_SIZE && tail[6] == 0 && tail[7] == TAIL_FILE_TYPE
 }
 
-/// Checks the chain of records, their inode numbers (at most `inodes`), and with `seed` the
-/// checksum.
+/// Checks a block that was read: with `seed` its checksum, then everything else as [`verify_structure`] does.
 pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corruption> {
-    let bad = |problem| Err(Corruption::new("directory block", problem));
     if let Some(seed) = seed {
-        if !has_tail(block) {
-            return bad("no checksum at its end");
-        }
+        check_tail(block)?;
         let (body, tail) = block.split_at(block.len() - TAIL_SIZE);
         let stored = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
         let computed = crc32c(seed, body);
         if stored != computed {
-            return Err(Corruption::checksum("directory block", computed, stored));
+            return Err(Corruption::checksum(STRUCTURE, computed, stored));
         }
     }
-    let mut end = 0;
-    for record in records(block) {
-        if record.inode > inodes {
-            return bad("an entry names an inode past the last");
+    verify_structure(block, inodes, seed.is_some())
+}
+
+/// Checks the chain of records and their inode numbers (at most `inodes`), and that there is a place for the
+/// checksum where the file system `has_checksums`: all that must be so before a block is sealed.
+///
+/// Each block that changed is checked once a checkpoint, so headers are read as one number each.
+pub fn verify_structure(block: &[u8], inodes: u32, has_checksums: bool) -> Result<(), Corruption> {
+    if has_checksums {
+        check_tail(block)?;
+    }
+    let mut offset = 0;
+    while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
+        let header = u64::from_le_bytes(*header);
+        let (inode, name_len) = (header as u32, (header >> 48) as usize & 0xff);
+        let rec_len = decode_rec_len((header >> 32) as usize & 0xffff, block.len());
+        if rec_len < record_size(name_len)
+            || !rec_len.is_multiple_of(4)
+            || rec_len > block.len() - offset
+        {
+            break;
+        }
+        if inode > inodes {
+            let damage = Corruption::new(STRUCTURE, "an entry names an inode past the last");
+            return Err(damage.mismatch(format_args!("at most {inodes}"), inode));
         }
         // Any byte may be part of an encrypted name: other names are checked where they are used.
-        if record.inode != 0 && record.name.is_empty() {
-            return bad("an entry without a name");
+        if inode != 0 && name_len == 0 {
+            return Err(Corruption::new(STRUCTURE, "an entry without a name"));
         }
-        end = record.offset + record.rec_len;
+        offset += rec_len;
     }
-    if end == block.len() { Ok(()) } else { bad("the chain of entries is broken") }
+    if offset == block.len() {
+        return Ok(());
+    }
+    Err(Corruption::new(STRUCTURE, format!("the chain of entries is broken at byte {offset}")))
+}
+
+fn check_tail(block: &[u8]) -> Result<(), Corruption> {
+    if has_tail(block) {
+        return Ok(());
+    }
+    Err(Corruption::new(STRUCTURE, "no checksum at its end"))
 }
 
 /// Brings the checksum of a block that ends in a checksum record up to date.

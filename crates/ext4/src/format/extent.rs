@@ -186,6 +186,30 @@ impl<'a> Node<'a> {
         ))
     }
 
+    /// Checks that some of the entries lead to blocks of a file system of `blocks_count`: what must be so,
+    /// beside what [`Node::parse`] checks, of entries that are about to be written.
+    pub fn check_places(
+        &self,
+        entries: std::ops::Range<usize>,
+        blocks_count: u64,
+    ) -> Result<(), Corruption> {
+        for at in entries.start..entries.end.min(self.len()) {
+            let (start, len) = if self.depth == 0 {
+                let extent = self.extent(at);
+                (extent.start, u64::from(extent.len))
+            } else {
+                (self.index(at).leaf, 1)
+            };
+            if start.0 == 0 || start.plus(len).0 > blocks_count {
+                return Err(bad("blocks outside the file system").mismatch(
+                    format_args!("blocks below {blocks_count}"),
+                    format_args!("{len} from {start} on"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The first file block of entry `at`, if there is such an entry.
     pub fn first_block(&self, at: usize) -> Option<FileBlock> {
         // Both kinds of entries start with it.
@@ -262,7 +286,8 @@ fn tail_offset(block: &[u8]) -> usize {
     ENTRY_SIZE + usize::from(u16_at(block, 4).min(capacity(block.len()))) * ENTRY_SIZE
 }
 
-/// Checks a node in a block, and with `seed` its checksum.
+/// Checks a node in a block that was read, and with `seed` its checksum. Where its entries lead is checked
+/// when they are used.
 pub fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
     Node::parse(block, None)?;
     if let Some(seed) = seed {

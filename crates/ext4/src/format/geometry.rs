@@ -255,6 +255,16 @@ impl Geometry {
         self.meta_gdt_block(Group(index.saturating_mul(self.desc_per_block())))
     }
 
+    /// Which block of the primary descriptor table `block` is, if it is one.
+    #[must_use]
+    pub fn gdt_index(&self, block: Block) -> Option<u32> {
+        let first = (SUPERBLOCK_OFFSET >> self.block_size_log) + 1;
+        let classic = block.0.checked_sub(first).and_then(|index| u32::try_from(index).ok());
+        let meta = self.group_of(block).0 / self.desc_per_block();
+        let is_it = |index: &u32| *index < self.gdt_blocks() && self.gdt_block(*index) == block;
+        classic.filter(is_it).or(Some(meta).filter(is_it))
+    }
+
     /// The part of the descriptor table that a group holds, primary or backup: which blocks of the
     /// table, and where the first of them is.
     #[must_use]
@@ -374,6 +384,12 @@ mod tests {
         let g = Geometry { classic_gdt_blocks: 0, reserved_gdt_blocks: 0, ..geometry() };
         assert_eq!(g.gdt_block(0), Block(2));
         assert_eq!(g.gdt_block(2), g.first_block(Group(32)));
+        for g in [g, geometry()] {
+            for index in 0..g.gdt_blocks() {
+                assert_eq!(g.gdt_index(g.gdt_block(index)), Some(index));
+            }
+            assert_eq!(g.gdt_index(g.gdt_block(0).plus(9)), None);
+        }
         assert_eq!(g.gdt_copy_in(Group(33)), (2..3, g.first_block(Group(33))));
         assert_eq!(g.gdt_copy_in(Group(34)).0, 0..0);
         assert_eq!(g.gdt_copy_in(Group(25)).0, 0..0);

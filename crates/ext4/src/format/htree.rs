@@ -45,6 +45,13 @@ impl Place {
         }
     }
 
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "directory index root",
+            Self::Node => "directory index node",
+        }
+    }
+
     /// Entries, entry 0 included, that such a block of `block_size` bytes has room for.
     pub const fn limit(self, block_size: usize, checksums: bool) -> u16 {
         let entries = (block_size - self.entries()) / ENTRY_SIZE;
@@ -165,12 +172,23 @@ pub fn entry_bytes(block: &[u8], place: Place, range: std::ops::Range<usize>) ->
     &block[start + range.start * ENTRY_SIZE..start + range.end * ENTRY_SIZE]
 }
 
-/// Checks an index block: counts, order, and with `seed` the checksum.
+/// Checks an index block that was read: as [`verify_structure`] does, and with `seed` the checksum.
 pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corruption> {
-    let name = match place {
-        Place::Root => "directory index root",
-        Place::Node => "directory index node",
-    };
+    verify_structure(block, place, seed.is_some())?;
+    if let Some(seed) = seed {
+        let stored = u32_at(block, tail_offset(block, place) + 4);
+        let computed = checksum(block, place, seed);
+        if stored != computed {
+            return Err(Corruption::checksum(place.name(), computed, stored));
+        }
+    }
+    Ok(())
+}
+
+/// Checks counts and order of an index block, in a file system that `has_checksums` or not: all that must be
+/// so before it is sealed.
+pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Result<(), Corruption> {
+    let name = place.name();
     let bad = |problem| Err(Corruption::new(name, problem));
     if place == Place::Root
         && (block[ROOT_INFO + 5] != 8 || block[ROOT_INFO..ROOT_INFO + 4] != [0; 4])
@@ -178,7 +196,7 @@ pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corru
         return bad("its information does not have the known form");
     }
     let (limit, count) = counts(block, place);
-    let limit_expected = place.limit(block.len(), seed.is_some());
+    let limit_expected = place.limit(block.len(), has_checksums);
     if limit != limit_expected {
         return Err(Corruption::new(name, "wrong limit").mismatch(limit_expected, limit));
     }
@@ -190,13 +208,6 @@ pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corru
     let index = Index::new(block, place);
     if (1..index.count()).any(|at| index.hash(at) < index.hash(at - 1)) {
         return bad("its hashes do not ascend");
-    }
-    if let Some(seed) = seed {
-        let stored = u32_at(block, tail_offset(block, place) + 4);
-        let computed = checksum(block, place, seed);
-        if stored != computed {
-            return Err(Corruption::checksum(name, computed, stored));
-        }
     }
     Ok(())
 }

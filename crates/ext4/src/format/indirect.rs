@@ -73,7 +73,8 @@ pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
     (number != 0).then_some(Block(number.into()))
 }
 
-/// Checks that all pointers of a block lead to blocks before `blocks_count`.
+/// Checks that all pointers of a block, or of `i_block`, lead to blocks before `blocks_count`: both when it
+/// is read and before it is written, for it has no checksum.
 pub fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
     let (pointers, _) = block.as_chunks::<4>();
     match pointers.iter().map(|&p| u32::from_le_bytes(p)).find(|&p| u64::from(p) >= blocks_count) {

@@ -10,6 +10,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::checksum::crc32c;
 
+/// The root directory (`EXT4_ROOT_INO`).
+pub const ROOT_INO: Ino = Ino(2);
+
 /// Bytes of the fixed fields every inode has.
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
 
@@ -312,7 +315,7 @@ impl Inode {
         self.raw.version.get()
     }
 
-    /// Of an inode that holds the value of an extended attribute: how many attributes refer to it.
+    /// How many attributes refer to an inode that holds the value of an extended attribute.
     /// The high half stands in `i_ctime`, the low one in `i_version`.
     pub fn value_refcount(&self) -> u64 {
         u64::from(self.raw.ctime.get()) << 32 | u64::from(self.raw.version.get())
@@ -324,7 +327,7 @@ impl Inode {
         self.raw.version = (count as u32).into();
     }
 
-    /// Of an inode that holds the value of an extended attribute: the value's hash, in `i_atime`.
+    /// The hash of the value that an inode holds for an extended attribute, in `i_atime`.
     pub fn value_hash(&self) -> u32 {
         self.raw.atime.get()
     }

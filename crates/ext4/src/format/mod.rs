@@ -5,6 +5,7 @@
 //! once into a validated type; code outside this module works with validated types only.
 
 pub mod address;
+pub mod bitmap;
 pub mod checksum;
 pub mod dirent;
 pub mod extent;
@@ -18,5 +19,6 @@ pub mod inode;
 pub mod jbd2;
 pub mod orphan;
 pub mod quota;
+pub mod slot;
 pub mod superblock;
 pub mod xattr;

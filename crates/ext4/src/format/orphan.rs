@@ -50,6 +50,19 @@ pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U3
     <[U32]>::ref_from_bytes(slots).map_err(|_| damage("block size"))
 }
 
+/// Checks a block that is about to be sealed and written: its magic number, and that its slots name inodes
+/// that there can be (at most `inodes`).
+///
+/// # Errors
+/// What is wrong first.
+pub fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), Corruption> {
+    match parse(block, place, None)?.iter().find(|slot| slot.get() > inodes) {
+        Some(slot) => Err(Corruption::new("orphan file", "an inode past the last")
+            .mismatch(format!("at most {inodes}"), slot.get())),
+        None => Ok(()),
+    }
+}
+
 /// Writes the tail of the block whose slots are in place. `inode_seed` as in [`parse`].
 pub fn seal(block: &mut [u8], place: Block, inode_seed: Option<u32>) {
     let Some(at) = block.len().checked_sub(size_of::<Tail>()) else { return };
@@ -83,7 +96,10 @@ mod tests {
         assert_eq!(orphans(slots).collect::<Vec<_>>(), [Ino(13)]);
         assert!(parse(&block, Block(78), Some(5)).is_err());
         assert!(parse(&block, Block(78), None).is_ok());
+        assert!(verify_structure(&block, Block(77), 13).is_ok());
+        assert!(verify_structure(&block, Block(77), 12).is_err());
         block[1016] ^= 1;
+        assert!(verify_structure(&block, Block(77), 13).is_err());
         assert!(parse(&block, Block(77), None).is_err());
     }
 }

@@ -32,11 +32,11 @@ const VERSION: u32 = 1;
 /// Whose usage a file counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Of owners.
+    /// Usage by owner (user).
     User,
-    /// Of groups.
+    /// Usage by group.
     Group,
-    /// Of projects.
+    /// Usage by project.
     Project,
 }
 
@@ -183,6 +183,48 @@ pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corr
         return Err(damage.mismatch(format!("2 to {blocks_max}"), blocks));
     }
     Ok(info)
+}
+
+/// Checks a block of a quota file that is about to be written, in a file system where no such file has more
+/// than `blocks_max` blocks. Nothing in the block says what it is but for the first one of a file: any other
+/// must make sense as a node of the tree, or as a leaf (which includes those that hold nothing).
+///
+/// # Errors
+/// Numbers of blocks that there cannot be, a wrong version, a wrong number of entries.
+pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption> {
+    let bad = |problem| Corruption::new("quota file", problem);
+    let Ok((info, _)) = Info::read_from_prefix(block) else { return Err(bad("cut short")) };
+    if QuotaKind::ALL.iter().any(|kind| kind.magic() == info.magic.get()) {
+        let blocks = info.blocks.get();
+        if info.version.get() != VERSION {
+            return Err(bad("version").mismatch(VERSION, info.version.get()));
+        }
+        if blocks <= ROOT_BLOCK || u64::from(blocks) > blocks_max {
+            let expected = format!("2 to {blocks_max}");
+            return Err(bad("number of blocks").mismatch(expected, blocks));
+        }
+        let free = info.free_block.get().max(info.free_leaf.get());
+        if free >= blocks {
+            let expected = format!("below {blocks}");
+            return Err(bad("a free block past the last").mismatch(expected, free));
+        }
+        return Ok(());
+    }
+    let is_outside = |&block: &u32| u64::from(block) >= blocks_max || block == ROOT_BLOCK;
+    let Some(outside) = references(block).find(is_outside) else { return Ok(()) };
+    let header = leaf_header(block);
+    let links = [header.next_free.get(), header.prev_free.get()];
+    let entries = (0..ENTRIES_PER_BLOCK).filter_map(|index| entry_at(block, index));
+    let used = entries.filter(|entry| !entry.is_none()).count();
+    if links.iter().any(is_outside) {
+        let expected = format!("below {blocks_max}");
+        return Err(bad("neither node nor leaf: it leads outside").mismatch(expected, outside));
+    }
+    if usize::from(header.entries.get()) != used {
+        let found = header.entries.get();
+        return Err(bad("number of entries in a leaf").mismatch(used, found));
+    }
+    Ok(())
 }
 
 /// The entry at `index` of a leaf; none past its end.

@@ -226,6 +226,15 @@ impl RawSuperblock {
 /// # Errors
 /// A wrong magic number or, with `metadata_csum`, a wrong checksum; names what was found.
 pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
+    let raw = checked_magic(bytes)?;
+    let computed = raw.computed_checksum();
+    if raw.features().metadata_csum() && raw.checksum != computed {
+        return Err(Corruption::checksum("superblock", computed, raw.checksum.get()));
+    }
+    Ok(())
+}
+
+fn checked_magic(bytes: &[u8]) -> Result<&RawSuperblock, Corruption> {
     let Ok(raw) = RawSuperblock::ref_from_bytes(bytes) else {
         return Err(Corruption::new("superblock", "cut short"));
     };
@@ -234,11 +243,7 @@ pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
         let damage = Corruption::new("superblock", "magic number");
         return Err(damage.mismatch(format!("{MAGIC:#06x}"), found));
     }
-    let computed = raw.computed_checksum();
-    if raw.features().metadata_csum() && raw.checksum != computed {
-        return Err(Corruption::checksum("superblock", computed, raw.checksum.get()));
-    }
-    Ok(())
+    Ok(raw)
 }
 
 /// Brings the checksum of a superblock of `SUPERBLOCK_SIZE` bytes up to date, where the file system
@@ -300,6 +305,12 @@ impl Superblock {
     /// number that cannot be right.
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE], device_len: u64) -> Result<Self> {
         let raw = RawSuperblock::read_from_bytes(bytes).expect("the size is the structure's");
+        check_seal(&raw)?;
+        Self::check(raw, device_len)
+    }
+
+    /// As [`Self::parse`], but for magic number and checksum.
+    fn check(raw: RawSuperblock, device_len: u64) -> Result<Self> {
         let features = raw.features();
         check_identity(&raw, &features)?;
         let block_size_log = check_block_size(&raw)?;
@@ -363,13 +374,13 @@ fn corrupt(field: &str, expected: impl std::fmt::Display, found: impl std::fmt::
     Corruption::new("superblock", field).mismatch(expected, found).into()
 }
 
-fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
+fn check_seal(raw: &RawSuperblock) -> Result<()> {
     if raw.magic != MAGIC {
         let (expected, found) = (format!("{MAGIC:#06x}"), format!("{:#06x}", raw.magic.get()));
         return Err(corrupt("magic number", expected, found));
     }
     // The checksum comes first: with it wrong, no feature bit can be believed.
-    if features.metadata_csum() {
+    if raw.features().metadata_csum() {
         if raw.checksum_type != CHECKSUM_TYPE_CRC32C {
             return Err(corrupt("checksum type", CHECKSUM_TYPE_CRC32C, raw.checksum_type));
         }
@@ -379,6 +390,10 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
             return Err(damage.into());
         }
     }
+    Ok(())
+}
+
+fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
     if raw.rev_level > 1 {
         return Err(Error::unsupported(
             format!("superblock revision {}", raw.rev_level),
@@ -540,4 +555,16 @@ fn check_descriptors(sb: &Superblock) -> Result<()> {
         return Err(corrupt("blocks_count", expected, in_group_0));
     }
     Ok(())
+}
+/// Checks a superblock that is about to be sealed and written: its numbers must agree as those of one that
+/// is read must.
+///
+/// # Errors
+/// The first number that cannot be right, or features that this build would refuse to read.
+pub fn verify_structure(bytes: &[u8]) -> Result<Superblock, Corruption> {
+    let raw = checked_magic(bytes)?;
+    Superblock::check(raw.clone(), u64::MAX).map_err(|error| match error {
+        Error::Corrupt(fault) => fault,
+        other => Corruption::new("superblock", other.to_string()),
+    })
 }

@@ -3,6 +3,7 @@
 //!
 //! The bits of `i_flags` are those of FS_IOC_GETFLAGS, which comes from here.
 
+use operation::RunOperations;
 use vfs::{
     Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Protection, Result,
 };
@@ -10,7 +11,7 @@ use vfs::{
 use crate::Ext4;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode, Time};
-use crate::op::Handle;
+use crate::inode::Handle;
 
 /// Flags that programs may set and clear, of directories. Source: "user-modifiable flags" in the
 /// kernel's Documentation/filesystems/ext4/inodes.rst, without those that change how contents are mapped.
@@ -132,7 +133,7 @@ impl Ext4 {
             let advice = "make the file system with the feature casefold";
             return Err(Error::unsupported("directories without regard to case", advice));
         }
-        self.require_empty(handle)
+        operation::names::require_empty(self, handle)
     }
 
     fn set_project(&self, handle: &mut Handle, project: u32) -> Result<()> {
@@ -150,7 +151,7 @@ impl Ext4 {
     }
 }
 
-/// Of an inode that is immutable and stays so, nothing else changes.
+/// Nothing else changes of an inode that is immutable and stays so.
 fn check_immutable(
     protection: Protection,
     changed: InodeFlags,

@@ -1,4 +1,9 @@
-//! Inodes: locking them, changing their attributes and flags.
+//! Inodes: finding and locking them, their handles, attributes, flags, projects and inline data.
 
 mod attributes;
 pub(crate) mod file_attributes;
+mod handle;
+pub(crate) mod inline;
+pub(crate) mod project;
+
+pub(crate) use handle::{Handle, attributes, load, load_unlinked};

@@ -60,7 +60,7 @@ pub(super) fn goal(geometry: &Geometry, space: &Space) -> Block {
     } else {
         middle.saturating_sub(1)..=last.min(middle + 1)
     };
-    // Of equally empty ones, the first.
+    // The first of equally empty ones.
     let best = candidates.rev().max_by_key(|&group| free(group)).unwrap_or(0);
     geometry.first_block(Group(best))
 }

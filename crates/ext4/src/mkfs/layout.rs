@@ -2,32 +2,19 @@
 
 use std::ops::Range;
 
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Result};
 
+use super::numbers;
 use super::options::Options;
 use super::space::Space;
-use super::{numbers, system_files};
+use super::system_files::{self, Files};
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::group::{GroupDescriptor, GroupFlags};
-use crate::format::inode::Inode;
 use crate::format::superblock::Superblock;
 
 /// Directories of a new file system: the root and `lost+found`.
 const DIRECTORIES: u32 = 2;
-
-/// The system files of a new file system.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Files {
-    /// Inodes, all in group 0.
-    pub(super) inodes: Vec<(Ino, Inode)>,
-    /// Blocks that are not all zeros.
-    pub(super) blocks: Vec<(Block, Vec<u8>)>,
-    /// Inodes in use, from the first on.
-    pub(super) inodes_used: u32,
-    /// Blocks that the journal holds.
-    pub(super) journal_blocks: u64,
-}
 
 /// A file system that has been planned and can be written.
 #[derive(Clone, Debug)]
@@ -69,11 +56,6 @@ impl Layout {
         let start = self.geometry.first_block(group).0;
         start..start + u64::from(self.geometry.blocks_in(group))
     }
-}
-
-/// The seed of metadata checksums, where the file system has them.
-pub(super) fn checksum_seed(sb: &Superblock) -> Option<u32> {
-    sb.features.metadata_csum().then_some(sb.checksum_seed)
 }
 
 pub(super) fn plan(options: &Options) -> Result<Layout> {

@@ -3,23 +3,20 @@
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 use zerocopy::IntoBytes;
 
-use super::layout::Files;
+use super::journal;
 use super::mapping::{self, DIRECT_BLOCKS, Mapped};
 use super::options::Options;
 use super::space::Space;
-use super::{journal, layout};
 use crate::format::address::{Block, Group};
 use crate::format::features::{Compat, Incompat};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Inode, Time, flags};
+use crate::format::inode::{Inode, ROOT_INO, Time, flags};
 use crate::format::jbd2::RawJournalSuperblock;
 use crate::format::superblock::{FIRST_INO_REV0, Superblock};
 use crate::format::{checksum, dirent, orphan};
 
 /// The list of bad blocks.
 const BAD_BLOCKS_INO: Ino = Ino(1);
-/// The root directory.
-const ROOT_INO: Ino = Ino(2);
 /// The owner of the blocks kept for the descriptor table to grow into.
 const RESIZE_INO: Ino = Ino(7);
 /// The journal.
@@ -33,6 +30,24 @@ const ORPHAN_INO: Ino = Ino(FIRST_INO_REV0 as u64 + 1);
 const LOST_FOUND_SIZE: u64 = 16 << 10;
 /// `s_jnl_backup_type`: `s_jnl_blocks` holds the journal's block map and size.
 const JOURNAL_BACKUP_BLOCKS: u8 = 1;
+
+/// The system files of a new file system.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files {
+    /// Inodes, all in group 0.
+    pub(super) inodes: Vec<(Ino, Inode)>,
+    /// Blocks that are not all zeros.
+    pub(super) blocks: Vec<(Block, Vec<u8>)>,
+    /// Inodes in use, from the first on.
+    pub(super) inodes_used: u32,
+    /// Blocks that the journal holds.
+    pub(super) journal_blocks: u64,
+}
+
+/// The seed of metadata checksums, where the file system has them.
+pub(super) fn checksum_seed(sb: &Superblock) -> Option<u32> {
+    sb.features.metadata_csum().then_some(sb.checksum_seed)
+}
 
 /// Makes the system files one after another.
 struct Maker<'a> {
@@ -80,7 +95,7 @@ impl Maker<'_> {
 
     /// Seed of an inode's checksums (new inodes have generation 0), where there are any.
     fn seed(&self, ino: Ino) -> Option<u32> {
-        layout::checksum_seed(self.sb).map(|seed| checksum::inode_seed(seed, ino, 0))
+        checksum_seed(self.sb).map(|seed| checksum::inode_seed(seed, ino, 0))
     }
 
     /// Gives a file its blocks, as the features have it.

@@ -4,7 +4,8 @@ use blockdev::BlockDevice;
 use vfs::{Error, Ino, Result};
 use zerocopy::IntoBytes;
 
-use super::layout::{self, Layout};
+use super::layout::Layout;
+use super::system_files;
 use crate::alloc::bitmap;
 use crate::format::address::{Block, Group};
 use crate::format::checksum;
@@ -144,7 +145,7 @@ fn write_inodes(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
         let bytes = inode.as_bytes();
         slot[..bytes.len()].copy_from_slice(bytes);
     }
-    if let Some(seed) = layout::checksum_seed(&layout.sb) {
+    if let Some(seed) = system_files::checksum_seed(&layout.sb) {
         // Reserved inodes that are not in use have a checksum, too. All have generation 0.
         for (ino, slot) in (1..=u64::from(layout.files.inodes_used)).zip(table.chunks_mut(size)) {
             inode::seal_slot(checksum::inode_seed(seed, Ino(ino), 0), slot);

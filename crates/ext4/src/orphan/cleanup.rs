@@ -3,6 +3,7 @@
 //! All that the image says about orphans is read and checked before anything is written, so that an
 //! image with damage there is refused as it is.
 
+use operation::orphans;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::Place;
@@ -13,9 +14,10 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::features::Compat;
 use crate::format::group::GroupFlags;
 use crate::format::orphan;
+use crate::inode;
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::Handle;
-use crate::read;
+use crate::map;
 
 /// Blocks that an orphan file has at most, as in the kernel.
 const FILE_BLOCKS_MAX: u64 = 512;
@@ -54,7 +56,7 @@ impl Ext4 {
     pub(crate) fn clean_orphans(&self, found: &Found) -> Result<()> {
         let mut report = OrphanReport::default();
         for &ino in &found.0 {
-            if self.end_orphan(ino)? {
+            if orphans::end_orphan(self, ino)? {
                 report.freed += 1;
             } else {
                 report.truncated += 1;
@@ -116,8 +118,8 @@ impl Ext4 {
         }
         let mut places = Vec::with_capacity(count as usize);
         for block in 0..count as u32 {
-            let read::map::Place::Written(place) =
-                read::map::run_at(&mut &*self, file, FileBlock(block))?.place
+            let map::Place::Written(place) =
+                map::run_at(&mut &*self, file, FileBlock(block))?.place
             else {
                 return Err(file.corrupt("orphan file", "it has a hole"));
             };
@@ -181,7 +183,7 @@ impl Ext4 {
             return Err(damage("an inode that cannot be an orphan").mismatch(range, ino.0).into());
         }
         let not_in_use = || Error::from(damage("an inode that is not in use"));
-        let handle = read::inode::load_unlinked(self, ino).map_err(|e| match e {
+        let handle = inode::load_unlinked(self, ino).map_err(|e| match e {
             Error::NotFound => not_in_use(),
             other => other,
         })?;

@@ -14,7 +14,7 @@
 //! - The list in memory is what is on disk after all operations that held its lock.
 
 mod cleanup;
-mod fate;
+mod inactivate;
 mod names;
 mod pending;
 mod slots;
@@ -22,13 +22,13 @@ mod slots;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
+use operation::chain::Chain;
+use operation::opens::OpenInodes;
 use parking_lot::Mutex;
 use vfs::Ino;
-use vfs::chain::Chain;
-use vfs::opens::OpenInodes;
 
 pub use cleanup::OrphanReport;
-pub(crate) use fate::Fate;
+pub(crate) use operation::orphans::Inactivation;
 pub(crate) use pending::Pending;
 
 use slots::{Slot, Slots};
@@ -47,9 +47,9 @@ pub enum OrphanPolicy {
     Off,
 }
 
-/// Where an orphan is recorded.
+/// Where an orphan is recorded. No other crate sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub enum Place {
     /// In the orphan file.
     File(Slot),
     /// On the list.

@@ -1,25 +1,24 @@
 //! The orphans that an operation makes and ends: noted while it runs, recorded when it commits.
+//!
+//! What differs from XFS: an inode may be noted twice in one operation (a truncation that begins and ends),
+//! so the notes are first brought to what they come to; a record may be a slot of the orphan file, which is
+//! claimed and given back with no lock at all; and there is one list, whose head is in the superblock.
 
-use parking_lot::MutexGuard;
+use operation::chain::{Chain, Pointer};
+use operation::orphans::{HeldChains, Link, OrphanChanges, Turn};
+use operation::{Outcome, Side};
 use smallvec::SmallVec;
 use transaction::Corruption;
-use vfs::chain::{Chain, Pointer, Undo};
-use vfs::{Ino, Result};
+use vfs::Ino;
 
 use super::slots::{Slot, Slots};
 use super::{Orphans, Place};
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, DTIME_BYTES, Inode};
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
-
-/// Whether an inode becomes or stops being an orphan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Begins,
-    Ends,
-}
+use crate::op::Op;
 
 /// One record to be made or removed.
 #[derive(Clone, Copy)]
@@ -29,90 +28,69 @@ struct Change {
     turn: Turn,
 }
 
-/// The pointer to the next orphan in an inode's slot.
-#[derive(Clone, Copy)]
-struct Link {
-    ino: Ino,
-    block: Block,
-    offset: usize,
-    next: u32,
-}
+/// The block of an inode and its slot's first byte there.
+type SlotPlace = (Block, usize);
 
-/// An operation's part in the orphans. Dropped without [`Pending::keep`], it takes everything back
-/// that is in memory.
+/// An operation's part in the orphans.
 pub(crate) struct Pending<'a> {
     orphans: &'a Orphans,
-    notes: SmallVec<[(Ino, Turn); 2]>,
-    /// Where the inodes will be recorded if the operation commits.
-    outcome: SmallVec<[(Ino, Option<Place>); 2]>,
+    changes: OrphanChanges<'a, Place, SlotPlace>,
     /// Slots to give back if the operation fails.
     claimed: SmallVec<[Slot; 2]>,
     /// Slots to give back if it commits.
     emptied: SmallVec<[Slot; 2]>,
     /// Held from the first change of the list to the end of the operation.
-    list: Option<MutexGuard<'a, Chain>>,
-    undo: SmallVec<[Undo; 2]>,
-    /// Links to write, in ascending order of their slots.
-    links: SmallVec<[Link; 2]>,
+    list: Option<HeldChains<'a, Chain>>,
 }
 
 impl<'a> Pending<'a> {
     pub(crate) fn new(orphans: &'a Orphans) -> Self {
         Self {
             orphans,
-            notes: SmallVec::new(),
-            outcome: SmallVec::new(),
+            changes: OrphanChanges::new(&orphans.table),
             claimed: SmallVec::new(),
             emptied: SmallVec::new(),
             list: None,
-            undo: SmallVec::new(),
-            links: SmallVec::new(),
         }
-    }
-
-    /// Whether an inode will be an orphan if the operation commits.
-    fn place(&self, ino: Ino) -> Option<Place> {
-        let known = self.outcome.iter().rev().find(|(known, _)| *known == ino);
-        known.map_or_else(|| self.orphans.table.place(ino), |&(_, place)| place)
     }
 
     /// What the notes come to, in their order. Slots are claimed for it.
     fn plan(&mut self) -> SmallVec<[Change; 2]> {
-        let notes = std::mem::take(&mut self.notes);
+        let notes = self.changes.take_notes();
         let mut changes = SmallVec::new();
         for (at, &(ino, turn)) in notes.iter().enumerate() {
             let is_last = notes[at + 1..].iter().all(|(later, _)| *later != ino);
             if !is_last && !self.orphans.records_all() {
                 continue;
             }
-            let place = match (turn, self.place(ino)) {
-                (Turn::Begins, Some(_)) | (Turn::Ends, None) => continue,
+            let place = match (turn, self.changes.place(ino)) {
+                (Turn::Begins, Some(_)) | (Turn::Ends | Turn::Freed, None) => continue,
                 (Turn::Begins, None) => self.orphans.claim(),
-                (Turn::Ends, Some(place)) => place,
+                (Turn::Ends | Turn::Freed, Some(place)) => place,
             };
             if let Place::File(slot) = place {
                 match turn {
                     Turn::Begins => self.claimed.push(slot),
-                    Turn::Ends => self.emptied.push(slot),
+                    Turn::Ends | Turn::Freed => self.emptied.push(slot),
                 }
             }
-            self.outcome.push((ino, (turn == Turn::Begins).then_some(place)));
+            self.changes.set_place(ino, (turn == Turn::Begins).then_some(place));
             changes.push(Change { ino, place, turn });
         }
         changes
     }
+}
 
-    /// Makes what the operation did lasting in memory.
-    pub(crate) fn keep(&mut self) {
-        for (ino, place) in self.outcome.drain(..) {
-            self.orphans.table.set_place(ino, place);
-        }
+impl Side for Pending<'_> {
+    fn keep(&mut self) {
+        self.changes.keep();
         self.claimed.clear();
-        self.undo.clear();
         if let Some(slots) = self.orphans.slots.get() {
             self.emptied.drain(..).for_each(|slot| slots.release(slot));
         }
-        self.list = None;
+        if let Some(mut list) = self.list.take() {
+            list.keep();
+        }
     }
 }
 
@@ -121,9 +99,6 @@ impl Drop for Pending<'_> {
         if let Some(slots) = self.orphans.slots.get() {
             self.claimed.drain(..).for_each(|slot| slots.release(slot));
         }
-        if let Some(list) = &mut self.list {
-            self.undo.drain(..).rev().for_each(|undo| list.undo(undo));
-        }
     }
 }
 
@@ -131,12 +106,12 @@ impl Op<'_> {
     /// Records `file`, whose lock is held, as an orphan when the operation commits; nothing if it is
     /// one.
     pub(crate) fn add_orphan(&mut self, file: &Handle) {
-        self.orphans.notes.push((file.ino(), Turn::Begins));
+        self.orphans.changes.note(file.ino(), Turn::Begins);
     }
 
     /// Ends `file`'s being an orphan when the operation commits; nothing if it is none.
     pub(crate) fn remove_orphan(&mut self, file: &Handle) {
-        self.orphans.notes.push((file.ino(), Turn::Ends));
+        self.orphans.changes.note(file.ino(), Turn::Ends);
     }
 
     /// Notes that a truncation of `file` has been going on in this operation, and whether it is done
@@ -151,16 +126,13 @@ impl Op<'_> {
     }
 
     /// Writes the records that were noted, but for the links in the slots of inodes.
-    pub(crate) fn record_orphans(&mut self) -> Result<()> {
-        if self.orphans.notes.is_empty() {
-            return Ok(());
-        }
+    pub(crate) fn record_orphans(&mut self) -> Outcome<()> {
         let changes = self.orphans.plan();
         self.change_slots(&changes)?;
         self.change_list(&changes)
     }
 
-    fn change_slots(&mut self, changes: &[Change]) -> Result<()> {
+    fn change_slots(&mut self, changes: &[Change]) -> Outcome<()> {
         let Some(slots) = self.fs.orphans.slots.get() else { return Ok(()) };
         let in_file = changes.iter().filter_map(|change| match change.place {
             Place::File(slot) => Some((slots.place(slot), slot, change)),
@@ -180,44 +152,32 @@ impl Op<'_> {
         place: Block,
         slot: Slot,
         change: &Change,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let id = self.txn.buffer(place.0, Kind::Orphan.of(slots.owner))?;
         let ino = (change.ino.0 as u32).to_le_bytes();
         let (expected, new) = match change.turn {
             Turn::Begins => ([0; 4], ino),
-            Turn::Ends => (ino, [0; 4]),
+            Turn::Ends | Turn::Freed => (ino, [0; 4]),
         };
         let found = &self.txn.data(id)[slot.bytes()];
         if found != expected {
             let found = u32::from_le_bytes(found.try_into().unwrap_or_default());
             let damage = Corruption::new("orphan file", "a slot that is not what was put there")
                 .mismatch(u32::from_le_bytes(expected), found);
-            return Err(self.corrupt(id, damage, slots.owner));
+            return Err(self.corrupt(id, damage, slots.owner).into());
         }
         self.txn.edit(id, slot.bytes()).copy_from_slice(&new);
         Ok(())
     }
 
-    fn change_list(&mut self, changes: &[Change]) -> Result<()> {
+    fn change_list(&mut self, changes: &[Change]) -> Outcome<()> {
         let mut pointers = SmallVec::<[Pointer; 4]>::new();
         let mut head = None;
         for change in changes.iter().filter(|change| change.place == Place::List) {
             let orphans = &self.fs.orphans;
-            let list = self.orphans.list.get_or_insert_with(|| orphans.list.lock());
-            let ino = change.ino.0 as u32;
-            let undo = if change.turn == Turn::Begins {
-                let (changed, undo) = list.push(ino);
-                pointers.extend(changed);
-                Some(undo)
-            } else {
-                pointers.push(Pointer { at: ino, to: 0 });
-                list.remove(ino).map(|(changed, undo)| {
-                    pointers.push(changed);
-                    undo
-                })
-            };
-            head = Some(list.head());
-            self.orphans.undo.extend(undo);
+            let list = self.orphans.list.get_or_insert_with(|| HeldChains::hold(&orphans.list));
+            pointers.extend(list.turn((), change.ino.0 as u32, change.turn));
+            head = Some(list.head(()));
         }
         if let Some(head) = head
             && pointers.iter().any(|pointer| pointer.at == 0)
@@ -229,7 +189,7 @@ impl Op<'_> {
     }
 
     /// Works out where the links lie. An inode that this operation makes free has none.
-    fn note_links(&mut self, pointers: &[Pointer]) -> Result<()> {
+    fn note_links(&mut self, pointers: &[Pointer]) -> Outcome<()> {
         let volume = &self.fs.volume;
         for &Pointer { at, to } in pointers.iter().filter(|pointer| pointer.at != 0) {
             let ino = Ino(at.into());
@@ -240,27 +200,22 @@ impl Op<'_> {
             let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
             let table = volume.groups.inode_table(group);
             let (block, offset) = volume.geometry.inode_position(table, index);
-            self.orphans.links.push(Link { ino, block, offset, next: to });
+            self.orphans.changes.add_link(Link { ino, slot: (block, offset), next: to });
         }
-        // Stable, so that of two links of one inode the later one is written last.
-        self.orphans.links.sort_by_key(|link| (link.block, link.offset));
+        self.orphans.changes.sort_links();
         Ok(())
     }
 
     /// Writes the noted links in slots before `end`, or all that are left.
-    pub(crate) fn link_orphans(&mut self, end: Option<(Block, usize)>) -> Result<()> {
-        while let Some(&link) = self.orphans.links.first() {
-            if end.is_some_and(|end| (link.block, link.offset) >= end) {
-                break;
-            }
-            self.orphans.links.remove(0);
+    pub(crate) fn link_orphans(&mut self, end: Option<SlotPlace>) -> Outcome<()> {
+        while let Some(link) = self.orphans.changes.next_link(end) {
             self.write_link(link)?;
         }
         Ok(())
     }
 
-    fn write_link(&mut self, link: Link) -> Result<()> {
-        let Link { ino, block, offset, next } = link;
+    fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
+        let Link { ino, slot: (block, offset), next } = link;
         let volume = &self.fs.volume;
         let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
         let range = offset..offset + usize::from(volume.geometry.inode_size);

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::format::address::Block;
 use crate::format::inode::Owner;
+use crossbeam_utils::CachePadded;
 
 /// A slot of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot {
+pub struct Slot {
     /// Which block of the file.
     pub(super) block: u32,
     /// Which slot in it.
@@ -27,8 +28,7 @@ impl Slot {
     }
 }
 
-/// The slots of one block, apart in memory from those of others.
-#[repr(align(128))]
+/// The slots of one block.
 struct BlockSlots {
     /// Where the block is.
     place: Block,
@@ -40,7 +40,8 @@ struct BlockSlots {
 pub(super) struct Slots {
     /// The orphan file's own inode.
     pub(super) owner: Owner,
-    blocks: Box<[BlockSlots]>,
+    /// Apart in memory, because threads start at different ones.
+    blocks: Box<[CachePadded<BlockSlots>]>,
 }
 
 /// A number that threads get in the order in which they first ask: consecutive threads start at
@@ -56,7 +57,10 @@ fn thread_number() -> usize {
 impl Slots {
     /// All free, in the blocks given, of which each has `per_block` slots.
     pub(super) fn new(owner: Owner, places: &[Block], per_block: usize) -> Self {
-        let blocks = places.iter().map(|&place| BlockSlots::new(place, per_block)).collect();
+        let blocks = places
+            .iter()
+            .map(|&place| CachePadded::new(BlockSlots::new(place, per_block)))
+            .collect();
         Self { owner, blocks }
     }
 

@@ -1,11 +1,12 @@
 //! What an inode counts for, and what operations change of that.
 
+use operation::Side;
 use smallvec::SmallVec;
 use vfs::Ino;
 
 use super::Quota;
-use crate::format::inode::{Inode, flags};
-use crate::volume::Volume;
+use crate::format::inode::{Inode, ROOT_INO, flags};
+use crate::params::Params;
 
 /// Whose an inode is and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +27,30 @@ pub(super) struct Change {
     pub(super) space: i64,
 }
 
-/// How an operation changes usage.
+/// How usage changes.
 #[derive(Default)]
 pub(crate) struct Changes(SmallVec<[Change; 4]>);
 
+/// How an operation changes usage, which joins what is counted when the operation commits.
+pub(crate) struct UsageChanges<'a> {
+    /// Where usage is counted.
+    quota: Option<&'a Quota>,
+    changes: Changes,
+    is_checkpoint_due: bool,
+}
+
 impl Account {
     /// What an inode counts for; `None` for those of the file system itself. Of the reserved inodes
-    /// only the root directory counts. Who has no names but is not freed yet counts.
-    pub(crate) fn of(quota: &Quota, volume: &Volume, ino: Ino, inode: &Inode) -> Option<Self> {
-        let sb = &volume.sb;
+    /// only the root directory counts. An inode without names that is not freed yet counts.
+    pub(crate) fn of(quota: &Quota, params: &Params, ino: Ino, inode: &Inode) -> Option<Self> {
+        let sb = &params.sb;
         let is_own = quota.files.contains(&Some(ino))
             || ino.0 == u64::from(sb.raw.orphan_file_inum.get())
-            || ino.0 < u64::from(sb.first_ino) && ino != crate::fs::ROOT_INO;
+            || ino.0 < u64::from(sb.first_ino) && ino != ROOT_INO;
         if is_own || inode.mode() == 0 || inode.has_flag(flags::EA_INODE) {
             return None;
         }
-        let units = inode.blocks_512(volume.geometry.block_size());
+        let units = inode.blocks_512(params.geometry.block_size());
         let space = i64::try_from(units.saturating_mul(512)).unwrap_or(i64::MAX);
         Some(Self { ids: [inode.uid(), inode.gid(), inode.projid()], space })
     }
@@ -77,9 +86,34 @@ impl Changes {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Change> {
         self.0.iter()
     }
+}
 
-    /// Whether there is nothing to apply.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl<'a> UsageChanges<'a> {
+    pub(crate) fn new(quota: Option<&'a Quota>) -> Self {
+        Self { quota, changes: Changes::default(), is_checkpoint_due: false }
+    }
+
+    /// Where usage is counted; `None` if it is not.
+    pub(crate) fn quota(&self) -> Option<&'a Quota> {
+        self.quota
+    }
+
+    /// Notes that an inode counts as `new` what counted as `old`.
+    pub(crate) fn note(&mut self, old: Option<Account>, new: Option<Account>) {
+        self.changes.note(old, new);
+    }
+
+    /// Whether a checkpoint is due for what was kept.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.is_checkpoint_due
+    }
+}
+
+impl Side for UsageChanges<'_> {
+    fn keep(&mut self) {
+        if let Some(quota) = self.quota.filter(|_| !self.changes.0.is_empty()) {
+            self.is_checkpoint_due = quota.apply(&self.changes);
+            self.changes.0.clear();
+        }
     }
 }

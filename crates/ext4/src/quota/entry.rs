@@ -1,5 +1,7 @@
 //! Entering an id into a quota file.
 
+use operation::Outcome;
+use operation::RunOperations;
 use transaction::BufferId;
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
@@ -7,15 +9,16 @@ use zerocopy::IntoBytes;
 use super::load::place_of;
 use super::{Place, Quota, Usage};
 use crate::Ext4;
-use crate::block_map::{Want, Was};
 use crate::format::address::FileBlock;
 use crate::format::quota::{
     BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, HEADER_RANGE, INFO_BLOCK, INFO_RANGE,
     Info, LeafHeader, QuotaKind, ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, leaf_header,
     reference_range,
 };
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
+use crate::map::{Want, Was};
+use crate::op::Op;
 
 /// A quota file that an operation enters an id into.
 struct Growing<'r, 'op> {
@@ -76,7 +79,7 @@ impl Growing<'_, '_> {
     }
 
     /// Makes an entry and the way to it; where it lies.
-    fn enter(&mut self, id: u32) -> Result<Place> {
+    fn enter(&mut self, id: u32) -> Outcome<Place> {
         let mut node = self.block(ROOT_BLOCK)?;
         for level in 0..TREE_DEPTH - 1 {
             let (buffer, at) = node;
@@ -95,7 +98,7 @@ impl Growing<'_, '_> {
         let range = reference_range(TREE_DEPTH - 1, id);
         let range = at + range.start..at + range.end;
         if self.reference(buffer, range.clone()) != 0 {
-            return Err(self.corrupt("it has an entry that it had not"));
+            return Err(self.corrupt("it has an entry that it had not").into());
         }
         let (leaf, place) = self.enter_into_leaf(id)?;
         self.op.txn.edit(buffer, range).copy_from_slice(&leaf.to_le_bytes());
@@ -109,7 +112,7 @@ impl Growing<'_, '_> {
     }
 
     /// Writes an entry into a leaf that has room; which leaf, and where.
-    fn enter_into_leaf(&mut self, id: u32) -> Result<(u32, Place)> {
+    fn enter_into_leaf(&mut self, id: u32) -> Outcome<(u32, Place)> {
         if self.info.free_leaf.get() == 0 {
             self.info.free_leaf = self.new_block()?.into();
         }
@@ -119,7 +122,7 @@ impl Growing<'_, '_> {
         let mut header = leaf_header(bytes);
         let is_free = |&index: &usize| entry_at(bytes, index).is_some_and(|e| e.is_none());
         let Some(index) = (0..ENTRIES_PER_BLOCK).find(is_free) else {
-            return Err(self.corrupt("a leaf among those with room has none"));
+            return Err(self.corrupt("a leaf among those with room has none").into());
         };
         let count = header.entries.get().saturating_add(1);
         header.entries = count.into();
@@ -152,7 +155,7 @@ impl Growing<'_, '_> {
     }
 
     /// A block of zeros: one that held nothing, or a new one at the end of the file.
-    fn new_block(&mut self) -> Result<u32> {
+    fn new_block(&mut self) -> Outcome<u32> {
         let free = self.info.free_block.get();
         if free != 0 {
             let (buffer, at) = self.referred(free)?;

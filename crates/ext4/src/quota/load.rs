@@ -14,10 +14,10 @@ use crate::format::quota::{
     BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, INFO_BLOCK, Info, QuotaKind, ROOT_BLOCK,
     TREE_DEPTH, entry_at, entry_range, parse_info, references,
 };
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::Handle;
-use crate::read::map;
-use crate::read::source::Source;
+use crate::map;
+use crate::op::source::Source;
 
 /// A quota file that is being read.
 struct Reader<'f> {

@@ -1,8 +1,8 @@
 //! What owners, groups and projects use, where the feature `quota` has that counted.
 //!
 //! Usage is known in memory from the opening on. An operation notes what it changes when it writes
-//! inodes ([`Changes`]), and what it noted is applied as it commits; when a checkpoint is closed, all
-//! entries that changed go into it ([`Quota::settle`]). So usage on the device is always that of the
+//! inodes ([`UsageChanges`]), and what it noted is applied as it commits; when a checkpoint is closed, all
+//! entries that changed go into it ([`Quota::flush_deferred`]). So usage on the device is always that of the
 //! inodes beside it. Limits are kept but not enforced: that is a policy, and whoever calls this has
 //! the right to change an image.
 //!
@@ -29,7 +29,8 @@ use transaction::{Corruption, Txn};
 use vfs::{Ino, Result};
 use zerocopy::IntoBytes;
 
-pub(crate) use account::{Account, Changes};
+use account::Changes;
+pub(crate) use account::{Account, UsageChanges};
 
 use crate::Ext4;
 use crate::format::address::Block;
@@ -112,7 +113,7 @@ impl Quota {
     }
 
     /// Brings all usage that changed into the entries.
-    pub(crate) fn settle(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
+    pub(crate) fn flush_deferred(&self, txn: &mut Txn<'_>) -> transaction::Result<()> {
         let Ledger { usage, dirty, dirty_blocks } = &mut *self.ledger.lock();
         dirty.sort_unstable();
         for (kind, id) in dirty.drain(..) {

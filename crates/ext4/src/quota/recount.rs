@@ -9,8 +9,8 @@ use crate::Ext4;
 use crate::alloc::bitmap;
 use crate::format::address::Group;
 use crate::format::group::GroupFlags;
+use crate::inode;
 use crate::kind::Kind;
-use crate::read;
 
 /// Inodes and bytes of each id, by kind of quota.
 type Counted = [HashMap<u32, (u64, u64)>; 3];
@@ -48,7 +48,7 @@ impl Ext4 {
         let taken = |&index: &u32| bitmap::all_set(&bits, index..index + 1);
         for index in (0..volume.geometry.inodes_per_group).filter(taken) {
             let ino = volume.geometry.ino_of(group, index);
-            let handle = match read::inode::load_unlinked(self, ino) {
+            let handle = match inode::load_unlinked(self, ino) {
                 // Reserved ones are taken and empty.
                 Err(Error::NotFound) => continue,
                 other => other?,

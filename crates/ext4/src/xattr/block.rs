@@ -1,13 +1,14 @@
 //! The block of an inode's attributes: changed in place while only this inode has it, otherwise copied.
 
-use vfs::Result;
+use operation::Outcome;
 
 use super::enter_number;
 use super::plan::BlockChange;
 use crate::format::address::Block;
 use crate::format::xattr::{AttributeName, BLOCK_REFCOUNT_RANGE, block_refcount};
+use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::{Handle, Op};
+use crate::op::Op;
 
 impl Op<'_> {
     /// Brings the attribute block of `handle` to what a plan says. `number` is the inode that the
@@ -18,7 +19,7 @@ impl Op<'_> {
         change: &BlockChange,
         is_shared: bool,
         number: Option<(AttributeName<'_>, u32)>,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         match change {
             BlockChange::Keep => Ok(()),
             BlockChange::Drop => self.drop_block(handle, is_shared),
@@ -36,7 +37,7 @@ impl Op<'_> {
                 let block = self.txn.edit(id, 0..bytes.len());
                 block.copy_from_slice(bytes);
                 match number {
-                    Some((name, ino)) => enter_number(block, true, name, ino),
+                    Some((name, ino)) => Ok(enter_number(block, true, name, ino)?),
                     None => Ok(()),
                 }
             }
@@ -45,7 +46,7 @@ impl Op<'_> {
 
     /// Takes its attribute block from an inode: frees it, or counts it off when the operation commits
     /// if other inodes have it, too.
-    pub(super) fn drop_block(&mut self, handle: &mut Handle, is_shared: bool) -> Result<()> {
+    pub(super) fn drop_block(&mut self, handle: &mut Handle, is_shared: bool) -> Outcome<()> {
         let block = Block(handle.inode.file_acl());
         handle.inode.set_file_acl(0);
         if !is_shared {
@@ -59,7 +60,7 @@ impl Op<'_> {
     /// Lets go of the noted blocks. Each was another inode's, too, when it was noted; it may be nobody's
     /// by now, and is then freed. No group is waited for while such a block is held, because who holds
     /// a group may be waiting for the block.
-    pub(crate) fn release_noted_attributes(&mut self) -> Result<()> {
+    pub(crate) fn release_noted_attributes(&mut self) -> Outcome<()> {
         if self.released_attributes.is_empty() {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         for &block in &blocks {
             self.fs.volume.check_blocks(block, 1)?;
-            self.lease(geometry.group_of(block))?;
+            self.hold(geometry.group_of(block))?;
         }
         for block in blocks {
             let id = self.buffer(block, Kind::Xattr.plain())?;

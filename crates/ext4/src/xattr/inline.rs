@@ -6,16 +6,16 @@ use vfs::Result;
 use super::plan::again;
 use crate::Ext4;
 use crate::format::xattr::{AttributeName, NewAttribute, encode_in_inode};
-use crate::op::Handle;
-use crate::read;
+use crate::inode::Handle;
+use crate::xattr;
 
 impl Ext4 {
     /// What follows the fixed fields of an inode without the attribute of inline data
     /// (`system.data`), for [`Op::stage_with_tail`](crate::op::Op): for an inode whose contents move
     /// to blocks.
     pub(crate) fn tail_without_inline_data(&self, handle: &Handle) -> Result<Vec<u8>> {
-        let old = read::xattr::slot_tail(self, handle)?;
-        let Some(area) = read::xattr::parse_slot_area(handle, &old)? else {
+        let old = xattr::slot_tail(self, handle)?;
+        let Some(area) = xattr::parse_slot_area(handle, &old)? else {
             return Ok(old.into_vec());
         };
         let others = area.entries().map(again).filter(|a| a.name != AttributeName::INLINE_DATA);

@@ -1,7 +1,7 @@
 //! Changing extended attributes: in the inode where there is room, otherwise in a block of their own,
 //! otherwise (`ea_inode`) with the value in an inode of its own.
 //!
-//! - Only who holds an inode's lock changes its attributes. A block with one reference belongs to its
+//! - An inode's attributes change only under its lock. A block with one reference belongs to its
 //!   inode and is changed in place. One with several is never changed but for its count of references:
 //!   who wants other attributes gets a copy and lets go of it (`block`).
 //! - Counts of references to value inodes change only under [`ValueInodes`], taken after the inode
@@ -12,12 +12,15 @@
 mod block;
 mod inline;
 mod plan;
+mod read;
 mod release;
 #[cfg(test)]
 mod tests;
 mod value;
 
-use vfs::reserve::Claim;
+use operation::Outcome;
+use operation::RunOperations;
+use operation::reserve::Claim;
 use vfs::{Error, FileType, Ino, Result};
 
 use crate::Ext4;
@@ -26,11 +29,14 @@ use crate::format::inode::flags;
 use crate::format::xattr::{
     AttributeName, acl_from_linux, block_refcount, is_acl_index, set_value_inode, value_hash,
 };
-use crate::op::{Handle, Op};
-use crate::read;
+use crate::inode::Handle;
+use crate::op::Op;
 use plan::{Change, Place, Plan, Present, plan};
 
-pub(crate) use value::{Counted, ValueInodes};
+pub(crate) use read::{
+    SlotTail, block, get, list, load_value_inode, parse_slot_area, refers_back, slot_tail,
+};
+pub(crate) use value::ValueInodes;
 
 /// Longest name of an attribute, without its prefix, in bytes.
 const NAME_LEN_MAX: usize = 255;
@@ -107,8 +113,8 @@ impl Ext4 {
         value: Option<&[u8]>,
     ) -> Result<(Plan, bool)> {
         // The block first: it comes before inode tables in the order of locks.
-        let block = read::xattr::block(self, handle)?;
-        let tail = read::xattr::slot_tail(self, handle)?;
+        let block = block(self, handle)?;
+        let tail = slot_tail(self, handle)?;
         let is_shared = block.as_ref().is_some_and(|block| block_refcount(block) > 1);
         let present = Present {
             tail: &tail,
@@ -136,7 +142,7 @@ impl Op<'_> {
         plan: &Plan,
         is_shared: bool,
         change: Change<'_>,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         for value in &plan.removed {
             self.subtract_clusters(handle, self.value_clusters(value.size))?;
         }

@@ -13,7 +13,7 @@ use crate::format::xattr::{
     Area, AttributeName, Entry, NewAttribute, NewValue, Value, encode_block, encode_in_inode,
     entry_hash, fits_in_block, fits_in_inode,
 };
-use crate::read::xattr::SlotTail;
+use crate::xattr::SlotTail;
 
 /// A value in an inode of its own, as an entry refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,15 @@
 //! Letting go of all attributes of an inode that is being deleted.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::Result;
 
 use super::plan::{ValueRefs, value_refs};
 use super::value::ValueInodes;
 use crate::format::address::Block;
 use crate::format::xattr::{Area, block_refcount};
-use crate::op::{Handle, Op};
-use crate::read;
+use crate::inode::Handle;
+use crate::op::Op;
+use crate::xattr;
 
 impl Op<'_> {
     /// Lets go of everything that the attributes of `handle` take outside of it: its block is freed, or
@@ -22,10 +23,10 @@ impl Op<'_> {
         &mut self,
         handle: &mut Handle,
         values: Option<&ValueInodes<'_>>,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let fs = self.fs;
-        let tail = read::xattr::slot_tail(fs, handle)?;
-        let slot = read::xattr::parse_slot_area(handle, &tail)?;
+        let tail = xattr::slot_tail(fs, handle)?;
+        let slot = xattr::parse_slot_area(handle, &tail)?;
         let mut gone: ValueRefs = slot.into_iter().flat_map(value_refs).collect();
         let mut needs_guard = !gone.is_empty();
         let block = Block(handle.inode.file_acl());
@@ -48,18 +49,18 @@ impl Op<'_> {
             None if !needs_guard => Ok(()),
             None => {
                 let problem = "a value lies in an inode of its own, which nobody expected";
-                Err(handle.corrupt("extended attributes", problem))
+                Err(handle.corrupt("extended attributes", problem).into())
             }
         }
     }
 
     /// The references to an attribute block, and the values that it refers to.
-    fn look_at_block(&self, handle: &Handle, block: Block) -> Result<(u32, ValueRefs)> {
+    fn look_at_block(&self, handle: &Handle, block: Block) -> Outcome<(u32, ValueRefs)> {
         if self.txn.holds(block.0) {
             let problem = "its attribute block is part of something else, too";
-            return Err(handle.corrupt("inode", problem));
+            return Err(handle.corrupt("inode", problem).into());
         }
-        let Some(bytes) = read::xattr::block(self.fs, handle)? else {
+        let Some(bytes) = xattr::block(self.fs, handle)? else {
             return Ok((0, ValueRefs::new()));
         };
         Ok((block_refcount(&bytes), value_refs(Area::in_block(&bytes)).collect()))

@@ -1,5 +1,6 @@
 //! Letting go of the attributes of whole inodes, within operations.
 
+use operation::RunOperations;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use vfs::path::LastLink;
 use vfs::{Error, FileSystem, Paths, Result};
 
 use crate::format::xattr::{AttributeName, NewAttribute, NewValue, encode_in_inode};
-use crate::op::{Handle, Op};
-use crate::{Ext4, OpenOptions, read};
+use crate::inode::Handle;
+use crate::op::Op;
+use crate::xattr;
+use crate::{Ext4, OpenOptions};
 
 /// Four files that share a block, whose entries refer to a value that a fifth one has, too.
 fn make(image: &Path) {
@@ -63,7 +66,7 @@ fn release(fs: &Ext4, files: &[&str], expect_values: bool) -> Result<()> {
             let mut handle = *handle;
             op.release_attributes(&mut handle, values.as_ref())?;
             op.subtract_clusters(&mut handle, 5)?;
-            let tail = vec![0; read::xattr::slot_tail(fs, &handle)?.len()];
+            let tail = vec![0; xattr::slot_tail(fs, &handle)?.len()];
             op.stage_with_tail(handle, tail);
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! the value in the seconds of `i_atime`. The space it takes also counts for each inode that has the
 //! attribute. New values never share an inode; those that a kernel lets share one are kept right.
 
+use operation::Outcome;
 use parking_lot::MutexGuard;
 use vfs::{Error, FileType, Ino, Result};
 
@@ -14,20 +15,15 @@ use crate::format::address::FileBlock;
 use crate::format::features::Incompat;
 use crate::format::inode::{Time, flags};
 use crate::format::xattr::{Area, value_hash};
-use crate::op::{Handle, Op};
-use crate::read;
+use crate::inode::Handle;
+use crate::op::{Counted, Op};
+use crate::xattr;
 
 /// Permissions that the kernel gives such inodes.
 const PERMISSIONS: u16 = 0o600;
 
-/// Who holds this may change how many entries refer to value inodes.
+/// The right to change how many entries refer to value inodes.
 pub(crate) struct ValueInodes<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
-
-/// A value inode, and how many references it is to count.
-pub(crate) struct Counted {
-    handle: Handle,
-    count: u64,
-}
 
 impl Ext4 {
     /// Waits for the counts of value inodes if attributes of one of `handles` refer to some. The locks
@@ -46,18 +42,18 @@ impl Ext4 {
     }
 
     pub(crate) fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
-        let tail = read::xattr::slot_tail(self, handle)?;
-        let slot = read::xattr::parse_slot_area(handle, &tail)?;
+        let tail = xattr::slot_tail(self, handle)?;
+        let slot = xattr::parse_slot_area(handle, &tail)?;
         if slot.is_some_and(|area| value_refs(area).next().is_some()) {
             return Ok(true);
         }
-        let block = read::xattr::block(self, handle)?;
+        let block = xattr::block(self, handle)?;
         Ok(block.is_some_and(|block| value_refs(Area::in_block(&block)).next().is_some()))
     }
 
     /// A value inode that may be changed, and how many entries refer to it.
     fn load_counted(&self, referrer: &Handle, value: ValueRef) -> Result<Counted> {
-        let handle = read::xattr::load_value_inode(self, value.ino, value.size)?;
+        let handle = xattr::load_value_inode(self, value.ino, value.size)?;
         let bad = |problem| Err(handle.corrupt("extended attribute inode", problem));
         if handle.inode.file_type() != Some(FileType::Regular) {
             return bad("it is not a regular file");
@@ -65,7 +61,7 @@ impl Ext4 {
         if handle.inode.file_acl() != 0 {
             return bad("it has extended attributes itself");
         }
-        let lustre = read::xattr::refers_back(&handle, referrer);
+        let lustre = xattr::refers_back(&handle, referrer);
         let count = if lustre { 1 } else { handle.inode.value_refcount() };
         if count == 0 {
             return bad("an attribute refers to it, but it counts none");
@@ -87,7 +83,7 @@ impl Op<'_> {
 
     /// Puts a value into a new inode near `referrer`, to which one entry will refer, and counts its
     /// space for `referrer`. Returns its number.
-    pub(super) fn create_value(&mut self, referrer: &mut Handle, value: &[u8]) -> Result<u32> {
+    pub(super) fn create_value(&mut self, referrer: &mut Handle, value: &[u8]) -> Outcome<u32> {
         let mut handle = self.allocate_inode(referrer, false)?;
         let number = u32::try_from(handle.ino().0).map_err(|_| Error::NoInodes)?;
         let time = referrer.inode.time(Time::Change);
@@ -113,7 +109,7 @@ impl Op<'_> {
 
     /// Writes a value into the blocks of its inode, straight to the device: until the operation is
     /// durable, nobody reads them.
-    fn write_value(&mut self, handle: &Handle, value: &[u8]) -> Result<()> {
+    fn write_value(&mut self, handle: &Handle, value: &[u8]) -> Outcome<()> {
         let block_size = self.fs.volume.block_size();
         let mut bytes = vec![0; block_size];
         for (number, part) in (0..).zip(value.chunks(block_size)) {
@@ -133,12 +129,12 @@ impl Op<'_> {
         _held: &ValueInodes<'_>,
         referrer: &Handle,
         values: &[ValueRef],
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         for &value in values {
             let counted = self.counted(referrer, value)?;
             let Some(left) = counted.count.checked_sub(1) else {
                 let problem = "more attributes refer to it than it counts";
-                return Err(counted.handle.corrupt("extended attribute inode", problem));
+                return Err(counted.handle.corrupt("extended attribute inode", problem).into());
             };
             counted.count = left;
         }
@@ -151,7 +147,7 @@ impl Op<'_> {
         _held: &ValueInodes<'_>,
         referrer: &Handle,
         values: &[ValueRef],
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         for &value in values {
             let counted = self.counted(referrer, value)?;
             counted.count = counted.count.checked_add(1).ok_or(Error::TooManyLinks)?;
@@ -160,7 +156,7 @@ impl Op<'_> {
     }
 
     /// The noted count of a value inode; at first what it counts itself.
-    fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Result<&mut Counted> {
+    fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Outcome<&mut Counted> {
         let ino = Ino(value.ino.into());
         let at = match self.counted_values.iter().position(|c| c.handle.ino() == ino) {
             Some(at) => at,
@@ -173,7 +169,7 @@ impl Op<'_> {
     }
 
     /// Stages the noted counts; value inodes that nothing refers to any more are freed.
-    pub(crate) fn store_counted_values(&mut self) -> Result<()> {
+    pub(crate) fn store_counted_values(&mut self) -> Outcome<()> {
         for Counted { mut handle, count } in std::mem::take(&mut self.counted_values) {
             if count > 0 {
                 handle.inode.set_value_refcount(count);
@@ -187,12 +183,12 @@ impl Op<'_> {
     }
 
     /// Frees all blocks of a value inode.
-    fn free_value(&mut self, value: &mut Handle) -> Result<()> {
+    fn free_value(&mut self, value: &mut Handle) -> Outcome<()> {
         // Twice the blocks of the value: no tree has more nodes than leads to each alone.
         let mut budget = 2 * self.value_blocks(value.inode.size() as u32) + 16;
         if self.remove_blocks(value, 0..u32::MAX, &mut budget)? {
             return Ok(());
         }
-        Err(value.corrupt("extended attribute inode", "more blocks than its value needs"))
+        Err(value.corrupt("extended attribute inode", "more blocks than its value needs").into())
     }
 }

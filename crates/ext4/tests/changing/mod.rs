@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use ext4::journal::JournalMap;
+use ext4::log::JournalMap;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions};
 use oracle::Mke2fs;
+use oracle::crash::read_image;
 pub use oracle::crash::write_image;
 use vfs::Timestamp;
 
@@ -96,7 +97,7 @@ impl Layout {
         let features = ["bigalloc", self.features].join(",");
         let mke2fs = mke2fs.features(features.trim_end_matches(','));
         mke2fs.arguments(["-C", &bytes.to_string(), "-J", "size=4"]).create(&path, self.size);
-        MemoryDevice::from_bytes(&std::fs::read(&path).expect("mke2fs made it"))
+        read_image(&path).expect("mke2fs made it")
     }
 }
 

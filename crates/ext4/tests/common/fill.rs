@@ -19,7 +19,7 @@ const NEW: NewInode = NewInode {
 /// Opens an image to fill it and does a little of everything to every inode; `seed` varies it.
 /// Returns the errors.
 pub fn everything(device: Arc<dyn BlockDevice>, seed: u8) -> Vec<Error> {
-    let fs = match Ext4::open_fresh(device, 256 << 10) {
+    let fs = match Ext4::open_in_progress(device, 256 << 10) {
         Ok(fs) => fs,
         Err(error) => return vec![error],
     };
@@ -62,11 +62,11 @@ fn directory(fs: &dyn FileSystem, dir: Ino, seed: u8) -> Result<(), Error> {
 
 fn file(fs: &dyn FileSystem, ino: Ino, size: u64, seed: u8) -> Result<(), Error> {
     let data = [seed; 5_000];
-    fs.write(ino, size.min(1 << 20), &data)?;
-    fs.write(ino, 30_000 + u64::from(seed) * 1_000, &data[..1_500])?;
+    fs.write(ino, size.min(1 << 20), &data, None)?;
+    fs.write(ino, 30_000 + u64::from(seed) * 1_000, &data[..1_500], None)?;
     fs.allocate(ino, 100_000, 20_000, AllocateMode::Unwritten)?;
     // What fails at one part of a damaged map may go on at another.
-    let mut result = fs.truncate(ino, 105_000 + u64::from(seed));
+    let mut result = fs.truncate(ino, 105_000 + u64::from(seed), None);
     for (offset, len, mode) in [
         (31_000, 1_100, AllocateMode::PunchHole),
         (0, 12_000 + u64::from(seed) * 100, AllocateMode::Zero),
@@ -75,9 +75,9 @@ fn file(fs: &dyn FileSystem, ino: Ino, size: u64, seed: u8) -> Result<(), Error>
     ] {
         result = result.and(fs.allocate(ino, offset, len, mode));
     }
-    result = result.and(fs.write(ino, 103_000, &data));
+    result = result.and(fs.write(ino, 103_000, &data, None));
     if seed % 2 == 1 {
-        result = result.and(fs.truncate(ino, u64::from(seed) * 50));
+        result = result.and(fs.truncate(ino, u64::from(seed) * 50, None));
     }
     result
 }

@@ -15,7 +15,7 @@ const INODES_MAX: u64 = 200;
 /// How an image is opened: with a cache that is smaller than some of the images.
 pub const OPTIONS: OpenOptions = OpenOptions {
     cache_bytes: 256 << 10,
-    stale: true,
+    norecovery: true,
     orphans: ext4::OrphanPolicy::WhenNeeded,
     time: None,
 };

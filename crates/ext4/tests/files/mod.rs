@@ -108,8 +108,8 @@ pub fn bytes_of(len: u64, seed: u8) -> Vec<u8> {
 impl Change {
     pub fn apply(&self, fs: &dyn FileSystem, ino: Ino) -> Result<(), Error> {
         match *self {
-            Self::Write { offset, len, seed } => fs.write(ino, offset, &bytes_of(len, seed)),
-            Self::Truncate(size) => fs.truncate(ino, size),
+            Self::Write { offset, len, seed } => fs.write(ino, offset, &bytes_of(len, seed), None),
+            Self::Truncate(size) => fs.truncate(ino, size, None),
             Self::Allocate { offset, len, mode } => fs.allocate(ino, offset, len, mode),
         }
     }

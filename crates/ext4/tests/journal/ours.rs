@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ext4::format::jbd2::MAGIC;
-use ext4::journal::{Journal, recover};
+use ext4::log::{Journal, recover};
 use oracle::{KernelMount, MountOptions, debugfs, e2fsck, require};
 use transaction::{Fit, Log, Size};
 
@@ -120,7 +120,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
                     device.write_at(block * image.block_size as u64, bytes).unwrap();
                 }
                 device.flush().unwrap();
-                journal.retire(sequence).unwrap();
+                journal.advance_tail(sequence).unwrap();
                 assert_eq!(fit(&journal, 0, 0), Fit::WithAnother);
             }
         }
@@ -191,7 +191,7 @@ fn a_log_that_is_not_empty_is_not_opened() {
     image.append(&journal, 1, &[], &[(image.blocks[0], image.pattern(1))]);
     let device = image.device();
     let sb = crate::journal::support::superblock(&*device);
-    let map = ext4::journal::JournalMap::read(&*device, &sb).unwrap().unwrap();
+    let map = ext4::log::JournalMap::read(&*device, &sb).unwrap().unwrap();
     let again = Journal::open(device, map, &sb, None).map(|_| ());
     assert!(matches!(again, Err(vfs::Error::Unsupported(_))), "{again:?}");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, FileDevice};
 use ext4::format::features::Incompat;
 use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use ext4::journal::{Journal, JournalMap};
+use ext4::log::{Journal, JournalMap};
 use oracle::{Mke2fs, debugfs, scratch};
 use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ext4::format::jbd2::{FastCommitTag, MAGIC};
-use ext4::journal::recover;
+use ext4::log::recover;
 use ext4::{Ext4, OpenOptions};
 use oracle::{
     Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, require, scratch,

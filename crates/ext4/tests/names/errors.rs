@@ -34,7 +34,7 @@ fn a_full_device_changes_nothing() {
     let name = |n: u32| format!("{n:->200}").into_bytes();
     let count = (0..).find(|&n| fs.link(file, top, &name(n), later(1)).is_err()).unwrap();
     // A split that takes two blocks fails with one left.
-    while let Ok(()) = fs.write(file, fs.attributes(file).unwrap().size, &[1; 1024]) {}
+    while let Ok(()) = fs.write(file, fs.attributes(file).unwrap().size, &[1; 1024], None) {}
     let before = state(&fs, top);
     let d = fs.lookup(top, b"d").unwrap();
     let last = fs.link(file, top, &name(count), later(2));

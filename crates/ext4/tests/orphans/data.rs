@@ -20,7 +20,7 @@ const MANY_RUNS: u64 = 1500;
 fn write_runs(fs: &Ext4, ino: Ino, runs: u64) {
     let block = vec![0xab; fs.superblock().block_size() as usize];
     for run in 0..runs {
-        fs.write(ino, run * 2 * block.len() as u64, &block).unwrap();
+        fs.write(ino, run * 2 * block.len() as u64, &block, None).unwrap();
     }
 }
 
@@ -72,14 +72,14 @@ fn open_files_keep_their_contents() {
         fs.open(over).unwrap();
         fs.open(ino).unwrap();
         fs.open(ino).unwrap();
-        fs.write(ino, 10, b"contents").unwrap();
+        fs.write(ino, 10, b"contents", None).unwrap();
         fs.rename((root, b"over"), (root, b"file"), RenameMode::Replace, None).unwrap();
         fs.unlink(root, b"file", None).unwrap();
         fs.rmdir(root, b"dir", None).unwrap();
         assert!(matches!(fs.lookup(root, b"file"), Err(Error::NotFound)));
         assert!(matches!(fs.create(dir, b"in", &new_file()), Err(Error::NotFound)));
         close(&fs, ino).unwrap();
-        fs.write(ino, 18, b" and more").unwrap();
+        fs.write(ino, 18, b" and more", None).unwrap();
         let mut bytes = [0; 17];
         assert_eq!(fs.read(ino, 10, &mut bytes).unwrap(), 17);
         assert_eq!(&bytes, b"contents and more");
@@ -195,7 +195,7 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     let mut halves = 0;
     for (_, arguments) in KINDS {
-        let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000);
+        let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000, None);
         for fault in faults(arguments, cut) {
             let Interrupted { image, ino, outcome, .. } =
                 interrupted(arguments, fault, cut, |_, _| ());
@@ -231,8 +231,8 @@ fn what_a_truncation_left_does_not_come_back() {
         bytes[5000..99_999].iter().filter(|&&byte| byte != 0).count()
     };
     let mut resumed = 0;
-    let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000);
-    let grow = |fs: &Ext4, ino| fs.write(ino, 99_999, b"x").unwrap();
+    let cut = |fs: &Ext4, ino| fs.truncate(ino, 5000, None);
+    let grow = |fs: &Ext4, ino| fs.write(ino, 99_999, b"x", None).unwrap();
     for fault in faults(KINDS[0].1, cut) {
         // It grows in the next session, or in the one in which the device failed.
         let Interrupted { image, ino, outcome, .. } =

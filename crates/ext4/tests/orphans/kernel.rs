@@ -59,14 +59,14 @@ fn a_truncation_that_the_kernel_began_is_ended() {
     let image = Image::new(KINDS[1].1);
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
-    fs.write(ino, 0, &[0xcd; 50_000]).unwrap();
+    fs.write(ino, 0, &[0xcd; 50_000], None).unwrap();
     fs.close().unwrap();
     // The size is set and the file on the list, but nothing is freed or zeroed yet.
     oracle::debugfs_write(&image.path, &format!("set_inode_field <{ino}> size 5000"));
     oracle::debugfs_write(&image.path, &format!("set_super_value last_orphan {ino}"));
     let fs = image.open();
     assert_eq!(fs.cleaned_orphans(), OrphanReport { truncated: 1, freed: 0 });
-    fs.truncate(ino, 50_000).unwrap();
+    fs.truncate(ino, 50_000, None).unwrap();
     let mut bytes = vec![1; 50_000];
     fs.read(ino, 0, &mut bytes).unwrap();
     assert!(bytes[..5000].iter().all(|&byte| byte == 0xcd));
@@ -85,7 +85,7 @@ fn the_kernel_frees_the_contents_of_what_a_crash_leaves() {
         for number in 0..400_u64 {
             let ino = orphan(&fs);
             for run in 0..number % 5 {
-                fs.write(ino, run * 20_000, &[1; 1000]).unwrap();
+                fs.write(ino, run * 20_000, &[1; 1000], None).unwrap();
             }
             fs.set_xattr(ino, b"user.name", &vec![b'v'; number as usize]).unwrap();
         }

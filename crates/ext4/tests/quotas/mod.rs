@@ -40,9 +40,7 @@ impl Image {
 
     /// The image in memory.
     pub fn in_memory(&self) -> MemoryDevice {
-        let device = MemoryDevice::new(32 * MIB);
-        device.write_at(0, &std::fs::read(&self.path).unwrap()).unwrap();
-        device
+        oracle::crash::read_image(&self.path).unwrap()
     }
 
     pub fn open(&self) -> Ext4 {

@@ -79,7 +79,7 @@ fn many_owners_fit_a_small_journal() {
         let fs = image.open();
         let name = format!("file{run}");
         let file = fs.create(fs.root(), name.as_bytes(), &owned(0, 0)).unwrap();
-        fs.write(file, 0, &[1; 5000]).unwrap();
+        fs.write(file, 0, &[1; 5000], None).unwrap();
         let other = fs.create(fs.root(), format!("other{run}").as_bytes(), &owned(0, 0)).unwrap();
         for id in 0..OWNERS {
             let id = id * 3;

@@ -49,7 +49,7 @@ fn usage_follows_what_owners_have() {
     let image = Image::new(&["-b", "4096", "-O", "quota,^has_journal"]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(1000, 50)).unwrap();
-    fs.write(file, 0, &[1; 40_000]).unwrap();
+    fs.write(file, 0, &[1; 40_000], None).unwrap();
     fs.mkdir(fs.root(), b"dir", &owned(1000, 60)).unwrap();
     fs.sync().unwrap();
     assert_eq!(listed(&image, "user")[&1000], (45_056, 2));
@@ -60,7 +60,7 @@ fn usage_follows_what_owners_have() {
     fs.sync().unwrap();
     let users = listed(&image, "user");
     assert_eq!((users[&1000], users[&7]), ((4096, 1), (45_056, 1)));
-    fs.truncate(file, 5000).unwrap();
+    fs.truncate(file, 5000, None).unwrap();
     fs.remove_xattr(file, b"user.large").unwrap();
     fs.sync().unwrap();
     assert_eq!(listed(&image, "user")[&7], (8192, 1));
@@ -119,8 +119,8 @@ fn work(fs: &Ext4, seed: u64, steps: usize) {
         let at = random.usize(..names.len());
         let ino = fs.lookup(dir, &names[at]).unwrap();
         let outcome = match random.u8(..6) {
-            0 => fs.write(ino, random.u64(..200_000), &vec![1; random.usize(1..30_000)]),
-            1 => fs.truncate(ino, random.u64(..100_000)),
+            0 => fs.write(ino, random.u64(..200_000), &vec![1; random.usize(1..30_000)], None),
+            1 => fs.truncate(ino, random.u64(..100_000), None),
             2 => fs.set_xattr(ino, b"user.x", &vec![1; random.usize(..900)]),
             3 => {
                 chown(fs, ino, Some(id), random.bool().then_some(other));
@@ -158,8 +158,8 @@ fn a_full_file_system_refuses_a_new_owner_and_stays_sound() {
     let image = Image::new(KINDS[1]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(0, 0)).unwrap();
-    while fs.write(file, fs.attributes(file).unwrap().size, &[1; 1 << 20]).is_ok() {}
-    while fs.write(file, fs.attributes(file).unwrap().size, &[1; 1 << 10]).is_ok() {}
+    while fs.write(file, fs.attributes(file).unwrap().size, &[1; 1 << 20], None).is_ok() {}
+    while fs.write(file, fs.attributes(file).unwrap().size, &[1; 1 << 10], None).is_ok() {}
     let free = fs.statfs().unwrap().blocks_free;
     let mut refused = 0;
     for id in (0..u32::MAX).step_by(u32::MAX as usize / 50) {

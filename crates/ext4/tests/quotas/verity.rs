@@ -16,7 +16,7 @@ fn protected() -> Image {
     let image = Image::new(&["-b", "1024", "-O", "verity"]);
     let fs = image.open();
     let file = create(&fs, fs.root(), "file");
-    fs.write(file, 0, &[7; SIZE as usize]).unwrap();
+    fs.write(file, 0, &[7; SIZE as usize], None).unwrap();
     fs.allocate(file, 65_536, 20_000, AllocateMode::ZeroKeepSize).unwrap();
     fs.close().unwrap();
     debugfs_write(&image.path, &format!("set_inode_field file flags {VERITY_FLAGS}"));
@@ -32,11 +32,11 @@ fn protected_contents_do_not_change() {
     let file = fs.lookup(fs.root(), b"file").unwrap();
     let before = fs.attributes(file).unwrap();
     let outcomes = [
-        fs.write(file, 0, b"new"),
-        fs.write(file, SIZE, b"new"),
-        fs.truncate(file, 0),
-        fs.truncate(file, SIZE),
-        fs.truncate(file, SIZE + 1),
+        fs.write(file, 0, b"new", None),
+        fs.write(file, SIZE, b"new", None),
+        fs.truncate(file, 0, None),
+        fs.truncate(file, SIZE, None),
+        fs.truncate(file, SIZE + 1, None),
         fs.allocate(file, 0, 100, AllocateMode::Unwritten),
         fs.allocate(file, 0, 100, AllocateMode::Zero),
         fs.allocate(file, 0, SIZE, AllocateMode::PunchHole),

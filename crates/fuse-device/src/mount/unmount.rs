@@ -108,7 +108,7 @@ impl Mount {
         if aborted.is_err() && matches!(self.place(), Ok(Place::There)) {
             let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
             if unmount(&self.mountpoint, flags).is_err() {
-                // Whoever may do neither waits until it is not used any more.
+                // Without the right to do either, wait until it is not used any more.
                 let _ = self.take_away();
             }
         }

@@ -1,8 +1,5 @@
 //! A file system in memory, with just enough to be mounted.
 
-// Each test program uses a part of it.
-#![allow(dead_code)]
-
 pub(crate) mod transport;
 
 use std::collections::BTreeMap;
@@ -23,7 +20,7 @@ use fuse_device::{
     SessionOptions, Settings, Unmounter,
 };
 
-use transport::{SwitchedOn, io_uring_is_asked_for, this_is_io_uring};
+use transport::{SwitchedOn, this_is_io_uring};
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
@@ -38,6 +35,44 @@ pub(crate) const PANICS: &str = "panic";
 /// Creating a file of this name waits until there is one of the next name in the root.
 pub(crate) const WAITS: &str = "waits";
 pub(crate) const IS_WAITED_FOR: &str = "is waited for";
+
+/// What requests and replies go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// `/dev/fuse`, read and written.
+    Device,
+    /// Rings of io_uring, if the kernel has that, else `/dev/fuse`.
+    IoUring,
+}
+
+/// Makes tests `device` and `io_uring` in a module of a test's name, which is a function of a [`Transport`].
+macro_rules! over_both {
+    ($($test:ident),+ $(,)?) => {$(
+        mod $test {
+            use crate::common::Transport;
+
+            #[test]
+            fn device() {
+                super::$test(Transport::Device);
+            }
+
+            #[test]
+            fn io_uring() {
+                super::$test(Transport::IoUring);
+            }
+        }
+    )+};
+}
+pub(crate) use over_both;
+
+impl Transport {
+    /// Has the kernel offer what this needs, for as long as the result lives. Whether it does.
+    pub(crate) fn switch_on(self) -> (Option<SwitchedOn>, bool) {
+        let on = (self == Self::IoUring).then(SwitchedOn::new);
+        let is_offered = on.as_ref().is_some_and(SwitchedOn::is_offered);
+        (on, is_offered)
+    }
+}
 
 /// Files and directories.
 pub(crate) struct Memory {
@@ -285,13 +320,18 @@ pub(crate) fn mounts_in(list: &str, path: &Path) -> Vec<String> {
 }
 
 /// How the tests serve.
-pub(crate) fn session_options(threads: usize) -> SessionOptions {
-    SessionOptions { threads, io_uring: io_uring_is_asked_for() }
+pub(crate) fn session_options(over: Transport, threads: usize) -> SessionOptions {
+    SessionOptions { threads, io_uring: over == Transport::IoUring }
 }
 
 /// Serves `memory` while `test` runs. That has to unmount it; serving must then end well.
-pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &Unmounter)) {
-    let io_uring = SwitchedOn::if_asked_for();
+pub(crate) fn serve(
+    memory: &Memory,
+    over: Transport,
+    threads: usize,
+    test: impl FnOnce(&Path, &Unmounter),
+) {
+    let (_switched_on, is_offered) = over.switch_on();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let session = Session::mount(place, &mount_options()).unwrap();
@@ -300,7 +340,7 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
     let (finished, finishes) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let options = session_options(threads);
+            let options = session_options(over, threads);
             let served = session.serve(memory, &options, || started.send(()).unwrap());
             finished.send(served).unwrap();
         });
@@ -316,7 +356,7 @@ pub(crate) fn serve(memory: &Memory, threads: usize, test: impl FnOnce(&Path, &U
         }
     });
     let over_io_uring = memory.requests_over_io_uring.load(Ordering::Relaxed);
-    assert_eq!(over_io_uring > 0, io_uring.is_offered(), "{over_io_uring} requests over io_uring");
+    assert_eq!(over_io_uring > 0, is_offered, "{over_io_uring} requests over io_uring");
     assert_eq!(mounts_at(place), [""; 0]);
     unmounter.unmount().expect("it is not mounted any more");
 }

@@ -1,6 +1,6 @@
-//! Which transport a test program is about.
+//! FUSE over io_uring, which the kernel has to be told to offer.
 
-// Not all who use this use all of it.
+// The tests of the library use a part of it.
 #![allow(dead_code)]
 
 use std::fs;
@@ -9,11 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Says, and decides, whether the kernel offers FUSE over io_uring.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-
-/// Whether the sessions of this test program ask for io_uring: its name says so.
-pub(crate) fn io_uring_is_asked_for() -> bool {
-    env!("CARGO_CRATE_NAME").ends_with("_io_uring")
-}
 
 /// Whether this thread's requests come over io_uring.
 pub(crate) fn this_is_io_uring() -> bool {
@@ -31,10 +26,6 @@ static USERS: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 impl SwitchedOn {
     pub(crate) fn new() -> Self {
         Self { is_offered: switch_on().map_err(say_why_not).is_ok() }
-    }
-
-    pub(crate) fn if_asked_for() -> Self {
-        if io_uring_is_asked_for() { Self::new() } else { Self { is_offered: false } }
     }
 
     /// Whether sessions have to be served over io_uring.

@@ -1,6 +1,7 @@
 use oracle::{KernelMount, Mke2fs, MountOptions, require};
 use proptest::prelude::*;
 use rustix::fs::{XattrFlags, setxattr};
+use vfs::acl::VERSION;
 
 use super::*;
 

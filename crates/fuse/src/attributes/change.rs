@@ -70,8 +70,9 @@ impl Adapter<'_> {
         before: &Attributes,
         change: &SetAttributes,
     ) -> vfs::Result<()> {
+        let truncated_at = change.ctime.filter(|_| is_truncation(args, change));
         if args.valid & FATTR_SIZE != 0 {
-            self.fs.truncate(before.ino, args.size)?;
+            self.fs.truncate(before.ino, args.size, truncated_at)?;
             self.space.forget(before.ino);
         }
         if args.valid & (CHANGES_OWNER | FATTR_SIZE) != 0 && has_privileges(before) {
@@ -79,6 +80,9 @@ impl Adapter<'_> {
         }
         if args.valid & FATTR_MODE != 0 && before.file_type != FileType::Symlink {
             self.follow_mode(before.ino, args.mode)?;
+        }
+        if truncated_at.is_some() {
+            return Ok(());
         }
         self.fs.set_attributes(before.ino, change)
     }
@@ -116,7 +120,7 @@ fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
 impl Adapter<'_> {
     /// Permissions without what must not outlast a change of the contents or owner by whom a request comes
     /// from: set-user-id, and set-group-id where the group may execute. Where it may not, the bit is no
-    /// danger, and who is in the group keeps it, as on the kernel's own file systems.
+    /// danger, and a member of the group keeps it, as on the kernel's own file systems.
     pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
         let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
             || caller::is_superuser(header)
@@ -144,6 +148,14 @@ impl Adapter<'_> {
 /// Whether set-id bits and capabilities of an inode are about programs.
 fn has_privileges(attributes: &Attributes) -> bool {
     attributes.file_type != FileType::Directory
+}
+
+/// Whether a new size is all that is to be set, and one time of the change, which the truncation then sets
+/// by itself.
+fn is_truncation(args: &SetattrIn, change: &SetAttributes) -> bool {
+    let SetAttributes { mtime, ctime, purpose, .. } = *change;
+    let times = SetAttributes { mtime, ctime, purpose, ..SetAttributes::default() };
+    args.valid & FATTR_SIZE != 0 && mtime == ctime && *change == times
 }
 
 /// What is to be set beside the permissions, at the time `now`.

@@ -120,7 +120,7 @@ impl Copy<'_> {
             let len_max = PIECE_BYTES - (to % PIECE_BYTES as u64) as usize;
             let len = usize::try_from(len).unwrap_or(len_max).min(len_max);
             let len = self.fs.read(self.source.0, from, &mut piece[..len])?;
-            self.fs.write(self.target.0, to, &piece[..len])?;
+            self.fs.write(self.target.0, to, &piece[..len], None)?;
             Ok(len as u64)
         })
     }
@@ -156,7 +156,7 @@ impl Copy<'_> {
     /// writes back at the same time may have made it larger.
     fn grow(&self, hole: Range<u64>) -> Result<()> {
         let target = self.target.0;
-        self.fs.write(target, hole.end - 1, &[0])?;
+        self.fs.write(target, hole.end - 1, &[0], None)?;
         let block = u64::from(self.fs.statfs()?.block_size);
         let last = hole.start.max(hole.end.saturating_sub(block));
         self.fs.allocate(target, last, hole.end - last, AllocateMode::PunchHole)

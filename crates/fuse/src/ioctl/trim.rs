@@ -20,7 +20,7 @@ struct FstrimRange {
 }
 
 impl Adapter<'_> {
-    /// `FITRIM`. For the superuser, and for who has mounted it and could do so to the image.
+    /// `FITRIM`. Allowed to the superuser, and to the user who mounted the image and can write it.
     pub(super) fn trim(&self, request: &Ioctl<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let own = rustix::process::geteuid().as_raw();
         if !caller::uid(request.header).is_some_and(|uid| uid == 0 || uid == own) {

@@ -71,9 +71,9 @@ impl FileSystem for Counting {
     fn rmdir(&self, _: Ino, _: &[u8], _: Option<Timestamp>) -> Result<()> { unasked() }
     fn rename(&self, _: (Ino, &[u8]), _: (Ino, &[u8]), _: RenameMode, _: Option<Timestamp>) -> Result<()> { unasked() }
     fn read(&self, _: Ino, _: u64, _: &mut [u8]) -> Result<usize> { unasked() }
-    fn write(&self, _: Ino, _: u64, _: &[u8]) -> Result<()> { unasked() }
+    fn write(&self, _: Ino, _: u64, _: &[u8], _: Option<Timestamp>) -> Result<()> { unasked() }
     fn allocate(&self, _: Ino, _: u64, _: u64, _: AllocateMode) -> Result<()> { unasked() }
-    fn truncate(&self, _: Ino, _: u64) -> Result<()> { unasked() }
+    fn truncate(&self, _: Ino, _: u64, _: Option<Timestamp>) -> Result<()> { unasked() }
     fn extent_map(&self, _: Ino, _: u64, _: u64, _: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>) -> Result<()> { unasked() }
     fn readdir(&self, _: Ino, _: Cookie, _: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>) -> Result<()> { unasked() }
     fn get_xattr(&self, _: Ino, _: &[u8]) -> Result<Vec<u8>> { unasked() }

@@ -1,6 +1,6 @@
 //! How much may wait in the kernel's cache, by how much room there is.
 
-/// Of a file system's size, the part that is left when writes begin to wait.
+/// The part of a file system's size that is free when writes begin to wait.
 const NEAR_SHARE: u64 = 16;
 /// Most and fewest bytes that are left then.
 const NEAR_MAX: u64 = 16 << 20;
@@ -32,7 +32,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Of a file system of so many bytes.
+    /// The levels of a file system of so many bytes.
     pub(super) fn new(total: u64, own: u64) -> Self {
         Self { near: (total / NEAR_SHARE).clamp(NEAR_MIN, NEAR_MAX), own }
     }

@@ -76,7 +76,7 @@ impl Image {
         let memory = Arc::new(if kind.is_xfs { make_xfs(kind) } else { make_ext4(kind) });
         let device = Arc::new(FaultyDevice::new(memory.clone()));
         let fs = if kind.is_xfs {
-            Fs::Xfs(Box::new(Xfs::open_fresh(device.clone(), CACHE_BYTES).unwrap()))
+            Fs::Xfs(Box::new(Xfs::open_in_progress(device.clone(), CACHE_BYTES).unwrap()))
         } else {
             Fs::Ext4(Box::new(open_ext4(&device)))
         };

@@ -7,23 +7,9 @@
 use std::cell::OnceCell;
 use std::fs;
 
+use vfs::acl::{self, Entry, Tag};
+
 use crate::Damage;
-
-/// Version at the start of the xattr value (Linux `POSIX_ACL_XATTR_VERSION`).
-const XATTR_VERSION: u32 = 2;
-/// The id of entries that have none (Linux `ACL_UNDEFINED_ID`).
-const NO_ID: u32 = u32::MAX;
-
-/// Kinds of ACL entries (Linux `ACL_USER_OBJ` …), which is also their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Tag {
-    UserObj = 0x01,
-    User = 0x02,
-    GroupObj = 0x04,
-    Group = 0x08,
-    Mask = 0x10,
-    Other = 0x20,
-}
 
 /// The host's users and groups, read when first needed.
 #[derive(Default)]
@@ -59,23 +45,18 @@ pub(super) fn to_xattr(text: &[u8], accounts: &Accounts) -> Result<Option<Vec<u8
             entries.push(parsed);
         }
     }
-    if !entries.iter().any(|(tag, ..)| matches!(tag, Tag::User | Tag::Group | Tag::Mask)) {
+    if !entries.iter().any(|entry| entry.tag.is_named() || entry.tag == Tag::Mask) {
         return Ok(None);
     }
-    entries.sort_by_key(|&(tag, id, _)| (tag, id));
-    if entries.windows(2).any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
+    let who = |entry: &Entry| (entry.tag, entry.id);
+    entries.sort_by_key(who);
+    if entries.windows(2).any(|pair| who(&pair[0]) == who(&pair[1])) {
         return Err(Damage::Acl("an entry occurs twice".to_owned()));
     }
-    let mut value = XATTR_VERSION.to_le_bytes().to_vec();
-    for (tag, id, permissions) in entries {
-        value.extend_from_slice(&(tag as u16).to_le_bytes());
-        value.extend_from_slice(&permissions.to_le_bytes());
-        value.extend_from_slice(&id.to_le_bytes());
-    }
-    Ok(Some(value))
+    Ok(Some(acl::to_bytes(entries)))
 }
 
-fn parse_entry(entry: &str, accounts: &Accounts) -> Result<(Tag, u32, u16), &'static str> {
+fn parse_entry(entry: &str, accounts: &Accounts) -> Result<Entry, &'static str> {
     let entry = entry.strip_prefix("default:").unwrap_or(entry);
     let mut fields = entry.split(':');
     let (tag, name) = (fields.next().unwrap_or_default(), fields.next().ok_or("no name field")?);
@@ -89,8 +70,8 @@ fn parse_entry(entry: &str, accounts: &Accounts) -> Result<(Tag, u32, u16), &'st
         ("other" | "o", true) => Tag::Other,
         _ => return Err("unknown kind"),
     };
-    if !matches!(tag, Tag::User | Tag::Group) {
-        return Ok((tag, NO_ID, permissions));
+    if !tag.is_named() {
+        return Ok(Entry::new(tag, permissions, acl::NO_ID));
     }
     let id = match fields.next() {
         Some(id) => decimal(id.as_bytes()).ok_or("malformed id")?,
@@ -98,7 +79,7 @@ fn parse_entry(entry: &str, accounts: &Accounts) -> Result<(Tag, u32, u16), &'st
             .or_else(|| accounts.id(tag, name.as_bytes()))
             .ok_or("a name unknown to this host, without numeric id,")?,
     };
-    Ok((tag, id, permissions))
+    Ok(Entry::new(tag, permissions, id))
 }
 
 fn permission_bits(text: &str) -> Result<u16, &'static str> {
@@ -120,6 +101,8 @@ fn decimal(digits: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use acl::NO_ID;
+
     use super::*;
 
     fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {

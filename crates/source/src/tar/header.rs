@@ -1,16 +1,18 @@
 //! The 512-byte tar header, as POSIX ustar and GNU define it. No I/O.
 
+mod write;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Damage, DataRun};
 
 /// Unit of a tar archive, in bytes.
-pub(super) const BLOCK_BYTES: usize = 512;
+pub const BLOCK_BYTES: usize = 512;
 
 /// A header block. Fields have the names POSIX gives them (`pax`, "ustar Interchange Format").
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Header {
+pub struct Header {
     name: [u8; 100],
     mode: [u8; 8],
     uid: [u8; 8],

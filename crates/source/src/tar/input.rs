@@ -222,7 +222,7 @@ impl Input {
         Ok(n)
     }
 
-    /// Whether `len` more bytes can be there. Of a stream only reading tells.
+    /// Whether `len` more bytes can be there. For a stream only reading tells.
     pub(super) fn may_have(&self, len: u64) -> bool {
         match &self.bytes {
             Bytes::File { len: end, .. } => len <= end.saturating_sub(self.offset),

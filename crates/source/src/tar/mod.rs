@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use acl::Accounts;
-use header::{BLOCK_BYTES, Header, SparseBlock};
+use header::SparseBlock;
+pub use header::{BLOCK_BYTES, Header};
 use input::Input;
 use path::normalize;
 use pax::Pax;
@@ -271,7 +272,7 @@ impl TarSource {
             b'4' => EntryKind::BlockDevice { major: header.devmajor()?, minor: header.devminor()? },
             b'5' => EntryKind::Directory,
             b'D' => {
-                // Of an incremental archive: a list of the directory's files follows.
+                // In an incremental archive a list of the directory's files follows.
                 self.set_data(pax.size.map_or_else(|| header.size(), Ok)?, 0);
                 EntryKind::Directory
             }
@@ -431,15 +432,12 @@ fn metadata(header: &Header, pax: &Pax) -> Result<Metadata, Damage> {
 
 fn xattrs(pax: &mut Pax, accounts: &Accounts) -> Result<Vec<Xattr>, Damage> {
     let mut xattrs = Vec::new();
-    let acls = [
-        (&pax.acl_access, "system.posix_acl_access"),
-        (&pax.acl_default, "system.posix_acl_default"),
-    ];
+    let acls = [(&pax.acl_access, vfs::acl::ACCESS), (&pax.acl_default, vfs::acl::DEFAULT)];
     for (text, name) in acls {
         if let Some(text) = text
             && let Some(value) = acl::to_xattr(text, accounts)?
         {
-            xattrs.push(Xattr { name: name.as_bytes().to_vec(), value });
+            xattrs.push(Xattr { name: name.to_vec(), value });
         }
     }
     // An ACL that also comes as an attribute is more exact there, and replaces the text's.

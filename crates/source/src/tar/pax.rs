@@ -23,7 +23,7 @@ pub(super) struct Pax {
 /// GNU's keywords for sparse files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
-    /// Of format 1.0; the older formats do not say.
+    /// Known in format 1.0; the older formats do not say.
     pub(super) major: Option<Vec<u8>>,
     pub(super) minor: Option<Vec<u8>>,
     /// The real path.

@@ -1,5 +1,5 @@
 //! A tree with everything in it, and streams made comparable.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(missing_docs, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

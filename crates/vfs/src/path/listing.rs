@@ -2,7 +2,7 @@
 //!
 //! Formats deliver names as they lie in the image. Here they are checked, because a path is made of
 //! them: a name that no directory can hold, a second `.` or `..`, and a name that is there twice are
-//! told from sound entries, one by one, so that whoever wants to can go on with the others.
+//! told from sound entries, one by one, so that a caller can go on with the others.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::ControlFlow;

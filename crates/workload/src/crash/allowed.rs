@@ -121,14 +121,14 @@ mod tests {
         let fs = Model::new();
         let ino = fs.create(fs.root(), b"f", &NewInode::default()).unwrap();
         fs.open(ino).unwrap();
-        fs.write(ino, 0, &[1; 1500]).unwrap();
+        fs.write(ino, 0, &[1; 1500], None).unwrap();
         let mut states = vec![state(&fs, &[ino])];
-        fs.write(ino, 0, &[2; 1500]).unwrap();
+        fs.write(ino, 0, &[2; 1500], None).unwrap();
         states.push(state(&fs, &[ino]));
-        fs.truncate(ino, 600).unwrap();
+        fs.truncate(ino, 600, None).unwrap();
         states.push(state(&fs, &[ino]));
         fs.unlink(fs.root(), b"f", None).unwrap();
-        fs.write(ino, 0, &[3; 10]).unwrap();
+        fs.write(ino, 0, &[3; 10], None).unwrap();
         states.push(state(&fs, &[ino]));
         (fs, ino, states)
     }

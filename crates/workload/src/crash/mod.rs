@@ -96,7 +96,7 @@ pub trait Judge: Sync {
     /// What the report calls it.
     fn name(&self) -> &str;
 
-    /// Of how many states this judge sees one.
+    /// One state in so many goes to this judge.
     fn one_in(&self) -> u64;
 
     /// Looks at a crash.
@@ -117,7 +117,7 @@ pub struct Options {
     pub warm_steps_max: usize,
     /// States examined of a run; all its flush boundaries are, even if they are more.
     pub states_per_run: usize,
-    /// Of how many states one has its recovery stopped and done again.
+    /// One state in so many has its recovery stopped and done again.
     pub recrash_one_in: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Report {
     pub runs: u64,
     /// Crash states examined, each recovered and compared.
     pub states: u64,
-    /// Of these, states at a flush boundary.
+    /// How many of these lie at a flush boundary.
     pub boundaries: u64,
     /// States whose recovery was stopped and done again.
     pub recrashed: u64,

@@ -2,9 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{AllocateMode, Attributes, Error, ExtentPlace, Ino, MappedExtent, Result};
+use vfs::{AllocateMode, Attributes, Error, ExtentPlace, Ino, MappedExtent, Result, Timestamp};
 
 use super::state::{Blocks, State};
+
+/// The contents have changed, at a time that is to be seen or not.
+fn touch(attributes: &mut Attributes, time: Option<Timestamp>) {
+    attributes.mtime = time.unwrap_or(attributes.mtime);
+    attributes.ctime = time.unwrap_or(attributes.ctime);
+}
 
 /// Splits a byte range at block boundaries: block, offset in it, length.
 fn pieces(unit: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
@@ -59,7 +65,13 @@ impl State {
         Ok(done)
     }
 
-    pub(super) fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
         let end = end_of(offset, data.len() as u64)?;
@@ -72,6 +84,7 @@ impl State {
         }
         if !data.is_empty() {
             attributes.size = attributes.size.max(end);
+            touch(attributes, time);
         }
         count_blocks(unit, attributes, blocks);
         Ok(())
@@ -117,7 +130,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn truncate(&mut self, ino: Ino, size: u64) -> Result<()> {
+    pub(super) fn truncate(&mut self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
         let unit = self.block_bytes;
         let (attributes, blocks) = self.regular_mut(ino)?;
         // Growing keeps space that was provided past the size.
@@ -128,6 +141,7 @@ impl State {
             }
         }
         attributes.size = size;
+        touch(attributes, time);
         count_blocks(unit, attributes, blocks);
         Ok(())
     }

@@ -191,16 +191,16 @@ impl FileSystem for Model {
         self.state.lock().read(ino, offset, buf)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.state.lock().write(ino, offset, data)
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
+        self.state.lock().write(ino, offset, data, time)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
         self.state.lock().allocate(ino, offset, len, mode)
     }
 
-    fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
-        self.state.lock().truncate(ino, size)
+    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
+        self.state.lock().truncate(ino, size, time)
     }
 
     fn extent_map(

@@ -54,14 +54,14 @@ impl Model {
         for granule in contents.written.iter().cloned().flatten() {
             let zeros = || vec![0; GRANULE_BYTES as usize].into();
             let bytes = contents.granules.get(&granule).cloned().unwrap_or_else(zeros);
-            self.write(ino, granule * GRANULE_BYTES, &bytes)?;
+            self.write(ino, granule * GRANULE_BYTES, &bytes, None)?;
         }
         for range in &contents.unwritten {
             let (offset, len) =
                 (range.start * GRANULE_BYTES, (range.end - range.start) * GRANULE_BYTES);
             self.allocate(ino, offset, len, AllocateMode::UnwrittenKeepSize)?;
         }
-        self.truncate(ino, like.attributes.size)
+        self.truncate(ino, like.attributes.size, None)
     }
 
     /// Gives an inode attributes of both kinds.

@@ -201,12 +201,12 @@ impl Session {
         let target = |target| self.target(fs, target);
         match &step.operation {
             Operation::Write { target: file, offset, len } => {
-                fs.write(target(file)?, *offset, &step.bytes(*len))
+                fs.write(target(file)?, *offset, &step.bytes(*len), None)
             }
             Operation::Allocate { target: file, offset, len, mode } => {
                 fs.allocate(target(file)?, *offset, *len, *mode)
             }
-            Operation::Truncate { target: file, size } => fs.truncate(target(file)?, *size),
+            Operation::Truncate { target: file, size } => fs.truncate(target(file)?, *size, None),
             Operation::SetAttributes { target: file, owner, times } => {
                 fs.set_attributes(target(file)?, &step.change(*owner, *times))
             }

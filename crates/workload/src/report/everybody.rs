@@ -1,4 +1,4 @@
-//! Who took part: what is the same for several is said once.
+//! The contestants of a report: what is the same for several is said once.
 
 use super::make::distinct;
 use super::number::bytes;

@@ -88,7 +88,7 @@ pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<Headline
     asked.iter().filter_map(of).collect()
 }
 
-/// Of those that are set up by default.
+/// Among those that are set up by default.
 fn flat(workload: &Workload, step: &str) -> Vec<HeadlineValue> {
     let is_usual = |name: &str| {
         let mut all = workload.contestants.iter();
@@ -181,7 +181,7 @@ impl HeadlineRow {
         }
     }
 
-    /// Of which sizes a ratio is, and how small it gets.
+    /// The sizes that a ratio is about, and how small it gets.
     pub(super) fn where_(&self, value: &HeadlineValue, axis: &str) -> String {
         let mut text = match value.from {
             Some(from) => format!("{} by {}", count_of(value.x, axis), count_of(from, axis)),

@@ -134,13 +134,13 @@ pub struct ExtraRow {
 pub struct Overhead {
     /// Name of the base.
     pub base: String,
-    /// Of the time on the wall.
+    /// Median time on the wall.
     pub wall_percent: Option<f64>,
-    /// Of the processor time outside the kernel.
+    /// Median processor time outside the kernel.
     pub user_percent: Option<f64>,
-    /// Of the processor time in the kernel.
+    /// Median processor time in the kernel.
     pub system_percent: Option<f64>,
-    /// Of both together, each a median.
+    /// Median processor time, both together.
     pub processor_percent: Option<f64>,
 }
 

@@ -61,7 +61,7 @@ fn cells(row: &Row) -> Vec<String> {
         count(row.operations),
         row.rate.map_or_else(|| NONE.to_owned(), short),
         seconds(row.wall.median_s),
-        // Of one run there is none.
+        // One run has none.
         if row.runs > 1 { share(row.wall.spread) } else { NONE.to_owned() },
         seconds(row.user.median_s),
         seconds(row.system.median_s),
@@ -109,7 +109,7 @@ pub(super) fn by_size_caption(workload: &Workload, step: &str) -> String {
     format!("{step}: wall s / {}", workload.unit)
 }
 
-/// Who is held against whom, in words; empty if nobody is.
+/// Which contestants are compared, in words; empty if none are.
 pub(super) fn bases(workload: &Workload) -> Vec<String> {
     let of = |row: &Row| {
         row.overhead

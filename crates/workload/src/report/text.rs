@@ -116,7 +116,7 @@ fn workload(workload: &Workload, style: Style) -> String {
     text
 }
 
-/// Who is who, and what is not comparable.
+/// The contestants, and what is not comparable about them.
 fn everybody(report: &Report, style: Style) -> String {
     let all = everybody::contestants(report);
     if all.is_empty() {

@@ -18,7 +18,7 @@ impl<'o> Progress<'o> {
         Self { observer, done: AtomicU64::new(0), to_come: AtomicU64::new(operations) }
     }
 
-    /// Who is told.
+    /// Where progress is reported.
     pub(super) fn observer(&self) -> &'o dyn Observer {
         self.observer
     }

@@ -64,7 +64,7 @@ impl Target for InProcess<'_> {
             Err(vfs::Error::Exists) => {
                 let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
                 if truncate {
-                    self.fs.truncate(ino, 0).map_err(failed("truncate"))?;
+                    self.fs.truncate(ino, 0, None).map_err(failed("truncate"))?;
                 }
                 ino
             }
@@ -116,11 +116,11 @@ impl Target for InProcess<'_> {
     }
 
     fn write(&self, file: &Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.fs.write(*file, offset, data).map_err(failed("write"))
+        self.fs.write(*file, offset, data, None).map_err(failed("write"))
     }
 
     fn truncate(&self, file: &Ino, size: u64) -> Result<()> {
-        self.fs.truncate(*file, size).map_err(failed("truncate"))
+        self.fs.truncate(*file, size, None).map_err(failed("truncate"))
     }
 
     fn start_listing(&self, dir: &Ino) -> Result<(Ino, Cookie)> {

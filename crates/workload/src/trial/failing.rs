@@ -321,7 +321,7 @@ fn fill(trial: &Trial<'_>, image: &MemoryDevice) -> MemoryDevice {
     for number in 0..2 * FILLERS {
         let name = format!("{}{}", if number % 2 == 0 { 'f' } else { 'k' }, number / 2);
         let ino = fs.create(dir, name.as_bytes(), &NewInode::default()).unwrap();
-        fs.write(ino, 0, &vec![1; block_size as usize]).unwrap();
+        fs.write(ino, 0, &vec![1; block_size as usize], None).unwrap();
     }
     let rest = fs.create(dir, b"rest", &NewInode::default()).unwrap();
     let (mut len, mut at) = (1 << 20, 0);

@@ -51,7 +51,7 @@ impl Full<'_> {
         let mut size = self.fs.attributes(self.filler).unwrap().size;
         let mut step = STEP;
         while step as u64 >= self.block {
-            match self.fs.write(self.filler, size, &vec![0xee; step]) {
+            match self.fs.write(self.filler, size, &vec![0xee; step], None) {
                 Ok(()) => {}
                 Err(Error::NoSpace) => step /= 2,
                 Err(error) => panic!("{}: {error}", self.name),
@@ -70,13 +70,13 @@ impl Full<'_> {
         let mut all = Vec::new();
         for number in 0..WHOLE {
             let ino = self.create(&format!("whole{number}"));
-            self.fs.write(ino, 0, &bytes).unwrap();
+            self.fs.write(ino, 0, &bytes, None).unwrap();
             all.push(ino);
         }
         let mixed: Vec<Ino> = (0..MIXED).map(|at| self.create(&format!("mixed{at}"))).collect();
         for at in 0..VICTIM_BLOCKS {
             for &ino in &mixed {
-                self.fs.write(ino, at * self.block, &bytes[..self.block as usize]).unwrap();
+                self.fs.write(ino, at * self.block, &bytes[..self.block as usize], None).unwrap();
             }
         }
         all.extend(mixed);
@@ -89,7 +89,7 @@ impl Full<'_> {
         let make = |count| {
             let ino = self.create(&format!("mapped{count}"));
             for at in 0..count as u64 {
-                self.fs.write(ino, at * (PIECE_BLOCKS + 1) * self.block, &bytes).unwrap();
+                self.fs.write(ino, at * (PIECE_BLOCKS + 1) * self.block, &bytes, None).unwrap();
             }
             (ino, count)
         };
@@ -142,7 +142,7 @@ impl Full<'_> {
                 Err(error) => panic!("{}: {error}", self.name),
             };
             let Ok(ino) = self.fs.create(dir, FILE, &NEW) else { return number };
-            self.fs.write(ino, 0, &vec![3; 700]).unwrap();
+            self.fs.write(ino, 0, &vec![3; 700], None).unwrap();
             for (name, len) in ATTRIBUTES {
                 match self.fs.set_xattr(ino, name, &vec![b'v'; len]) {
                     // Those of ext4 must fit into one block.
@@ -184,7 +184,7 @@ impl Full<'_> {
     fn cut(&self, victims: &[Ino]) {
         for size in [VICTIM_BLOCKS / 2 * self.block + 5, 3 * self.block + 17, 0] {
             for &ino in victims {
-                self.freed("truncate", self.fs.truncate(ino, size));
+                self.freed("truncate", self.fs.truncate(ino, size, None));
             }
             self.fill();
         }
@@ -209,7 +209,7 @@ impl Full<'_> {
         match rng.u8(..10) {
             0..4 => {
                 let data = vec![rng.u8(1..); end - start];
-                match self.fs.write(file.ino, at, &data) {
+                match self.fs.write(file.ino, at, &data, None) {
                     Ok(()) => {
                         file.bytes.resize(file.bytes.len().max(end), 0);
                         file.bytes[start..end].copy_from_slice(&data);
@@ -226,7 +226,7 @@ impl Full<'_> {
             }
             8 => {
                 let size = file.bytes.len().min(start);
-                self.freed("truncate", self.fs.truncate(file.ino, size as u64));
+                self.freed("truncate", self.fs.truncate(file.ino, size as u64, None));
                 file.bytes.truncate(size);
             }
             _ => self.fs.sync().unwrap(),
@@ -301,7 +301,7 @@ pub fn freeing_when_full(trial: &Trial<'_>, preallocates: bool) {
     full.fill();
     for at in (0..VICTIM_BLOCKS).step_by(2).filter(|_| preallocates) {
         let outcome =
-            fs.write(promised, at * trial.block_bytes, &vec![5; trial.block_bytes as usize]);
+            fs.write(promised, at * trial.block_bytes, &vec![5; trial.block_bytes as usize], None);
         full.freed("writing to space allocated in advance", outcome);
     }
     full.punch_mapped(&mapped);

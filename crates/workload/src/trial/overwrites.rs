@@ -25,13 +25,13 @@ pub fn overwrites(trial: &Trial<'_>) {
     let fs = mounted.file_system();
     let ino = fs.create(fs.root(), b"file", &NEW).unwrap();
     let mut expected = vec![b'a'; 3 * trial.block_bytes as usize + 7];
-    fs.write(ino, 0, &expected).unwrap();
+    fs.write(ino, 0, &expected, None).unwrap();
     fs.sync().unwrap();
 
     let (from, len) = (trial.block_bytes as usize - 100, 200);
     expected[from..from + len].fill(b'b');
     faulty.set(Access::Write, Fault::Never);
-    fs.write(ino, from as u64, &expected[from..from + len]).unwrap();
+    fs.write(ino, from as u64, &expected[from..from + len], None).unwrap();
     assert_eq!(faulty.count(Access::Write), 1, "{}: writes", trial.name);
     faulty.set(Access::Flush, Fault::Never);
     fs.sync().unwrap();
@@ -43,7 +43,7 @@ pub fn overwrites(trial: &Trial<'_>) {
     faulty.set(Access::Write, Fault::From(1));
     assert!(fs.sync().is_err(), "{}: a sync that cannot write", trial.name);
     faulty.set(Access::Write, Fault::Never);
-    let refused = fs.write(ino, 0, b"late");
+    let refused = fs.write(ino, 0, b"late", None);
     assert!(matches!(refused, Err(Error::Device(_))), "{}: {refused:?}", trial.name);
     assert_eq!(faulty.count(Access::Write), 0, "{}: writes after a failure", trial.name);
     assert_eq!(contents(fs, ino, expected.len()), expected, "{}", trial.name);

@@ -106,7 +106,7 @@ impl<'t> Run<'t> {
         let mounted = trial.open(device.clone());
         let fs = mounted.file_system();
         let file = fs.create(fs.root(), b"file", &NEW).unwrap();
-        fs.write(file, 0, &vec![0; 2 * trial.block_bytes as usize]).unwrap();
+        fs.write(file, 0, &vec![0; 2 * trial.block_bytes as usize], None).unwrap();
         fs.sync().unwrap();
         let durable = Durable { permissions: NEW.permissions, ..Durable::default() };
         Self { trial, change, device, mounted, file, number: 0, durable }
@@ -166,7 +166,7 @@ impl<'t> Run<'t> {
             }
             Change::Contents => {
                 (durable.contents, durable.seconds) = (number as u8, number as i64);
-                fs.write(file, 100, &[durable.contents; 1000])?;
+                fs.write(file, 100, &[durable.contents; 1000], None)?;
                 let mtime = later(durable.seconds);
                 fs.set_attributes(file, &SetAttributes { mtime, ..Default::default() })?;
             }

@@ -17,7 +17,7 @@ const SLACK: u64 = 32;
 fn fill(fs: &dyn FileSystem, ino: Ino, seed: u8, block_bytes: usize) -> u64 {
     let (mut size, mut step) = (0, STEP);
     while step >= block_bytes {
-        match fs.write(ino, size, &vec![seed; step]) {
+        match fs.write(ino, size, &vec![seed; step], None) {
             Ok(()) => {}
             Err(Error::NoSpace) => step /= 2,
             Err(error) => panic!("{error}"),
@@ -52,7 +52,7 @@ pub fn space_comes_back(trial: &Trial<'_>) {
             break;
         }
         match round % 3 {
-            0 => fs.truncate(ino, 0).unwrap(),
+            0 => fs.truncate(ino, 0, None).unwrap(),
             1 => fs.allocate(ino, 0, size, AllocateMode::PunchHole).unwrap(),
             _ => fs.unlink(fs.root(), name.as_bytes(), None).unwrap(),
         }

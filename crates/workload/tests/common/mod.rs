@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use blockdev::MemoryDevice;
 use ext4::{Ext4, OpenOptions};
+use operation::profile::{ListingProfile, MeasuresListings};
 use tempfile::TempDir;
 use vfs::FileSystem;
 use workload::contestant::{AnyTarget, Session};
@@ -26,11 +27,13 @@ pub struct InMemory {
     pub fs: Arc<dyn FileSystem>,
     /// What there was each time that caches were to be dropped. Without it, they cannot be.
     pub seen: Option<Vec<Tree>>,
+    /// The same file system, where it measures its listings.
+    measured: Option<Arc<dyn MeasuresListings>>,
 }
 
 impl InMemory {
     pub fn new(fs: impl FileSystem + 'static) -> Self {
-        Self { fs: Arc::new(fs), seen: None }
+        Self { fs: Arc::new(fs), seen: None, measured: None }
     }
 
     pub fn watching(fs: impl FileSystem + 'static) -> Self {
@@ -39,7 +42,18 @@ impl InMemory {
 
     /// One whose file system the test keeps, to look at it or to change it.
     pub fn sharing(fs: &Arc<dyn FileSystem>) -> Self {
-        Self { fs: Arc::clone(fs), seen: Some(Vec::new()) }
+        Self { fs: Arc::clone(fs), seen: Some(Vec::new()), measured: None }
+    }
+
+    /// One that says where the time of its listings goes.
+    pub fn measured(fs: impl MeasuresListings + 'static) -> Self {
+        let fs: Arc<dyn MeasuresListings> = Arc::new(fs);
+        Self { fs: fs.clone(), seen: Some(Vec::new()), measured: Some(fs) }
+    }
+
+    /// The same, of which nothing can be forgotten.
+    pub fn uncached(self) -> Self {
+        Self { seen: None, ..self }
     }
 
     pub fn tree(&self) -> Tree {
@@ -50,6 +64,10 @@ impl InMemory {
 impl Session for InMemory {
     fn target(&self) -> AnyTarget<'_> {
         AnyTarget::InProcess(InProcess::new(&*self.fs, self.fs.root()))
+    }
+
+    fn profile(&self) -> Option<&ListingProfile> {
+        self.measured.as_ref().map(|fs| fs.listing_profile())
     }
 
     fn drop_caches(&mut self) -> Result<()> {
@@ -198,14 +216,14 @@ pub fn ext4() -> Ext4 {
 
 /// With changes to the usual features.
 pub fn ext4_with(features: &str) -> Ext4 {
-    Ext4::open_fresh(ext4_image(features), CACHE_BYTES).unwrap()
+    Ext4::open_in_progress(ext4_image(features), CACHE_BYTES).unwrap()
 }
 
 pub fn xfs() -> Xfs {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     let layout = xfs::mkfs::plan(&xfs::mkfs::Options::new(IMAGE_BYTES)).unwrap();
     xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
-    Xfs::open_fresh(device, CACHE_BYTES).unwrap()
+    Xfs::open_in_progress(device, CACHE_BYTES).unwrap()
 }
 
 /// Runs the only case of a workload, and checks what it says of itself.

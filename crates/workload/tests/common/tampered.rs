@@ -75,9 +75,9 @@ impl FileSystem for Tampered {
         open(ino: Ino) -> ();
         close(ino: Ino) -> ();
         read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize;
-        write(ino: Ino, offset: u64, data: &[u8]) -> ();
+        write(ino: Ino, offset: u64, data: &[u8], time: Option<vfs::Timestamp>) -> ();
         allocate(ino: Ino, offset: u64, len: u64, mode: vfs::AllocateMode) -> ();
-        truncate(ino: Ino, size: u64) -> ();
+        truncate(ino: Ino, size: u64, time: Option<vfs::Timestamp>) -> ();
         extent_map(
             ino: Ino,
             offset: u64,

@@ -104,16 +104,22 @@ impl FileSystem for Counting {
         self.model.root()
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> vfs::Result<()> {
+    fn write(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        time: Option<Timestamp>,
+    ) -> vfs::Result<()> {
         if add(&self.calls.writes, 1) == self.stop_at_write {
             self.stop.store(true, Ordering::Relaxed);
         }
-        self.model.write(ino, offset, data)
+        self.model.write(ino, offset, data, time)
     }
 
-    fn truncate(&self, ino: Ino, size: u64) -> vfs::Result<()> {
+    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> vfs::Result<()> {
         add(&self.calls.truncates, 1);
         add(&self.calls.truncated_to, size);
-        self.model.truncate(ino, size)
+        self.model.truncate(ino, size, time)
     }
 }

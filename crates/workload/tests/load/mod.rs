@@ -109,7 +109,7 @@ pub fn on_xfs(job: &dyn Job, case: &Case, seed: u64) -> (Tree, u64, u64) {
     let options = Options { uuid: [0x5a; 16], allow_small: true, ..Options::new(IMAGE_BYTES) };
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     format(&*device, &plan(&options).unwrap(), Contents::Zeros).unwrap();
-    let fs = Xfs::open_fresh(device.clone(), CACHE_BYTES).unwrap();
+    let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).unwrap();
     run(job, case, &mut InMemory(&fs), seed);
     let tree = Tree::of(&fs).unwrap();
     let free = fs.statfs().unwrap();

@@ -1,14 +1,13 @@
 //! What is known of each allocation group in memory: what its headers say, as of the last committed
 //! operation. The headers on disk follow when a checkpoint is closed.
 
-use std::ops::{Deref, DerefMut, Range};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
-use vfs::reserve::{Claim, ReserveSize};
+use operation::groups::{self, Group, Groups};
+use operation::reserve::{Claim, ReserveSize};
 
-use super::busy::{Busy, BusyView};
+use super::busy::BusyBlocks;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::btree::Shape;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
@@ -151,14 +150,11 @@ impl Holding {
     }
 }
 
-/// A group. Aligned so that threads in different groups do not touch each other's cache lines.
+/// What can be seen of a group without its lock.
 #[derive(Default)]
-#[repr(align(128))]
 pub(crate) struct Ag {
-    guarded: Mutex<Guarded>,
     holding: Holding,
-    /// Copies of fields of `state` as of the last committed operation, to choose a group by without
-    /// its lock.
+    /// Copies of fields of the state as of the last committed operation, to choose a group by.
     freeblks: AtomicU32,
     longest: AtomicU32,
     ifree: AtomicU32,
@@ -167,24 +163,33 @@ pub(crate) struct Ag {
     reserve: AtomicU32,
     /// What of `freeblks` allocations leave alone, without the share of the reserve.
     held_back: AtomicU32,
-    /// Whether the headers on disk say something else.
-    dirty: AtomicBool,
 }
 
-/// What a group's lock guards.
-#[derive(Default)]
-struct Guarded {
-    state: AgState,
-    busy: Busy,
+impl Group for Ag {
+    type Number = AgNumber;
+    type State = AgState;
+    type Busy = BusyBlocks;
+
+    fn index(ag: AgNumber) -> usize {
+        ag.0 as usize
+    }
+
+    fn publish(&self, state: &AgState, _: &BusyBlocks) {
+        self.freeblks.store(state.freeblks, Ordering::Relaxed);
+        self.longest.store(state.longest, Ordering::Relaxed);
+        self.ifree.store(state.ifree, Ordering::Relaxed);
+        self.icount.store(state.icount, Ordering::Relaxed);
+        self.reserve.store(state.flcount + state.btreeblks, Ordering::Relaxed);
+        self.held_back.store(self.holding.held_back(state), Ordering::Relaxed);
+    }
+
+    fn is_changed(before: &AgState, after: &AgState) -> bool {
+        before != after
+    }
 }
 
 /// All groups.
-pub(crate) struct Ags {
-    list: Box<[Ag]>,
-    /// Groups with busy blocks of the running checkpoint, and of the one being written.
-    busy_running: Mutex<Vec<AgNumber>>,
-    busy_closed: Mutex<Vec<AgNumber>>,
-}
+pub(crate) struct Ags(Groups<Ag>);
 
 /// What a group says without its lock: of some moment.
 #[derive(Clone, Copy, Debug)]
@@ -201,35 +206,16 @@ pub(crate) struct AgSummary {
 
 impl Ags {
     pub(crate) fn new(geometry: &Geometry, states: Vec<AgState>) -> Self {
-        let list: Box<[Ag]> = geometry
-            .ags()
-            .zip(states)
-            .map(|(number, state)| {
-                let guarded = Mutex::new(Guarded { state, busy: Busy::default() });
-                let holding = Holding::of(geometry, number, &state);
-                let ag = Ag { guarded, holding, ..Ag::default() };
-                ag.publish(&state);
-                ag
-            })
-            .collect();
-        Self { list, busy_running: Mutex::default(), busy_closed: Mutex::default() }
-    }
-
-    /// Waits for a group and holds it. The group must exist.
-    pub(crate) fn lease(&self, ag: AgNumber) -> Lease<'_> {
-        let home = &self.list[ag.0 as usize];
-        Lease::new(ag, home, home.guarded.lock())
-    }
-
-    /// Holds a group, unless somebody else does.
-    pub(crate) fn try_lease(&self, ag: AgNumber) -> Option<Lease<'_>> {
-        let home = &self.list[ag.0 as usize];
-        home.guarded.try_lock().map(|guard| Lease::new(ag, home, guard))
+        let groups = geometry.ags().zip(states).map(|(number, state)| {
+            let holding = Holding::of(geometry, number, &state);
+            (Ag { holding, ..Ag::default() }, state, BusyBlocks::default())
+        });
+        Self(Groups::new(groups))
     }
 
     /// What a group says without its lock.
     pub(crate) fn summary(&self, ag: AgNumber) -> AgSummary {
-        let ag = &self.list[ag.0 as usize];
+        let ag = self.group(ag);
         AgSummary {
             available: ag.usable(Claim::Ordinary),
             freeblks: ag.freeblks.load(Ordering::Relaxed),
@@ -242,64 +228,19 @@ impl Ags {
 
     /// Free blocks of a group that a claim allows to take, without its lock: of some moment.
     pub(crate) fn usable(&self, ag: AgNumber, claim: Claim) -> u32 {
-        self.list[ag.0 as usize].usable(claim)
+        self.group(ag).usable(claim)
     }
+}
 
-    /// Lets groups go and keeps what was changed in them.
-    pub(crate) fn keep<'a>(&self, leases: impl Iterator<Item = Lease<'a>>) {
-        for mut lease in leases {
-            lease.kept = true;
-            let Lease { guard, freed, .. } = &mut lease;
-            if guard.busy.add(freed) {
-                self.busy_running.lock().push(lease.number);
-            }
-        }
-    }
+impl Deref for Ags {
+    type Target = Groups<Ag>;
 
-    /// Whether blocks are free that file data may have only after a checkpoint.
-    pub(crate) fn has_busy(&self) -> bool {
-        // One after the other: who holds a group may want the first, and who holds the second a group.
-        let is_running = !self.busy_running.lock().is_empty();
-        is_running || !self.busy_closed.lock().is_empty()
-    }
-
-    /// The running checkpoint is being closed: what it freed waits for it now. To be called with the
-    /// gate held exclusively.
-    pub(crate) fn close_busy(&self) {
-        let mut closed = self.busy_closed.lock();
-        for ag in self.busy_running.lock().drain(..) {
-            self.list[ag.0 as usize].guarded.lock().busy.close();
-            closed.push(ag);
-        }
-    }
-
-    /// The checkpoint that was closed last is durable: what it freed may be taken for anything.
-    pub(crate) fn release_busy(&self) {
-        for ag in self.busy_closed.lock().drain(..) {
-            self.list[ag.0 as usize].guarded.lock().busy.release();
-        }
-    }
-
-    /// The groups whose headers must be written, which then count as written, and their states.
-    pub(crate) fn take_dirty(&self) -> Vec<(AgNumber, AgState)> {
-        let dirty = |(at, ag): (usize, &Ag)| {
-            let was_dirty = ag.dirty.swap(false, Ordering::Relaxed);
-            was_dirty.then(|| (AgNumber(at as u32), ag.guarded.lock().state))
-        };
-        self.list.iter().enumerate().filter_map(dirty).collect()
+    fn deref(&self) -> &Groups<Ag> {
+        &self.0
     }
 }
 
 impl Ag {
-    fn publish(&self, state: &AgState) {
-        self.freeblks.store(state.freeblks, Ordering::Relaxed);
-        self.longest.store(state.longest, Ordering::Relaxed);
-        self.ifree.store(state.ifree, Ordering::Relaxed);
-        self.icount.store(state.icount, Ordering::Relaxed);
-        self.reserve.store(state.flcount + state.btreeblks, Ordering::Relaxed);
-        self.held_back.store(self.holding.held_back(state), Ordering::Relaxed);
-    }
-
     fn usable(&self, claim: Claim) -> u32 {
         let held_back = self.held_back.load(Ordering::Relaxed);
         let free = self.freeblks.load(Ordering::Relaxed);
@@ -307,67 +248,16 @@ impl Ag {
     }
 }
 
-/// A group held by an operation. Let go without [`Ags::keep`], its state is what it was.
-pub(crate) struct Lease<'a> {
-    number: AgNumber,
-    home: &'a Ag,
-    guard: MutexGuard<'a, Guarded>,
-    before: AgState,
-    /// What the operation made busy.
-    freed: SmallVec<[Range<u32>; 2]>,
-    kept: bool,
-}
+/// A group held by an operation.
+pub(crate) type GroupGuard<'a> = groups::GroupGuard<'a, Ag>;
 
-impl<'a> Lease<'a> {
-    fn new(number: AgNumber, home: &'a Ag, guard: MutexGuard<'a, Guarded>) -> Self {
-        let before = guard.state;
-        Self { number, home, guard, before, freed: SmallVec::new(), kept: false }
-    }
+/// The groups that an operation holds.
+pub(crate) type HeldGroups<'a> = groups::HeldGroups<'a, Ag>;
 
-    pub(crate) fn number(&self) -> AgNumber {
-        self.number
-    }
-
-    /// Free blocks that a claim allows to take. On fresh images, too, allocations for files and inodes leave
-    /// alone what the group's own trees may need.
-    pub(crate) fn usable(&self, claim: Claim) -> u32 {
-        let held_back = self.home.holding.held_back(self);
-        self.freeblks.saturating_sub(self.home.holding.withheld(held_back, claim))
-    }
-
-    /// Keeps blocks that become free from file data until a checkpoint is durable, if the operation
-    /// commits.
-    pub(super) fn make_busy(&mut self, start: AgBlock, len: u32) {
-        self.freed.push(start.0..start.0 + len);
-    }
-
-    /// What must not be taken for file data, be it free.
-    pub(super) fn busy(&self) -> BusyView<'_> {
-        BusyView { busy: &self.guard.busy, freed: &self.freed }
-    }
-}
-
-impl Deref for Lease<'_> {
-    type Target = AgState;
-
-    fn deref(&self) -> &AgState {
-        &self.guard.state
-    }
-}
-
-impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut AgState {
-        &mut self.guard.state
-    }
-}
-
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.guard.state = self.before;
-        } else if self.guard.state != self.before {
-            self.home.publish(&self.guard.state);
-            self.home.dirty.store(true, Ordering::Relaxed);
-        }
-    }
+/// Free blocks of a held group that a claim allows to take. On fresh images, too, allocations for files and
+/// inodes leave alone what the group's own trees may need.
+pub(super) fn usable(guard: &GroupGuard<'_>, claim: Claim) -> u32 {
+    let holding = &guard.group().holding;
+    let held_back = holding.held_back(guard);
+    guard.freeblks.saturating_sub(holding.withheld(held_back, claim))
 }

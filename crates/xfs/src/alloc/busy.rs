@@ -1,21 +1,21 @@
 //! Blocks that were freed, but must hold no file data yet.
 //!
 //! Data goes straight to the device. Until the checkpoint that freed a block is durable, a crash gives the
-//! block back to whoever had it, so nothing may be written to it before. Metadata may have such a block
+//! block back to the file that had it, so no data may be written to it before. Metadata may have such a block
 //! at once: it goes home only after its own checkpoint is durable, which comes no earlier. Without a log
 //! nothing is busy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use operation::groups::Busy;
 
 /// Busy runs that are passed over in one free run, at most, in search of a place between them.
 const RUNS_PASSED_MAX: usize = 64;
 
 /// Busy blocks of a group. They may be free, or metadata's by now.
 #[derive(Default)]
-pub(super) struct Busy {
+pub(crate) struct BusyBlocks {
     /// Freed in the running checkpoint.
     running: Runs,
     /// Freed in the one being written.
@@ -26,20 +26,24 @@ pub(super) struct Busy {
 #[derive(Default)]
 struct Runs(BTreeMap<u32, u32>);
 
-impl Busy {
-    pub(super) fn is_empty(&self) -> bool {
+impl BusyBlocks {
+    fn is_empty(&self) -> bool {
         self.running.0.is_empty() && self.closed.0.is_empty()
     }
+}
 
-    /// Notes what an operation freed that commits. Whether it is the first of the running checkpoint.
-    pub(super) fn add(&mut self, freed: &[Range<u32>]) -> bool {
-        let is_first = self.running.0.is_empty() && !freed.is_empty();
+/// What an operation frees joins the set when it commits: runs that have become one cannot be told apart
+/// again. Until then [`BusyView`] has both.
+impl Busy for BusyBlocks {
+    fn add(&mut self, _: &Range<u32>) {}
+
+    fn take_back(&mut self, _: &[Range<u32>]) {}
+
+    fn keep(&mut self, freed: &[Range<u32>]) {
         freed.iter().for_each(|run| self.running.insert(run.clone()));
-        is_first
     }
 
-    /// The running checkpoint is being closed: what it freed waits for it now.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         let running = std::mem::take(&mut self.running);
         if self.closed.0.is_empty() {
             self.closed = running;
@@ -48,8 +52,7 @@ impl Busy {
         }
     }
 
-    /// The checkpoint that was closed last is durable.
-    pub(super) fn release(&mut self) {
+    fn release(&mut self) {
         self.closed = Runs::default();
     }
 }
@@ -78,11 +81,11 @@ impl Runs {
     }
 }
 
-/// All that is busy in a group to an operation that holds it: what it freed itself, too.
-pub(super) struct BusyView<'b> {
-    pub(super) busy: &'b Busy,
+/// All blocks of a group that are busy to the operation that holds it, with those that it has freed.
+pub(crate) struct BusyView<'b> {
+    pub(super) busy: &'b BusyBlocks,
     /// What the operation itself has freed.
-    pub(super) freed: &'b SmallVec<[Range<u32>; 2]>,
+    pub(super) freed: &'b [Range<u32>],
 }
 
 impl BusyView<'_> {
@@ -120,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn view_of<'b>(busy: &'b Busy, freed: &'b SmallVec<[Range<u32>; 2]>) -> BusyView<'b> {
+    fn view_of<'b>(busy: &'b BusyBlocks, freed: &'b [Range<u32>]) -> BusyView<'b> {
         BusyView { busy, freed }
     }
 
@@ -128,7 +131,7 @@ mod tests {
     fn clean_parts_are_what_no_set_has() {
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..500 {
-            let mut busy = Busy::default();
+            let mut busy = BusyBlocks::default();
             let mut is_busy = [false; 64];
             let mut run = |rng: &mut fastrand::Rng| {
                 let start = rng.u32(..60);
@@ -138,13 +141,13 @@ mod tests {
             };
             for closes in [true, false] {
                 for _ in 0..rng.usize(..6) {
-                    busy.add(from_ref(&run(&mut rng)));
+                    busy.keep(from_ref(&run(&mut rng)));
                 }
                 if closes {
                     busy.close();
                 }
             }
-            let freed = (0..rng.usize(..4)).map(|_| run(&mut rng)).collect();
+            let freed: Vec<_> = (0..rng.usize(..4)).map(|_| run(&mut rng)).collect();
             let free = rng.u32(..32)..rng.u32(32..=64);
             let parts: Vec<_> = view_of(&busy, &freed).clean_parts(free.clone()).collect();
             let mut found = [false; 64];
@@ -160,13 +163,12 @@ mod tests {
 
     #[test]
     fn a_checkpoint_releases_what_was_freed_before_it_was_closed() {
-        let mut busy = Busy::default();
-        assert!(busy.add(from_ref(&(5..7))));
-        assert!(!busy.add(from_ref(&(7..9))));
+        let mut busy = BusyBlocks::default();
+        busy.keep(from_ref(&(5..7)));
+        busy.keep(from_ref(&(7..9)));
         busy.close();
-        assert!(busy.add(from_ref(&(20..21))));
-        let freed = SmallVec::new();
-        let clean = |busy: &Busy| view_of(busy, &freed).clean_parts(0..30).collect::<Vec<_>>();
+        busy.keep(from_ref(&(20..21)));
+        let clean = |busy: &BusyBlocks| view_of(busy, &[]).clean_parts(0..30).collect::<Vec<_>>();
         assert_eq!(clean(&busy), [0..5, 9..20, 21..30]);
         busy.release();
         assert_eq!(clean(&busy), [0..20, 21..30]);

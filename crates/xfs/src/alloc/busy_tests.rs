@@ -31,13 +31,13 @@ fn fill(image: &Logged, ino: Ino, byte: u8) -> u64 {
     let mut at = 0;
     let mut len = 1 << 20;
     while len >= BLOCK {
-        match image.fs.write(ino, at, &vec![byte; len as usize]) {
+        match image.fs.write(ino, at, &vec![byte; len as usize], None) {
             Ok(()) => at += len,
             Err(Error::NoSpace) => len /= 2,
             Err(error) => panic!("{error}"),
         }
     }
-    image.fs.truncate(ino, at).unwrap();
+    image.fs.truncate(ino, at, None).unwrap();
     at
 }
 
@@ -47,11 +47,11 @@ fn freed_space_is_not_written_to_before_a_crash_can_bring_its_file_back() {
     let image = small();
     let root = image.fs.root_ino();
     let (old, new) = (create(&image, "old"), create(&image, "new"));
-    image.fs.write(old, 0, &[7; 2 << 20]).unwrap();
+    image.fs.write(old, 0, &[7; 2 << 20], None).unwrap();
     image.fs.sync().unwrap();
     let before = image.checkpoints();
     image.fs.unlink(root, b"old", None).unwrap();
-    image.fs.write(new, 0, &[8; 3 << 20]).unwrap();
+    image.fs.write(new, 0, &[8; 3 << 20], None).unwrap();
     assert_eq!(image.checkpoints(), before, "there is room elsewhere");
     let crashed = image.crash();
     assert_eq!(contents(&crashed, old), [7; 2 << 20]);
@@ -66,16 +66,16 @@ fn a_full_file_system_writes_a_checkpoint_to_use_what_was_freed() {
     oracle::require!(Tool("xfs_repair"));
     let image = small();
     let (old, new) = (create(&image, "old"), create(&image, "new"));
-    image.fs.write(old, 0, &[7; 1 << 20]).unwrap();
+    image.fs.write(old, 0, &[7; 1 << 20], None).unwrap();
     fill(&image, new, 1);
     image.fs.sync().unwrap();
     let last = create(&image, "last");
-    assert!(matches!(image.fs.write(last, 0, &[9; 1 << 20]), Err(Error::NoSpace)));
-    image.fs.truncate(last, 0).unwrap();
+    assert!(matches!(image.fs.write(last, 0, &[9; 1 << 20], None), Err(Error::NoSpace)));
+    image.fs.truncate(last, 0, None).unwrap();
     image.fs.sync().unwrap();
-    image.fs.truncate(old, 0).unwrap();
+    image.fs.truncate(old, 0, None).unwrap();
     let before = image.checkpoints();
-    image.fs.write(last, 0, &[9; 1 << 20]).unwrap();
+    image.fs.write(last, 0, &[9; 1 << 20], None).unwrap();
     assert!(image.checkpoints() > before);
     assert!(contents(&image.crash(), old).is_empty());
     assert_eq!(contents(&image, last), [9; 1 << 20]);
@@ -110,7 +110,7 @@ impl Model {
         match rng.u8(..8) {
             0 => {
                 let len = (at as usize).min(file.now.len());
-                fs.truncate(ino, len as u64).unwrap();
+                fs.truncate(ino, len as u64, None).unwrap();
                 file.now.truncate(len);
             }
             1 | 2 => {
@@ -125,14 +125,14 @@ impl Model {
             _ => {
                 let bytes = vec![rng.u8(1..); rng.usize(1..40) * BLOCK as usize];
                 let start = file.now.len().next_multiple_of(BLOCK as usize);
-                match fs.write(ino, start as u64, &bytes) {
+                match fs.write(ino, start as u64, &bytes, None) {
                     Ok(()) => {
                         file.now.resize(start, 0);
                         file.now.extend(bytes);
                     }
                     Err(Error::NoSpace) => {
                         // What was written of it is kept.
-                        fs.truncate(ino, file.now.len() as u64).unwrap();
+                        fs.truncate(ino, file.now.len() as u64, None).unwrap();
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -167,7 +167,7 @@ fn a_crash_finds_what_was_durable_whatever_was_freed_and_written_since() {
         // Little room, so that what was freed is wanted soon.
         let ballast = create(&image, "ballast");
         let filled = fill(&image, ballast, 3);
-        image.fs.truncate(ballast, filled - (4 << 20)).unwrap();
+        image.fs.truncate(ballast, filled - (4 << 20), None).unwrap();
         let mut model = Model::default();
         let mut serial = 0;
         for round in 0..12 {

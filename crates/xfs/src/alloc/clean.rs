@@ -1,127 +1,115 @@
 //! Places for file data among free runs that are partly busy.
 //!
-//! Only so many runs are looked at, and so many places in each: what is missed is found when a checkpoint
-//! has made the busy blocks usable, for which whoever runs out of space waits.
+//! A search looks at only so many runs, and at so many places in each. Places that it misses are found
+//! when a checkpoint has made the busy blocks usable; an operation that runs out of space waits for it.
 
+use operation::Outcome;
 use std::ops::Range;
 
-use vfs::Result;
-
-use super::space::{LENGTH_STEPS, NEAR_STEPS, Spot};
+use super::busy::BusyView;
+use super::held::HeldAg;
+use super::space::{Candidate, LENGTH_STEPS, NEAR_STEPS, Wish};
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
-use crate::btree::{Cursor, Seek, Tree};
+use crate::btree::{Seek, Tree};
 use crate::format::address::AgBlock;
-use crate::op::Op;
 
-/// What is looked for.
-#[derive(Clone, Copy)]
-struct Wanted {
-    near: AgBlock,
-    len: u32,
-}
-
-impl Wanted {
-    /// The place in `run` that is nearest behind `near`, or else the first one, with room for all.
-    fn place_in(self, op: &Op<'_>, lease: usize, run: FreeRun) -> Option<Spot> {
+impl Wish {
+    /// The clean place in `run` that is nearest behind the best one, or else the first clean place of
+    /// `run` with room for all.
+    fn clean_candidate_in(&self, busy: &BusyView<'_>, run: FreeRun) -> Option<Candidate> {
         let whole = run.start.0..u32::try_from(run.end()).ok()?;
         let behind = whole.start.max(self.near.0)..whole.end;
         let fits = |part: &Range<u32>| part.end - part.start >= self.len;
-        let busy = op.leases[lease].busy();
         let mut found = None;
         if !behind.is_empty() {
             found = busy.clean_parts(behind).find(fits);
         }
         let found = found.or_else(|| busy.clean_parts(whole).find(fits))?;
-        Some(Spot { run, start: AgBlock(found.start), len: self.len })
-    }
-
-    fn distance(self, spot: &Spot) -> u32 {
-        spot.start.0.abs_diff(self.near.0)
+        Some(Candidate { run, start: AgBlock(found.start), len: self.len })
     }
 }
 
-impl Op<'_> {
+impl HeldAg<'_, '_> {
     /// A place without busy blocks: for `len` blocks near `near`, or if there is none, for as many as can
     /// be had, at least `enough`.
-    pub(super) fn find_clean_spot(
+    pub(super) fn find_clean(
         &mut self,
-        lease: usize,
         near: AgBlock,
         len: u32,
         enough: u32,
-    ) -> Result<Option<Spot>> {
-        let wanted = Wanted { near, len };
-        let mut spot = None;
-        if self.leases[lease].longest >= len {
-            spot = self.find_clean_near(lease, wanted)?;
-            if spot.is_none() {
-                spot = self.find_clean_by_length(lease, wanted)?;
+    ) -> Outcome<Option<Candidate>> {
+        let wish = Wish::near(near, len);
+        let mut candidate = None;
+        if self.guard.longest >= len {
+            candidate = self.find_clean_near(&wish)?;
+            if candidate.is_none() {
+                candidate = self.find_clean_by_length(&wish)?;
             }
         }
-        if spot.is_none() {
-            spot = self.longest_clean(lease, len, enough)?;
+        if candidate.is_none() {
+            candidate = self.longest_clean(len, enough)?;
         }
-        self.checked_run(lease, spot.map(|spot| spot.run))?;
-        Ok(spot)
+        self.checked_run(candidate.map(|found| found.run))?;
+        Ok(candidate)
     }
 
-    fn find_clean_near(&mut self, lease: usize, wanted: Wanted) -> Result<Option<Spot>> {
-        let mut cursor = Cursor::<BnoTree>::of_group(self, lease);
-        let mut run = cursor.seek(wanted.near, Seek::AtMost)?;
+    fn find_clean_near(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+        let mut cursor = self.cursor::<BnoTree>();
+        let mut run = cursor.seek(wish.near, Seek::AtMost)?;
         let mut below = None;
         for _ in 0..NEAR_STEPS {
             let Some(found) = run else { break };
-            below = wanted.place_in(cursor.op, lease, found);
+            below = wish.clean_candidate_in(&cursor.anchor.busy(), found);
             if below.is_some() {
                 break;
             }
             run = cursor.previous()?;
         }
-        if below.is_some_and(|spot| spot.start == wanted.near) {
+        if below.is_some_and(|found| found.start == wish.near) {
             return Ok(below);
         }
-        let next = AgBlock(wanted.near.0.saturating_add(1));
+        let next = AgBlock(wish.near.0.saturating_add(1));
         let mut run = cursor.seek(next, Seek::AtLeast)?;
         let mut above = None;
         for _ in 0..NEAR_STEPS {
             let Some(found) = run else { break };
-            above = wanted.place_in(cursor.op, lease, found);
+            above = wish.clean_candidate_in(&cursor.anchor.busy(), found);
             if above.is_some() {
                 break;
             }
             run = cursor.next()?;
         }
-        Ok([below, above].into_iter().flatten().min_by_key(|spot| wanted.distance(spot)))
+        Ok([below, above].into_iter().flatten().min_by_key(|found| wish.distance(found)))
     }
 
-    fn find_clean_by_length(&mut self, lease: usize, wanted: Wanted) -> Result<Option<Spot>> {
-        let mut cursor = Cursor::<CntTree>::of_group(self, lease);
-        let mut run = cursor.seek((wanted.len, AgBlock(0)), Seek::AtLeast)?;
-        let mut best: Option<Spot> = None;
+    fn find_clean_by_length(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+        let mut cursor = self.cursor::<CntTree>();
+        let mut run = cursor.seek((wish.len, AgBlock(0)), Seek::AtLeast)?;
+        let mut best: Option<Candidate> = None;
         for _ in 0..LENGTH_STEPS {
             let Some(found) = run else { break };
-            let spot = wanted.place_in(cursor.op, lease, found);
-            best = [best, spot].into_iter().flatten().min_by_key(|spot| wanted.distance(spot));
+            let candidate = wish.clean_candidate_in(&cursor.anchor.busy(), found);
+            best = [best, candidate].into_iter().flatten().min_by_key(|found| wish.distance(found));
             run = cursor.next()?;
         }
         Ok(best)
     }
 
     /// The longest place in the longest free runs, of at least `enough` blocks; `len` of it at most.
-    fn longest_clean(&mut self, lease: usize, len: u32, enough: u32) -> Result<Option<Spot>> {
-        let mut cursor = Cursor::<CntTree>::of_group(self, lease);
+    fn longest_clean(&mut self, len: u32, enough: u32) -> Outcome<Option<Candidate>> {
+        let mut cursor = self.cursor::<CntTree>();
         let mut run = cursor.seek(CntTree::key_of(&LONGEST), Seek::AtMost)?;
-        let mut best: Option<Spot> = None;
+        let mut best: Option<Candidate> = None;
         for _ in 0..LENGTH_STEPS {
             let known = best.map_or(enough.max(1) - 1, |best| best.len);
             let Some(found) = run.filter(|found| found.len > known) else { break };
             let Ok(end) = u32::try_from(found.end()) else { break };
-            let parts = cursor.op.leases[lease].busy();
+            let parts = cursor.anchor.busy();
             let longest =
                 parts.clean_parts(found.start.0..end).max_by_key(|part| part.end - part.start);
             if let Some(part) = longest.filter(|part| part.end - part.start > known) {
                 let len = len.min(part.end - part.start);
-                best = Some(Spot { run: found, start: AgBlock(part.start), len });
+                best = Some(Candidate { run: found, start: AgBlock(part.start), len });
             }
             run = cursor.previous()?;
         }

@@ -4,9 +4,9 @@
 use blockdev::BlockDevice;
 use transaction::{BufferId, Corruption, Txn};
 use vfs::Result;
+use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::agfl;
 use super::ags::{AgState, AgTree, Root};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{self, RawAgf, RawAgi};
@@ -15,8 +15,6 @@ use crate::format::geometry::Geometry;
 use crate::format::superblock::RawSuperblock;
 use crate::kind::Kind;
 
-/// Most levels of any tree of a group (`XFS_BTREE_MAXLEVELS`): what no group can need.
-const LEVELS_MAX: u32 = 9;
 /// Sectors of a group before its AGF.
 const SECTORS_BEFORE: u64 = ag::AGF_SECTOR as u64;
 /// Sectors of AGF, AGI and AGFL.
@@ -55,136 +53,56 @@ fn parse(geometry: &Geometry, ag: AgNumber, sectors: &[u8]) -> Result<AgState, C
     let (agi, agi_block) = header(ag::AGI_SECTOR)?;
     header(ag::AGFL_SECTOR)?;
     let mut state = AgState { length: geometry.ag_len(ag), ..AgState::default() };
-    parse_agf(geometry, raw(agf)?, &mut state).map_err(|c| c.at_block(agf_block))?;
-    parse_agi(geometry, raw(agi)?, &mut state).map_err(|c| c.at_block(agi_block))?;
+    parse_agf(geometry, ag::raw(agf)?, &mut state).map_err(|c| c.at_block(agf_block))?;
+    parse_agi(geometry, ag::raw(agi)?, &mut state).map_err(|c| c.at_block(agi_block))?;
     Ok(state)
 }
 
-fn raw<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<&T, Corruption> {
-    let found = T::ref_from_prefix(bytes).ok().map(|(found, _)| found);
-    found.ok_or_else(|| Corruption::new("group header", "shorter than a sector"))
-}
-
-/// A number that may be at most so much.
-fn at_most(
-    structure: &'static str,
-    field: &'static str,
-    max: u32,
-    found: u32,
-) -> Result<u32, Corruption> {
-    if found <= max {
-        return Ok(found);
-    }
-    Err(Corruption::new(structure, field).mismatch(format_args!("at most {max}"), found))
-}
-
-/// A root that lies behind the headers of a group of `length` blocks.
-fn root(
-    structure: &'static str,
-    geometry: &Geometry,
-    length: u32,
-    block: u32,
-    levels: u32,
-) -> Result<Root, Corruption> {
-    let (headers_end, _) = ag::sector_place(geometry, ag::AGFL_SECTOR);
-    if block <= headers_end || block >= length {
-        let damage = Corruption::new(structure, "root of a tree");
-        return Err(damage.mismatch(format_args!("{} to {length}", headers_end + 1), block));
-    }
-    if !(1..=LEVELS_MAX).contains(&levels) {
-        let damage = Corruption::new(structure, "levels of a tree");
-        return Err(damage.mismatch(format_args!("1 to {LEVELS_MAX}"), levels));
-    }
-    Ok(Root { block: AgBlock(block), levels: levels as u8 })
-}
-
 fn parse_agf(geometry: &Geometry, agf: &RawAgf, state: &mut AgState) -> Result<(), Corruption> {
-    const AGF: &str = "AGF";
-    check_start(AGF, agf.versionnum.get(), agf.length.get(), state.length)?;
-    let length = state.length;
+    ag::check_agf(geometry, state.length, agf)?;
     let features = &geometry.features;
-    let trees = [
-        (AgTree::Bno, true, agf.roots[0], agf.levels[0]),
-        (AgTree::Cnt, true, agf.roots[1], agf.levels[1]),
-        (AgTree::Rmap, features.ro_compat(RoCompat::RMAPBT), agf.roots[2], agf.levels[2]),
-        (
-            AgTree::Refcount,
-            features.ro_compat(RoCompat::REFLINK),
-            agf.refcount_root,
-            agf.refcount_level,
-        ),
-    ];
-    for (tree, _, block, levels) in trees.into_iter().filter(|(_, exists, ..)| *exists) {
-        state.roots[tree as usize] = root(AGF, geometry, length, block.get(), levels.get())?;
-    }
-    state.freeblks = at_most(AGF, "freeblks", length, agf.freeblks.get())?;
-    state.longest = at_most(AGF, "longest", state.freeblks, agf.longest.get())?;
-    state.btreeblks = at_most(AGF, "btreeblks", length, agf.btreeblks.get())?;
+    let mut enter =
+        |tree, block: U32, levels: U32| state.roots[tree as usize] = root(block, levels);
+    enter(AgTree::Bno, agf.roots[0], agf.levels[0]);
+    enter(AgTree::Cnt, agf.roots[1], agf.levels[1]);
     if features.ro_compat(RoCompat::RMAPBT) {
-        state.rmap_blocks = at_most(AGF, "rmap_blocks", length, agf.rmap_blocks.get())?;
+        enter(AgTree::Rmap, agf.roots[2], agf.levels[2]);
+        state.rmap_blocks = agf.rmap_blocks.get();
     }
     if features.ro_compat(RoCompat::REFLINK) {
-        state.refcount_blocks = at_most(AGF, "refcount_blocks", length, agf.refcount_blocks.get())?;
+        enter(AgTree::Refcount, agf.refcount_root, agf.refcount_level);
+        state.refcount_blocks = agf.refcount_blocks.get();
     }
-    parse_list(geometry, agf, state)
-}
-
-/// What the AGF says of the AGFL: a ring in which `flcount` entries from `flfirst` to `fllast` count.
-fn parse_list(geometry: &Geometry, agf: &RawAgf, state: &mut AgState) -> Result<(), Corruption> {
-    let size = agfl::capacity(geometry);
-    state.flfirst = at_most("AGF", "flfirst", size - 1, agf.flfirst.get())?;
-    state.fllast = at_most("AGF", "fllast", size - 1, agf.fllast.get())?;
-    state.flcount = at_most("AGF", "flcount", size, agf.flcount.get())?;
-    let spanned = (state.fllast + size - state.flfirst) % size + 1;
-    // An empty list looks like a full one.
-    if state.flcount != spanned && !(state.flcount == 0 && spanned == size) {
-        // Version 4 kernels left these in disagreement where the size of the list had changed; such
-        // an image is only read.
-        if geometry.features.crc() {
-            return Err(Corruption::new("AGF", "flcount").mismatch(spanned, state.flcount));
-        }
-    }
+    state.freeblks = agf.freeblks.get();
+    state.longest = agf.longest.get();
+    state.btreeblks = agf.btreeblks.get();
+    state.flfirst = agf.flfirst.get();
+    state.fllast = agf.fllast.get();
+    state.flcount = agf.flcount.get();
     Ok(())
 }
 
 fn parse_agi(geometry: &Geometry, agi: &RawAgi, state: &mut AgState) -> Result<(), Corruption> {
-    const AGI: &str = "AGI";
-    check_start(AGI, agi.versionnum.get(), agi.length.get(), state.length)?;
-    let length = state.length;
-    let ino = root(AGI, geometry, length, agi.root.get(), agi.level.get())?;
-    state.roots[AgTree::Ino as usize] = ino;
+    ag::check_agi(geometry, state.length, agi)?;
     let features = &geometry.features;
+    state.roots[AgTree::Ino as usize] = root(agi.root, agi.level);
     if features.ro_compat(RoCompat::FINOBT) {
-        let fino = root(AGI, geometry, length, agi.free_root.get(), agi.free_level.get())?;
-        state.roots[AgTree::Fino as usize] = fino;
+        state.roots[AgTree::Fino as usize] = root(agi.free_root, agi.free_level);
     }
-    let most = u64::from(length) << geometry.inodes_per_block_log();
-    let most = u32::try_from(most).unwrap_or(u32::MAX);
-    state.icount = at_most(AGI, "count", most, agi.count.get())?;
-    state.ifree = at_most(AGI, "freecount", state.icount, agi.freecount.get())?;
+    state.icount = agi.count.get();
+    state.ifree = agi.freecount.get();
     state.newino = agi.newino.get();
     state.dirino = agi.dirino.get();
     if features.ro_compat(RoCompat::INOBTCOUNT) {
-        state.ino_blocks = at_most(AGI, "iblocks", length, agi.iblocks.get())?;
-        state.fino_blocks = at_most(AGI, "fblocks", length, agi.fblocks.get())?;
+        state.ino_blocks = agi.iblocks.get();
+        state.fino_blocks = agi.fblocks.get();
     }
     Ok(())
 }
 
-/// Checks what AGF and AGI start with alike.
-fn check_start(
-    structure: &'static str,
-    version: u32,
-    length: u32,
-    expected: u32,
-) -> Result<(), Corruption> {
-    if version != ag::AG_VERSION {
-        return Err(Corruption::new(structure, "versionnum").mismatch(ag::AG_VERSION, version));
-    }
-    if length != expected {
-        return Err(Corruption::new(structure, "length").mismatch(expected, length));
-    }
-    Ok(())
+/// A root that was checked.
+fn root(block: U32, levels: U32) -> Root {
+    Root { block: AgBlock(block.get()), levels: levels.get() as u8 }
 }
 
 /// Totals that the superblock keeps.

@@ -7,6 +7,7 @@ mod busy;
 mod busy_tests;
 mod clean;
 pub(crate) mod headers;
+mod held;
 mod release;
 pub(crate) mod rmap;
 mod shared;
@@ -17,14 +18,16 @@ pub(crate) mod tests;
 pub(crate) mod trees;
 mod trim;
 
-use vfs::reserve::Claim;
-use vfs::{Error, Result};
+use operation::Outcome;
+use operation::reserve::Claim;
+use vfs::Error;
 
-use self::space::{Spot, Wish};
+pub(crate) use self::held::HeldAg;
+use self::space::{Candidate, Wish};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
 
-/// Whom blocks belong to, as the reverse map says it (`rm_owner` and `rm_offset`).
+/// The owner of blocks, as the reverse map says it (`rm_owner` and `rm_offset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A block of a fork, from logical block `offset` on.
@@ -43,25 +46,25 @@ pub(crate) enum Owner {
     Staged,
 }
 
-/// What is wanted of an allocation.
+/// A request for an extent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// Where it would be best: right there, or else near.
+pub(crate) struct ExtentRequest {
+    /// The best place. A place near it will do.
     pub(crate) near: FsBlock,
     /// Fewest blocks that are of use, at least 1.
     pub(crate) min_len: u32,
     /// Most blocks wanted.
     pub(crate) max_len: u32,
-    /// Whose they will be.
+    /// The owner of the blocks.
     pub(crate) owner: Owner,
-    /// Whether file data goes there, which is written straight to the device.
+    /// Whether the blocks are for file data, which goes straight to the device.
     pub(crate) for_data: bool,
 }
 
 impl Op<'_> {
-    /// Takes a run of `min_len..=max_len` blocks, as long as can be had near the place asked for,
-    /// and enters its owner into the reverse map. `NoSpace` if no group has one.
-    pub(crate) fn allocate_extent(&mut self, request: &Request) -> Result<(FsBlock, u32)> {
+    /// Allocates a run of `min_len..=max_len` blocks, as long as can be had near the best place, and
+    /// enters its owner into the reverse map. `NoSpace` if no group has one.
+    pub(crate) fn allocate_extent(&mut self, request: &ExtentRequest) -> Outcome<(FsBlock, u32)> {
         let geometry = self.fs.volume.geometry;
         let (home, near) = geometry.split(request.near);
         let home = if home.0 < geometry.ag_count { home } else { AgNumber(0) };
@@ -69,10 +72,11 @@ impl Op<'_> {
         let max_len = request.max_len.min(geometry.ag_blocks);
         let claim = self.claim_for(request);
         if request.min_len > max_len {
-            return Err(Error::NoSpace);
+            return Err(Error::NoSpace.into());
         }
-        // At home first. Elsewhere, one as long as wanted is better than a shorter one at home, and
-        // best where nobody else is at work; if there is none, one not much shorter than the longest.
+        // The home group comes first. A run as long as wanted in another group is better than a shorter
+        // one at home, and best in a group that no other operation holds. If no group has one, a run not
+        // much shorter than the longest will do.
         for round in 0..4 {
             let enough = match round {
                 0 | 1 => max_len,
@@ -88,77 +92,78 @@ impl Op<'_> {
                     continue;
                 }
                 let near = if at == 0 { near } else { AgBlock(0) };
-                let lease =
-                    if round > 0 || at == 0 { Some(self.lease(ag)?) } else { self.try_lease(ag) };
-                let Some(lease) = lease else { continue };
-                if let Some(found) = self.allocate_in(lease, near, request, enough)? {
-                    return Ok(found);
+                let held = if round > 0 || at == 0 { Some(self.ag(ag)?) } else { self.try_ag(ag) };
+                let Some(mut held) = held else { continue };
+                if let Some((start, len)) = held.allocate(near, request, claim, enough)? {
+                    return Ok((geometry.fs_block(ag, start), len));
                 }
             }
         }
-        Err(Error::NoSpace)
+        Err(Error::NoSpace.into())
     }
 
-    /// The longest free run of a group: as it is, where the group is held, or as of some moment.
+    /// The length of the longest free run of a group: the present one if the operation holds the group,
+    /// or else that of some moment.
     pub(crate) fn longest_known(&self, ag: AgNumber) -> u32 {
-        let held = self.leases.iter().find(|lease| lease.number() == ag);
-        held.map_or_else(|| self.fs.volume.ags.summary(ag).longest, |lease| lease.longest)
+        let held = self.group_guards.find(ag);
+        held.map_or_else(|| self.fs.volume.ags.summary(ag).longest, |guard| guard.longest)
     }
 
-    /// Free blocks of a group that this operation may take: as it is, where the group is held, or as of some
-    /// moment.
+    /// Free blocks of a group that this operation may take: the present number if it holds the group, or
+    /// else that of some moment.
     fn usable_known(&self, ag: AgNumber, claim: Claim) -> u32 {
-        let held = self.leases.iter().find(|lease| lease.number() == ag);
+        let held = self.group_guards.find(ag);
         match held {
-            Some(lease) => lease.usable(claim),
+            Some(guard) => ags::usable(guard, claim),
             None => self.fs.volume.ags.usable(ag, claim),
         }
     }
 
-    /// What of the reserve an allocation may take. Where a hole's edges lie in blocks that files share,
-    /// they are copied, which gives nothing back: that must leave enough for what does.
-    fn claim_for(&self, request: &Request) -> Claim {
+    /// How much of the reserve an allocation may take. To punch a hole whose edges lie in shared blocks,
+    /// an operation copies these, which frees nothing. So it must leave enough for operations that free.
+    fn claim_for(&self, request: &ExtentRequest) -> Claim {
         match self.claim {
             Claim::Freeing if request.for_data => Claim::Promised,
             claim => claim,
         }
     }
 
-    /// Takes at least `enough` blocks in a group.
-    fn allocate_in(
+    /// Frees blocks when the operation commits, and removes their owner from the reverse map.
+    pub(crate) fn free_extent(&mut self, start: FsBlock, len: u32, owner: Owner) {
+        self.freed.push(Freed { start, len, owner });
+    }
+}
+
+impl HeldAg<'_, '_> {
+    /// Takes at least `enough` blocks for a request, and enters their owner into the reverse map.
+    fn allocate(
         &mut self,
-        lease: usize,
         near: AgBlock,
-        request: &Request,
+        request: &ExtentRequest,
+        claim: Claim,
         enough: u32,
-    ) -> Result<Option<(FsBlock, u32)>> {
-        let ag = self.leases[lease].number();
-        self.adjust_agfl(lease)?;
-        let len = request.max_len.min(self.leases[lease].usable(self.claim_for(request)));
+    ) -> Outcome<Option<(AgBlock, u32)>> {
+        self.adjust_agfl()?;
+        let len = request.max_len.min(self.usable(claim));
         if len < enough.max(1) {
             return Ok(None);
         }
-        let is_restricted = request.for_data && !self.leases[lease].busy().is_empty();
-        let mut spot = if is_restricted {
-            self.find_clean_spot(lease, near, len, enough)?
+        let is_restricted = request.for_data && !self.busy().is_empty();
+        let mut candidate = if is_restricted {
+            self.find_clean(near, len, enough)?
         } else {
-            self.find_spot(lease, &Wish::near(near, len))?
+            self.find_candidate(&Wish::near(near, len))?
         };
-        if spot.is_none()
+        if candidate.is_none()
             && !is_restricted
-            && let Some(run) = self.longest_run(lease)?.filter(|run| run.len >= enough)
+            && let Some(run) = self.longest_run()?.filter(|run| run.len >= enough)
         {
-            spot = Some(Spot { run, start: run.start, len: run.len.min(len) });
+            candidate = Some(Candidate { run, start: run.start, len: run.len.min(len) });
         }
-        let Some(Spot { run, start, len }) = spot else { return Ok(None) };
-        self.take_space(lease, run, start, len)?;
-        self.rmap_add(lease, start, len, request.owner)?;
-        Ok(Some((self.fs.volume.geometry.fs_block(ag, start), len)))
-    }
-
-    /// Gives blocks back when the operation commits, and takes them out of the reverse map.
-    pub(crate) fn free_extent(&mut self, start: FsBlock, len: u32, owner: Owner) {
-        self.freed.push(Freed { start, len, owner });
+        let Some(Candidate { run, start, len }) = candidate else { return Ok(None) };
+        self.take_space(run, start, len)?;
+        self.rmap_add(start, len, request.owner)?;
+        Ok(Some((start, len)))
     }
 }
 

@@ -1,16 +1,20 @@
-//! Giving back: what an operation freed is done when it commits, in the order of the groups.
+//! Freeing: an operation only notes what it frees, and does it when it commits, in the order of the
+//! groups.
 
+use operation::Outcome;
 use smallvec::SmallVec;
-use vfs::{Corruption, Result};
+use vfs::Corruption;
 
-use super::Freed;
+use super::held::HeldAg;
+use super::{Freed, Owner};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::inode::Handle;
 use crate::op::Op;
 
 impl Op<'_> {
-    /// Makes free what was noted as freed. All groups are held first, in ascending order.
-    pub(crate) fn finish_frees(&mut self) -> Result<()> {
+    /// Frees the extents and inodes that the operation has noted. It holds all groups first, in
+    /// ascending order.
+    pub(crate) fn finish_frees(&mut self) -> Outcome<()> {
         if self.freed.is_empty() && self.freed_inodes.is_empty() {
             return Ok(());
         }
@@ -18,7 +22,7 @@ impl Op<'_> {
         let mut inodes = std::mem::take(&mut self.freed_inodes);
         freed.sort_unstable_by_key(|freed| freed.start);
         inodes.sort_unstable_by_key(Handle::ino);
-        self.lease_all(&freed, &inodes)?;
+        self.hold_all(&freed, &inodes)?;
         for freed in &freed {
             self.finish_free(freed)?;
         }
@@ -28,7 +32,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn lease_all(&mut self, freed: &[Freed], inodes: &[Handle]) -> Result<()> {
+    fn hold_all(&mut self, freed: &[Freed], inodes: &[Handle]) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
         let mut groups = SmallVec::<[AgNumber; 8]>::new();
         for freed in freed {
@@ -42,38 +46,33 @@ impl Op<'_> {
         groups.extend(inodes.iter().filter_map(|h| geometry.split_ino(h.ino())).map(|(ag, _)| ag));
         groups.sort_unstable();
         groups.dedup();
-        groups.into_iter().try_for_each(|ag| self.lease(ag).map(drop))
+        groups.into_iter().try_for_each(|ag| self.ag(ag).map(drop))
     }
 
-    fn finish_free(&mut self, freed: &Freed) -> Result<()> {
+    fn finish_free(&mut self, freed: &Freed) -> Outcome<()> {
         if freed.len == 0 {
             return Ok(());
         }
         let (ag, start) = self.fs.volume.geometry.split(freed.start);
-        let lease = self.lease(ag)?;
-        self.adjust_agfl(lease)?;
-        self.rmap_remove(lease, start, freed.len, freed.owner)?;
-        self.drop_references(lease, start, freed.len)
+        let mut ag = self.ag(ag)?;
+        ag.adjust_agfl()?;
+        ag.rmap_remove(start, freed.len, freed.owner)?;
+        ag.drop_references(start, freed.len)
+    }
+}
+
+impl HeldAg<'_, '_> {
+    /// Frees blocks that belong to `owner` alone.
+    pub(crate) fn free_in(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+        self.adjust_agfl()?;
+        self.rmap_remove(start, len, owner)?;
+        self.give_space(start, len)
     }
 
-    /// Makes blocks of a group free that belong to `owner` alone.
-    pub(crate) fn free_in(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        len: u32,
-        owner: super::Owner,
-    ) -> Result<()> {
-        self.adjust_agfl(lease)?;
-        self.rmap_remove(lease, start, len, owner)?;
-        self.give_space(lease, start, len)
-    }
-
-    /// Makes blocks of a group free, whoever has them or had them: the reverse map may have let go of
-    /// them already.
-    pub(crate) fn free_disowned(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        self.adjust_agfl(lease)?;
-        self.rmap_disown(lease, start, len)?;
-        self.give_space(lease, start, len)
+    /// Frees blocks whatever owner they have. The reverse map may have let go of them already.
+    pub(crate) fn free_disowned(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
+        self.adjust_agfl()?;
+        self.rmap_disown(start, len)?;
+        self.give_space(start, len)
     }
 }

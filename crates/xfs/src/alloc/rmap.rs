@@ -1,20 +1,24 @@
-//! The reverse map: whom each block in use belongs to. Without that tree nothing here does anything.
+//! The reverse map: the owner of each block in use. Without that tree all changes of it do nothing.
 //!
-//! Runs of one owner that continue each other, in blocks, logical blocks and flags, are one record.
-//! Records overlap only where files share blocks, and then what is looked for may lie behind records
-//! of other owners that start later.
+//! Runs of one owner that continue each other in blocks, logical blocks and flags are one record.
+//! Records overlap only where files share blocks. There, a record that is sought may lie behind records
+//! of other owners that start later: these hide it.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::{Error, Result};
+use vfs::Error;
 
-use crate::alloc::Owner;
-use crate::alloc::ags::AgTree;
+use super::Owner;
+use super::ags::AgTree;
+use super::held::HeldAg;
+use super::trees::AgCursor;
+use crate::btree::Seek;
 use crate::btree::records::{RefcountTree, RmapKey, RmapRecord, RmapTree, rmap_offset, rmap_owner};
-use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
 use crate::format::btree::Shape;
 use crate::format::inode::Fork;
-use crate::op::Op;
+
+type RmapCursor<'c, 'o, 'a> = AgCursor<'c, 'o, 'a, RmapTree>;
 
 impl Owner {
     /// Owner and offset as a record has them.
@@ -52,11 +56,11 @@ impl RmapRecord {
 
     /// The offset that its block `skip` has.
     fn offset_at(&self, skip: u32) -> u64 {
-        // What a damaged record makes of this fits nothing.
+        // A damaged record may overflow here. The result then fits no other record.
         if self.has_offsets() { self.offset.wrapping_add(skip.into()) } else { self.offset }
     }
 
-    /// What is left of it without its first `skip` blocks, of which it has more.
+    /// The rest of it behind its first `skip` blocks. It must have more than these.
     fn tail(self, skip: u32) -> Self {
         let start = AgBlock(self.start.0 + skip);
         Self { start, len: self.len - skip, offset: self.offset_at(skip), ..self }
@@ -71,44 +75,33 @@ impl RmapRecord {
         continues.then_some(Self { len, ..self })
     }
 
-    /// Whether it has all of `part`, as the same owner's.
+    /// Whether it has all blocks of `part`, for the same owner.
     fn has(&self, part: &Self) -> bool {
         let Some(skip) = part.start.0.checked_sub(self.start.0) else { return false };
         self.owner == part.owner && part.end() <= self.end() && part.offset == self.offset_at(skip)
     }
 }
 
-impl Op<'_> {
-    /// Enters that `len` blocks from `start` on, of the group held as `lease`, belong to `owner`.
-    pub(crate) fn rmap_add(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        len: u32,
-        owner: Owner,
-    ) -> Result<()> {
-        if !self.has_reverse_map(lease) || len == 0 {
+impl HeldAg<'_, '_> {
+    /// Enters `owner` as the owner of `len` blocks from `start` on.
+    pub(crate) fn rmap_add(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+        if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
-        let may_hide = owner.can_share() && self.shares_blocks(lease)?;
-        self.rmap_enter(lease, RmapRecord::new(start, len, owner), may_hide)
+        let may_hide = owner.can_share() && self.shares_blocks()?;
+        self.rmap_enter(RmapRecord::new(start, len, owner), may_hide)
     }
 
-    /// Enters a record that is not there yet, as one with those that it continues or that continue it.
+    /// Enters a record that is not there yet, joined with those that it continues or that continue it.
     /// `may_hide` says that records of other owners may cover the same blocks. There must be a reverse
     /// map.
-    pub(crate) fn rmap_enter(
-        &mut self,
-        lease: usize,
-        new: RmapRecord,
-        may_hide: bool,
-    ) -> Result<()> {
+    pub(crate) fn rmap_enter(&mut self, new: RmapRecord, may_hide: bool) -> Outcome<()> {
         let start = new.start;
-        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RmapTree>();
         let before = cursor.seek(new.key(), Seek::AtMost)?;
         let is_twice = before.is_some_and(|before| before.key() == new.key());
         if is_twice || !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
-            return Err(conflict(&cursor, new, before));
+            return Err(conflict(&cursor, new, before).into());
         }
         let mut left = before.and_then(|before| before.joined(new));
         if left.is_none() && may_hide {
@@ -126,7 +119,7 @@ impl Op<'_> {
             cursor.seek(new.key(), Seek::AtLeast)?
         };
         if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
-            return Err(conflict(&cursor, new, after));
+            return Err(conflict(&cursor, new, after).into());
         }
         let right = if may_hide { seek_right_of(&mut cursor, new)? } else { after };
         match right.and_then(|right| new.joined(right)) {
@@ -135,29 +128,18 @@ impl Op<'_> {
         }
     }
 
-    /// Takes out that `len` blocks from `start` on belong to `owner`, which must be entered.
-    pub(crate) fn rmap_remove(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        len: u32,
-        owner: Owner,
-    ) -> Result<()> {
-        if !self.has_reverse_map(lease) || len == 0 {
+    /// Removes `owner` as the owner of `len` blocks from `start` on. It must be entered as such.
+    pub(crate) fn rmap_remove(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+        if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
-        self.rmap_take_out(lease, RmapRecord::new(start, len, owner), owner.can_share())
+        self.rmap_take_out(RmapRecord::new(start, len, owner), owner.can_share())
     }
 
-    /// Takes out a record, which must be there or be a part of one. `may_hide` says that records of other
+    /// Removes a record or a part of one, which must be there. `may_hide` says that records of other
     /// owners may cover the same blocks. There must be a reverse map.
-    pub(crate) fn rmap_take_out(
-        &mut self,
-        lease: usize,
-        part: RmapRecord,
-        may_hide: bool,
-    ) -> Result<()> {
-        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+    pub(crate) fn rmap_take_out(&mut self, part: RmapRecord, may_hide: bool) -> Outcome<()> {
+        let mut cursor = self.cursor::<RmapTree>();
         let before = cursor.seek(part.key(), Seek::AtMost)?;
         let mut found = before.filter(|before| before.has(&part));
         if found.is_none() && may_hide {
@@ -166,68 +148,56 @@ impl Op<'_> {
         }
         match found {
             Some(whole) => cut_out(&mut cursor, whole, part.start, part.len),
-            None => Err(conflict(&cursor, part, before)),
+            None => Err(conflict(&cursor, part, before).into()),
         }
     }
 
-    /// Takes out that blocks belong to whoever has them, if somebody has: one owner has all of them and
-    /// nobody else any.
-    pub(crate) fn rmap_disown(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        if !self.has_reverse_map(lease) || len == 0 {
+    /// Removes the owner of some blocks, if they have one. A single owner must have all of them, and no
+    /// other owner any.
+    pub(crate) fn rmap_disown(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
+        if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
         let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
-        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RmapTree>();
         let Some(whole) = find_any(&mut cursor, wanted)? else { return Ok(()) };
         let is_static = matches!(whole.owner, rmap_owner::FS | rmap_owner::LOG);
         if is_static || whole.start.0 > start.0 || whole.end() < wanted.end() {
-            return Err(conflict(&cursor, wanted, Some(whole)));
+            return Err(conflict(&cursor, wanted, Some(whole)).into());
         }
         cut_out(&mut cursor, whole, start, len)?;
-        self.rmap_check_nobody(lease, start, len)
+        self.rmap_check_nobody(start, len)
     }
 
-    /// Checks that blocks belong to nobody. There must be a reverse map.
-    pub(crate) fn rmap_check_nobody(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        len: u32,
-    ) -> Result<()> {
+    /// Checks that blocks have no owner. There must be a reverse map.
+    pub(crate) fn rmap_check_nobody(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
-        let mut cursor = Cursor::<RmapTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RmapTree>();
         match find_any(&mut cursor, wanted)? {
-            Some(other) => Err(conflict(&cursor, wanted, Some(other))),
+            Some(other) => Err(conflict(&cursor, wanted, Some(other)).into()),
             None => Ok(()),
         }
     }
 
-    /// Makes blocks of a fork that are entered as in `owner` unwritten ones, or the other way round:
-    /// `owner` says what they are now.
-    pub(crate) fn rmap_convert(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        len: u32,
-        owner: Owner,
-    ) -> Result<()> {
+    /// Turns blocks of a fork from written to unwritten or back. `owner` says what they are before.
+    pub(crate) fn rmap_convert(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
         let Owner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
-        self.rmap_remove(lease, start, len, owner)?;
+        self.rmap_remove(start, len, owner)?;
         let now = Owner::Fork { ino, fork, offset, unwritten: !unwritten };
-        self.rmap_add(lease, start, len, now)
+        self.rmap_add(start, len, now)
     }
 
     /// Whether a group has a reverse map.
-    pub(crate) fn has_reverse_map(&self, lease: usize) -> bool {
-        self.leases[lease].root(AgTree::Rmap).levels > 0
+    pub(crate) fn has_reverse_map(&self) -> bool {
+        self.has_tree(AgTree::Rmap)
     }
 
-    /// Whether files may share blocks of a group.
-    fn shares_blocks(&mut self, lease: usize) -> Result<bool> {
-        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
+    /// Whether files may share blocks of the group.
+    fn shares_blocks(&mut self) -> Outcome<bool> {
+        if !self.has_tree(AgTree::Refcount) {
             return Ok(false);
         }
-        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RefcountTree>();
         let first = cursor.seek((false, AgBlock(0)), Seek::AtLeast)?;
         Ok(first.is_some_and(|first| !first.cow))
     }
@@ -235,22 +205,22 @@ impl Op<'_> {
 
 /// Goes to the first record that has any of the blocks of `wanted`.
 fn find_any(
-    cursor: &mut Cursor<'_, '_, RmapTree>,
+    cursor: &mut RmapCursor<'_, '_, '_>,
     wanted: RmapRecord,
-) -> Result<Option<RmapRecord>> {
+) -> Outcome<Option<RmapRecord>> {
     let last = AgBlock(wanted.start.0.saturating_add(wanted.len.saturating_sub(1)));
     cursor.find(first_key(wanted.start), last_key(last), |r| {
         r.end() > wanted.start.0.into() && r.start.0 <= last.0
     })
 }
 
-/// Cuts blocks out of the record that the cursor is at, which has all of them.
+/// Cuts blocks out of the record that the cursor is at. The record must have all of them.
 fn cut_out(
-    cursor: &mut Cursor<'_, '_, RmapTree>,
+    cursor: &mut RmapCursor<'_, '_, '_>,
     whole: RmapRecord,
     start: AgBlock,
     len: u32,
-) -> Result<()> {
+) -> Outcome<()> {
     let skip = start.0 - whole.start.0;
     let rest = whole.len - skip - len;
     match (skip, rest) {
@@ -264,20 +234,21 @@ fn cut_out(
     }
 }
 
-/// The lowest and the highest key that a record can have that starts at a block.
+/// The lowest key of a record that starts at a block.
 const fn first_key(start: AgBlock) -> RmapKey {
     RmapKey { start, owner: 0, offset: 0 }
 }
 
+/// The highest key of a record that starts at a block.
 const fn last_key(start: AgBlock) -> RmapKey {
     RmapKey { start, owner: u64::MAX, offset: u64::MAX }
 }
 
-/// Goes to the record that `new` continues, wherever it starts; both as one.
+/// Goes to the record that `new` continues, wherever that starts. Returns both joined.
 fn seek_left_of(
-    cursor: &mut Cursor<'_, '_, RmapTree>,
+    cursor: &mut RmapCursor<'_, '_, '_>,
     new: RmapRecord,
-) -> Result<Option<RmapRecord>> {
+) -> Outcome<Option<RmapRecord>> {
     let Some(last) = new.start.0.checked_sub(1).map(AgBlock) else { return Ok(None) };
     let found = cursor.find(first_key(last), last_key(last), |r| r.joined(new).is_some())?;
     Ok(found.and_then(|left| left.joined(new)))
@@ -285,9 +256,9 @@ fn seek_left_of(
 
 /// Goes to the record that continues `new`.
 fn seek_right_of(
-    cursor: &mut Cursor<'_, '_, RmapTree>,
+    cursor: &mut RmapCursor<'_, '_, '_>,
     new: RmapRecord,
-) -> Result<Option<RmapRecord>> {
+) -> Outcome<Option<RmapRecord>> {
     let Ok(start) = u32::try_from(new.end()) else { return Ok(None) };
     let mut key = new.key();
     key.start = AgBlock(start);
@@ -295,18 +266,18 @@ fn seek_right_of(
     cursor.seek(key, Seek::Exactly)
 }
 
-/// Puts `joined`, which is what the cursor is at and `new`, in its place, and with it what continues
-/// it.
+/// Replaces the record that the cursor is at by `joined`, which is that record and `new` in one. A
+/// record that continues `joined` becomes a part of it.
 fn join_left(
-    cursor: &mut Cursor<'_, '_, RmapTree>,
+    cursor: &mut RmapCursor<'_, '_, '_>,
     joined: RmapRecord,
     new: RmapRecord,
     may_hide: bool,
-) -> Result<()> {
+) -> Outcome<()> {
     cursor.update(joined)?;
     let after = if may_hide { seek_right_of(cursor, new)? } else { cursor.peek_next()? };
     if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
-        return Err(conflict(cursor, new, after));
+        return Err(conflict(cursor, new, after).into());
     }
     let Some(whole) = after.and_then(|after| joined.joined(after)) else { return Ok(()) };
     if !may_hide {
@@ -315,13 +286,13 @@ fn join_left(
     cursor.remove()?;
     match cursor.seek(joined.key(), Seek::Exactly)? {
         Some(_) => cursor.update(whole),
-        None => Err(conflict(cursor, joined, None)),
+        None => Err(conflict(cursor, joined, None).into()),
     }
 }
 
-/// The reverse map says something else than what is known otherwise.
+/// Damage: the reverse map contradicts what is known otherwise.
 fn conflict(
-    cursor: &Cursor<'_, '_, RmapTree>,
+    cursor: &RmapCursor<'_, '_, '_>,
     expected: RmapRecord,
     found: Option<RmapRecord>,
 ) -> Error {

@@ -88,7 +88,7 @@ impl Model {
         match rng.u8(..12) {
             0..=5 => {
                 let bytes = vec![rng.u8(..); len as usize];
-                fs.write(*ino, at, &bytes).unwrap();
+                fs.write(*ino, at, &bytes, None).unwrap();
                 file.resize(file.len().max(end), 0);
                 file[start..end].copy_from_slice(&bytes);
             }
@@ -108,11 +108,11 @@ impl Model {
             }
             10 => {
                 let size = rng.u64(BLOCKS * BLOCK / 2..BLOCKS * BLOCK);
-                fs.truncate(*ino, size).unwrap();
+                fs.truncate(*ino, size, None).unwrap();
                 file.resize(size as usize, 0);
             }
             _ if rng.u8(..8) == 0 => {
-                fs.truncate(*ino, 0).unwrap();
+                fs.truncate(*ino, 0, None).unwrap();
                 file.clear();
             }
             _ => {}
@@ -134,11 +134,11 @@ fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
             } else {
                 fs.allocate(ino, 5 * BLOCK, 50 * BLOCK, AllocateMode::PunchHole).unwrap();
                 image.judge();
-                fs.truncate(ino, 100 * BLOCK).unwrap();
+                fs.truncate(ino, 100 * BLOCK, None).unwrap();
                 image.judge();
-                fs.truncate(ino, 0).unwrap();
+                fs.truncate(ino, 0, None).unwrap();
                 assert_eq!(fs.attributes(ino).unwrap().blocks_512, 0);
-                fs.write(ino, 0, b"new").unwrap();
+                fs.write(ino, 0, b"new", None).unwrap();
             }
             image.judge();
         }
@@ -218,9 +218,9 @@ fn blocks_that_nobody_else_has_any_more_are_written_in_place() {
     let before = place(a);
     let d = fs.lookup(root, b"d").unwrap();
     assert_eq!(place(d), before);
-    fs.write(d, 150 * BLOCK, b"x").unwrap();
+    fs.write(d, 150 * BLOCK, b"x", None).unwrap();
     assert_ne!(place(d), before);
-    fs.write(a, 150 * BLOCK, b"y").unwrap();
+    fs.write(a, 150 * BLOCK, b"y", None).unwrap();
     assert_eq!(place(a), before);
     image.judge();
 }
@@ -239,11 +239,11 @@ fn a_crash_gives_every_file_back_what_it_shared() {
     let (a, d) = (ino("a"), ino("d"));
     // One after the other lets go of what it shares, and the last one changes it.
     fs.unlink(root, b"b", None).unwrap();
-    fs.truncate(a, 0).unwrap();
-    fs.write(ino("c"), 0, &[1; (BLOCKS * BLOCK) as usize]).unwrap();
+    fs.truncate(a, 0, None).unwrap();
+    fs.write(ino("c"), 0, &[1; (BLOCKS * BLOCK) as usize], None).unwrap();
     // But what nobody else ever had may be written over: that is not atomic.
-    fs.write(d, 0, &[2; 38 * BLOCK as usize]).unwrap();
-    fs.write(d, 41 * BLOCK, &[2; 159 * BLOCK as usize]).unwrap();
+    fs.write(d, 0, &[2; 38 * BLOCK as usize], None).unwrap();
+    fs.write(d, 41 * BLOCK, &[2; 159 * BLOCK as usize], None).unwrap();
     assert_eq!(image.checkpoints(), 0);
     let crashed = image.crash();
     durable.check(&crashed.fs);

@@ -1,16 +1,18 @@
 //! Free space of one group: its two trees, changed together.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::{Error, Result};
+use vfs::Error;
 
+use super::held::HeldAg;
+use crate::btree::Seek;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
-use crate::btree::{Cursor, Seek};
 use crate::format::address::AgBlock;
-use crate::op::Op;
 
-/// Free runs that are looked at on each side of a place before any that is long enough will do.
+/// Free runs that a search looks at on each side of a place, before any run that is long enough will
+/// do.
 pub(super) const NEAR_STEPS: usize = 8;
-/// Free runs of a length that are looked at for one that is nearer or better aligned.
+/// Free runs of a length that a search looks at for one that is nearer or better aligned.
 pub(super) const LENGTH_STEPS: usize = 64;
 
 /// Where blocks are wanted in a group.
@@ -26,9 +28,9 @@ pub(crate) struct Wish {
     pub(crate) within: (u32, u32),
 }
 
-/// Blocks that may be taken, and the free run that they are in.
+/// Blocks that an allocation may take, and the free run that they are a part of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct Candidate {
     pub(super) run: FreeRun,
     pub(super) start: AgBlock,
     pub(super) len: u32,
@@ -47,8 +49,8 @@ impl Wish {
         Self { near, len, align: 1, within: (0, u32::MAX) }
     }
 
-    /// The place in `run` that is nearest to where it would be best.
-    fn spot_in(&self, run: FreeRun) -> Option<Spot> {
+    /// The place in `run` that is nearest to the best one.
+    fn candidate_in(&self, run: FreeRun) -> Option<Candidate> {
         let align = self.align.max(1);
         let first = run.start.0.max(self.within.0).checked_next_multiple_of(align)?;
         let end = run.end().min(self.within.1.into()) as u32;
@@ -58,14 +60,14 @@ impl Wish {
         }
         // `first` and `last` are multiples of `align`, and so is what lies nearest between.
         let best = (self.near.0 / align * align).clamp(first, last);
-        Some(Spot { run, start: AgBlock(best), len: self.len })
+        Some(Candidate { run, start: AgBlock(best), len: self.len })
     }
 
-    fn distance(&self, spot: &Spot) -> u32 {
-        spot.start.0.abs_diff(self.near.0)
+    pub(super) fn distance(&self, candidate: &Candidate) -> u32 {
+        candidate.start.0.abs_diff(self.near.0)
     }
 
-    fn nearer(&self, a: Option<Spot>, b: Option<Spot>) -> Option<Spot> {
+    fn nearer(&self, a: Option<Candidate>, b: Option<Candidate>) -> Option<Candidate> {
         match (a, b) {
             (Some(a), Some(b)) if self.distance(&b) < self.distance(&a) => Some(b),
             (None, b) => b,
@@ -74,152 +76,137 @@ impl Wish {
     }
 }
 
-impl Op<'_> {
-    /// Damage in a group's trees of free space.
-    fn space_damage(&self, lease: usize, problem: &str, run: FreeRun) -> Error {
+impl HeldAg<'_, '_> {
+    /// Damage in the trees of free space.
+    fn space_damage(&self, problem: &str, run: FreeRun) -> Error {
         let what = format!("{problem}: {} blocks from {} on", run.len, run.start);
-        let ag = self.leases[lease].number();
+        let ag = self.number();
         Corruption::new("trees of free space", what).in_group(ag.0.into()).into()
     }
 
-    /// A run as a tree lists it, checked to lie in its group.
-    pub(super) fn checked_run(
-        &self,
-        lease: usize,
-        run: Option<FreeRun>,
-    ) -> Result<Option<FreeRun>> {
+    /// Checks that a run that a tree lists lies in the group.
+    pub(super) fn checked_run(&self, run: Option<FreeRun>) -> Outcome<Option<FreeRun>> {
         match run {
-            Some(run) if run.len == 0 || run.end() > self.leases[lease].length.into() => {
-                Err(self.space_damage(lease, "a free run outside of the group", run))
+            Some(run) if run.len == 0 || run.end() > self.guard.length.into() => {
+                Err(self.space_damage("a free run outside of the group", run).into())
             }
             run => Ok(run),
         }
     }
 
     /// The shortest free run of at least `len` blocks, or else the longest one.
-    pub(super) fn smallest_run(&mut self, lease: usize, len: u32) -> Result<Option<FreeRun>> {
-        let mut cursor = Cursor::<CntTree>::of_group(self, lease);
+    pub(super) fn smallest_run(&mut self, len: u32) -> Outcome<Option<FreeRun>> {
+        let mut cursor = self.cursor::<CntTree>();
         let mut found = cursor.seek((len, AgBlock(0)), Seek::AtLeast)?;
         if found.is_none() {
             found = cursor.seek((u32::MAX, AgBlock::NULL), Seek::AtMost)?;
         }
-        self.checked_run(lease, found)
+        self.checked_run(found)
     }
 
     /// The longest free run.
-    pub(super) fn longest_run(&mut self, lease: usize) -> Result<Option<FreeRun>> {
-        self.smallest_run(lease, u32::MAX)
+    pub(super) fn longest_run(&mut self) -> Outcome<Option<FreeRun>> {
+        self.smallest_run(u32::MAX)
     }
 
-    /// A place for all that is wanted, near where it would be best.
-    pub(super) fn find_spot(&mut self, lease: usize, wish: &Wish) -> Result<Option<Spot>> {
-        if self.leases[lease].longest < wish.len {
+    /// A place for all blocks wanted, near the best one.
+    pub(super) fn find_candidate(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+        if self.guard.longest < wish.len {
             return Ok(None);
         }
-        if let Some(spot) = self.find_near(lease, wish)? {
-            return Ok(Some(spot));
+        if let Some(candidate) = self.find_near(wish)? {
+            return Ok(Some(candidate));
         }
-        self.find_by_length(lease, wish)
+        self.find_by_length(wish)
     }
 
-    /// The nearest place among the free runs around where it would be best.
-    fn find_near(&mut self, lease: usize, wish: &Wish) -> Result<Option<Spot>> {
-        let mut cursor = Cursor::<BnoTree>::of_group(self, lease);
+    /// The nearest place among the free runs around the best one.
+    fn find_near(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+        let mut cursor = self.cursor::<BnoTree>();
         let mut run = cursor.seek(wish.near, Seek::AtMost)?;
         let mut below = None;
         for _ in 0..NEAR_STEPS {
-            below = run.and_then(|run| wish.spot_in(run));
+            below = run.and_then(|run| wish.candidate_in(run));
             if below.is_some() || run.is_none() {
                 break;
             }
             run = cursor.previous()?;
         }
-        if let Some(spot) = below.filter(|spot| wish.distance(spot) < wish.align.max(1)) {
-            return self.checked_spot(lease, Some(spot));
+        if let Some(candidate) =
+            below.filter(|candidate| wish.distance(candidate) < wish.align.max(1))
+        {
+            return self.checked_candidate(Some(candidate));
         }
         let mut run = cursor.seek(AgBlock(wish.near.0.saturating_add(1)), Seek::AtLeast)?;
         let mut above = None;
         for _ in 0..NEAR_STEPS {
-            above = run.and_then(|run| wish.spot_in(run));
+            above = run.and_then(|run| wish.candidate_in(run));
             if above.is_some() || run.is_none() {
                 break;
             }
             run = cursor.next()?;
         }
-        self.checked_spot(lease, wish.nearer(below, above))
+        self.checked_candidate(wish.nearer(below, above))
     }
 
     /// A place in one of the shortest free runs that are long enough.
-    fn find_by_length(&mut self, lease: usize, wish: &Wish) -> Result<Option<Spot>> {
-        let mut cursor = Cursor::<CntTree>::of_group(self, lease);
+    fn find_by_length(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+        let mut cursor = self.cursor::<CntTree>();
         let mut best = None;
         let mut run = cursor.seek((wish.len, AgBlock(0)), Seek::AtLeast)?;
         for _ in 0..LENGTH_STEPS {
             let Some(found) = run else { break };
-            best = wish.nearer(best, wish.spot_in(found));
+            best = wish.nearer(best, wish.candidate_in(found));
             run = cursor.next()?;
         }
         if best.is_none() {
-            // Whatever it starts at, such a run has an aligned place.
+            // A run of this length has an aligned place wherever it starts.
             let sure = wish.len.saturating_add(wish.align.saturating_sub(1));
             let run = cursor.seek((sure, AgBlock(0)), Seek::AtLeast)?;
-            best = run.and_then(|run| wish.spot_in(run));
+            best = run.and_then(|run| wish.candidate_in(run));
         }
-        self.checked_spot(lease, best)
+        self.checked_candidate(best)
     }
 
-    fn checked_spot(&self, lease: usize, spot: Option<Spot>) -> Result<Option<Spot>> {
-        self.checked_run(lease, spot.map(|spot| spot.run))?;
-        Ok(spot)
+    fn checked_candidate(&self, candidate: Option<Candidate>) -> Outcome<Option<Candidate>> {
+        self.checked_run(candidate.map(|candidate| candidate.run))?;
+        Ok(candidate)
     }
 
-    /// Takes blocks as wished. The AGFL must be long enough already, and the reverse map is left to
-    /// the caller.
-    pub(crate) fn take_wish(&mut self, lease: usize, wish: &Wish) -> Result<Option<AgBlock>> {
-        let Some(spot) = self.find_spot(lease, wish)? else { return Ok(None) };
-        self.take_space(lease, spot.run, spot.start, wish.len)?;
-        Ok(Some(spot.start))
+    /// Takes blocks as wished. The AGFL must be long enough already. The caller changes the reverse map.
+    pub(crate) fn take_wish(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
+        let Some(candidate) = self.find_candidate(wish)? else { return Ok(None) };
+        self.take_space(candidate.run, candidate.start, wish.len)?;
+        Ok(Some(candidate.start))
     }
 
     /// Takes blocks out of a free run, in both trees.
-    pub(super) fn take_space(
-        &mut self,
-        lease: usize,
-        run: FreeRun,
-        start: AgBlock,
-        len: u32,
-    ) -> Result<()> {
+    pub(super) fn take_space(&mut self, run: FreeRun, start: AgBlock, len: u32) -> Outcome<()> {
         let before = start.0.checked_sub(run.start.0);
         let after = before.and_then(|before| run.len.checked_sub(before)?.checked_sub(len));
         let (Some(before), Some(after)) = (before, after) else {
-            return Err(self.space_damage(lease, "a free run is not where it was", run));
+            return Err(self.space_damage("a free run is not where it was", run).into());
         };
         let left = FreeRun { start: run.start, len: before };
         let right = FreeRun { start: AgBlock(start.0 + len), len: after };
-        self.replace_by_block(lease, run, left, right)?;
+        self.replace_by_block(run, left, right)?;
         let (kept, added) = if before > 0 { (left, right) } else { (right, left) };
-        self.replace_by_length(lease, run, kept)?;
+        self.replace_by_length(run, kept)?;
         if added.len > 0 {
-            Cursor::<CntTree>::of_group(self, lease).insert(added)?;
+            self.cursor::<CntTree>().insert(added)?;
         }
-        if run.len == self.leases[lease].longest {
-            let longest = self.longest_run(lease)?.map_or(0, |run| run.len);
-            self.leases[lease].longest = longest;
+        if run.len == self.guard.longest {
+            let longest = self.longest_run()?.map_or(0, |run| run.len);
+            self.guard.longest = longest;
         }
-        self.count_free(lease, run, -i64::from(len))
+        self.count_free(run, -i64::from(len))
     }
 
-    /// Replaces a run by what is left of it at both ends, in the tree by block.
-    fn replace_by_block(
-        &mut self,
-        lease: usize,
-        run: FreeRun,
-        left: FreeRun,
-        right: FreeRun,
-    ) -> Result<()> {
-        let mut cursor = Cursor::<BnoTree>::of_group(self, lease);
+    /// Replaces a run in the tree by block by the rests at both ends.
+    fn replace_by_block(&mut self, run: FreeRun, left: FreeRun, right: FreeRun) -> Outcome<()> {
+        let mut cursor = self.cursor::<BnoTree>();
         if cursor.seek(run.start, Seek::Exactly)? != Some(run) {
-            return Err(self.space_damage(lease, "the tree by block does not list", run));
+            return Err(self.space_damage("the tree by block does not list", run).into());
         }
         match (left.len > 0, right.len > 0) {
             (false, false) => cursor.remove(),
@@ -232,13 +219,14 @@ impl Op<'_> {
         }
     }
 
-    /// Replaces a run by another one (of no blocks: by none) in the tree by length: in its place,
-    /// where the order allows it, as for the long run that most is taken from.
-    fn replace_by_length(&mut self, lease: usize, run: FreeRun, by: FreeRun) -> Result<()> {
+    /// Replaces a run in the tree by length by another one, or removes it if the other has no blocks.
+    /// The new record takes the place of the old one if the order allows that, as it mostly does for
+    /// the long run that allocations take from.
+    fn replace_by_length(&mut self, run: FreeRun, by: FreeRun) -> Outcome<()> {
         let key = |run: &FreeRun| (run.len, run.start);
-        let mut cursor = Cursor::<CntTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<CntTree>();
         if cursor.seek(key(&run), Seek::Exactly)? != Some(run) {
-            return Err(self.space_damage(lease, "the tree by length does not list", run));
+            return Err(self.space_damage("the tree by length does not list", run).into());
         }
         if by.len == 0 {
             return cursor.remove();
@@ -255,19 +243,19 @@ impl Op<'_> {
         cursor.insert(by)
     }
 
-    /// Makes blocks free, in both trees, as one run with those beside them. Blocks that are free
+    /// Makes blocks free in both trees, joined with the free runs beside them. Blocks that are free
     /// already are damage.
-    pub(super) fn give_space(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
+    pub(super) fn give_space(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
         let given = FreeRun { start, len };
-        self.checked_run(lease, Some(given))?;
-        let mut cursor = Cursor::<BnoTree>::of_group(self, lease);
+        self.checked_run(Some(given))?;
+        let mut cursor = self.cursor::<BnoTree>();
         let left = cursor.seek(start, Seek::AtMost)?;
         let right =
             if left.is_some() { cursor.next()? } else { cursor.seek(start, Seek::AtLeast)? };
         let overlaps = left.is_some_and(|left| left.end() > start.0.into())
             || right.is_some_and(|right| u64::from(right.start.0) < given.end());
         if overlaps {
-            return Err(self.space_damage(lease, "blocks freed that are free", given));
+            return Err(self.space_damage("blocks freed that are free", given).into());
         }
         let left = left.filter(|left| left.end() == u64::from(start.0));
         let right = right.filter(|right| u64::from(right.start.0) == given.end());
@@ -275,23 +263,20 @@ impl Op<'_> {
             start: left.map_or(start, |left| left.start),
             len: len + left.map_or(0, |run| run.len) + right.map_or(0, |run| run.len),
         };
-        self.merge_by_block(lease, left, right, merged)?;
-        self.merge_by_length(lease, left, right, merged)?;
-        self.leases[lease].longest = self.leases[lease].longest.max(merged.len);
-        if self.fs.engine.has_log() {
-            self.leases[lease].make_busy(start, len);
-        }
-        self.count_free(lease, given, len.into())
+        self.merge_by_block(left, right, merged)?;
+        self.merge_by_length(left, right, merged)?;
+        self.guard.longest = self.guard.longest.max(merged.len);
+        self.make_busy(start, len);
+        self.count_free(given, len.into())
     }
 
     fn merge_by_block(
         &mut self,
-        lease: usize,
         left: Option<FreeRun>,
         right: Option<FreeRun>,
         merged: FreeRun,
-    ) -> Result<()> {
-        let mut cursor = Cursor::<BnoTree>::of_group(self, lease);
+    ) -> Outcome<()> {
+        let mut cursor = self.cursor::<BnoTree>();
         let Some(kept) = left.or(right) else { return cursor.insert(merged) };
         if let (Some(_), Some(right)) = (left, right) {
             cursor.seek(right.start, Seek::Exactly)?;
@@ -303,28 +288,27 @@ impl Op<'_> {
 
     fn merge_by_length(
         &mut self,
-        lease: usize,
         left: Option<FreeRun>,
         right: Option<FreeRun>,
         merged: FreeRun,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         if let (Some(left), Some(right)) = (left, right) {
             let (short, long) = if left.len < right.len { (left, right) } else { (right, left) };
-            self.replace_by_length(lease, short, FreeRun { len: 0, ..short })?;
-            return self.replace_by_length(lease, long, merged);
+            self.replace_by_length(short, FreeRun { len: 0, ..short })?;
+            return self.replace_by_length(long, merged);
         }
         match left.or(right) {
-            Some(kept) => self.replace_by_length(lease, kept, merged),
-            None => Cursor::<CntTree>::of_group(self, lease).insert(merged),
+            Some(kept) => self.replace_by_length(kept, merged),
+            None => self.cursor::<CntTree>().insert(merged),
         }
     }
 
-    /// Counts blocks of `run` that became free, or in use.
-    fn count_free(&mut self, lease: usize, run: FreeRun, change: i64) -> Result<()> {
-        let state = &mut self.leases[lease];
+    /// Counts blocks of `run` that have become free or in use.
+    fn count_free(&mut self, run: FreeRun, change: i64) -> Outcome<()> {
+        let state = &mut *self.guard;
         let count = u32::try_from(i64::from(state.freeblks) + change).ok();
         let Some(count) = count.filter(|count| *count <= state.length) else {
-            return Err(self.space_damage(lease, "the AGF counts other free blocks", run));
+            return Err(self.space_damage("the AGF counts other free blocks", run).into());
         };
         state.freeblks = count;
         Ok(())

@@ -1,15 +1,18 @@
-//! Blocks kept for copying on write: they are in the tree of references, apart from the shared ones, and
-//! in the reverse map, and in no file. Kernels take them before they write, and enter them into the file
-//! after. What a crash leaves of them is nobody's.
+//! Blocks kept for copying on write. The tree of references lists them apart from the shared blocks, the
+//! reverse map has them, and no file does. Kernels take them before they write, and enter them into the
+//! file afterwards. Those that a crash leaves behind belong to no file.
 
+use operation::Outcome;
+use operation::RunOperations;
 use transaction::Corruption;
 use vfs::Result;
 
+use super::Owner;
+use super::ags::AgTree;
+use super::held::HeldAg;
 use crate::Xfs;
-use crate::alloc::Owner;
-use crate::alloc::ags::AgTree;
+use crate::btree::Seek;
 use crate::btree::records::{RefcountRecord, RefcountTree};
-use crate::btree::{Cursor, Seek};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::op::Op;
 
@@ -17,7 +20,7 @@ use crate::op::Op;
 const FREED_PER_OP_MAX: usize = 64;
 
 impl Xfs {
-    /// Frees all blocks that are kept for copying on write. Nobody may be copying.
+    /// Frees all blocks that are kept for copying on write. No write may be copying meanwhile.
     ///
     /// # Errors
     /// `Corrupt` if the trees contradict each other about them; if the device fails.
@@ -30,36 +33,56 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Enters blocks, which nobody has, as kept for copying on write. The reverse map is left to the
-    /// caller.
-    pub(crate) fn stage_blocks(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        self.adjust_agfl(lease)?;
+    /// Frees some of the blocks of a group that are kept for copying on write. Returns whether those
+    /// were all.
+    fn free_some_staged(&mut self, ag: AgNumber) -> Outcome<bool> {
+        let mut ag = self.ag(ag)?;
+        if !ag.has_tree(AgTree::Refcount) {
+            return Ok(true);
+        }
+        for _ in 0..FREED_PER_OP_MAX {
+            let first = ag.cursor::<RefcountTree>().seek((true, AgBlock(0)), Seek::AtLeast)?;
+            let Some(run) = first else { return Ok(true) };
+            if run.len == 0 || run.count != 1 || run.end() > ag.guard.length.into() {
+                return Err(ag.staged_damage("blocks kept for copying", run).into());
+            }
+            ag.unstage_blocks(run.start, run.len)?;
+            ag.free_in(run.start, run.len, Owner::Staged)?;
+        }
+        Ok(false)
+    }
+}
+
+impl HeldAg<'_, '_> {
+    /// Enters blocks that have no owner as kept for copying on write. The caller changes the reverse map.
+    pub(crate) fn stage_blocks(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
+        self.adjust_agfl()?;
         let new = RefcountRecord { start, cow: true, len, count: 1 };
-        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RefcountTree>();
         let before = cursor.seek((true, start), Seek::AtMost)?;
         let after = cursor.seek((true, start), Seek::AtLeast)?;
         let overlaps = before.is_some_and(|run| run.cow && run.end() > start.0.into())
             || after.is_some_and(|run| u64::from(run.start.0) < new.end());
         if overlaps {
-            return Err(self.staged_damage(lease, "blocks kept for copying that are kept", new));
+            return Err(self.staged_damage("blocks kept for copying that are kept", new).into());
         }
-        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RefcountTree>();
         cursor.seek((true, start), Seek::Exactly)?;
         cursor.insert(new)?;
-        self.join_references(lease, true, new.end())?;
-        self.join_references(lease, true, start.0.into())
+        self.join_references(true, new.end())?;
+        self.join_references(true, start.0.into())
     }
 
-    /// Takes out that blocks are kept for copying on write, which must be entered. The reverse map is
-    /// left to the caller.
-    pub(crate) fn unstage_blocks(&mut self, lease: usize, start: AgBlock, len: u32) -> Result<()> {
-        self.adjust_agfl(lease)?;
+    /// Removes blocks from those kept for copying on write, which must have them. The caller changes the
+    /// reverse map.
+    pub(crate) fn unstage_blocks(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
+        self.adjust_agfl()?;
         let part = RefcountRecord { start, cow: true, len, count: 1 };
-        let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
+        let mut cursor = self.cursor::<RefcountTree>();
         let whole = cursor.seek((true, start), Seek::AtMost)?;
         let whole = whole.filter(|run| run.cow && run.count == 1 && run.end() >= part.end());
         let Some(whole) = whole else {
-            return Err(self.staged_damage(lease, "blocks that are not kept for copying", part));
+            return Err(self.staged_damage("blocks that are not kept for copying", part).into());
         };
         cursor.remove()?;
         for rest in
@@ -73,30 +96,10 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Frees some of the blocks of a group that are kept for copying on write. Whether that was all.
-    fn free_some_staged(&mut self, ag: AgNumber) -> Result<bool> {
-        let lease = self.lease(ag)?;
-        if self.leases[lease].root(AgTree::Refcount).levels == 0 {
-            return Ok(true);
-        }
-        for _ in 0..FREED_PER_OP_MAX {
-            let mut cursor = Cursor::<RefcountTree>::of_group(self, lease);
-            let Some(run) = cursor.seek((true, AgBlock(0)), Seek::AtLeast)? else {
-                return Ok(true);
-            };
-            if run.len == 0 || run.count != 1 || run.end() > self.leases[lease].length.into() {
-                return Err(self.staged_damage(lease, "blocks kept for copying", run));
-            }
-            self.unstage_blocks(lease, run.start, run.len)?;
-            self.free_in(lease, run.start, run.len, Owner::Staged)?;
-        }
-        Ok(false)
-    }
-
-    fn staged_damage(&self, lease: usize, problem: &str, run: RefcountRecord) -> vfs::Error {
+    fn staged_damage(&self, problem: &str, run: RefcountRecord) -> vfs::Error {
         let RefcountRecord { start, len, count, .. } = run;
         let what = format!("{problem}: {len} from {start} on, counted {count}");
-        let ag = self.leases[lease].number();
+        let ag = self.number();
         Corruption::new("tree of references", what).in_group(ag.0.into()).into()
     }
 }

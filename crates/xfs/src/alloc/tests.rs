@@ -1,5 +1,6 @@
 //! Random allocation against a model, judged by what the trees say and by `xfs_repair`.
 
+use operation::RunOperations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use fastrand::Rng;
 use oracle::{MkfsXfs, xfs_repair};
 use vfs::{Error, Result};
 
-use super::{Owner, Request, agfl};
+use super::{ExtentRequest, HeldAg, Owner};
 use crate::Xfs;
 use crate::alloc::ags::AgTree;
+use crate::alloc::trees::GroupTree;
+use crate::btree::Seek;
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
-use crate::btree::{Cursor, Seek, Tree};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
-use crate::op::Op;
 
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -47,7 +48,7 @@ impl Fresh {
     fn open(home: tempfile::TempDir, path: PathBuf) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
-        let fs = Xfs::open_fresh(device, CACHE_BYTES).unwrap();
+        let fs = Xfs::open_in_progress(device, CACHE_BYTES).unwrap();
         Self { fs, path, _home: home }
     }
 
@@ -59,8 +60,8 @@ impl Fresh {
 }
 
 /// All records of a tree.
-pub(crate) fn records<T: Tree>(op: &mut Op<'_>, lease: usize, first: T::Key) -> Vec<T::Record> {
-    let mut cursor = Cursor::<T>::of_group(op, lease);
+pub(crate) fn records<T: GroupTree>(ag: &mut HeldAg<'_, '_>, first: T::Key) -> Vec<T::Record> {
+    let mut cursor = ag.cursor::<T>();
     let mut found = Vec::new();
     let mut next = cursor.seek(first, Seek::AtLeast).unwrap();
     while let Some(record) = next {
@@ -73,9 +74,9 @@ pub(crate) fn records<T: Tree>(op: &mut Op<'_>, lease: usize, first: T::Key) -> 
 /// Checks that both trees of free space of a group and its counts agree; the free runs.
 fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
     fs.atomically(|op| {
-        let lease = op.lease(ag)?;
-        let by_block = records::<BnoTree>(op, lease, AgBlock(0));
-        let by_length = records::<CntTree>(op, lease, (0, AgBlock(0)));
+        let mut ag = op.ag(ag)?;
+        let by_block = records::<BnoTree>(&mut ag, AgBlock(0));
+        let by_length = records::<CntTree>(&mut ag, (0, AgBlock(0)));
         assert!(by_length.is_sorted_by_key(|run| (run.len, run.start)));
         let mut sorted = by_length.clone();
         sorted.sort_by_key(|run| run.start);
@@ -83,10 +84,10 @@ fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
         for pair in by_block.windows(2) {
             assert!(pair[0].start.0 + pair[0].len < pair[1].start.0, "{pair:?}");
         }
-        let state = *op.leases[lease];
+        let state = **ag.guard;
         assert_eq!(by_block.iter().map(|run| run.len).sum::<u32>(), state.freeblks);
         assert_eq!(by_length.last().map_or(0, |run| run.len), state.longest);
-        assert!(state.flcount <= agfl::capacity(&fs.volume.geometry));
+        assert!(state.flcount <= crate::format::ag::agfl_capacity(&fs.volume.geometry));
         Ok(by_block)
     })
     .unwrap()
@@ -142,7 +143,7 @@ impl Model {
         let min_len = if rng.bool() { max_len } else { 1 };
         let got = fs.atomically(|op| {
             let owner = Owner::RefcountTree;
-            op.allocate_extent(&Request { near, min_len, max_len, owner, for_data: false })
+            op.allocate_extent(&ExtentRequest { near, min_len, max_len, owner, for_data: false })
         });
         match got {
             Ok((start, len)) => {
@@ -264,9 +265,15 @@ fn a_failed_operation_leaves_no_trace() {
             for max_len in 1..20 {
                 let owner = Owner::RefcountTree;
                 let near = FsBlock(at * 100);
-                op.allocate_extent(&Request { near, min_len: 1, max_len, owner, for_data: false })?;
+                op.allocate_extent(&ExtentRequest {
+                    near,
+                    min_len: 1,
+                    max_len,
+                    owner,
+                    for_data: false,
+                })?;
             }
-            Err(Error::NoSpace)
+            Err(Error::NoSpace.into())
         });
         assert!(matches!(outcome, Err(Error::NoSpace)));
     }
@@ -308,7 +315,7 @@ fn freeing_twice_is_damage() {
             Ok(())
         })
     };
-    let request = Request {
+    let request = ExtentRequest {
         near: FsBlock(100),
         min_len: 4,
         max_len: 4,
@@ -327,8 +334,13 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let image = Fresh::new("-m rmapbt=0", 320 << 20);
     let near = image.fs.volume.geometry.fs_block(AgNumber(1), AgBlock(5000));
-    let request =
-        Request { near, min_len: 1, max_len: 10, owner: Owner::RefcountTree, for_data: false };
+    let request = ExtentRequest {
+        near,
+        min_len: 1,
+        max_len: 10,
+        owner: Owner::RefcountTree,
+        for_data: false,
+    };
     let allocate = || image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
     assert_eq!(allocate(), (near, 10));
     // What is next to it is as near as can be.
@@ -350,7 +362,7 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
 fn trees_that_the_image_lacks_have_no_levels() {
     oracle::require!(Tool("mkfs.xfs"));
     let image = Fresh::new("-m rmapbt=0,reflink=0,finobt=0", 320 << 20);
-    let lease = image.fs.volume.ags.lease(AgNumber(0));
-    let levels = [AgTree::Rmap, AgTree::Refcount, AgTree::Fino].map(|tree| lease.root(tree).levels);
+    let guard = image.fs.volume.ags.hold(AgNumber(0));
+    let levels = [AgTree::Rmap, AgTree::Refcount, AgTree::Fino].map(|tree| guard.root(tree).levels);
     assert_eq!(levels, [0; 3]);
 }

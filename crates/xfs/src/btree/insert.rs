@@ -1,12 +1,10 @@
 //! Changing records and adding them: where a leaf is full, entries go to a neighbour below the same
 //! parent that has room, or else to a new block.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::Result;
 
-use super::{Cursor, Frame, Home, Node, State, Tree};
-use crate::alloc::ags::Root;
-use crate::format::address::AgBlock;
+use super::{Cursor, Frame, Node, PathState, Supply, Tree};
 use crate::format::btree::{LEVELS_MAX, NO_SIBLING, RECORD_SIZE_MAX, Side};
 
 /// Changes of its structure that a tree can need until a leaf has room, and to spare.
@@ -16,17 +14,17 @@ const ROUNDS_MAX: usize = 4 * LEVELS_MAX;
 /// them costs as much as moving many.
 const ROOM_PART: usize = 8;
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
     /// Replaces the record that the cursor is at by one that belongs to the same place.
-    pub(crate) fn update(&mut self, record: T::Record) -> Result<()> {
+    pub(crate) fn update(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());
         }
-        Err(self.damage(self.path[0].node, "records that overlap"))
+        Err(self.damage(self.path[0].node, "records that overlap").into())
     }
 
     /// Replaces the record that the cursor is at by one that may belong to another place.
-    pub(crate) fn replace(&mut self, record: T::Record) -> Result<()> {
+    pub(crate) fn replace(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());
         }
@@ -35,9 +33,9 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Replaces the record that the cursor is at, if the new one belongs to the same place.
-    fn replace_here(&mut self, record: &T::Record) -> Result<bool> {
+    fn replace_here(&mut self, record: &T::Record) -> Outcome<bool> {
         let Frame { node, position } = self.path[0];
-        if self.state != State::At {
+        if self.state != PathState::At {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to change")).into());
         }
         let mut new = [0; RECORD_SIZE_MAX];
@@ -56,7 +54,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Whether a record belongs between the neighbours of the one that the cursor is at.
-    fn fits(&mut self, record: &T::Record) -> Result<bool> {
+    fn fits(&mut self, record: &T::Record) -> Outcome<bool> {
         let Frame { node, position } = self.path[0];
         let key = T::key_of(record);
         let old = T::key_in_record(self.entry(node, position));
@@ -67,7 +65,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// The key of the record before the one that the cursor is at.
-    fn key_before(&mut self) -> Result<Option<T::Key>> {
+    fn key_before(&mut self) -> Outcome<Option<T::Key>> {
         let Frame { node, position } = self.path[0];
         if position > 0 {
             return Ok(Some(T::key_in_record(self.entry(node, position - 1))));
@@ -94,14 +92,14 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Puts a record in its place, where none with its key may be. The cursor is at it then.
-    pub(crate) fn insert(&mut self, record: T::Record) -> Result<()> {
+    pub(crate) fn insert(&mut self, record: T::Record) -> Outcome<()> {
         let key = T::key_of(&record);
         for _ in 0..ROUNDS_MAX {
             self.aim(key)?;
             let Frame { node, position } = self.path[0];
             let count = self.count(node);
             if position < count && T::key_in_record(self.entry(node, position)) == key {
-                return Err(self.damage(node, "a record where none should be"));
+                return Err(self.damage(node, "a record where none should be").into());
             }
             if count < self.leaf.max {
                 let mut bytes = [0; RECORD_SIZE_MAX];
@@ -109,10 +107,10 @@ impl<T: Tree> Cursor<'_, '_, T> {
                 self.put_in(node, position, &bytes[..T::SHAPE.record_size], &[]);
                 let high = T::OVERLAPS.then(|| T::high_key_of(&record));
                 self.record_changed(position, None, high);
-                self.state = State::At;
+                self.state = PathState::At;
                 return Ok(());
             }
-            self.state = State::Nowhere;
+            self.state = PathState::Nowhere;
             self.make_room()?;
         }
         Err(self.in_tree(Corruption::new(T::SHAPE.name, "splits make no room")).into())
@@ -120,11 +118,11 @@ impl<T: Tree> Cursor<'_, '_, T> {
 
     /// Makes the path lead to where a record with `key` belongs. Mostly that is beside the record
     /// that the cursor is at.
-    fn aim(&mut self, key: T::Key) -> Result<()> {
-        if self.state == State::For(key) {
+    fn aim(&mut self, key: T::Key) -> Outcome<()> {
+        if self.state == PathState::For(key) {
             return Ok(());
         }
-        if self.state == State::At {
+        if self.state == PathState::At {
             let Frame { node, position } = self.path[0];
             let key_at = |at| T::key_in_record(self.entry(node, at));
             let is_behind =
@@ -132,7 +130,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
             let is_before = position > 0 && key_at(position - 1) < key && key < key_at(position);
             if is_behind || is_before {
                 self.path[0].position += usize::from(is_behind);
-                self.state = State::For(key);
+                self.state = PathState::For(key);
                 return Ok(());
             }
         }
@@ -140,7 +138,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// One change of the structure towards room in the leaf on the path.
-    fn make_room(&mut self) -> Result<()> {
+    fn make_room(&mut self) -> Outcome<()> {
         for level in 0..self.levels {
             let Some(above) = self.frame_above(level) else { return self.grow() };
             if self.relieve(level, above)? {
@@ -158,7 +156,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     /// Where entries come at the end of the node, as they do when keys ascend, all that the left
     /// neighbour can take goes there: the blocks of a tree that grows at its end are full. Otherwise
     /// the room is shared.
-    fn relieve(&mut self, level: usize, above: Frame) -> Result<bool> {
+    fn relieve(&mut self, level: usize, above: Frame) -> Outcome<bool> {
         let Frame { node, position } = self.path[level];
         let count = self.count(node);
         let children = self.count(above.node);
@@ -194,7 +192,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Moves half the entries of a full node to a new one. Its parent has room.
-    fn split(&mut self, level: usize, above: Frame) -> Result<()> {
+    fn split(&mut self, level: usize, above: Frame) -> Outcome<()> {
         let left = self.path[level].node;
         let outer = self.sibling(left, Side::Right);
         let right = self.new_node(level, left.block)?;
@@ -206,23 +204,23 @@ impl<T: Tree> Cursor<'_, '_, T> {
         Ok(())
     }
 
-    /// Gives the tree one level more, whose only entry leads to what was the root.
-    fn grow(&mut self) -> Result<()> {
+    /// Adds a level to the tree: the only entry of its new root leads to the old one.
+    fn grow(&mut self) -> Outcome<()> {
         if self.levels >= LEVELS_MAX {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "too many levels")).into());
         }
         let top = self.path[self.levels - 1].node;
-        let Home::Group { lease, tree, .. } = self.home else { return self.grow_in_fork(top) };
+        if top.buffer.is_none() {
+            return self.grow_in_fork(top);
+        }
         let root = self.new_node(self.levels, top.block)?;
         self.put_child(root, 0, top);
-        let levels = self.levels as u8 + 1;
-        self.op.leases[lease].roots[tree as usize] =
-            Root { block: AgBlock(root.block as u32), levels };
+        self.anchor.set_root(root.block, self.levels as u8 + 1);
         Ok(())
     }
 
-    /// Moves what the root in a fork has to a block of its own.
-    fn grow_in_fork(&mut self, top: Node) -> Result<()> {
+    /// Moves the entries of a root in a fork to a block of their own.
+    fn grow_in_fork(&mut self, top: Node) -> Outcome<()> {
         let near = self.pointer(top, 0);
         let child = self.new_node(top.level, near)?;
         let count = self.count(top);

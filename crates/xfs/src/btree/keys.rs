@@ -1,12 +1,12 @@
-//! Keeping the keys that nodes have for their children what the children say.
+//! Keeping the keys that a node has for its children in step with the children.
 
-use super::{Cursor, Node, Tree};
+use super::{Anchor, Cursor, Node, Tree};
 use crate::format::btree::{KEY_SIZE_MAX, pointer_bytes};
 
 /// The keys of a node, as its parent has them.
 type KeyBytes = [u8; KEY_SIZE_MAX];
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     /// Size of the lower key.
     pub(super) const LOW_SIZE: usize =
         if T::OVERLAPS { T::SHAPE.key_size / 2 } else { T::SHAPE.key_size };
@@ -96,7 +96,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
         }
     }
 
-    /// The highest key that what is below a node covers.
+    /// The highest key that the records below a node cover.
     fn highest(&self, node: Node) -> Option<T::Key> {
         let (area, bytes) = (self.area(node), self.bytes(node));
         let high = |at| {
@@ -129,10 +129,13 @@ impl<T: Tree> Cursor<'_, '_, T> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Cursor, Node, Tree};
+    use super::{Anchor, Cursor, Node, Tree};
 
     /// The keys that a parent must have for a child.
-    pub(in crate::btree) fn keys_of<T: Tree>(cursor: &Cursor<'_, '_, T>, child: Node) -> Vec<u8> {
+    pub(in crate::btree) fn keys_of<'a, T: Tree, A: Anchor<'a, T>>(
+        cursor: &Cursor<'_, 'a, T, A>,
+        child: Node,
+    ) -> Vec<u8> {
         cursor.keys_of(child)[..T::SHAPE.key_size].to_vec()
     }
 }

@@ -1,7 +1,11 @@
-//! B+trees: one cursor engine, and a small trait for what differs from tree to tree.
+//! B+trees: one cursor for all of them, and three small traits.
 //!
-//! The trees of an allocation group start at a block that the group's state names; the map of a fork
-//! starts at a root in the inode. Below the root all are alike.
+//! - [`Tree`] says what one kind of tree has of its own: its records, its keys and their sizes.
+//! - [`Anchor`] says where a tree starts and who owns it. A tree of an allocation group starts at a
+//!   block that the group's state names, the map of a fork at a root in the inode. Below the root all
+//!   trees are alike.
+//! - [`Supply`] gives blocks to a tree that grows and takes them back from one that shrinks. The
+//!   cursor itself allocates nothing.
 
 mod blocks;
 mod insert;
@@ -11,20 +15,18 @@ mod overlap;
 pub(crate) mod records;
 mod remove;
 mod seek;
+mod supply;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Debug;
+use std::marker::PhantomData;
 
 use transaction::BufferId;
 
-use crate::alloc::ags::AgTree;
-use crate::format::address::AgNumber;
+pub(crate) use self::supply::{Anchor, Supply, TreeOwner, TreeRoot};
 use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, Shape};
-use crate::format::inode::Fork;
-use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::Op;
 
 /// What one tree has of its own.
 pub(crate) trait Tree {
@@ -37,10 +39,8 @@ pub(crate) trait Tree {
     const SHAPE: Shape;
     /// Kind of its blocks.
     const KIND: Kind;
-    /// Which tree of a group it is; `None` for the map of a fork.
-    const AG_TREE: Option<AgTree>;
-    /// Whether records overlap, so that nodes have the highest key below each child beside the
-    /// lowest one (reverse map).
+    /// Whether records overlap, as in the reverse map. Nodes then have the lowest and the highest key
+    /// below each child.
     const OVERLAPS: bool = false;
 
     fn record(bytes: &[u8]) -> Self::Record;
@@ -75,41 +75,35 @@ pub(crate) trait Tree {
     }
 }
 
-/// Which record a search is for.
+/// Which record a search goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seek {
-    /// The last one whose key is not above the one given.
+    /// The last record whose key is at most the one given.
     AtMost,
-    /// The first one whose key is not below the one given.
+    /// The first record whose key is at least the one given.
     AtLeast,
-    /// The one whose key is the one given.
+    /// The record with exactly the key given.
     Exactly,
 }
 
-/// A place in a tree, held by an operation. All blocks on the way there are held by its transaction.
-pub(crate) struct Cursor<'o, 'a, T: Tree> {
-    pub(crate) op: &'o mut Op<'a>,
-    home: Home<'o>,
+/// A position in a tree. The transaction holds all blocks on the way there.
+pub(crate) struct Cursor<'c, 'a, T: Tree, A: Anchor<'a, T>> {
+    pub(crate) anchor: &'c mut A,
     leaf: Area,
     node: Area,
     /// The root in a fork.
     root: Area,
     /// From the leaf at 0 up to the root.
     path: [Frame; LEVELS_MAX],
-    /// Levels of the tree; what of `path` counts.
+    /// Levels of the tree, which are how much of `path` counts.
     levels: usize,
-    state: State<T::Key>,
-}
-
-/// Where a tree starts, and whose it is.
-enum Home<'o> {
-    Group { lease: usize, ag: AgNumber, tree: AgTree },
-    Fork { handle: &'o mut Handle, fork: Fork },
+    state: PathState<T::Key>,
+    txn: PhantomData<&'a ()>,
 }
 
 /// What the path of a cursor leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State<K> {
+enum PathState<K> {
     /// Nothing.
     Nowhere,
     /// The place where a record with this key is or would be.
@@ -118,11 +112,11 @@ enum State<K> {
     At,
 }
 
-/// A block of a tree, or the root in a fork. Where it is held it is verified, and its level and
-/// number of entries are what they can be.
+/// A block of a tree, or the root in a fork. A node that is held has been verified, and its level and
+/// its number of entries are within bounds.
 #[derive(Clone, Copy)]
 struct Node {
-    /// As pointers name it; nothing for the root in a fork.
+    /// The block as pointers name it; 0 for the root in a fork.
     block: u64,
     /// `None` for the root in a fork.
     buffer: Option<BufferId>,
@@ -139,26 +133,18 @@ struct Frame {
 
 const NO_FRAME: Frame = Frame { node: Node { block: 0, buffer: None, level: 0 }, position: 0 };
 
-impl<'o, 'a, T: Tree> Cursor<'o, 'a, T> {
-    /// A cursor over a tree of the group that the operation holds as `lease`.
-    pub(crate) fn of_group(op: &'o mut Op<'a>, lease: usize) -> Self {
-        let tree = const { T::AG_TREE.expect("a tree of a group") };
-        let ag = op.leases[lease].number();
-        Self::new(op, Home::Group { lease, ag, tree }, T::SHAPE.root_area(0))
-    }
-
-    /// A cursor over the map of a fork that is kept as a tree. Blocks that the tree takes and gives
-    /// back are counted in `handle`'s nblocks. The size of the fork must stay as long as the cursor
-    /// is there.
-    pub(crate) fn of_fork(op: &'o mut Op<'a>, handle: &'o mut Handle, fork: Fork) -> Self {
-        let root = T::SHAPE.root_area(handle.inode.fork(fork).len());
-        Self::new(op, Home::Fork { handle, fork }, root)
-    }
-
-    fn new(op: &'o mut Op<'a>, home: Home<'o>, root: Area) -> Self {
-        let geometry = &op.fs.volume.geometry;
+impl<'c, 'a, T: Tree, A: Anchor<'a, T>> Cursor<'c, 'a, T, A> {
+    /// A cursor over a tree. The size of a fork with a root must stay as long as the cursor lives.
+    pub(crate) fn new(anchor: &'c mut A) -> Self {
+        let fork_size = match anchor.root() {
+            TreeRoot::Block { .. } => 0,
+            TreeRoot::Fork(bytes) => bytes.len(),
+        };
+        let root = T::SHAPE.root_area(fork_size);
+        let geometry = anchor.geometry();
         let (leaf, node) = (T::SHAPE.leaf_area(geometry), T::SHAPE.node_area(geometry));
         let path = [NO_FRAME; LEVELS_MAX];
-        Self { op, home, leaf, node, root, path, levels: 0, state: State::Nowhere }
+        let state = PathState::Nowhere;
+        Self { anchor, leaf, node, root, path, levels: 0, state, txn: PhantomData }
     }
 }

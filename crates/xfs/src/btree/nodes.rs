@@ -1,35 +1,35 @@
 //! Nodes and leaves as a cursor sees them: holding them, their checks, and moving entries about.
 
+use operation::Outcome;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 use transaction::{Corruption, Tag};
-use vfs::{Error, Result};
+use vfs::Error;
 
-use super::{Cursor, Frame, Home, Node, Tree};
+use super::{Anchor, Cursor, Frame, Node, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{AgBlock, Block, FsBlock};
 use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, Side, pointer_bytes};
-use crate::format::inode::Format;
 
 /// Entries on their way from one node to another.
-struct Moved {
+struct CarriedEntries {
     entries: SmallVec<[u8; 2048]>,
     pointers: SmallVec<[u8; 1024]>,
     count: usize,
 }
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     pub(super) fn tag(&self) -> Tag {
-        match &self.home {
-            Home::Group { ag, .. } => T::KIND.of_group(*ag),
-            Home::Fork { handle, .. } => T::KIND.of_inode(handle.ino(), 0),
+        match self.anchor.owner() {
+            TreeOwner::Group(ag) => T::KIND.of_group(ag),
+            TreeOwner::Inode(ino) => T::KIND.of_inode(ino, 0),
         }
     }
 
-    /// Damage to the tree: in `node`, as far as that is a block.
+    /// Damage to the tree, with the place of `node` if that is a block.
     pub(super) fn fault(&self, node: Node, damage: Corruption) -> Error {
         let damage = match node.buffer {
-            Some(id) => self.op.txn.corrupt(id, damage),
+            Some(id) => self.anchor.txn().corrupt(id, damage),
             None => damage,
         };
         self.in_tree(damage).into()
@@ -37,9 +37,9 @@ impl<T: Tree> Cursor<'_, '_, T> {
 
     /// Damage to the tree.
     pub(crate) fn in_tree(&self, damage: Corruption) -> Corruption {
-        match &self.home {
-            Home::Group { ag, .. } => damage.in_group(ag.0.into()),
-            Home::Fork { handle, .. } => damage.of_inode(handle.ino().0),
+        match self.anchor.owner() {
+            TreeOwner::Group(ag) => damage.in_group(ag.0.into()),
+            TreeOwner::Inode(ino) => damage.of_inode(ino.0),
         }
     }
 
@@ -49,13 +49,13 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// The block of the device that a pointer names.
-    pub(super) fn place_of(&self, pointer: u64) -> Result<Block> {
-        let geometry = &self.op.fs.volume.geometry;
-        let place = match &self.home {
-            Home::Group { ag, .. } if (1..geometry.ag_len(*ag).into()).contains(&pointer) => {
-                Some(geometry.block_of(*ag, AgBlock(pointer as u32)))
+    pub(super) fn place_of(&self, pointer: u64) -> Outcome<Block> {
+        let geometry = self.anchor.geometry();
+        let place = match self.anchor.owner() {
+            TreeOwner::Group(ag) if (1..geometry.ag_len(ag).into()).contains(&pointer) => {
+                Some(geometry.block_of(ag, AgBlock(pointer as u32)))
             }
-            Home::Fork { .. } if geometry.contains(FsBlock(pointer), 1) => {
+            TreeOwner::Inode(_) if geometry.contains(FsBlock(pointer), 1) => {
                 Some(geometry.device_block(FsBlock(pointer)))
             }
             _ => None,
@@ -75,18 +75,17 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     pub(super) fn bytes(&self, node: Node) -> &[u8] {
-        match (node.buffer, &self.home) {
-            (Some(id), _) => self.op.txn.data(id),
-            (None, Home::Fork { handle, fork }) => handle.inode.fork(*fork),
-            (None, Home::Group { .. }) => &[],
+        match (node.buffer, self.anchor.root()) {
+            (Some(id), _) => self.anchor.txn().data(id),
+            (None, TreeRoot::Fork(bytes)) => bytes,
+            (None, TreeRoot::Block { .. }) => &[],
         }
     }
 
     pub(super) fn edit(&mut self, node: Node, range: Range<usize>) -> &mut [u8] {
-        match (node.buffer, &mut self.home) {
-            (Some(id), _) => self.op.txn.edit(id, range),
-            (None, Home::Fork { handle, fork }) => &mut handle.inode.fork_mut(*fork)[range],
-            (None, Home::Group { .. }) => &mut [],
+        match node.buffer {
+            Some(id) => self.anchor.txn_mut().edit(id, range),
+            None => self.anchor.fork_mut().get_mut(range).unwrap_or_default(),
         }
     }
 
@@ -107,38 +106,33 @@ impl<T: Tree> Cursor<'_, '_, T> {
         self.area(node).pointer(self.bytes(node), at)
     }
 
-    /// The top of the tree; notes how many levels it has.
-    pub(super) fn top(&mut self) -> Result<Node> {
-        let (lease, tree) = match &self.home {
-            Home::Fork { .. } => return self.top_in_fork(),
-            Home::Group { lease, tree, .. } => (*lease, *tree),
+    /// Holds the top of the tree, and notes how many levels the tree has.
+    pub(super) fn top(&mut self) -> Outcome<Node> {
+        let (block, levels) = match self.anchor.root() {
+            TreeRoot::Block { block, levels } => (block, levels),
+            TreeRoot::Fork(_) if self.root.max == 0 => {
+                let damage = Corruption::new(T::SHAPE.name, "the fork has no room for a root");
+                return Err(self.in_tree(damage).into());
+            }
+            TreeRoot::Fork(bytes) => {
+                let (level, count) = (self.root.level(bytes), self.root.count(bytes));
+                return self.top_in_fork(level.into(), count);
+            }
         };
-        let root = self.op.leases[lease].root(tree);
-        self.levels = root.levels.into();
+        self.levels = levels.into();
         if !(1..=LEVELS_MAX).contains(&self.levels) {
             let damage = Corruption::new(T::SHAPE.name, "levels");
             let bounds = format_args!("1 to {LEVELS_MAX}");
-            return Err(self.in_tree(damage.mismatch(bounds, root.levels)).into());
+            return Err(self.in_tree(damage.mismatch(bounds, levels)).into());
         }
-        self.hold(root.block.0.into(), self.levels - 1, usize::from(self.levels > 1))
+        self.hold(block, self.levels - 1, usize::from(self.levels > 1))
     }
 
-    fn top_in_fork(&mut self) -> Result<Node> {
-        let Home::Fork { handle, fork } = &self.home else {
-            return Err(Error::Invalid("a tree of no fork"));
-        };
-        if handle.inode.fork_format(*fork) != Format::Btree {
-            return Err(handle.corrupt(T::SHAPE.name, "the fork is none"));
-        }
-        let bytes = handle.inode.fork(*fork);
-        if self.root.max == 0 {
-            return Err(handle.corrupt(T::SHAPE.name, "the fork has no room for a root"));
-        }
-        let (level, count) = (usize::from(self.root.level(bytes)), self.root.count(bytes));
+    fn top_in_fork(&mut self, level: usize, count: usize) -> Outcome<Node> {
         let node = Node { block: 0, buffer: None, level };
         if !(1..LEVELS_MAX).contains(&level) {
             let damage = Corruption::new(T::SHAPE.name, "level of the root");
-            return Err(self.fault(node, damage.mismatch("at least 1", level)));
+            return Err(self.fault(node, damage.mismatch("at least 1", level)).into());
         }
         self.check_count(node, count, 1)?;
         self.levels = level + 1;
@@ -146,38 +140,39 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Holds the block that a pointer names, which must be of `level`.
-    pub(super) fn enter(&mut self, pointer: u64, level: usize) -> Result<Node> {
+    pub(super) fn enter(&mut self, pointer: u64, level: usize) -> Outcome<Node> {
         self.hold(pointer, level, usize::from(!self.may_be_empty(level)))
     }
 
-    /// Whether a block of `level` is the only leaf of a fork: it has no records while all of them are
-    /// being replaced.
+    /// Whether a block of `level` is the only leaf of a fork. Such a leaf has no records while all of
+    /// them are being replaced.
     fn may_be_empty(&self, level: usize) -> bool {
-        let Home::Fork { handle, fork } = &self.home else { return false };
-        level == 0 && self.levels == 2 && self.root.count(handle.inode.fork(*fork)) == 1
+        let TreeRoot::Fork(bytes) = self.anchor.root() else { return false };
+        level == 0 && self.levels == 2 && self.root.count(bytes) == 1
     }
 
-    fn hold(&mut self, pointer: u64, level: usize, count_min: usize) -> Result<Node> {
+    fn hold(&mut self, pointer: u64, level: usize, count_min: usize) -> Outcome<Node> {
         let place = self.place_of(pointer)?;
-        let id = self.op.buffer(place, self.tag())?;
+        let tag = self.tag();
+        let id = self.anchor.txn_mut().buffer(place.0, tag)?;
         let node = Node { block: pointer, buffer: Some(id), level };
         let (area, bytes) = (self.area(node), self.bytes(node));
         let (found, count) = (usize::from(area.level(bytes)), area.count(bytes));
         if found != level {
             let damage = Corruption::new(T::SHAPE.name, "level").mismatch(level, found);
-            return Err(self.fault(node, damage));
+            return Err(self.fault(node, damage).into());
         }
         self.check_count(node, count, count_min)?;
         Ok(node)
     }
 
-    fn check_count(&self, node: Node, count: usize, min: usize) -> Result<()> {
+    fn check_count(&self, node: Node, count: usize, min: usize) -> Outcome<()> {
         let max = self.area(node).max;
         if (min..=max).contains(&count) {
             return Ok(());
         }
         let damage = Corruption::new(T::SHAPE.name, "numrecs");
-        Err(self.fault(node, damage.mismatch(format_args!("{min} to {max}"), count)))
+        Err(self.fault(node, damage.mismatch(format_args!("{min} to {max}"), count)).into())
     }
 
     pub(super) fn sibling(&self, node: Node, side: Side) -> u64 {
@@ -192,21 +187,21 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Checks that two blocks that their parents name one after the other know each other.
-    pub(super) fn check_siblings(&self, left: Node, right: Node) -> Result<()> {
+    pub(super) fn check_siblings(&self, left: Node, right: Node) -> Outcome<()> {
         let (after, before) = (self.sibling(left, Side::Right), self.sibling(right, Side::Left));
         if after != right.block {
             let damage = Corruption::new(T::SHAPE.name, "right sibling");
-            return Err(self.fault(left, damage.mismatch(right.block, after)));
+            return Err(self.fault(left, damage.mismatch(right.block, after)).into());
         }
         if before != left.block {
             let damage = Corruption::new(T::SHAPE.name, "left sibling");
-            return Err(self.fault(right, damage.mismatch(left.block, before)));
+            return Err(self.fault(right, damage.mismatch(left.block, before)).into());
         }
         Ok(())
     }
 
     /// Makes `right` the right sibling of `left`, where `outer` was or is to be the one after both.
-    pub(super) fn join(&mut self, left: Node, right: Node, outer: u64) -> Result<()> {
+    pub(super) fn join(&mut self, left: Node, right: Node, outer: u64) -> Outcome<()> {
         self.set_sibling(left, Side::Right, right.block);
         self.set_sibling(right, Side::Left, left.block);
         self.set_sibling(right, Side::Right, outer);
@@ -214,7 +209,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Makes the block `outer`, if there is one, the right sibling of `now` instead of `was`.
-    pub(super) fn follow(&mut self, was: u64, now: u64, outer: u64, level: usize) -> Result<()> {
+    pub(super) fn follow(&mut self, was: u64, now: u64, outer: u64, level: usize) -> Outcome<()> {
         if outer == NO_SIBLING {
             return Ok(());
         }
@@ -222,7 +217,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
         let before = self.sibling(outer, Side::Left);
         if before != was {
             let damage = Corruption::new(T::SHAPE.name, "left sibling");
-            return Err(self.fault(outer, damage.mismatch(was, before)));
+            return Err(self.fault(outer, damage.mismatch(was, before)).into());
         }
         self.set_sibling(outer, Side::Left, now);
         Ok(())
@@ -263,16 +258,16 @@ impl<T: Tree> Cursor<'_, '_, T> {
         self.cut(from, range);
     }
 
-    fn copy_out(&self, node: Node, range: Range<usize>) -> Moved {
+    fn copy_out(&self, node: Node, range: Range<usize>) -> CarriedEntries {
         let (area, bytes) = (self.area(node), self.bytes(node));
         let entries = &bytes[area.entry_range(range.start, range.end)];
         let pointers = &bytes[area.pointer_range(range.start, range.end)];
         let (entries, pointers) = (SmallVec::from_slice(entries), SmallVec::from_slice(pointers));
-        Moved { entries, pointers, count: range.len() }
+        CarriedEntries { entries, pointers, count: range.len() }
     }
 
     /// A child of a node on the path, by its place there.
-    pub(super) fn child(&mut self, parent: Node, at: usize) -> Result<Node> {
+    pub(super) fn child(&mut self, parent: Node, at: usize) -> Outcome<Node> {
         self.enter(self.pointer(parent, at), parent.level - 1)
     }
 
@@ -281,7 +276,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 }
 
-/// Moves what `bytes` hold towards their end, and puts `new` before it.
+/// Moves the contents of `bytes` towards their end, and puts `new` before them.
 fn open(bytes: &mut [u8], new: &[u8]) {
     let kept = bytes.len() - new.len();
     bytes.copy_within(..kept, new.len());

@@ -1,14 +1,14 @@
-//! Searching where records overlap: what covers a key may start long before it.
+//! Searching where records overlap: a record that covers a key may start long before it.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::Result;
 
-use super::{Cursor, Frame, Node, State, Tree};
+use super::{Anchor, Cursor, Frame, Node, PathState, Tree};
 
 /// Most nodes that a search looks at: more than any tree of a group has.
 const VISITS_MAX: u32 = 1 << 24;
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     /// Goes to the first record that `wanted` says yes to, of those that cover keys from `low` to
     /// `high`, and maybe some more. Where there is none, the cursor is nowhere.
     pub(crate) fn find(
@@ -16,8 +16,8 @@ impl<T: Tree> Cursor<'_, '_, T> {
         low: T::Key,
         high: T::Key,
         wanted: impl Fn(&T::Record) -> bool,
-    ) -> Result<Option<T::Record>> {
-        self.state = State::Nowhere;
+    ) -> Outcome<Option<T::Record>> {
+        self.state = PathState::Nowhere;
         let top = self.top()?;
         self.path[top.level] = Frame { node: top, position: 0 };
         let mut level = top.level;
@@ -28,7 +28,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
                 && let Some((at, record)) = self.find_in_leaf(node, high, &wanted)
             {
                 self.path[0].position = at;
-                self.state = State::At;
+                self.state = PathState::At;
                 return Ok(Some(record));
             }
             let next = if level > 0 { self.find_child(node, position, low, high) } else { None };

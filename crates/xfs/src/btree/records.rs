@@ -1,8 +1,7 @@
-//! The trees, and their records and keys as they lie on disk. Nothing is checked here: whoever uses a
-//! record knows what it may say.
+//! The trees, and their records and keys as they lie on disk. Nothing is checked here: the users of a
+//! record know its valid values.
 
 use super::Tree;
-use crate::alloc::ags::AgTree;
 use crate::format::address::{AgBlock, AgIno, FileBlock};
 use crate::format::btree::Shape;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
@@ -50,7 +49,6 @@ impl Tree for BnoTree {
 
     const SHAPE: Shape = Shape::BNO;
     const KIND: Kind = Kind::BnoBtree;
-    const AG_TREE: Option<AgTree> = Some(AgTree::Bno);
 
     fn record(bytes: &[u8]) -> FreeRun {
         FreeRun::parse(bytes)
@@ -72,7 +70,6 @@ impl Tree for CntTree {
 
     const SHAPE: Shape = Shape::CNT;
     const KIND: Kind = Kind::CntBtree;
-    const AG_TREE: Option<AgTree> = Some(AgTree::Cnt);
 
     fn record(bytes: &[u8]) -> FreeRun {
         FreeRun::parse(bytes)
@@ -130,14 +127,13 @@ impl InodeChunk {
 }
 
 macro_rules! tree_of_chunks {
-    ($tree:ty, $shape:ident, $kind:ident, $ag_tree:ident) => {
+    ($tree:ty, $shape:ident, $kind:ident) => {
         impl Tree for $tree {
             type Record = InodeChunk;
             type Key = AgIno;
 
             const SHAPE: Shape = Shape::$shape;
             const KIND: Kind = Kind::$kind;
-            const AG_TREE: Option<AgTree> = Some(AgTree::$ag_tree);
 
             fn record(bytes: &[u8]) -> InodeChunk {
                 InodeChunk::parse(bytes)
@@ -154,8 +150,8 @@ macro_rules! tree_of_chunks {
     };
 }
 
-tree_of_chunks!(InoTree, INO, InoBtree, Ino);
-tree_of_chunks!(FinoTree, FINO, FinoBtree, Fino);
+tree_of_chunks!(InoTree, INO, InoBtree);
+tree_of_chunks!(FinoTree, FINO, FinoBtree);
 
 /// Blocks in a row that belong to one owner (`xfs_rmap_rec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +232,6 @@ impl Tree for RmapTree {
 
     const SHAPE: Shape = Shape::RMAP;
     const KIND: Kind = Kind::RmapBtree;
-    const AG_TREE: Option<AgTree> = Some(AgTree::Rmap);
     const OVERLAPS: bool = true;
 
     fn record(bytes: &[u8]) -> RmapRecord {
@@ -309,7 +304,6 @@ impl Tree for RefcountTree {
 
     const SHAPE: Shape = Shape::REFCOUNT;
     const KIND: Kind = Kind::RefcountBtree;
-    const AG_TREE: Option<AgTree> = Some(AgTree::Refcount);
 
     fn record(bytes: &[u8]) -> RefcountRecord {
         let (cow, start) = Self::key(bytes);
@@ -334,7 +328,6 @@ impl Tree for BmapTree {
 
     const SHAPE: Shape = Shape::BMBT;
     const KIND: Kind = Kind::Bmbt;
-    const AG_TREE: Option<AgTree> = None;
 
     fn record(bytes: &[u8]) -> Extent {
         Extent::parse(bytes)

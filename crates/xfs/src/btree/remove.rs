@@ -1,21 +1,19 @@
 //! Removing records: a block that is less than half full takes entries of a neighbour below the same
 //! parent, or becomes one with it; a root that leads to one block gives way to it.
 
+use operation::Outcome;
 use transaction::Corruption;
-use vfs::Result;
 
-use super::{Cursor, Frame, Home, Node, State, Tree};
-use crate::alloc::ags::Root;
-use crate::format::address::AgBlock;
+use super::{Cursor, Frame, Node, PathState, Supply, Tree};
 use crate::format::btree::{NO_SIBLING, Side};
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
     /// Removes the record that the cursor is at. The cursor is nowhere then.
-    pub(crate) fn remove(&mut self) -> Result<()> {
-        if self.state != State::At {
+    pub(crate) fn remove(&mut self) -> Outcome<()> {
+        if self.state != PathState::At {
             return Err(self.in_tree(Corruption::new(T::SHAPE.name, "no record to remove")).into());
         }
-        self.state = State::Nowhere;
+        self.state = PathState::Nowhere;
         let Frame { node, position } = self.path[0];
         let gone = T::OVERLAPS.then(|| T::high_key_of(&T::record(self.entry(node, position))));
         self.cut(node, position..position + 1);
@@ -26,7 +24,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Brings the nodes on the path back to their least fill, from the leaf up.
-    fn rebalance(&mut self) -> Result<()> {
+    fn rebalance(&mut self) -> Outcome<()> {
         for level in 0..self.levels {
             let node = self.path[level].node;
             let Some(above) = self.frame_above(level) else { return self.shrink() };
@@ -46,7 +44,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
 
     /// Makes a node and a neighbour one, if one block can hold both; otherwise shares their entries
     /// out evenly. Whether they became one.
-    fn merge(&mut self, level: usize, above: Frame) -> Result<bool> {
+    fn merge(&mut self, level: usize, above: Frame) -> Outcome<bool> {
         let node = self.path[level].node;
         let at = above.position.saturating_sub(1);
         let (left, right) = if above.position > 0 {
@@ -63,7 +61,7 @@ impl<T: Tree> Cursor<'_, '_, T> {
             self.set_sibling(left, Side::Right, outer);
             self.follow(right.block, left.block, outer, level)?;
             self.cut(above.node, at + 1..at + 2);
-            self.give_block(right)?;
+            self.free_node(right)?;
         } else {
             self.even_out((left, lefts), (right, rights));
             self.refresh_in(above.node, at + 1, right);
@@ -85,36 +83,39 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Takes levels away while the root leads to one block only that can take its place.
-    fn shrink(&mut self) -> Result<()> {
+    fn shrink(&mut self) -> Outcome<()> {
         while self.levels > 1 {
             let top = self.path[self.levels - 1].node;
             if self.count(top) != 1 {
                 return Ok(());
             }
-            let gone = match self.home {
-                Home::Group { lease, tree, .. } => {
-                    let child = self.child(top, 0)?;
-                    self.check_alone(child)?;
-                    let levels = self.levels as u8 - 1;
-                    self.op.leases[lease].roots[tree as usize] =
-                        Root { block: AgBlock(child.block as u32), levels };
-                    self.path[self.levels - 2].node = child;
-                    top
-                }
-                Home::Fork { .. } => match self.take_in(top)? {
+            let gone = if top.buffer.is_some() {
+                self.hand_over(top)?;
+                top
+            } else {
+                match self.take_in(top)? {
                     Some(child) => child,
                     None => return Ok(()),
-                },
+                }
             };
             self.levels -= 1;
-            self.give_block(gone)?;
+            self.free_node(gone)?;
         }
+        Ok(())
+    }
+
+    /// Makes the only child of a root that is a block the root.
+    fn hand_over(&mut self, top: Node) -> Outcome<()> {
+        let child = self.child(top, 0)?;
+        self.check_alone(child)?;
+        self.anchor.set_root(child.block, self.levels as u8 - 1);
+        self.path[self.levels - 2].node = child;
         Ok(())
     }
 
     /// Moves the entries of the only child of a root in a fork into the root, if they have room
     /// there; the child that is left over. Leaves stay: a root is never one.
-    fn take_in(&mut self, top: Node) -> Result<Option<Node>> {
+    fn take_in(&mut self, top: Node) -> Outcome<Option<Node>> {
         if top.level == 1 {
             return Ok(None);
         }
@@ -131,10 +132,10 @@ impl<T: Tree> Cursor<'_, '_, T> {
         Ok(Some(child))
     }
 
-    fn check_alone(&self, node: Node) -> Result<()> {
+    fn check_alone(&self, node: Node) -> Outcome<()> {
         for side in [Side::Left, Side::Right] {
             if self.sibling(node, side) != NO_SIBLING {
-                return Err(self.damage(node, "siblings of the only block of its level"));
+                return Err(self.damage(node, "siblings of the only block of its level").into());
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Finding records: down from the root, and from one to the next.
 
-use vfs::Result;
+use operation::Outcome;
 
-use super::{Cursor, Frame, Node, Seek, State, Tree};
+use super::{Anchor, Cursor, Frame, Node, PathState, Seek, Tree};
 use crate::format::btree::{NO_SIBLING, Side};
 
 /// The first of `0..count` that is not `before`, which must hold up to some place and not from there
@@ -20,9 +20,9 @@ pub(super) fn first_not(count: usize, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-impl<T: Tree> Cursor<'_, '_, T> {
+impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
     /// Goes to a record. Where there is none, the cursor is nowhere.
-    pub(crate) fn seek(&mut self, key: T::Key, seek: Seek) -> Result<Option<T::Record>> {
+    pub(crate) fn seek(&mut self, key: T::Key, seek: Seek) -> Outcome<Option<T::Record>> {
         self.descend(key)?;
         let Frame { node, position } = self.path[0];
         let is_here = position < self.count(node);
@@ -41,8 +41,8 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Goes to the next record. At the end the cursor is nowhere.
-    pub(crate) fn next(&mut self) -> Result<Option<T::Record>> {
-        if self.state != State::At {
+    pub(crate) fn next(&mut self) -> Outcome<Option<T::Record>> {
+        if self.state != PathState::At {
             return Ok(None);
         }
         let Frame { node, position } = self.path[0];
@@ -54,8 +54,8 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Goes to the record before. At the start the cursor is nowhere.
-    pub(crate) fn previous(&mut self) -> Result<Option<T::Record>> {
-        if self.state != State::At {
+    pub(crate) fn previous(&mut self) -> Outcome<Option<T::Record>> {
+        if self.state != PathState::At {
             return Ok(None);
         }
         if self.path[0].position > 0 {
@@ -66,9 +66,9 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// The next record. The cursor stays where it is.
-    pub(crate) fn peek_next(&mut self) -> Result<Option<T::Record>> {
+    pub(crate) fn peek_next(&mut self) -> Outcome<Option<T::Record>> {
         let Frame { node, position } = self.path[0];
-        if self.state == State::At && position + 1 < self.count(node) {
+        if self.state == PathState::At && position + 1 < self.count(node) {
             return Ok(Some(T::record(self.entry(node, position + 1))));
         }
         let (path, state) = (self.path, self.state);
@@ -78,8 +78,8 @@ impl<T: Tree> Cursor<'_, '_, T> {
     }
 
     /// Makes the path lead to where a record with a key is or would be.
-    pub(super) fn descend(&mut self, key: T::Key) -> Result<()> {
-        self.state = State::Nowhere;
+    pub(super) fn descend(&mut self, key: T::Key) -> Outcome<()> {
+        self.state = PathState::Nowhere;
         let mut node = self.top()?;
         while node.level > 0 {
             let (area, bytes) = (self.area(node), self.bytes(node));
@@ -93,31 +93,31 @@ impl<T: Tree> Cursor<'_, '_, T> {
         let is_before = |at| T::key_in_record(area.entry(bytes, at)) < key;
         let position = first_not(area.count(bytes), is_before);
         self.path[0] = Frame { node, position };
-        self.state = State::For(key);
+        self.state = PathState::For(key);
         Ok(())
     }
 
     /// The record that the path leads to, where the cursor then is.
-    fn arrive(&mut self) -> Result<Option<T::Record>> {
+    fn arrive(&mut self) -> Outcome<Option<T::Record>> {
         let Frame { node, position } = self.path[0];
-        self.state = State::At;
+        self.state = PathState::At;
         Ok(Some(T::record(self.entry(node, position))))
     }
 
     /// Goes to the nearest record of the next leaf on a side.
-    fn cross(&mut self, side: Side) -> Result<Option<T::Record>> {
+    fn cross(&mut self, side: Side) -> Outcome<Option<T::Record>> {
         let Some(turn) = (1..self.levels).find(|level| self.can_step(*level, side)) else {
             // What was sought may still go where the path leads.
-            if self.state == State::At {
-                self.state = State::Nowhere;
+            if self.state == PathState::At {
+                self.state = PathState::Nowhere;
             }
             let leaf = self.path[0].node;
             if self.levels > 1 && self.sibling(leaf, side) != NO_SIBLING {
-                return Err(self.damage(leaf, "a sibling past the end of its level"));
+                return Err(self.damage(leaf, "a sibling past the end of its level").into());
             }
             return Ok(None);
         };
-        self.state = State::Nowhere;
+        self.state = PathState::Nowhere;
         let old = self.path[0].node;
         self.step(turn, side);
         for level in (0..turn).rev() {
@@ -148,9 +148,9 @@ impl<T: Tree> Cursor<'_, '_, T> {
         }
     }
 
-    /// Checks that the keys of two neighbouring leaves ascend, so that whoever goes on comes to an
-    /// end.
-    fn check_order(&self, left: Node, right: Node) -> Result<()> {
+    /// Checks that the keys of two neighbouring leaves ascend, so that every walk through the tree
+    /// ends.
+    fn check_order(&self, left: Node, right: Node) -> Outcome<()> {
         let count = self.count(left);
         if count == 0 || self.count(right) == 0 {
             return Ok(());
@@ -159,6 +159,6 @@ impl<T: Tree> Cursor<'_, '_, T> {
         if last < T::key_in_record(self.entry(right, 0)) {
             return Ok(());
         }
-        Err(self.damage(right, "its records are not above those of the block before"))
+        Err(self.damage(right, "its records are not above those of the block before").into())
     }
 }

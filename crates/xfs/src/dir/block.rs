@@ -1,21 +1,20 @@
 //! Directories of block form: one block, with its hash index at its end.
 
-use vfs::{Error, Result};
+use operation::Outcome;
+use vfs::Error;
 
-use super::view::{NewBlock, View};
+use super::change::{DirChange, NewBlock};
 use super::{Entry, Found};
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::leaf::{self, LeafEntry};
 use crate::format::dir::{Layout, Part, magic};
 use crate::format::edit::Edit;
-use crate::inode::Handle;
-use crate::op::Op;
 
 const BLOCK: FileBlock = FileBlock(0);
 
-/// What entering a name takes from a block of block form.
-enum Room {
+/// How a block of block form makes room for one more hash in its index.
+enum BlockRoom {
     None,
     /// The index has a stale entry.
     OverStale,
@@ -23,45 +22,47 @@ enum Room {
     Grow(Free),
 }
 
-fn room(layout: &Layout, block: &[u8], size: usize) -> Room {
+fn room(layout: &Layout, block: &[u8], size: usize) -> BlockRoom {
     let bests = data::bests(layout, block);
     if leaf::block_stale(layout, block) > 0 {
         let fits = bests[0].len >= size;
-        return if fits { Room::OverStale } else { Room::None };
+        return if fits { BlockRoom::OverStale } else { BlockRoom::None };
     }
     let table = leaf::block_table(layout, block);
-    let Some(last) = data::unused_before(layout, block, table.start) else { return Room::None };
+    let Some(last) = data::unused_before(layout, block, table.start) else {
+        return BlockRoom::None;
+    };
     let fits = |free: &Free| {
         let taken = if free.offset == last.offset { leaf::ENTRY_SIZE } else { 0 };
         free.len >= size + taken
     };
-    if bests.iter().any(fits) { Room::Grow(last) } else { Room::None }
+    if bests.iter().any(fits) { BlockRoom::Grow(last) } else { BlockRoom::None }
 }
 
-impl Op<'_> {
-    /// Adds an entry. False if there is no room.
-    pub(super) fn add_block(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
-        let layout = self.dir_layout();
-        if View::new(self, dir).find_in_block(entry.name)?.is_some() {
-            return Err(Error::Exists);
+impl DirChange<'_, '_> {
+    /// Adds an entry to a block. False if there is no room.
+    pub(super) fn add_block(&mut self, entry: Entry<'_>) -> Outcome<bool> {
+        let layout = self.layout;
+        if self.view().find_in_block(entry.name)?.is_some() {
+            return Err(Error::Exists.into());
         }
-        let buf = self.dir_buffer(dir, None, BLOCK, Part::Data)?;
+        let buf = self.buffer(BLOCK, Part::Data)?;
         let mut held = self.held(buf);
         let hash = layout.hash(entry.name);
         let table = leaf::block_table(&layout, held.bytes());
         let stale = leaf::block_stale(&layout, held.bytes());
         let index = table.lower_bound(held.bytes(), hash);
         let size = layout.entry_size(entry.name.len());
-        // The address is not known before the entry is in.
+        // The entry goes in after its hash, so its address is not known yet.
         let placeholder = LeafEntry { hash, address: u32::MAX };
         let room = room(&layout, held.bytes(), size);
         match room {
-            Room::None => return Ok(false),
-            Room::OverStale => {
+            BlockRoom::None => return Ok(false),
+            BlockRoom::OverStale => {
                 leaf::insert_over_stale(&mut held, &table, index, placeholder);
                 leaf::set_block_tail(&layout, &mut held, table.count, stale.saturating_sub(1));
             }
-            Room::Grow(last) => {
+            BlockRoom::Grow(last) => {
                 leaf::insert_downward(&mut held, &table, index, placeholder);
                 leaf::set_block_tail(&layout, &mut held, table.count + 1, stale);
                 data::take_end(&layout, &mut held, last, leaf::ENTRY_SIZE);
@@ -73,18 +74,18 @@ impl Op<'_> {
         let index = (first..table.count)
             .find(|i| table.entry(held.bytes(), *i).address == placeholder.address);
         let (Some(offset), Some(index)) = (offset, index) else {
-            return Err(dir.corrupt("directory block", "its unused ranges are not as listed"));
+            return Err(self.corrupt("directory block", "its unused ranges are not as listed"));
         };
         let address = layout.address(0, offset);
         leaf::set_entry(&mut held, &table, index, LeafEntry { hash, address });
         Ok(true)
     }
 
-    /// Removes an entry.
-    pub(super) fn remove_block(&mut self, dir: &mut Handle, name: &[u8]) -> Result<Found> {
-        let layout = self.dir_layout();
-        let spot = View::new(self, dir).find_in_block(name)?.ok_or(Error::NotFound)?;
-        let buf = self.dir_buffer(dir, None, BLOCK, Part::Data)?;
+    /// Removes an entry from a block.
+    pub(super) fn remove_block(&mut self, name: &[u8]) -> Outcome<Found> {
+        let layout = self.layout;
+        let spot = self.view().find_in_block(name)?.ok_or(Error::NotFound)?;
+        let buf = self.buffer(BLOCK, Part::Data)?;
         let mut held = self.held(buf);
         let table = leaf::block_table(&layout, held.bytes());
         let stale = leaf::block_stale(&layout, held.bytes());
@@ -92,16 +93,16 @@ impl Op<'_> {
         leaf::set_block_tail(&layout, &mut held, table.count, stale + 1);
         let range = Free { offset: spot.offset, len: layout.entry_size(name.len()) };
         data::release(&layout, &mut held, range, table.start);
-        self.try_block_to_short(dir)?;
+        self.try_block_to_short()?;
         Ok(spot.found)
     }
 
-    /// Moves the hash index of a block form directory into a leaf.
-    pub(super) fn block_to_leaf(&mut self, dir: &mut Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let new = self.dir_new(dir, None, layout.leaf_first(), NewBlock::Leaf(magic::LEAF1))?;
-        let buf = self.dir_buffer(dir, None, BLOCK, Part::Data)?;
-        let block = self.dir_bytes(buf);
+    /// Turns a directory of block form into one of leaf form: its hash index moves into a leaf.
+    pub(super) fn block_to_leaf(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let new = self.create(layout.leaf_first(), NewBlock::Leaf(magic::LEAF1))?;
+        let buf = self.buffer(BLOCK, Part::Data)?;
+        let block = self.bytes(buf);
         let table = leaf::block_table(&layout, block);
         let index: Vec<LeafEntry> = leaf::live(block, &table).collect();
 
@@ -122,16 +123,17 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Moves the entries of the only leaf into the only data block, if they fit there.
-    pub(super) fn try_leaf_to_block(&mut self, dir: &mut Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let old = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
-        let buf = self.dir_buffer(dir, None, BLOCK, Part::Data)?;
-        let leaf_bytes = self.dir_bytes(old);
+    /// Turns a directory of leaf form into one of block form, if the entries of the leaf fit into its only
+    /// data block.
+    pub(super) fn try_leaf_to_block(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let old = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let buf = self.buffer(BLOCK, Part::Data)?;
+        let leaf_bytes = self.bytes(old);
         let table = leaf::table(&layout, leaf_bytes);
         let count = table.count.saturating_sub(leaf::stale(&layout, leaf_bytes));
         let need = count * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
-        let last = data::unused_before(&layout, self.dir_bytes(buf), layout.size());
+        let last = data::unused_before(&layout, self.bytes(buf), layout.size());
         let Some(last) = last.filter(|last| last.len >= need) else { return Ok(()) };
         let index: Vec<LeafEntry> = leaf::live(leaf_bytes, &table).collect();
 
@@ -143,7 +145,7 @@ impl Op<'_> {
             leaf::set_entry(&mut held, &table, i, *entry);
         }
         data::take_end(&layout, &mut held, last, layout.size() - table.start);
-        self.dir_drop(dir, None, layout.leaf_first())?;
-        self.try_block_to_short(dir)
+        self.free(layout.leaf_first())?;
+        self.try_block_to_short()
     }
 }

@@ -14,18 +14,18 @@ use crate::format::dir::{Layout, Part};
 use crate::format::hash;
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
-use crate::source::Source;
+use crate::op::source::Source;
 
 /// How a directory is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum DirForm {
     Short,
     Block,
     Leaf,
     Node,
 }
 
-/// How well a name is what is looked for.
+/// How well an entry's name matches the name that is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
     Folded,
@@ -39,62 +39,62 @@ fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
     (layout.folds_case && hash::folded_eq(name, wanted)).then_some(Match::Folded)
 }
 
-/// Where an entry is.
+/// Where an entry is in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub(super) found: Found,
-    /// Data block.
+    /// The number of its data block.
     pub(super) number: u32,
-    /// Byte there.
+    /// The first byte of the entry there.
     pub(super) offset: usize,
     /// The leaf that names it; 0 in block form.
     pub(super) leaf: FileBlock,
     /// Its place in the leaf or in the index of the block.
     pub(super) index: usize,
-    /// How many leaves its own is behind the first that may have its hash.
+    /// How many leaves lie between the first that may have its hash and its own.
     pub(super) hops: u64,
-    /// Whether its hash waits for the leaf still: `index` says nothing then.
-    pub(super) is_waiting: bool,
+    /// Whether its hash is in the insert buffer and not in the leaf: `index` says nothing then.
+    pub(super) is_buffered: bool,
 }
 
-/// The way down to a leaf: nodes from the root on, each with the entry that was followed.
+/// The path to a leaf: nodes from the root on, each with the index of the entry that leads on.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(super) struct IndexPath {
     pub(super) nodes: SmallVec<[(FileBlock, usize); LEVELS_MAX as usize]>,
     pub(super) leaf: FileBlock,
 }
 
 /// What a search for a name found.
 pub(super) struct Search {
-    /// Where an entry with its hash would be put.
-    pub(super) path: Path,
+    /// The leaf that an entry with this hash would go to.
+    pub(super) path: IndexPath,
     pub(super) hash: u32,
     pub(super) spot: Option<Spot>,
     /// Whether the leaf was not even read, because it cannot have the hash.
     pub(super) is_absent: bool,
 }
 
-/// Addresses of entries whose hash waits for its leaf.
-pub(crate) type Waiting = SmallVec<[u32; 4]>;
+/// Addresses of entries whose hash is in the insert buffer.
+pub(crate) type BufferedAddresses = SmallVec<[u32; 4]>;
 
 impl<S: Source> View<'_, S> {
     /// How the directory is kept.
-    pub(super) fn form(&mut self) -> Result<Form> {
+    pub(super) fn form(&mut self) -> Result<DirForm> {
         if self.dir.inode.fork_format(Fork::Data) == Format::Local {
-            return Ok(Form::Short);
+            return Ok(DirForm::Short);
         }
         if self.source.is_known_node(self.dir) {
-            return Ok(Form::Node);
+            return Ok(DirForm::Node);
         }
         let layout = self.layout;
         if self.data_blocks()? == 1
             && self
                 .with(FileBlock(0), Part::Data, |b| crate::format::dir::is_block_form(&layout, b))?
         {
-            return Ok(Form::Block);
+            return Ok(DirForm::Block);
         }
         let kind = self.with(layout.leaf_first(), Part::Leaf, |b| leaf::kind(&layout, b))?;
-        Ok(if kind == Some(LeafKind::Single) { Form::Leaf } else { Form::Node })
+        Ok(if kind == Some(LeafKind::Single) { DirForm::Leaf } else { DirForm::Node })
     }
 
     /// The shortform directory.
@@ -106,15 +106,15 @@ impl<S: Source> View<'_, S> {
     pub(super) fn lookup(&mut self, name: &[u8]) -> Result<Option<Found>> {
         let form = self.form()?;
         Ok(match form {
-            Form::Short => self.find_short(name)?.map(|(found, _)| found),
-            Form::Block => self.find_in_block(name)?.map(|spot| spot.found),
-            Form::Leaf | Form::Node => self.search(name)?.spot.map(|spot| spot.found),
+            DirForm::Short => self.find_short(name)?.map(|(found, _)| found),
+            DirForm::Block => self.find_in_block(name)?.map(|spot| spot.found),
+            DirForm::Leaf | DirForm::Node => self.search(name)?.spot.map(|spot| spot.found),
         })
     }
 
-    /// Finds a name, and says where its entry is if the directory has nodes.
+    /// Finds a name, and also returns where its entry is if the directory has nodes.
     pub(super) fn locate(&mut self, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
-        if self.form()? != Form::Node {
+        if self.form()? != DirForm::Node {
             return Ok(self.lookup(name)?.map(|found| (found, None)));
         }
         let spot = self.search(name)?.spot;
@@ -160,7 +160,7 @@ impl<S: Source> View<'_, S> {
                         leaf: FileBlock(0),
                         index,
                         hops: 0,
-                        is_waiting: false,
+                        is_buffered: false,
                     };
                     best = Some((matched, spot));
                 }
@@ -169,36 +169,36 @@ impl<S: Source> View<'_, S> {
         })?
     }
 
-    /// Goes down to the first leaf that may have a hash, and lets `look` see it. If there are nodes,
-    /// `arrive` is called before, with the place of the leaf and the highest hash it has by the node
-    /// above, and says whether to look.
+    /// Goes down to the first leaf that may have a hash, and lets `look` see it. If there are nodes, `arrive`
+    /// is called first, with the leaf and the highest hash that the node above names for it. It returns
+    /// whether to look.
     pub(super) fn descend<T>(
         &mut self,
         hash: u32,
         mut look: impl FnMut(&[u8], &Table) -> T,
         mut arrive: impl FnMut(&mut Self, FileBlock, u32) -> bool,
-    ) -> Result<(Path, Option<T>)> {
+    ) -> Result<(IndexPath, Option<T>)> {
         let layout = self.layout;
-        let mut path = Path { nodes: SmallVec::new(), leaf: layout.leaf_first() };
+        let mut path = IndexPath { nodes: SmallVec::new(), leaf: layout.leaf_first() };
         let (mut level, mut between) = (None, None);
         loop {
             let at = path.leaf;
             let step = self.with(at, Part::Leaf, |block| {
                 let table = Table { between, ..leaf::table(&layout, block) };
                 if leaf::kind(&layout, block) != Some(LeafKind::Node) {
-                    return Step::Leaf(look(block, &table));
+                    return Descent::Leaf(look(block, &table));
                 }
                 let index = table.lower_bound(block, hash).min(table.count.saturating_sub(1));
                 let LeafEntry { hash: highest, address: child } = table.entry(block, index);
                 let lowest = index.checked_sub(1).map_or(0, |i| table.entry(block, i).hash);
                 between = Some((lowest, highest));
-                Step::Node { level: leaf::level(&layout, block), index, child, highest }
+                Descent::Node { level: leaf::level(&layout, block), index, child, highest }
             })?;
             match step {
-                Step::Leaf(seen) if level.is_none_or(|level| level == 1) => {
+                Descent::Leaf(seen) if level.is_none_or(|level| level == 1) => {
                     return Ok((path, Some(seen)));
                 }
-                Step::Node { level: found, index, child, highest }
+                Descent::Node { level: found, index, child, highest }
                     if found > 0 && level.is_none_or(|level| level == found + 1) =>
                 {
                     path.nodes.push((at, index));
@@ -219,25 +219,25 @@ impl<S: Source> View<'_, S> {
     pub(super) fn search(&mut self, name: &[u8]) -> Result<Search> {
         let layout = self.layout;
         let hash = layout.hash(name);
-        let mut waiting = Waiting::new();
+        let mut buffered = BufferedAddresses::new();
         let (path, row) = self.descend(
             hash,
             |block, table| Row::of(block, table, hash),
-            |view, at, highest| view.arrive((at, highest), hash, &mut waiting),
+            |view, at, highest| view.arrive((at, highest), hash, &mut buffered),
         )?;
         let Some(mut row) = row else {
             return Ok(Search { path, hash, spot: None, is_absent: true });
         };
         let (mut at, mut best) = (path.leaf, None);
-        for address in waiting {
+        for address in buffered {
             if let Some((matched, spot)) = self.candidate((at, 0), address, name)?
                 && best.is_none_or(|(other, _)| matched > other)
             {
-                best = Some((matched, Spot { is_waiting: true, ..spot }));
+                best = Some((matched, Spot { is_buffered: true, ..spot }));
             }
         }
-        // A leaf met before would be met again and again: one that is kept in mind for twice as long
-        // each time is met sooner or later.
+        // In a circle of siblings, leaves are met again and again. The mark moves on after twice as many
+        // steps each time, so the search meets it sooner or later.
         let (mut hops, mut mark) = (0_u64, at);
         loop {
             for &(index, address) in &row.candidates {
@@ -269,28 +269,29 @@ impl<S: Source> View<'_, S> {
         }
     }
 
-    /// Before a leaf is read: notes what waits for it. False if neither has the hash.
+    /// Notes what is buffered for a leaf, before the leaf is read. False if neither buffer nor leaf has the
+    /// hash.
     ///
-    /// Who only reads must ask for what waits first: between the two, it may go into the leaf.
+    /// A reader must ask the buffer first, because entries may go from the buffer into the leaf at any time.
     fn arrive(
         &mut self,
         (at, highest): (FileBlock, u32),
         hash: u32,
-        waiting: &mut Waiting,
+        buffered: &mut BufferedAddresses,
     ) -> bool {
         let leaf = leaf_number(&self.layout, at);
-        let Some(buffers) = self.buffers else {
-            *waiting = self.source.waiting(self.dir.ino(), leaf, hash);
+        let Some(insert_buffer) = self.insert_buffer else {
+            *buffered = self.source.buffered(self.dir.ino(), leaf, hash);
             return true;
         };
-        if hash < highest && buffers.lacks(leaf, hash) {
+        if hash < highest && insert_buffer.lacks(leaf, hash) {
             return false;
         }
-        *waiting = buffers.with_hash(leaf, hash);
+        *buffered = insert_buffer.with_hash(leaf, hash);
         true
     }
 
-    /// What the leaf behind `before` has of a hash.
+    /// The entries of a hash in the leaf behind `before`.
     fn next_row(&mut self, at: FileBlock, before: FileBlock, hash: u32) -> Result<Row> {
         let layout = self.layout;
         let row = self.with(at, Part::Leaf, |block| {
@@ -303,7 +304,7 @@ impl<S: Source> View<'_, S> {
         row.ok_or_else(|| self.dir.corrupt("directory leaf", problem()))
     }
 
-    /// Whether the entry that a leaf names has the name looked for.
+    /// Compares the entry that a leaf names with the name that is searched for. `None` if it is another.
     fn candidate(
         &mut self,
         (leaf, index): (FileBlock, usize),
@@ -317,7 +318,7 @@ impl<S: Source> View<'_, S> {
             let matched = compare(&layout, dirent.name, name);
             Some(matched.map(|matched| {
                 let found = found(&dirent);
-                (matched, Spot { found, number, offset, leaf, index, hops: 0, is_waiting: false })
+                (matched, Spot { found, number, offset, leaf, index, hops: 0, is_buffered: false })
             }))
         })?;
         outcome.flatten().ok_or_else(|| {
@@ -327,8 +328,8 @@ impl<S: Source> View<'_, S> {
     }
 }
 
-/// Whether two entries have the very name that is looked for. One that waited may have come into its leaf
-/// since it was asked for, and is then found twice.
+/// Whether two different entries both have the very name that is searched for. An entry may have come from the insert buffer
+/// into its leaf since the buffer was asked, and is then found twice.
 fn is_second((matched, spot): &(Match, Spot), (other, found): &(Match, Spot)) -> bool {
     (*matched, *other) == (Match::Exact, Match::Exact)
         && (spot.number, spot.offset) != (found.number, found.offset)
@@ -338,13 +339,13 @@ fn second_entry(dir: &Handle) -> vfs::Error {
     dir.corrupt("directory entry", "a second entry of the name that is looked for")
 }
 
-/// What is met on the way down.
-enum Step<T> {
+/// What a descent finds in a block.
+enum Descent<T> {
     Leaf(T),
     Node { level: u16, index: usize, child: u32, highest: u32 },
 }
 
-/// What a leaf has of a hash.
+/// The entries of a hash in a leaf.
 struct Row {
     candidates: SmallVec<[(usize, u32); 4]>,
     /// Whether the next leaf may have more.
@@ -378,7 +379,7 @@ pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'
     short.map_err(|c| c.of_inode(dir.ino().0).into())
 }
 
-/// The logical block that a node or a sibling names, if it can be one of the index.
+/// Checks that the logical block that a node or a sibling names can be one of the index.
 pub(super) fn check_index_block(dir: &Handle, layout: &Layout, at: u32) -> Result<FileBlock> {
     let (first, end) = (layout.leaf_first(), layout.free_first());
     let at = FileBlock(at.into());

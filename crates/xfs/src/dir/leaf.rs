@@ -1,10 +1,11 @@
 //! Directories of leaf form: several data blocks, and one leaf that has the hash index and, at its
 //! end, the longest unused range of each data block.
 
-use vfs::{Error, Result};
+use operation::Outcome;
+use vfs::Error;
 
+use super::change::{DirChange, NewBlock};
 use super::find::Spot;
-use super::view::{NewBlock, View, data_blocks};
 use super::{Entry, Found};
 use crate::format::bytes::be16;
 use crate::format::dir::data::{self, Free};
@@ -12,10 +13,9 @@ use crate::format::dir::free::{self, NO_BLOCK};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
 use crate::format::dir::{Layout, Part, magic};
 use crate::format::edit::Edit;
-use crate::inode::Handle;
-use crate::op::Op;
 
-/// Puts a value into the row at the end of a leaf, which grows if it is for the block behind the last.
+/// Puts a value into the row at the end of a leaf. The row grows if the value is for the block behind the
+/// last.
 fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
     let count = leaf::bests_count(layout, held.bytes());
     if number >= count {
@@ -28,7 +28,7 @@ fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
     held.set16(leaf::bests_start(layout, count) + number * 2, best);
 }
 
-/// Cuts the row at the end of a leaf.
+/// Cuts the row at the end of a leaf to `count` values.
 fn cut_bests(layout: &Layout, held: &mut impl Edit, count: usize) {
     let old = leaf::bests_count(layout, held.bytes());
     let from = leaf::bests_start(layout, old);
@@ -61,17 +61,17 @@ fn choose(layout: &Layout, block: &[u8], size: usize) -> (usize, bool) {
     }
 }
 
-impl Op<'_> {
-    /// Adds an entry. False if the leaf has no room for its hash.
-    pub(super) fn add_leaf(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
-        let layout = self.dir_layout();
-        let search = View::new(self, dir).search(entry.name)?;
+impl DirChange<'_, '_> {
+    /// Adds an entry to a directory of leaf form. False if the leaf has no room for its hash.
+    pub(super) fn add_leaf(&mut self, entry: Entry<'_>) -> Outcome<bool> {
+        let layout = self.layout;
+        let search = self.view().search(entry.name)?;
         if search.spot.is_some() {
-            return Err(Error::Exists);
+            return Err(Error::Exists.into());
         }
-        self.check_bests_count(dir)?;
-        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
-        let block = self.dir_bytes(root);
+        self.check_bests_count()?;
+        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let block = self.bytes(root);
         let (number, is_new) = choose(&layout, block, layout.entry_size(entry.name.len()));
         let bests = leaf::bests_count(&layout, block).max(number + 1);
         let (count, stale) = (leaf::table(&layout, block).count, leaf::stale(&layout, block));
@@ -83,9 +83,9 @@ impl Op<'_> {
             leaf::compact(&layout, &mut self.held(root));
         }
         let number = number as u32;
-        let offset = self.add_to_data(dir, entry, number, is_new)?;
-        let buf = self.dir_buffer(dir, None, layout.data_at(number), Part::Data)?;
-        let best_len = data::best_len(&layout, self.dir_bytes(buf));
+        let offset = self.add_to_data(entry, number, is_new)?;
+        let buf = self.buffer(layout.data_at(number), Part::Data)?;
+        let best_len = data::best_len(&layout, self.bytes(buf));
 
         let mut held = self.held(root);
         set_best(&layout, &mut held, number as usize, best_len as u16);
@@ -94,52 +94,46 @@ impl Op<'_> {
         Ok(true)
     }
 
-    /// Enters an entry into a data block, which is a new one or has room for it.
-    fn add_to_data(
-        &mut self,
-        dir: &mut Handle,
-        entry: Entry<'_>,
-        number: u32,
-        is_new: bool,
-    ) -> Result<usize> {
-        let layout = self.dir_layout();
+    /// Enters an entry into a data block, which is new or has room for it. Returns its offset there.
+    fn add_to_data(&mut self, entry: Entry<'_>, number: u32, is_new: bool) -> Outcome<usize> {
+        let layout = self.layout;
         let buf = if is_new {
-            self.new_data_block(dir, None, number)?
+            self.new_data_block(number)?
         } else {
-            self.dir_buffer(dir, None, layout.data_at(number), Part::Data)?
+            self.buffer(layout.data_at(number), Part::Data)?
         };
-        data::insert(&layout, &mut self.held(buf), &entry.into()).ok_or_else(|| {
-            dir.corrupt("directory leaf", format!("free space of data block {number}"))
-        })
+        let offset = data::insert(&layout, &mut self.held(buf), &entry.into());
+        let problem = || format!("free space of data block {number}");
+        offset.ok_or_else(|| self.corrupt("directory leaf", problem()))
     }
 
-    /// The row at the end of the leaf must describe as many data blocks as the size has.
-    fn check_bests_count(&mut self, dir: &Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let blocks = data_blocks(dir, &layout)? as usize;
-        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
-        let count = leaf::bests_count(&layout, self.dir_bytes(root));
+    /// Checks that the row at the end of the leaf describes as many data blocks as the size has.
+    fn check_bests_count(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let blocks = self.view().data_blocks()? as usize;
+        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let count = leaf::bests_count(&layout, self.bytes(root));
         if count == blocks {
             return Ok(());
         }
-        Err(dir.corrupt("directory leaf", format!("it describes {count} of {blocks} data blocks")))
+        Err(self.corrupt("directory leaf", format!("it describes {count} of {blocks} data blocks")))
     }
 
-    /// Removes an entry.
-    pub(super) fn remove_leaf(&mut self, dir: &mut Handle, name: &[u8]) -> Result<Found> {
-        let layout = self.dir_layout();
-        let spot = View::new(self, dir).search(name)?.spot.ok_or(Error::NotFound)?;
-        self.check_bests_count(dir)?;
-        if spot.number >= data_blocks(dir, &layout)? {
-            return Err(dir.corrupt("directory leaf", "an entry in a data block behind the last"));
+    /// Removes an entry from a directory of leaf form.
+    pub(super) fn remove_leaf(&mut self, name: &[u8]) -> Outcome<Found> {
+        let layout = self.layout;
+        let spot = self.view().search(name)?.spot.ok_or(Error::NotFound)?;
+        self.check_bests_count()?;
+        if spot.number >= self.view().data_blocks()? {
+            return Err(self.corrupt("directory leaf", "an entry in a data block behind the last"));
         }
-        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
         let mut held = self.held(root);
         let table = leaf::table(&layout, held.bytes());
         let stale = leaf::stale(&layout, held.bytes());
         leaf::set_stale(&mut held, &table, spot.index);
         leaf::set_counts(&layout, &mut held, table.count, stale + 1);
-        let best_len = self.release_entry(dir, None, &spot, name)?;
+        let best_len = self.release_entry(&spot, name)?;
         let number = spot.number as usize;
         let mut held = self.held(root);
         if best_len < layout.data_room() || number == 0 {
@@ -152,39 +146,34 @@ impl Op<'_> {
             if left < count {
                 cut_bests(&layout, &mut held, left);
             }
-            dir.inode.set_size((left as u64) << layout.size_log);
-            self.dir_drop(dir, None, layout.data_at(spot.number))?;
+            self.handle.inode.set_size((left as u64) << layout.size_log);
+            self.free(layout.data_at(spot.number))?;
         }
-        if dir.inode.size() == layout.size() as u64 {
-            self.try_leaf_to_block(dir)?;
+        if self.handle.inode.size() == layout.size() as u64 {
+            self.try_leaf_to_block()?;
         }
         Ok(spot.found)
     }
 
-    /// Makes the place of an entry unused; the longest unused range of its block then.
-    pub(super) fn release_entry(
-        &mut self,
-        dir: &Handle,
-        maps: Option<&mut super::state::Maps>,
-        spot: &Spot,
-        name: &[u8],
-    ) -> Result<usize> {
-        let layout = self.dir_layout();
-        let buf = self.dir_buffer(dir, maps, layout.data_at(spot.number), Part::Data)?;
+    /// Makes the bytes of an entry unused. Returns the longest unused range that its block has then.
+    pub(super) fn release_entry(&mut self, spot: &Spot, name: &[u8]) -> Outcome<usize> {
+        let layout = self.layout;
+        let buf = self.buffer(layout.data_at(spot.number), Part::Data)?;
         let range = Free { offset: spot.offset, len: layout.entry_size(name.len()) };
         let mut held = self.held(buf);
         data::release(&layout, &mut held, range, layout.size());
         Ok(data::best_len(&layout, held.bytes()))
     }
 
-    /// Gives what the end of a leaf describes an index of its own.
-    pub(super) fn leaf_to_node(&mut self, dir: &mut Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
-        let block = self.dir_bytes(root);
+    /// Turns a directory of leaf form into one of node form: the row at the end of the leaf moves into an
+    /// index of free space.
+    pub(super) fn leaf_to_node(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let block = self.bytes(root);
         let count = leaf::bests_count(&layout, block);
         let bests: Vec<u16> = (0..count).map(|i| best(&layout, block, i)).collect();
-        let new = self.dir_new(dir, None, layout.free_first(), NewBlock::Free(magic::FREE))?;
+        let new = self.create(layout.free_first(), NewBlock::Free(magic::FREE))?;
         let mut held = self.held(new);
         for (slot, best) in bests.into_iter().enumerate().filter(|(_, best)| *best != NO_BLOCK) {
             free::enter(&layout, &mut held, slot, best);
@@ -193,12 +182,13 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Takes the index of free space into the only leaf, if there is room.
-    pub(super) fn try_node_to_leaf(&mut self, dir: &mut Handle) -> Result<bool> {
-        let layout = self.dir_layout();
-        let blocks = data_blocks(dir, &layout)? as usize;
-        let root = self.dir_buffer(dir, None, layout.leaf_first(), Part::Leaf)?;
-        let block = self.dir_bytes(root);
+    /// Turns a directory of node form into one of leaf form, if it has one leaf and the index of free space
+    /// fits into that. False, and nothing done, if not.
+    pub(super) fn try_node_to_leaf(&mut self) -> Outcome<bool> {
+        let layout = self.layout;
+        let blocks = self.view().data_blocks()? as usize;
+        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let block = self.bytes(root);
         let count = leaf::table(&layout, block).count;
         let live = count.saturating_sub(leaf::stale(&layout, block));
         let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
@@ -208,11 +198,11 @@ impl Op<'_> {
         {
             return Ok(false);
         }
-        let index = self.dir_buffer(dir, None, layout.free_first(), Part::Free)?;
-        let slots = free::slots(&layout, self.dir_bytes(index)).to_vec();
+        let index = self.buffer(layout.free_first(), Part::Free)?;
+        let slots = free::slots(&layout, self.bytes(index)).to_vec();
         if slots.len() != blocks {
             let problem = format!("it describes {} of {blocks} data blocks", slots.len());
-            return Err(dir.corrupt("directory free index", problem));
+            return Err(self.corrupt("directory free index", problem));
         }
         let mut held = self.held(root);
         leaf::compact(&layout, &mut held);
@@ -220,9 +210,9 @@ impl Op<'_> {
         let start = leaf::bests_start(&layout, blocks);
         held.edit(start..start + blocks * 2).copy_from_slice(slots.as_flattened());
         leaf::set_bests_count(&layout, &mut held, blocks);
-        self.dir_drop(dir, None, layout.free_first())?;
+        self.free(layout.free_first())?;
         if blocks == 1 {
-            self.try_leaf_to_block(dir)?;
+            self.try_leaf_to_block()?;
         }
         Ok(true)
     }

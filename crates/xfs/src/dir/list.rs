@@ -1,22 +1,22 @@
 //! Listing directories.
 //!
-//! A cookie is an entry's position in data blocks in units of 8 bytes, as the kernel's is. Entries
-//! never move in a data block, and keep their offsets from shortform on, so that an entry keeps its
-//! cookie through everything but its own removal. A listing goes on with the first entry at or behind
-//! its cookie.
+//! As in the kernel, a cookie is an entry's position in the data blocks, in units of 8 bytes. Entries never
+//! move in a data block, and keep their offsets when a shortform directory becomes a block. So an entry keeps
+//! its cookie until it is removed. A listing goes on with the first entry at or behind its cookie.
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, DirEntry, FileType, ListingClock, ListingStep, Result};
+use operation::profile::{ListingClock, ListingStep};
+use vfs::{Cookie, DirEntry, FileType, Result};
 
 use super::view::View;
-use crate::bmap::{self, Place};
 use crate::format::address::FileBlock;
 use crate::format::dir::{Layout, Part, data};
 use crate::format::inode::{Fork, Format};
-use crate::source::Source;
+use crate::map::{self, Place};
+use crate::op::source::Source;
 
-/// Gets each entry of a listing.
+/// The function that a listing shows each entry to.
 pub(super) type Each<'e> = dyn FnMut(DirEntry<'_>) -> ControlFlow<()> + 'e;
 
 impl<S: Source> View<'_, S> {
@@ -38,7 +38,7 @@ impl<S: Source> View<'_, S> {
         }
     }
 
-    /// Lists a directory that lies in its inode; the number of entries handed over but for the dots.
+    /// Lists a directory that lies in its inode. Returns how many entries it showed, without the dots.
     fn list_short(&mut self, from: Cookie, each: &mut Each<'_>) -> Result<u64> {
         let (layout, short) = (self.layout, self.short()?);
         let directory = Some(FileType::Directory);
@@ -93,7 +93,7 @@ impl<S: Source> View<'_, S> {
     /// The first data block at or behind the end of the hole that a data block would be in.
     fn behind_hole(&mut self, number: u32) -> Result<u32> {
         let at = self.layout.data_at(number);
-        let run = bmap::run_at(self.source, self.dir, Fork::Data, at)?;
+        let run = map::run_at(self.source, self.dir, Fork::Data, at)?;
         let len = if run.place == Place::Hole { run.len } else { 1 };
         let FileBlock(end) = at.plus(len);
         let next = end.div_ceil(self.layout.blocks().into()).max(u64::from(number) + 1);
@@ -101,7 +101,7 @@ impl<S: Source> View<'_, S> {
     }
 }
 
-/// Lists a data block; the number of entries handed over but for the dots, and whether to go on.
+/// Lists a data block. Returns how many entries it showed, without the dots, and whether to go on.
 fn list_block(
     layout: &Layout,
     block: &[u8],

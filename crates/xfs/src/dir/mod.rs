@@ -2,52 +2,52 @@
 //!
 //! A directory takes the smallest form that its entries fit into, and changes it one step at a time:
 //! shortform, block, leaf, node ([`crate::format::dir`] says what these are).
+//!
+//! - A [`View`] reads a directory, through the cache or through an operation.
+//! - A [`DirChange`] changes it within an operation. Each form has a file of its own.
+//! - A [`node::NodeChange`] changes a directory of node form, and the state that is kept of it in memory.
 
 mod block;
-mod buffers;
+mod buffered;
+mod change;
 mod find;
+mod flush;
 pub(crate) mod free;
 mod index;
+mod insert_buffer;
 mod leaf;
 mod list;
 mod node;
-mod settle;
+mod node_data;
 mod short;
 #[cfg(test)]
 mod speed;
 mod state;
 mod store;
 mod view;
-mod waiting;
 mod whole;
 
+use operation::Outcome;
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, DirEntry, Error, FileType, Ino, ListingClock, NAME_LEN_MAX, Result};
+pub(crate) use operation::names::Entry;
+use operation::profile::ListingClock;
+use vfs::{Cookie, DirEntry, FileType, Ino, NAME_LEN_MAX, Result};
 
 use crate::Xfs;
-use crate::format::dir::Part;
-use crate::format::dir::data::{self, NewEntry};
+use crate::format::dir::data::NewEntry;
 use crate::inode::Handle;
 use crate::op::Op;
-use crate::source::Source;
-use find::Form;
+use crate::op::source::Source;
 use view::View;
 
-pub(crate) use find::{Spot, Waiting};
+pub(crate) use change::DirChange;
+pub(crate) use find::{BufferedAddresses, Spot};
 #[cfg(test)]
 use free::FreeIndexStrategy;
-pub use store::LeafBuffering;
-pub(crate) use store::{States, Taken};
+pub use store::InsertBuffering;
+pub(crate) use store::{DirStates, TakenStates};
 pub(crate) use whole::Wholes;
-
-/// An entry to be made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'n> {
-    pub(crate) name: &'n [u8],
-    pub(crate) ino: Ino,
-    pub(crate) file_type: FileType,
-}
 
 impl<'n> From<Entry<'n>> for NewEntry<'n> {
     fn from(entry: Entry<'n>) -> Self {
@@ -63,9 +63,6 @@ pub(crate) struct Found {
     pub(crate) file_type: Option<FileType>,
 }
 
-/// Most steps from one form to another that one entry can bring about.
-const STEPS_MAX: usize = 4;
-
 /// Looks a name up, `.` and `..` too.
 pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
     if name == b"." {
@@ -77,7 +74,7 @@ pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Res
     View::new(source, dir).lookup(name)
 }
 
-/// Looks a name up that is to be changed, and says where its entry is if that helps to find it again. The
+/// Looks up a name that is to be changed, and says where its entry is if that helps to find it again. The
 /// directory stays locked until it is changed.
 pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
     if matches!(name, b"." | b".." | b"") || name.len() > NAME_LEN_MAX {
@@ -122,95 +119,31 @@ pub(crate) fn readdir(
 
 impl Op<'_> {
     /// Makes a new inode an empty directory below `parent` (itself for the root).
-    pub(crate) fn init_dir(&mut self, dir: &mut Handle, parent: Ino) -> Result<()> {
+    pub(crate) fn init_dir(&mut self, dir: &mut Handle, parent: Ino) -> Outcome<()> {
         self.fs.forget_dir(dir.ino());
-        short::init(&self.dir_layout(), dir, parent);
+        DirChange::new(self, dir).init(parent);
         Ok(())
     }
 
-    fn form_of(&mut self, dir: &Handle) -> Result<Form> {
-        if self.has_state(dir) {
-            return Ok(Form::Node);
-        }
-        View::new(self, dir).form()
-    }
-
     /// Adds an entry. `Exists` if the name is taken.
-    pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<()> {
-        for _ in 0..STEPS_MAX {
-            match self.form_of(dir)? {
-                Form::Short => {
-                    if self.find_short(dir, entry.name)?.is_some() {
-                        return Err(Error::Exists);
-                    }
-                    if self.add_short(dir, entry)? {
-                        return Ok(());
-                    }
-                    self.short_to_block(dir)?;
-                }
-                Form::Block => {
-                    if self.add_block(dir, entry)? {
-                        return Ok(());
-                    }
-                    self.block_to_leaf(dir)?;
-                }
-                Form::Leaf => {
-                    if self.add_leaf(dir, entry)? {
-                        return Ok(());
-                    }
-                    self.leaf_to_node(dir)?;
-                }
-                Form::Node => {
-                    return self.with_state(dir, |op, dir, state| op.add_node(dir, state, entry));
-                }
-            }
-        }
-        Err(dir.corrupt("directory", "an entry fits into no form"))
+    pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
+        DirChange::new(self, dir).add(entry)
     }
 
-    /// Removes an entry and says what it led to. `NotFound` if there is none. `hint` is where it was found
-    /// since the directory was locked.
+    /// Removes an entry and returns what it led to. `NotFound` if there is none. `hint` is where the entry
+    /// was found since the directory was locked.
     pub(crate) fn remove_entry(
         &mut self,
         dir: &mut Handle,
         name: &[u8],
         hint: Option<&Spot>,
-    ) -> Result<Found> {
-        match self.form_of(dir)? {
-            Form::Short => {
-                let (found, offset) = self.find_short(dir, name)?.ok_or(Error::NotFound)?;
-                self.remove_short(dir, offset)?;
-                Ok(found)
-            }
-            Form::Block => self.remove_block(dir, name),
-            Form::Leaf => self.remove_leaf(dir, name),
-            Form::Node => {
-                self.with_state(dir, |op, dir, state| op.remove_node(dir, state, name, hint))
-            }
-        }
+    ) -> Outcome<Found> {
+        DirChange::new(self, dir).remove(name, hint)
     }
 
-    /// Makes a name that is there (`..` too) lead elsewhere, and says what it led to. `NotFound` if
+    /// Makes an existing name (`..` too) lead elsewhere, and returns what it led to. `NotFound` if
     /// there is none.
-    pub(crate) fn replace_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<Found> {
-        let form = self.form_of(dir)?;
-        if form == Form::Short {
-            let (found, offset) = self.find_short(dir, entry.name)?.ok_or(Error::NotFound)?;
-            if self.replace_short(dir, offset, entry)? {
-                return Ok(found);
-            }
-            // A larger inode number does not fit into the inode.
-            self.short_to_block(dir)?;
-        }
-        let layout = self.dir_layout();
-        let mut view = View::new(self, dir);
-        let spot = match form {
-            Form::Short | Form::Block => view.find_in_block(entry.name)?,
-            Form::Leaf | Form::Node => view.search(entry.name)?.spot,
-        };
-        let spot = spot.ok_or(Error::NotFound)?;
-        let buf = self.dir_buffer(dir, None, layout.data_at(spot.number), Part::Data)?;
-        data::replace(&layout, &mut self.held(buf), spot.offset, &entry.into());
-        Ok(spot.found)
+    pub(crate) fn replace_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<Found> {
+        DirChange::new(self, dir).replace(entry)
     }
 }

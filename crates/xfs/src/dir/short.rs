@@ -1,9 +1,10 @@
 //! Changing shortform directories, and turning them into blocks and back.
 
-use vfs::{FileType, Ino, Result};
+use operation::Outcome;
+use vfs::{FileType, Ino};
 
+use super::change::{DirChange, NewBlock};
 use super::find::short;
-use super::view::NewBlock;
 use super::{Entry, Found};
 use crate::format::address::FileBlock;
 use crate::format::dir::data::NewEntry;
@@ -13,7 +14,6 @@ use crate::format::dir::{Layout, Part, data, file_type_code, file_type_of, magic
 use crate::format::edit::Edit;
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
-use crate::op::Op;
 
 /// Puts a directory's bytes into its inode.
 fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
@@ -23,13 +23,8 @@ fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
     dir.inode.set_size(bytes.len() as u64);
 }
 
-/// Makes an inode without blocks a shortform directory.
-pub(super) fn init(layout: &Layout, dir: &mut Handle, parent: Ino) {
-    dir.inode.set_format(Fork::Data, Format::Local);
-    set_bytes(dir, &format::build(layout, parent, std::iter::empty()));
-}
-
-/// An offset for a new entry: behind the others if all could lie in a block then, else in a gap.
+/// Picks an offset for a new entry: behind the others if all entries still fit into a block then, else in a
+/// gap.
 fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize> {
     let (mut end, mut gap) = (layout.first_entry(), None);
     for entry in short.entries() {
@@ -38,17 +33,23 @@ fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize>
         }
         end = entry.offset + layout.entry_size(entry.name.len());
     }
-    // The new one, `.` and `..` are hashed, too.
+    // The hash index has the new entry, `.` and `..` too.
     let index = (short.count() + 3) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
     let fits = |end: usize| end + index <= layout.size();
     if fits(end + size) { Some(end) } else { gap.filter(|_| fits(end)) }
 }
 
-impl Op<'_> {
-    /// Adds an entry, whose name was not found. False if there is no room in the inode.
-    pub(super) fn add_short(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Result<bool> {
-        let layout = self.dir_layout();
-        let short = short(&self.fs, dir)?;
+impl DirChange<'_, '_> {
+    /// Makes an inode without blocks an empty shortform directory.
+    pub(super) fn init(&mut self, parent: Ino) {
+        self.handle.inode.set_format(Fork::Data, Format::Local);
+        set_bytes(self.handle, &format::build(&self.layout, parent, std::iter::empty()));
+    }
+
+    /// Adds an entry whose name is free. False if there is no room in the inode.
+    pub(super) fn add_short(&mut self, entry: Entry<'_>) -> Outcome<bool> {
+        let layout = self.layout;
+        let short = short(&self.op.fs, self.handle)?;
         let size = layout.entry_size(entry.name.len());
         let Some(offset) = pick_offset(&layout, &short, size) else { return Ok(false) };
         let new = ShortEntry {
@@ -62,60 +63,55 @@ impl Op<'_> {
         let behind = short.entries().skip_while(is_before);
         let all = before.chain(std::iter::once(new)).chain(behind);
         let bytes = format::build(&layout, short.parent(), all);
-        if short.count() == COUNT_MAX || bytes.len() > dir.inode.fork(Fork::Data).len() {
+        if short.count() == COUNT_MAX || bytes.len() > self.handle.inode.fork(Fork::Data).len() {
             return Ok(false);
         }
-        set_bytes(dir, &bytes);
+        set_bytes(self.handle, &bytes);
         Ok(true)
     }
 
     /// Removes the entry with this offset.
-    pub(super) fn remove_short(&mut self, dir: &mut Handle, offset: usize) -> Result<()> {
-        let short = short(&self.fs, dir)?;
+    pub(super) fn remove_short(&mut self, offset: usize) -> Outcome<()> {
+        let short = short(&self.op.fs, self.handle)?;
         let rest = short.entries().filter(|e| e.offset != offset);
-        let bytes = format::build(&self.dir_layout(), short.parent(), rest);
-        set_bytes(dir, &bytes);
+        let bytes = format::build(&self.layout, short.parent(), rest);
+        set_bytes(self.handle, &bytes);
         Ok(())
     }
 
     /// Makes the entry with this offset (`..` too) lead elsewhere. False if there is no room.
-    pub(super) fn replace_short(
-        &mut self,
-        dir: &mut Handle,
-        offset: usize,
-        entry: Entry<'_>,
-    ) -> Result<bool> {
-        let layout = self.dir_layout();
-        let short = short(&self.fs, dir)?;
+    pub(super) fn replace_short(&mut self, offset: usize, entry: Entry<'_>) -> Outcome<bool> {
+        let layout = self.layout;
+        let short = short(&self.op.fs, self.handle)?;
         let parent = if offset == layout.dot_dot() { entry.ino } else { short.parent() };
         let code = file_type_code(entry.file_type);
         let entries = short
             .entries()
             .map(|e| if e.offset == offset { ShortEntry { ino: entry.ino, code, ..e } } else { e });
         let bytes = format::build(&layout, parent, entries);
-        if bytes.len() > dir.inode.fork(Fork::Data).len() {
+        if bytes.len() > self.handle.inode.fork(Fork::Data).len() {
             return Ok(false);
         }
-        set_bytes(dir, &bytes);
+        set_bytes(self.handle, &bytes);
         Ok(true)
     }
 
     /// Turns a shortform directory into one of block form. Entries keep their offsets.
-    pub(crate) fn short_to_block(&mut self, dir: &mut Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let before = dir.clone();
-        let short = short(&self.fs, &before)?;
-        dir.inode.fork_mut(Fork::Data).fill(0);
-        dir.inode.set_size(0);
-        dir.inode.set_format(Fork::Data, Format::Extents);
-        let buf = self.dir_new(dir, None, FileBlock(0), NewBlock::Data(magic::BLOCK))?;
-        dir.inode.set_size(layout.size() as u64);
+    pub(crate) fn short_to_block(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let before = self.handle.clone();
+        let short = short(&self.op.fs, &before)?;
+        self.handle.inode.fork_mut(Fork::Data).fill(0);
+        self.handle.inode.set_size(0);
+        self.handle.inode.set_format(Fork::Data, Format::Extents);
+        let buf = self.create(FileBlock(0), NewBlock::Data(magic::BLOCK))?;
+        self.handle.inode.set_size(layout.size() as u64);
         let dot = |name, ino| NewEntry { name, ino, file_type: FileType::Directory };
         let dots = [
-            (layout.header(), dot(b".".as_slice(), dir.ino())),
+            (layout.header(), dot(b".".as_slice(), self.handle.ino())),
             (layout.dot_dot(), dot(b"..".as_slice(), short.parent())),
         ];
-        // A type that is not known is written as none below.
+        // The code of an unknown type is copied below.
         let rest = short.entries().map(|e| {
             let file_type = e.file_type().unwrap_or(FileType::Regular);
             (e.offset, NewEntry { name: e.name, ino: e.ino, file_type })
@@ -144,20 +140,20 @@ impl Op<'_> {
     }
 
     /// Turns a directory of block form into shortform if it fits into the inode.
-    pub(super) fn try_block_to_short(&mut self, dir: &mut Handle) -> Result<()> {
-        let layout = self.dir_layout();
-        let buf = self.dir_buffer(dir, None, FileBlock(0), Part::Data)?;
-        let room = dir.inode.fork(Fork::Data).len();
-        let block = self.dir_bytes(buf);
+    pub(super) fn try_block_to_short(&mut self) -> Outcome<()> {
+        let layout = self.layout;
+        let buf = self.buffer(FileBlock(0), Part::Data)?;
+        let room = self.handle.inode.fork(Fork::Data).len();
+        let block = self.bytes(buf);
         let mut parent = None;
         let is_named = |e: &data::Dirent<'_>| e.name != b"." && e.name != b"..";
         for entry in data::entries(&layout, block).take(2).filter(|e| e.name == b"..") {
             parent = Some(entry.ino);
         }
         let Some(parent) = parent else {
-            return Err(dir.corrupt("directory block", "'..' is not its second entry"));
+            return Err(self.corrupt("directory block", "'..' is not its second entry"));
         };
-        // Summing up stops as soon as it is too much.
+        // Most blocks are far too large, so the sum stops as soon as it is too large.
         let mut left = room;
         for entry in data::entries(&layout, block).filter(is_named) {
             let Some(rest) = left.checked_sub(3 + entry.name.len() + 4) else { return Ok(()) };
@@ -177,14 +173,14 @@ impl Op<'_> {
             return Ok(());
         }
         let bytes = format::build(&layout, parent, named.iter().copied());
-        self.dir_drop(dir, None, FileBlock(0))?;
-        dir.inode.set_format(Fork::Data, Format::Local);
-        set_bytes(dir, &bytes);
+        self.free(FileBlock(0))?;
+        self.handle.inode.set_format(Fork::Data, Format::Local);
+        set_bytes(self.handle, &bytes);
         Ok(())
     }
 
     /// Finds a name in a shortform directory.
-    pub(super) fn find_short(&self, dir: &Handle, name: &[u8]) -> Result<Option<(Found, usize)>> {
-        super::view::View::new(&mut &*self.fs, dir).find_short(name)
+    pub(super) fn find_short(&mut self, name: &[u8]) -> Outcome<Option<(Found, usize)>> {
+        Ok(self.view().find_short(name)?)
     }
 }

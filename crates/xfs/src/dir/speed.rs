@@ -1,6 +1,7 @@
-//! How long adding and removing an entry takes, for whoever asks:
+//! Measures how long adding and removing an entry takes:
 //! `cargo test -p diskwright-xfs --lib dir::speed -- --ignored --nocapture`.
 
+use operation::RunOperations;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +19,13 @@ fn clock() -> Duration {
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-struct Run {
+struct Bench {
     fs: Xfs,
     dir: Handle,
     file: Ino,
 }
 
-impl Run {
+impl Bench {
     fn new(strategy: FreeIndexStrategy, size: u64) -> Self {
         let options = Options {
             uuid: [1; 16],
@@ -33,12 +34,12 @@ impl Run {
         };
         let device = Arc::new(MemoryDevice::new(size));
         mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
-        let mut fs = Xfs::open_fresh(device, CACHE_BYTES_DEFAULT * 4).unwrap();
+        let mut fs = Xfs::open_in_progress(device, CACHE_BYTES_DEFAULT * 4).unwrap();
         fs.set_free_index(strategy);
         let new = NewInode { permissions: 0o755, ..NewInode::default() };
         let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
         let file = fs.create(fs.root(), b"file", &new).unwrap();
-        let dir = fs.load_dir(dir).unwrap();
+        let dir = fs.load(dir).unwrap();
         Self { fs, dir, file }
     }
 
@@ -91,7 +92,7 @@ fn growing() {
     ];
     let only = std::env::var("STRATEGY").unwrap_or_default();
     for strategy in all.into_iter().filter(|s| format!("{s:?}").contains(&only)) {
-        let mut run = Run::new(strategy, 4 << 30);
+        let mut run = Bench::new(strategy, 4 << 30);
         let mut rng = fastrand::Rng::with_seed(1);
         let (mut start, mut done) = (clock(), 0_u64);
         let mut next = 10_000;
@@ -113,7 +114,7 @@ fn random() {
     for strategy in
         [FreeIndexStrategy::Reverse, FreeIndexStrategy::BlockSkip, FreeIndexStrategy::Tree]
     {
-        let mut run = Run::new(strategy, 4 << 30);
+        let mut run = Bench::new(strategy, 4 << 30);
         let mut rng = fastrand::Rng::with_seed(1);
         let mut name = || {
             let len = rng.usize(8..=200);

@@ -1,26 +1,30 @@
-//! What is kept in memory of node directories that were changed: where their blocks are, which logical
-//! blocks are holes, what finds room for an entry, and names on their way into the hash index. But for
-//! these, all of it can be read from the directory.
+//! The state that is kept in memory of a node directory that was changed: where its blocks are, which
+//! logical blocks are holes, what finds room for an entry, and the insert buffer. All but the insert buffer
+//! can be read from the directory.
 //!
-//! A failed operation takes its changes back; where more has changed than room, the state is read again.
+//! A failed operation takes its changes of the state back. If more has changed than room, the state is read
+//! again before it is used.
 
+use operation::Outcome;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use vfs::{Ino, Result};
 
-use super::buffers::LeafBuffers;
+use super::change::DirChange;
 use super::free::{Bests, FreeIndexStrategy};
+use super::insert_buffer::InsertBuffer;
 use super::store::Reported;
+use super::view::View;
 use crate::Xfs;
-use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
 use crate::format::inode::Fork;
-use crate::inode::Handle;
-use crate::op::Op;
+use crate::map::{self, Place};
+use crate::op::source::Source;
 
-/// Where a directory's blocks are on the device, as far as is known: data, leaves, free index.
+/// Where a directory's blocks are on the device, as far as it is known: data blocks, blocks of the hash index
+/// and of the free index, by their numbers. 0 stands for unknown.
 #[derive(Default)]
 pub(super) struct Maps([Vec<u64>; 3]);
 
@@ -41,7 +45,7 @@ impl Maps {
         self.0[row].get(index).copied().filter(|block| *block != 0).map(Block)
     }
 
-    /// Notes where a block is. One that is further out than the directory has blocks is not worth
+    /// Notes where a block is, unless it lies further out than the directory has blocks: that is not worth
     /// the memory.
     pub(super) fn set(&mut self, layout: &Layout, at: FileBlock, block: Block, blocks: u64) {
         let (row, index) = Self::row(layout, at);
@@ -57,8 +61,8 @@ impl Maps {
 
     pub(super) fn clear(&mut self, layout: &Layout, at: FileBlock) {
         let (row, index) = Self::row(layout, at);
-        if let Some(place) = self.0[row].get_mut(index) {
-            *place = 0;
+        if let Some(block) = self.0[row].get_mut(index) {
+            *block = 0;
         }
     }
 
@@ -67,17 +71,17 @@ impl Maps {
     }
 }
 
-/// Directory blocks of one range of a directory's space: which numbers are taken.
+/// Which numbers of directory blocks are taken in one part of a directory's space.
 #[derive(Default)]
 pub(super) struct Numbers {
-    /// All from here on are holes.
+    /// All numbers from here on are holes.
     end: u32,
     /// Runs of holes before it: first number and length.
     holes: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
 impl Numbers {
-    /// Takes the lowest number that is a hole.
+    /// Takes the lowest number that is a hole, and returns it.
     pub(super) fn take(&mut self) -> u32 {
         let Some(Reverse((number, len))) = self.holes.pop() else {
             self.end += 1;
@@ -89,12 +93,12 @@ impl Numbers {
         number
     }
 
-    /// How many there are, but for a few holes.
+    /// About how many numbers are taken: some holes are counted.
     pub(super) fn count(&self) -> u32 {
         self.end.saturating_sub(self.holes.len() as u32)
     }
 
-    /// The number is a hole again.
+    /// Makes a number a hole again.
     pub(super) fn give_back(&mut self, number: u32) {
         if number + 1 == self.end {
             self.end = number;
@@ -103,18 +107,16 @@ impl Numbers {
         }
     }
 
-    /// Reads what is taken of the range that starts at `first`.
-    fn read(
-        fs: &mut Op<'_>,
-        dir: &Handle,
-        layout: &Layout,
+    /// Reads which numbers of the range from `first` to `limit` are taken.
+    fn read<S: Source>(
+        view: &mut View<'_, S>,
         (first, limit): (FileBlock, FileBlock),
     ) -> Result<Self> {
-        let blocks = u64::from(layout.blocks());
+        let blocks = u64::from(view.layout.blocks());
         let mut numbers = Self::default();
         let mut at = first;
         while at < limit {
-            let run = bmap::run_at(fs, dir, Fork::Data, at)?;
+            let run = map::run_at(view.source, view.dir, Fork::Data, at)?;
             let next = FileBlock(at.plus(run.len).0.min(limit.0));
             if run.place == Place::Hole {
                 let from = (at.0 - first.0).div_ceil(blocks) as u32;
@@ -133,16 +135,21 @@ impl Numbers {
     }
 }
 
-/// What is kept of a node directory.
+/// The state of a node directory.
 pub(crate) struct DirState {
     pub(super) ino: Ino,
     pub(super) generation: u32,
     pub(super) maps: Maps,
+    pub(super) nodes: NodeState,
+}
+
+/// The state of a node directory without its maps, which the forms without nodes can use too.
+pub(super) struct NodeState {
     pub(super) data: Numbers,
     pub(super) leaves: Numbers,
     pub(super) bests: Bests,
-    pub(super) buffers: LeafBuffers,
-    /// What the store was told of the leaf buffers.
+    pub(super) insert_buffer: InsertBuffer,
+    /// What the store was told of the insert buffer.
     pub(super) reported: Reported,
     /// Old values of `bests`.
     undo: Vec<(u32, u16)>,
@@ -150,16 +157,49 @@ pub(crate) struct DirState {
     is_changed: bool,
     /// Whether the directory is of another form now.
     is_over: bool,
-    /// Whether all but the leaf buffers must be read again.
+    /// Whether all but the insert buffer must be read again.
     is_unread: bool,
 }
 
 impl DirState {
-    /// Bytes of memory, without those of leaf buffers.
+    /// Bytes of memory, without those of the insert buffer.
     pub(super) fn bytes(&self) -> usize {
-        self.maps.bytes() + self.bests.bytes() + self.data.holes.capacity() * 8
+        self.maps.bytes() + self.nodes.bests.bytes() + self.nodes.data.holes.capacity() * 8
     }
 
+    /// Whether the directory still has nodes.
+    pub(super) fn is_valid(&self) -> bool {
+        !self.nodes.is_over
+    }
+
+    /// Whether the whole state is as the directory is.
+    pub(super) fn is_read(&self) -> bool {
+        !self.nodes.is_unread
+    }
+
+    /// Whether the state may be dropped.
+    pub(super) fn is_idle(&self) -> bool {
+        self.nodes.is_idle()
+    }
+
+    /// Marks all but the insert buffer to be read again.
+    pub(super) fn set_unread(&mut self) {
+        self.nodes.is_unread = true;
+    }
+
+    /// Keeps the changes of an operation that commits. False if the state is of no use any more.
+    pub(super) fn keep(&mut self) -> bool {
+        self.nodes.keep();
+        self.is_valid()
+    }
+
+    /// Takes back the changes of an operation that failed. False if the state is of no use any more.
+    pub(super) fn roll_back(&mut self) -> bool {
+        self.nodes.roll_back()
+    }
+}
+
+impl NodeState {
     /// Notes a change that cannot be taken back.
     pub(super) fn set_changed(&mut self) {
         self.is_changed = true;
@@ -177,40 +217,21 @@ impl DirState {
         }
     }
 
-    /// Whether the directory is one with nodes.
-    pub(super) fn is_valid(&self) -> bool {
-        !self.is_over
+    fn is_idle(&self) -> bool {
+        self.is_over || self.insert_buffer.is_empty()
     }
 
-    /// Whether all of it is as the directory is.
-    pub(super) fn is_read(&self) -> bool {
-        !self.is_unread
-    }
-
-    /// Whether it may be dropped.
-    pub(super) fn is_idle(&self) -> bool {
-        self.is_over || self.buffers.waiting == 0
-    }
-
-    /// The state is to be read anew, but for what cannot be.
-    pub(super) fn set_unread(&mut self) {
-        self.is_unread = true;
-    }
-
-    /// The operation commits. False if the state is of no use any more.
-    pub(super) fn keep(&mut self) -> bool {
+    fn keep(&mut self) {
         self.undo.clear();
-        self.buffers.keep();
+        self.insert_buffer.keep();
         self.is_changed = false;
-        !self.is_over
     }
 
-    /// The operation failed. False if the state is of no use any more.
-    pub(super) fn roll_back(&mut self) -> bool {
+    fn roll_back(&mut self) -> bool {
         while let Some((number, old)) = self.undo.pop() {
             self.bests.set(number, old);
         }
-        self.buffers.roll_back();
+        self.insert_buffer.roll_back();
         self.is_over = false;
         if std::mem::take(&mut self.is_changed) {
             self.is_unread = true;
@@ -220,77 +241,60 @@ impl DirState {
     }
 }
 
-impl Op<'_> {
-    /// Runs `body` with what is kept of a node directory, which is read if nothing is.
-    pub(super) fn with_state<T>(
-        &mut self,
-        dir: &mut Handle,
-        body: impl FnOnce(&mut Self, &mut Handle, &mut DirState) -> Result<T>,
-    ) -> Result<T> {
-        let mut state = match self.dirs.take(dir) {
-            Some(mut state) => {
-                if state.is_unread
-                    && let Err(error) = self.read_again(dir, &mut state)
-                {
-                    self.dirs.give(state);
-                    return Err(error);
-                }
-                state
-            }
-            None => Box::new(self.read_state(dir)?),
+impl DirChange<'_, '_> {
+    /// Takes the state of the directory out of the store, or reads it.
+    pub(super) fn take_state(&mut self) -> Outcome<Box<DirState>> {
+        let Some(mut state) = self.op.dirs.take(self.handle) else {
+            return Ok(Box::new(self.read_state()?));
         };
-        let outcome = body(self, dir, &mut state);
-        self.dirs.give(state);
-        outcome
+        if state.nodes.is_unread
+            && let Err(error) = self.read_again(&mut state)
+        {
+            self.op.dirs.give(state);
+            return Err(error);
+        }
+        Ok(state)
     }
 
-    /// Reads a state again, and keeps what waits for its leaves.
-    fn read_again(&mut self, dir: &Handle, state: &mut DirState) -> Result<()> {
-        let mut new = self.read_state(dir)?;
-        std::mem::swap(&mut new.buffers, &mut state.buffers);
-        new.reported = state.reported;
+    /// Reads all of a state again but the insert buffer, which is nowhere else.
+    fn read_again(&mut self, state: &mut DirState) -> Outcome<()> {
+        let mut new = self.read_state()?;
+        std::mem::swap(&mut new.nodes.insert_buffer, &mut state.nodes.insert_buffer);
+        new.nodes.reported = state.nodes.reported;
         *state = new;
         Ok(())
     }
 
-    /// Whether something is kept of a directory, which then is one with nodes.
-    pub(super) fn has_state(&mut self, dir: &Handle) -> bool {
-        let Some(state) = self.dirs.take(dir) else { return false };
-        self.dirs.give(state);
-        true
-    }
-
-    fn read_state(&mut self, dir: &Handle) -> Result<DirState> {
-        let layout = self.dir_layout();
+    fn read_state(&mut self) -> Outcome<DirState> {
+        let (fs, layout) = (self.op.fs, self.layout);
         let data = (FileBlock(0), layout.leaf_first());
         let leaves = (layout.leaf_first(), layout.free_first());
         let mut maps = Maps::default();
-        let strategy = self.fs.free_index;
-        Ok(DirState {
-            ino: dir.ino(),
-            generation: dir.inode.generation(),
-            data: Numbers::read(self, dir, &layout, data)?,
-            leaves: Numbers::read(self, dir, &layout, leaves)?,
-            bests: Bests::read(strategy, self, dir, &mut maps)?,
-            maps,
-            buffers: LeafBuffers::new(self.fs.dirs.shape(&layout)),
+        let mut view = View { maps: Some(&mut maps), ..self.view() };
+        let nodes = NodeState {
+            data: Numbers::read(&mut view, data)?,
+            leaves: Numbers::read(&mut view, leaves)?,
+            bests: Bests::read(fs.free_index, &mut view)?,
+            insert_buffer: InsertBuffer::new(fs.dirs.buffer_size(&layout)),
             reported: Reported::default(),
             undo: Vec::new(),
             is_changed: false,
             is_over: false,
             is_unread: false,
-        })
+        };
+        let generation = self.handle.inode.generation();
+        Ok(DirState { ino: self.ino(), generation, maps, nodes })
     }
 }
 
 impl Xfs {
-    /// Forgets what is kept of a directory: its inode becomes another one.
+    /// Drops the state of a directory whose inode becomes another one.
     pub(super) fn forget_dir(&self, ino: Ino) {
         self.dirs.forget(ino);
     }
 
-    /// Chooses how room for new entries is found in large directories. What is written differs only
-    /// in where entries lie.
+    /// Chooses how large directories find room for new entries. Only the positions of entries on disk differ
+    /// by it.
     pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
         self.free_index = strategy;
         self.dirs.read_all_again();

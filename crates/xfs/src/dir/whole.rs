@@ -3,12 +3,14 @@
 //! The pieces are plain bytes to the engine. When the operation commits, the checksum of the whole is
 //! brought up to date, and what differs goes into the pieces.
 
+use operation::Outcome;
 use std::ops::Range;
 
-use vfs::{Ino, Result};
+use vfs::{Corruption, Ino};
 
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::{self as format, Part};
+use crate::format::geometry::Geometry;
 use crate::kind::Kind;
 use crate::op::Op;
 
@@ -26,6 +28,16 @@ struct Whole {
     is_gone: bool,
 }
 
+impl Whole {
+    /// Checks the block, which is about to be sealed. The engine sees the pieces alone.
+    fn verify(&self, geometry: &Geometry) -> Result<(), Corruption> {
+        let Some(&first) = self.places.first() else { return Ok(()) };
+        let who = (self.ino, self.at.0 as u32);
+        format::verify_structure(geometry, self.part, who, first, &self.data)
+            .map_err(|fault| fault.at_block(first.0))
+    }
+}
+
 impl Wholes {
     pub(super) fn position(&self, ino: Ino, at: FileBlock) -> Option<usize> {
         self.0.iter().position(|w| w.ino == ino && w.at == at && !w.is_gone)
@@ -36,7 +48,7 @@ impl Wholes {
         self.position(ino, at).map(|index| self.bytes(index))
     }
 
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         ino: Ino,
         at: FileBlock,
@@ -52,7 +64,7 @@ impl Wholes {
         &self.0[index].data
     }
 
-    pub(super) fn edit(&mut self, index: usize, range: Range<usize>) -> &mut [u8] {
+    pub(crate) fn edit(&mut self, index: usize, range: Range<usize>) -> &mut [u8] {
         let whole = &mut self.0[index];
         whole.is_changed = true;
         &mut whole.data[range]
@@ -68,10 +80,11 @@ impl Wholes {
 
 impl Op<'_> {
     /// Brings the copies of directory blocks into their pieces.
-    pub(crate) fn write_wholes(&mut self) -> Result<()> {
+    pub(crate) fn write_wholes(&mut self) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
         let changed = |whole: &Whole| whole.is_changed && !whole.is_gone;
         for mut whole in std::mem::take(&mut self.wholes.0).into_iter().filter(changed) {
+            whole.verify(&geometry).map_err(|fault| self.fs.refuse(fault))?;
             format::seal(&geometry, whole.part, &mut whole.data);
             let pieces = whole.data.chunks_exact(geometry.block_size());
             for (i, (place, new)) in whole.places.iter().zip(pieces).enumerate() {

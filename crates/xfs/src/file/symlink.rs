@@ -1,12 +1,11 @@
 //! Targets of symbolic links.
 
+use operation::Outcome;
 use smallvec::SmallVec;
 use vfs::{Error, FileType, Result};
 use zerocopy::IntoBytes;
 
 use crate::Xfs;
-use crate::attr::forkoff::default_forkoff;
-use crate::bmap::{self, Place};
 use crate::format::address::{Block, FileBlock};
 use crate::format::checksum;
 use crate::format::features::Incompat;
@@ -14,10 +13,13 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format};
 use crate::format::symlink::{
     CRC_OFFSET, HEADER_SIZE, TARGET_LEN_MAX, blocks_for, header, header_size, verify,
+    verify_structure,
 };
 use crate::inode::Handle;
 use crate::kind::Kind;
+use crate::map::{self, Place};
 use crate::op::Op;
+use crate::xattr::forkoff::default_forkoff;
 
 /// The target of a symbolic link.
 pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
@@ -45,7 +47,7 @@ fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
     let mut target = Vec::with_capacity(len);
     let mut at = FileBlock(0);
     while target.len() < len {
-        let run = bmap::run_at(&mut &*fs, link, Fork::Data, at)?;
+        let run = map::run_at(&mut &*fs, link, Fork::Data, at)?;
         let left = blocks.saturating_sub(at.0);
         let Place::Written(start) = run.place else {
             return Err(link.corrupt("symbolic link", format!("no block {at}")));
@@ -103,12 +105,12 @@ fn inline_max(geometry: &Geometry, link: &Handle) -> usize {
 
 impl Op<'_> {
     /// Writes the target of a new symbolic link, 1 to 1024 bytes: into the inode or blocks.
-    pub(crate) fn init_symlink(&mut self, link: &mut Handle, target: &[u8]) -> Result<()> {
+    pub(crate) fn init_symlink(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         if target.is_empty() || target.contains(&0) {
-            return Err(Error::Invalid("not a target that a link can have"));
+            return Err(Error::Invalid("not a target that a link can have").into());
         }
         if target.len() > TARGET_LEN_MAX {
-            return Err(Error::NameTooLong);
+            return Err(Error::NameTooLong.into());
         }
         link.inode.set_size(target.len() as u64);
         if target.len() > inline_max(&self.fs.volume.geometry, link) {
@@ -122,18 +124,18 @@ impl Op<'_> {
     }
 
     /// Moves a target that lies in the inode to blocks, to make room for attributes.
-    pub(crate) fn move_target_out(&mut self, link: &mut Handle) -> Result<()> {
+    pub(crate) fn move_target_out(&mut self, link: &mut Handle) -> Outcome<()> {
         let len = usize::try_from(link.inode.size()).unwrap_or(usize::MAX);
         let target: Option<SmallVec<[u8; 512]>> =
             link.inode.fork(Fork::Data).get(..len).map(SmallVec::from_slice);
         match target {
             Some(target) if !target.is_empty() => self.write_remote(link, &target),
-            _ => Err(link.corrupt("symbolic link", "impossible length")),
+            _ => Err(link.corrupt("symbolic link", "impossible length").into()),
         }
     }
 
     /// Puts a target into new blocks.
-    fn write_remote(&mut self, link: &mut Handle, target: &[u8]) -> Result<()> {
+    fn write_remote(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
         link.inode.set_format(Fork::Data, Format::Extents);
         link.inode.fork_mut(Fork::Data).fill(0);
@@ -145,6 +147,8 @@ impl Op<'_> {
         run.extend_from_slice(target);
         run.resize(blocks as usize * geometry.block_size(), 0);
         // A run of several blocks has one checksum, and is never changed.
+        verify_structure(&geometry, link.ino(), block, &run)
+            .map_err(|fault| self.fs.refuse(fault.at_block(block.0)))?;
         checksum::seal(&mut run, CRC_OFFSET);
         let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
         let parts = run.chunks_exact(geometry.block_size());

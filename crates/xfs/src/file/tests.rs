@@ -1,5 +1,6 @@
 //! Targets of links that are written here and read by the kernel.
 
+use operation::RunOperations;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -34,16 +35,16 @@ fn image_of_links(path: &Path, options: &str) -> Vec<Ino> {
     links
 }
 
-fn open_fresh(path: &Path) -> Xfs {
+fn open_in_progress(path: &Path) -> Xfs {
     let file = File::options().read(true).write(true).open(path).unwrap();
-    Xfs::open_fresh(Arc::new(FileDevice::new(file).unwrap()), 16 << 20).unwrap()
+    Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), 16 << 20).unwrap()
 }
 
 fn retarget(options: &str, is_moved: bool) {
     let home = oracle::scratch();
     let path = home.path().join("image");
     let links = image_of_links(&path, options);
-    let fs = open_fresh(&path);
+    let fs = open_in_progress(&path);
     for (&len, &ino) in LENS.iter().zip(&links) {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;
@@ -84,7 +85,7 @@ fn retarget(options: &str, is_moved: bool) {
 /// Links without contents are damage, so this is the end of the image.
 fn drop_all(path: &Path, links: &[Ino]) {
     xfs_repair(path);
-    let fs = open_fresh(path);
+    let fs = open_in_progress(path);
     for &ino in links {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;

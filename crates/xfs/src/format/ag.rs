@@ -1,6 +1,8 @@
 //! The headers of an allocation group: AGF (space), AGI (inodes) and AGFL (blocks kept for the space
 //! trees), in sectors 1, 2 and 3 of the group.
 
+mod structure;
+
 use transaction::Corruption;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,6 +10,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::address::AgNumber;
 use super::checksum;
 use super::geometry::Geometry;
+pub(crate) use structure::{
+    agfl_capacity, agfl_entries, check_agf, check_agi, raw, verify_structure,
+};
 
 /// Sector of the AGF within its group.
 pub const AGF_SECTOR: u32 = 1;
@@ -156,22 +161,33 @@ pub(crate) fn verify_header(
     sector: usize,
     bytes: &[u8],
 ) -> Result<(), Corruption> {
-    let name = NAMES[sector];
-    let magic = super::bytes::be32(bytes, 0);
-    if magic != MAGICS[sector] {
-        return Err(Corruption::new(name, "wrong magic number")
-            .mismatch(format_args!("{:#010x}", MAGICS[sector]), format_args!("{magic:#010x}")));
-    }
+    verify_magic(sector, bytes)?;
     if geometry.features.crc() {
-        checksum::check(name, bytes, CRC_OFFSETS[sector])?;
+        checksum::check(NAMES[sector], bytes, CRC_OFFSETS[sector])?;
     }
+    verify_start(ag, sector, bytes)
+}
+
+fn verify_magic(sector: usize, bytes: &[u8]) -> Result<(), Corruption> {
+    let (expected, found) = (MAGICS[sector], super::bytes::be32(bytes, 0));
+    if found == expected {
+        return Ok(());
+    }
+    Err(Corruption::new(NAMES[sector], "wrong magic number")
+        .mismatch(format_args!("{expected:#010x}"), format_args!("{found:#010x}")))
+}
+
+/// Checks magic number and group number of the header in `sector`.
+fn verify_start(ag: AgNumber, sector: usize, bytes: &[u8]) -> Result<(), Corruption> {
+    verify_magic(sector, bytes)?;
     let seqno = match sector {
         0 => return Ok(()),
         1 | 2 => super::bytes::be32(bytes, 8),
         _ => super::bytes::be32(bytes, 4),
     };
     if seqno != ag.0 {
-        return Err(Corruption::new(name, "it is another group's").mismatch(ag, seqno));
+        let damage = Corruption::new(NAMES[sector], "it is another group's");
+        return Err(damage.mismatch(ag, seqno));
     }
     Ok(())
 }

@@ -2,12 +2,15 @@
 //! where entries and pointers lie behind it. Source: *XFS Filesystem Structure*, "Short Format" and
 //! "Long Format" B+trees.
 
-use transaction::Corruption;
+mod entries;
+
+use transaction::{Changed, Corruption};
 
 use super::address::{AgBlock, Block};
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
 use super::geometry::Geometry;
+pub use entries::Entries;
 
 /// `NULLFSBLOCK`, and in four bytes `NULLAGBLOCK`: no sibling.
 pub const NO_SIBLING: u64 = u64::MAX;
@@ -38,28 +41,38 @@ pub struct Shape {
     pub record_size: usize,
     /// Size of what nodes have per child beside the pointer, in bytes.
     pub key_size: usize,
+    /// What records and keys say.
+    pub entries: Entries,
 }
 
 impl Shape {
-    const fn group(name: &'static str, magics: [&[u8; 4]; 2], record: usize, key: usize) -> Self {
+    const fn group(
+        name: &'static str,
+        magics: [&[u8; 4]; 2],
+        (record_size, key_size): (usize, usize),
+        entries: Entries,
+    ) -> Self {
         let magics = [u32::from_be_bytes(*magics[0]), u32::from_be_bytes(*magics[1])];
-        Self { name, magics, long: false, record_size: record, key_size: key }
+        Self { name, magics, long: false, record_size, key_size, entries }
     }
 
     /// Free space by block.
-    pub const BNO: Self = Self::group("bnobt", [b"ABTB", b"AB3B"], 8, 8);
+    pub const BNO: Self = Self::group("bnobt", [b"ABTB", b"AB3B"], (8, 8), Entries::FreeByBlock);
     /// Free space by length.
-    pub const CNT: Self = Self::group("cntbt", [b"ABTC", b"AB3C"], 8, 8);
+    pub const CNT: Self = Self::group("cntbt", [b"ABTC", b"AB3C"], (8, 8), Entries::FreeByLength);
     /// Inode chunks.
-    pub const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], 16, 4);
+    pub const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], (16, 4), Entries::Chunks);
     /// Inode chunks with free inodes.
-    pub const FINO: Self = Self::group("finobt", [b"FIBT", b"FIB3"], 16, 4);
+    pub const FINO: Self = Self::group("finobt", [b"FIBT", b"FIB3"], (16, 4), Entries::Chunks);
     /// Reverse map: nodes have two keys per child.
-    pub const RMAP: Self = Self::group("rmapbt", [b"RMB3", b"RMB3"], 24, 40);
+    pub const RMAP: Self =
+        Self::group("rmapbt", [b"RMB3", b"RMB3"], (24, 40), Entries::ReverseMaps);
     /// Counts of references.
-    pub const REFCOUNT: Self = Self::group("refcountbt", [b"R3FC", b"R3FC"], 12, 4);
+    pub const REFCOUNT: Self =
+        Self::group("refcountbt", [b"R3FC", b"R3FC"], (12, 4), Entries::References);
     /// The map of a fork.
-    pub const BMBT: Self = Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], 16, 8) };
+    pub const BMBT: Self =
+        Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), Entries::Extents) };
 
     /// Size of a block's header in bytes.
     pub const fn header_size(&self, crc: bool) -> usize {
@@ -284,8 +297,8 @@ impl Shape {
         }
     }
 
-    /// Checks a block's header: that it is of this tree, in its place and its owner's, and that level
-    /// and number of entries can be.
+    /// Checks the header of a block that was read: that it is of this tree, in its place and its owner's,
+    /// that level and number of entries can be, and the checksum. Records are checked when they are used.
     pub fn verify(
         &self,
         geometry: &Geometry,
@@ -293,15 +306,46 @@ impl Shape {
         owner: u64,
         data: &[u8],
     ) -> Result<(), Corruption> {
-        let fault = |problem: &'static str| Corruption::new(self.name, problem);
-        let crc = geometry.features.crc();
-        let (magic, found) = (self.magics[usize::from(crc)], be32(data, 0));
-        if found != magic {
-            return Err(fault("wrong magic number")
-                .mismatch(format_args!("{magic:#010x}"), format_args!("{found:#010x}")));
-        }
-        if crc {
+        self.verify_magic(geometry, data)?;
+        if geometry.features.crc() {
             checksum::check(self.name, data, self.crc_offset())?;
+        }
+        self.verify_header(geometry, block, owner, data).map(drop)
+    }
+
+    /// Checks all of a block but its checksum, and of its entries those that changed: what must be so before
+    /// it is sealed.
+    pub fn verify_structure(
+        &self,
+        geometry: &Geometry,
+        (block, owner): (Block, u64),
+        changed: Changed,
+        data: &[u8],
+    ) -> Result<(), Corruption> {
+        self.verify_magic(geometry, data)?;
+        let area = self.verify_header(geometry, block, owner, data)?;
+        self.verify_entries(geometry, block, &area, changed, data)
+    }
+
+    fn verify_magic(&self, geometry: &Geometry, data: &[u8]) -> Result<(), Corruption> {
+        let (magic, found) = (self.magics[usize::from(geometry.features.crc())], be32(data, 0));
+        if found == magic {
+            return Ok(());
+        }
+        Err(Corruption::new(self.name, "wrong magic number")
+            .mismatch(format_args!("{magic:#010x}"), format_args!("{found:#010x}")))
+    }
+
+    /// Checks a header behind the magic number; where the entries lie.
+    fn verify_header(
+        &self,
+        geometry: &Geometry,
+        block: Block,
+        owner: u64,
+        data: &[u8],
+    ) -> Result<Area, Corruption> {
+        let fault = |problem: &'static str| Corruption::new(self.name, problem);
+        if geometry.features.crc() {
             self.verify_identity(geometry, block, owner, data)?;
         }
         let level = usize::from(be16(data, LEVEL_OFFSET));
@@ -319,7 +363,7 @@ impl Shape {
                 return Err(fault("sibling").mismatch("a block of the group", sibling));
             }
         }
-        Ok(())
+        Ok(area)
     }
 
     fn verify_identity(

@@ -1,18 +1,29 @@
 //! Big-endian numbers in byte slices, for structures whose place varies.
 
+/// So many bytes at `at`: one check of bounds, however many they are.
+#[inline]
+fn bytes<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&data[at..at + N]);
+    bytes
+}
+
 /// The big-endian `u16` at `at`.
+#[inline]
 pub fn be16(data: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([data[at], data[at + 1]])
+    u16::from_be_bytes(bytes(data, at))
 }
 
 /// The big-endian `u32` at `at`.
+#[inline]
 pub fn be32(data: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+    u32::from_be_bytes(bytes(data, at))
 }
 
 /// The big-endian `u64` at `at`.
+#[inline]
 pub fn be64(data: &[u8], at: usize) -> u64 {
-    u64::from(be32(data, at)) << 32 | u64::from(be32(data, at + 4))
+    u64::from_be_bytes(bytes(data, at))
 }
 
 /// Writes a big-endian `u16` at `at`.

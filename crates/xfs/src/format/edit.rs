@@ -1,4 +1,4 @@
-//! Blocks that are changed range by range, so that whoever holds one can keep the old bytes.
+//! Blocks that are changed range by range, so that the holder of a block can keep the old bytes.
 
 use std::ops::Range;
 

@@ -1,5 +1,7 @@
 //! Inodes: the core at the start of each slot, and the two forks behind it.
 
+mod structure;
+
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
@@ -9,6 +11,7 @@ use vfs::{DeviceNumber, FileType, Ino, Timestamp};
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum::{self, Zeros};
 use super::geometry::Geometry;
+pub use structure::verify_structure;
 
 /// `di_magic`: "IN".
 pub const MAGIC: u16 = 0x494e;
@@ -146,30 +149,11 @@ impl std::fmt::Debug for Inode {
 /// Checks what all slots of a chunk have, in use or not: magic number, version, checksum and number.
 pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
-    let magic = be16(slot, 0);
-    if magic != MAGIC {
-        let damage = Corruption::new("inode", "wrong magic number");
-        return Err(
-            at(damage.mismatch(format_args!("{MAGIC:#06x}"), format_args!("{magic:#06x}"))),
-        );
-    }
-    let crc = geometry.features.crc();
-    let version = slot[4];
-    if (version == 3) != crc || !(1..=3).contains(&version) {
-        let expected = if crc { "3" } else { "1 or 2" };
-        return Err(at(Corruption::new("inode", "version").mismatch(expected, version)));
-    }
-    if crc {
+    structure::verify_start(geometry, slot).map_err(at)?;
+    if geometry.features.crc() {
         checksum::check("inode", slot, CRC_OFFSET).map_err(at)?;
-        if be64(slot, 152) != ino.0 {
-            let damage = Corruption::new("inode", "it bears another number");
-            return Err(at(damage.mismatch(ino, be64(slot, 152))));
-        }
-        if slot[160..176] != geometry.meta_uuid {
-            return Err(at(Corruption::new("inode", "it belongs to another file system")));
-        }
     }
-    Ok(())
+    structure::verify_identity(geometry, ino, slot).map_err(at)
 }
 
 /// Makes a zero-filled slot of a version 5 file system a free inode.
@@ -235,54 +219,13 @@ impl Inode {
     /// A slot in use, checked: that its forks lie within it and have formats that fit its type.
     pub fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         verify_slot(geometry, ino, slot)?;
-        let inode = Self { bytes: SmallVec::from_slice(slot) };
-        inode.check().map_err(|c| c.of_inode(ino.0))?;
-        Ok(inode)
+        structure::check_core(slot).map_err(|c| c.of_inode(ino.0))?;
+        Ok(Self { bytes: SmallVec::from_slice(slot) })
     }
 
     /// A copy of a slot that is not checked: one that may be free.
     pub fn from_slot(slot: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(slot) }
-    }
-
-    fn check(&self) -> Result<(), Corruption> {
-        let fault = |problem, expected: &str, found: u64| {
-            Corruption::new("inode", problem).mismatch(expected, found)
-        };
-        let literal = self.bytes.len() - self.core_size();
-        if usize::from(self.bytes[82]) * 8 >= literal && self.bytes[82] != 0 {
-            return Err(fault("forkoff", "within the inode", self.bytes[82].into()));
-        }
-        let Some(file_type) = self.file_type() else {
-            return Err(fault("its mode names no file type", "a type", self.mode().into()));
-        };
-        let format = Format::from_raw(self.bytes[5]);
-        let fits = match file_type {
-            FileType::Regular => matches!(format, Some(Format::Extents | Format::Btree)),
-            FileType::Directory => {
-                matches!(format, Some(Format::Local | Format::Extents | Format::Btree))
-            }
-            FileType::Symlink => matches!(format, Some(Format::Local | Format::Extents)),
-            _ => format == Some(Format::Device),
-        };
-        if !fits {
-            return Err(fault("format", "one that fits its type", self.bytes[5].into()));
-        }
-        let attr = Format::from_raw(self.bytes[83]);
-        // An inode without an attribute fork says "extents"; old kernels left 0 there.
-        let attr_fits = matches!(attr, Some(Format::Local | Format::Extents | Format::Btree))
-            || self.bytes[82] == 0;
-        if !attr_fits {
-            return Err(fault("aformat", "1 to 3", self.bytes[83].into()));
-        }
-        if self.size() > i64::MAX as u64 {
-            return Err(fault("size", "below 2^63", self.size()));
-        }
-        let local = self.format() == Format::Local;
-        if local && self.size() > self.fork(Fork::Data).len() as u64 {
-            return Err(fault("size of contents in the inode", "within its fork", self.size()));
-        }
-        Ok(())
     }
 
     /// All bytes of the slot.

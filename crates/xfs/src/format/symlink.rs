@@ -10,6 +10,8 @@ use super::address::Block;
 use super::checksum;
 use super::geometry::Geometry;
 
+const STRUCTURE: &str = "symlink block";
+
 /// Longest target in bytes (`XFS_SYMLINK_MAXLEN`).
 pub const TARGET_LEN_MAX: usize = 1024;
 /// `sl_magic`: "XSLM".
@@ -63,20 +65,27 @@ pub fn header(geometry: &Geometry, owner: Ino, block: Block, offset: u32, bytes:
     }
 }
 
-/// Checks a run of blocks that has a header, and says which bytes of the target it has.
+/// Checks a run of blocks that was just read and has a header, and says which bytes of the target it has.
 pub fn verify(
     geometry: &Geometry,
     owner: Ino,
     block: Block,
     run: &[u8],
 ) -> Result<std::ops::Range<u32>, Corruption> {
-    let fault = |problem| Corruption::new("symlink block", problem).of_inode(owner.0);
-    let (header, rest) = RawHeader::ref_from_prefix(run).map_err(|_| fault("it is cut short"))?;
-    if header.magic.get() != MAGIC {
-        let found = format_args!("{:#010x}", header.magic.get()).to_string();
-        return Err(fault("wrong magic number").mismatch(format_args!("{MAGIC:#010x}"), found));
-    }
-    checksum::check("symlink block", run, CRC_OFFSET).map_err(|c| c.of_inode(owner.0))?;
+    checked_header(run).map_err(|c| c.of_inode(owner.0))?;
+    checksum::check(STRUCTURE, run, CRC_OFFSET).map_err(|c| c.of_inode(owner.0))?;
+    verify_structure(geometry, owner, block, run)
+}
+
+/// As [`verify`], but for the checksum: what must be so before a run is sealed.
+pub fn verify_structure(
+    geometry: &Geometry,
+    owner: Ino,
+    block: Block,
+    run: &[u8],
+) -> Result<std::ops::Range<u32>, Corruption> {
+    let fault = |problem| Corruption::new(STRUCTURE, problem).of_inode(owner.0);
+    let (header, rest) = checked_header(run).map_err(|c| c.of_inode(owner.0))?;
     if header.uuid != geometry.meta_uuid {
         return Err(fault("it belongs to another file system"));
     }
@@ -93,4 +102,15 @@ pub fn verify(
         return Err(fault("impossible length").mismatch(rest.len().min(TARGET_LEN_MAX), end));
     }
     Ok(offset..end)
+}
+
+/// The header, with its magic number checked, and what is behind it.
+fn checked_header(run: &[u8]) -> Result<(&RawHeader, &[u8]), Corruption> {
+    let fault = |problem| Corruption::new(STRUCTURE, problem);
+    let (header, rest) = RawHeader::ref_from_prefix(run).map_err(|_| fault("it is cut short"))?;
+    if header.magic.get() != MAGIC {
+        let found = format_args!("{:#010x}", header.magic.get()).to_string();
+        return Err(fault("wrong magic number").mismatch(format_args!("{MAGIC:#010x}"), found));
+    }
+    Ok((header, rest))
 }

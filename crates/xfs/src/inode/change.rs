@@ -1,22 +1,15 @@
-//! Changing attributes, ordinary and extended ones.
+//! Changing extended attributes and flags.
 
-use vfs::reserve::Claim;
-use vfs::{Ino, Result, SetAttributes};
+use operation::Outcome;
+use operation::RunOperations;
+use operation::reserve::Claim;
+use vfs::{Ino, Result};
 
 use crate::Xfs;
-use crate::format::inode::{Inode, Time};
 use crate::inode::Handle;
 use crate::op::Op;
 
 impl Xfs {
-    pub(crate) fn change_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        self.change_inode(ino, Claim::Ordinary, |_, handle| {
-            change.check(handle.protection())?;
-            apply(&mut handle.inode, change);
-            Ok(())
-        })
-    }
-
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.change_inode(ino, Claim::Ordinary, |op, handle| {
             handle.protection().check_change()?;
@@ -36,7 +29,7 @@ impl Xfs {
         &self,
         ino: Ino,
         claim: Claim,
-        change: impl Fn(&mut Op<'_>, &mut Handle) -> Result<()>,
+        change: impl Fn(&mut Op<'_>, &mut Handle) -> Outcome<()>,
     ) -> Result<()> {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
@@ -48,28 +41,5 @@ impl Xfs {
             Ok(())
         };
         self.atomically_with(claim, change, |()| Ok(()))
-    }
-}
-
-fn apply(inode: &mut Inode, change: &SetAttributes) {
-    if let Some(permissions) = change.permissions {
-        inode.set_permissions(permissions);
-    }
-    if let Some(uid) = change.uid {
-        inode.set_uid(uid);
-    }
-    if let Some(gid) = change.gid {
-        inode.set_gid(gid);
-    }
-    let times = [
-        (Time::Access, change.atime),
-        (Time::Modify, change.mtime),
-        (Time::Change, change.ctime),
-        (Time::Create, change.crtime),
-    ];
-    for (which, time) in times {
-        if let Some(time) = time {
-            inode.set_time(which, time);
-        }
     }
 }

@@ -1,22 +1,23 @@
-//! Chunks of inodes: 64 that one record of the trees of inodes is about. A sparse chunk has blocks
-//! for some of them only.
+//! Chunks of inodes. Each record of the trees of inodes stands for a chunk of 64 inodes. A sparse chunk
+//! has blocks for some of them only.
 
+use operation::Outcome;
 use transaction::Corruption;
 use vfs::{Error, Result};
 
 use super::InodeBlock;
-use super::allocate::Taken;
-use crate::alloc::Owner;
+use super::allocate::TakenInode;
 use crate::alloc::ags::AgTree;
 use crate::alloc::space::Wish;
+use crate::alloc::trees::GroupTree;
+use crate::alloc::{HeldAg, Owner};
+use crate::btree::Seek;
 use crate::btree::records::{FinoTree, InoTree, InodeChunk};
-use crate::btree::{Cursor, Seek, Tree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::init_free_slot;
 use crate::kind::Kind;
-use crate::op::Op;
 use crate::volume::Volume;
 
 /// Inodes that one bit of a hole mask stands for (`XFS_INODES_PER_HOLEMASK_BIT`).
@@ -107,7 +108,7 @@ pub(super) fn damage(ag: AgNumber, chunk: InodeChunk, problem: &str) -> Error {
 }
 
 /// Takes the first inode that is free out of a chunk.
-pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<Taken> {
+pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<TakenInode> {
     let available = old.available();
     if available == 0 || available.count_ones() != u32::from(old.freecount) {
         return Err(damage(ag, old, "its free inodes are not as many as it counts"));
@@ -117,20 +118,21 @@ pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<Taken> {
         return Err(damage(ag, old, "it lies outside of the group"));
     };
     let new = InodeChunk { freecount: old.freecount - 1, free: old.free & !(1 << at), ..old };
-    Ok((old, new, AgIno(ino)))
+    Ok(TakenInode { old, new, ino: AgIno(ino) })
 }
 
-impl Op<'_> {
-    /// Makes a new chunk in a group. False if there is no room, or there may be no more inodes.
-    pub(super) fn add_chunk(&mut self, lease: usize, shape: &ChunkShape) -> Result<bool> {
-        let volume = &self.fs.volume;
+impl HeldAg<'_, '_> {
+    /// Makes a new chunk. Returns false if the group has no room or the file system may have no more
+    /// inodes.
+    pub(super) fn add_chunk(&mut self, shape: &ChunkShape) -> Outcome<bool> {
+        let volume = self.volume;
         let added = u64::from(shape.blocks) << volume.geometry.inodes_per_block_log();
         if volume.totals().icount + added > volume.icount_max() {
             return Ok(false);
         }
-        self.adjust_agfl(lease)?;
-        let state = *self.leases[lease];
-        // Best behind the chunk that was made last.
+        self.adjust_agfl()?;
+        let state = **self.guard;
+        // The best place is behind the chunk that was made last.
         let near = match AgIno(state.newino) {
             AgIno::NULL => state.root(AgTree::Ino).block,
             newest => {
@@ -139,35 +141,35 @@ impl Op<'_> {
             }
         };
         let wish = Wish { align: shape.align, ..Wish::near(near, shape.blocks) };
-        if let Some(start) = self.take_chunk_blocks(lease, &wish)? {
-            self.enter_whole(lease, start, shape)?;
+        if let Some(start) = self.take_chunk_blocks(&wish)? {
+            self.enter_whole(start, shape)?;
             return Ok(true);
         }
         let Some(blocks) = shape.sparse_blocks else { return Ok(false) };
-        // What the record says there could be must lie in the group, too, and behind its headers.
+        // The whole chunk of which the record has a piece must lie in the group, behind its headers.
         let last = (state.length / shape.align * shape.align).saturating_sub(shape.blocks);
         let within = (shape.align, last.saturating_add(blocks));
         let wish = Wish { near, len: blocks, align: blocks, within };
-        let Some(start) = self.take_chunk_blocks(lease, &wish)? else { return Ok(false) };
-        self.enter_piece(lease, start, blocks, shape)?;
+        let Some(start) = self.take_chunk_blocks(&wish)? else { return Ok(false) };
+        self.enter_piece(start, blocks, shape)?;
         Ok(true)
     }
 
     /// Takes blocks for inodes and makes them free inodes.
-    fn take_chunk_blocks(&mut self, lease: usize, wish: &Wish) -> Result<Option<AgBlock>> {
-        if self.leases[lease].usable(self.claim) < wish.len {
+    fn take_chunk_blocks(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
+        if self.usable(self.claim) < wish.len {
             return Ok(None);
         }
-        let Some(start) = self.take_wish(lease, wish)? else { return Ok(None) };
-        self.rmap_add(lease, start, wish.len, Owner::Inodes)?;
-        self.init_inodes(lease, start, wish.len)?;
+        let Some(start) = self.take_wish(wish)? else { return Ok(None) };
+        self.rmap_add(start, wish.len, Owner::Inodes)?;
+        self.init_inodes(start, wish.len)?;
         Ok(Some(start))
     }
 
     /// Fills blocks with free inodes.
-    fn init_inodes(&mut self, lease: usize, start: AgBlock, blocks: u32) -> Result<()> {
-        let geometry = self.fs.volume.geometry;
-        let ag = self.leases[lease].number();
+    fn init_inodes(&mut self, start: AgBlock, blocks: u32) -> Outcome<()> {
+        let geometry = self.volume.geometry;
+        let ag = self.number();
         for at in 0..blocks {
             let block = AgBlock(start.0 + at);
             let first = geometry.first_ino(block);
@@ -183,10 +185,10 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Enters whole chunks: one, or as many as a block has.
-    fn enter_whole(&mut self, lease: usize, start: AgBlock, shape: &ChunkShape) -> Result<()> {
-        let first = self.fs.volume.geometry.first_ino(start);
-        let inodes = shape.blocks << self.fs.volume.geometry.inodes_per_block_log();
+    /// Enters whole chunks: one, or as many as fit in a block.
+    fn enter_whole(&mut self, start: AgBlock, shape: &ChunkShape) -> Outcome<()> {
+        let first = self.volume.geometry.first_ino(start);
+        let inodes = shape.blocks << self.volume.geometry.inodes_per_block_log();
         for at in (0..inodes).step_by(INODES_PER_CHUNK as usize) {
             let chunk = InodeChunk {
                 start: AgIno(first.0 + at),
@@ -195,23 +197,17 @@ impl Op<'_> {
                 freecount: INODES_PER_CHUNK as u8,
                 free: u64::MAX,
             };
-            self.put_chunk::<InoTree>(lease, None, chunk)?;
-            self.put_free_chunk(lease, None, chunk)?;
+            self.put_chunk::<InoTree>(None, chunk)?;
+            self.put_free_chunk(None, chunk)?;
         }
-        self.count_new(lease, first, inodes);
+        self.count_new(first, inodes);
         Ok(())
     }
 
-    /// Enters a piece of a sparse chunk, of which other pieces may be there already.
-    fn enter_piece(
-        &mut self,
-        lease: usize,
-        start: AgBlock,
-        blocks: u32,
-        shape: &ChunkShape,
-    ) -> Result<()> {
-        let geometry = self.fs.volume.geometry;
-        let ag = self.leases[lease].number();
+    /// Enters a piece of a sparse chunk. The chunk may have other pieces already.
+    fn enter_piece(&mut self, start: AgBlock, blocks: u32, shape: &ChunkShape) -> Outcome<()> {
+        let geometry = self.volume.geometry;
+        let ag = self.number();
         let chunk_start = geometry.first_ino(AgBlock(start.0 / shape.align * shape.align));
         let first = geometry.first_ino(start).0 - chunk_start.0;
         let inodes = blocks << geometry.inodes_per_block_log();
@@ -220,15 +216,15 @@ impl Op<'_> {
         let count = inodes as u8;
         let piece =
             InodeChunk { start: chunk_start, holemask, count, freecount: count, free: u64::MAX };
-        let old = Cursor::<InoTree>::of_group(self, lease).seek(chunk_start, Seek::Exactly)?;
+        let old = self.cursor::<InoTree>().seek(chunk_start, Seek::Exactly)?;
         let Some(old) = old else {
-            self.put_chunk::<InoTree>(lease, None, piece)?;
-            self.put_free_chunk(lease, None, piece)?;
-            self.count_new(lease, chunk_start, inodes);
+            self.put_chunk::<InoTree>(None, piece)?;
+            self.put_free_chunk(None, piece)?;
+            self.count_new(chunk_start, inodes);
             return Ok(());
         };
         if !old.holemask & !holemask != 0 {
-            return Err(damage(ag, old, "it has blocks that were free"));
+            return Err(damage(ag, old, "it has blocks that were free").into());
         }
         let merged = InodeChunk {
             holemask: old.holemask & holemask,
@@ -236,47 +232,45 @@ impl Op<'_> {
             freecount: old.freecount.saturating_add(count),
             ..old
         };
-        self.put_chunk::<InoTree>(lease, Some(old), merged)?;
-        self.put_free_chunk(lease, Some(old).filter(|old| old.freecount > 0), merged)?;
-        self.count_new(lease, chunk_start, inodes);
+        self.put_chunk::<InoTree>(Some(old), merged)?;
+        self.put_free_chunk(Some(old).filter(|old| old.freecount > 0), merged)?;
+        self.count_new(chunk_start, inodes);
         Ok(())
     }
 
-    fn count_new(&mut self, lease: usize, chunk: AgIno, inodes: u32) {
-        let state = &mut self.leases[lease];
+    fn count_new(&mut self, chunk: AgIno, inodes: u32) {
+        let state = &mut *self.guard;
         state.icount += inodes;
         state.ifree += inodes;
         state.newino = chunk.0;
     }
 
-    /// Puts a chunk into the tree of free inodes, in the place of the record `old` that is there;
-    /// does nothing in a file system without that tree.
+    /// Puts a chunk into the tree of free inodes, in the place of `old` if that is there. Does nothing in
+    /// a file system without that tree.
     pub(super) fn put_free_chunk(
         &mut self,
-        lease: usize,
         old: Option<InodeChunk>,
         chunk: InodeChunk,
-    ) -> Result<()> {
-        if self.leases[lease].root(AgTree::Fino).levels == 0 {
+    ) -> Outcome<()> {
+        if !self.has_tree(AgTree::Fino) {
             return Ok(());
         }
-        self.put_chunk::<FinoTree>(lease, old, chunk)
+        self.put_chunk::<FinoTree>(old, chunk)
     }
 
-    /// Puts a chunk into a tree, in the place of the record `old` that is there.
-    pub(super) fn put_chunk<T: Tree<Record = InodeChunk, Key = AgIno>>(
+    /// Puts a chunk into a tree, in the place of `old` if that is there.
+    pub(super) fn put_chunk<T: GroupTree<Record = InodeChunk, Key = AgIno>>(
         &mut self,
-        lease: usize,
         old: Option<InodeChunk>,
         chunk: InodeChunk,
-    ) -> Result<()> {
-        let ag = self.leases[lease].number();
-        let mut cursor = Cursor::<T>::of_group(self, lease);
+    ) -> Outcome<()> {
+        let ag = self.number();
+        let mut cursor = self.cursor::<T>();
         if old.is_none() {
             return cursor.insert(chunk);
         }
         if cursor.seek(chunk.start, Seek::Exactly)? != old {
-            return Err(damage(ag, chunk, "the trees of inodes disagree"));
+            return Err(damage(ag, chunk, "the trees of inodes disagree").into());
         }
         cursor.update(chunk)
     }

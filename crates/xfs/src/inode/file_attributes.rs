@@ -1,6 +1,6 @@
 //! Flags of inodes, hints for allocation, and the project: showing and changing them as kernels do.
 
-use vfs::reserve::Claim;
+use operation::reserve::Claim;
 use vfs::{Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Result};
 
 use super::Handle;

@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use operation::Side;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::format::address::Block;
 
@@ -34,7 +36,7 @@ impl GoneChunks {
     }
 
     /// Notes what an operation has done. To be called while its transaction still holds the blocks, so
-    /// that who waits to read them finds it noted.
+    /// that a reader that waits for them finds it noted.
     pub(crate) fn note(&self, changes: &[InodeBlock]) {
         if changes.is_empty() {
             return;
@@ -47,5 +49,42 @@ impl GoneChunks {
             };
         }
         self.count.store(blocks.len(), Ordering::Release);
+    }
+}
+
+/// The blocks of inodes that an operation makes or gives back. They are noted while the transaction still
+/// holds them, so that whoever waits to read one finds it noted.
+pub(crate) struct ChunkChanges<'a> {
+    gone: &'a GoneChunks,
+    blocks: SmallVec<[InodeBlock; 8]>,
+}
+
+impl<'a> ChunkChanges<'a> {
+    pub(crate) fn new(gone: &'a GoneChunks) -> Self {
+        Self { gone, blocks: SmallVec::new() }
+    }
+
+    pub(super) fn push(&mut self, block: InodeBlock) {
+        self.blocks.push(block);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The block `at` of them if it was given back.
+    pub(super) fn gone_at(&self, at: usize) -> Option<Block> {
+        match self.blocks[at] {
+            InodeBlock::Made(_) => None,
+            InodeBlock::Gone(block) => Some(block),
+        }
+    }
+}
+
+impl Side for ChunkChanges<'_> {
+    fn keep(&mut self) {
+        self.gone.note(&self.blocks);
+        self.blocks.clear();
     }
 }

@@ -1,15 +1,18 @@
 //! Inodes: finding them, their handles.
 
 mod allocate;
+mod attributes;
 mod change;
 mod chunk;
 mod file_attributes;
 mod gone;
+pub(crate) mod inherit;
+pub(crate) mod project;
 mod release;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use gone::{GoneChunks, InodeBlock};
+pub(crate) use gone::{ChunkChanges, GoneChunks, InodeBlock};
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
@@ -20,7 +23,7 @@ use crate::kind::Kind;
 
 /// An inode: its number, its place and a copy of its slot. Operations change the copy and stage it.
 #[derive(Clone, Debug)]
-pub(crate) struct Handle {
+pub struct Handle {
     ino: Ino,
     pub(crate) inode: Inode,
     /// Where its slot is.
@@ -54,11 +57,6 @@ impl Handle {
             is_immutable: own & flags::IMMUTABLE != 0,
             is_append_only: own & flags::APPEND != 0,
         }
-    }
-
-    /// `NotADirectory` unless it is one.
-    pub(crate) fn require_directory(&self) -> Result<()> {
-        if self.inode.is_dir() { Ok(()) } else { Err(Error::NotADirectory) }
     }
 }
 

@@ -1,32 +1,32 @@
-//! Giving inodes back, and telling those in use from those that are free.
+//! Freeing inodes, and telling those in use from those that are free.
 
+use operation::Outcome;
+use operation::RunOperations;
 use transaction::Corruption;
 use vfs::{Ino, Result};
 
 use super::InodeBlock;
 use super::chunk::damage;
 use crate::Xfs;
-use crate::alloc::Owner;
 use crate::alloc::ags::AgTree;
+use crate::alloc::{HeldAg, Owner};
+use crate::btree::Seek;
 use crate::btree::records::{FinoTree, InoTree, InodeChunk};
-use crate::btree::{Cursor, Seek};
 use crate::format::address::{AgBlock, AgIno};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::inode::Handle;
 use crate::op::Op;
 
 impl Xfs {
-    /// Whether an inode number, wherever it comes from, is that of an inode in use. Inodes are
-    /// known by the tree of their group alone: what lies where an inode of that number would be may
-    /// be anything.
+    /// Whether a number is that of an inode in use. The number may come from anywhere. Only the tree of
+    /// inodes knows: anything may lie where an inode of that number would be.
     ///
     /// # Errors
     /// If the tree is damaged or cannot be read.
     pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
         let Some((ag, ag_ino)) = self.volume.geometry.split_ino(ino) else { return Ok(false) };
         self.atomically(|op| {
-            let lease = op.lease(ag)?;
-            let chunk = Cursor::<InoTree>::of_group(op, lease).seek(ag_ino, Seek::AtMost)?;
+            let chunk = op.ag(ag)?.cursor::<InoTree>().seek(ag_ino, Seek::AtMost)?;
             let bit = chunk.and_then(|chunk| Some((chunk, chunk.bit(ag_ino)?)));
             Ok(bit.is_some_and(|(chunk, bit)| chunk.free & bit == 0))
         })
@@ -34,78 +34,93 @@ impl Xfs {
 }
 
 impl Op<'_> {
-    /// Makes an inode free, and its chunk's blocks if that was the last one in use.
-    pub(crate) fn finish_free_inode(&mut self, mut handle: Handle) -> Result<()> {
-        let geometry = self.fs.volume.geometry;
-        let ino = handle.ino();
-        let Some((ag, ag_ino)) = geometry.split_ino(ino) else {
-            return Err(handle.corrupt("inode", "a number that no inode can have"));
+    /// Makes an inode free, and gives its chunk back if no other inode of that is in use.
+    pub(crate) fn finish_free_inode(&mut self, mut handle: Handle) -> Outcome<()> {
+        let Some((ag, ag_ino)) = self.fs.volume.geometry.split_ino(handle.ino()) else {
+            return Err(handle.corrupt("inode", "a number that no inode can have").into());
         };
-        let lease = self.lease(ag)?;
-        let old = Cursor::<InoTree>::of_group(self, lease).seek(ag_ino, Seek::AtMost)?;
-        let bit = old.and_then(|old| old.bit(ag_ino));
-        let (Some(old), Some(bit)) = (old, bit) else {
-            return Err(handle.corrupt("tree of inodes", "no chunk has an inode that is freed"));
-        };
-        if old.free & bit != 0 || u32::from(old.freecount) >= old.inodes() {
-            return Err(handle.corrupt("tree of inodes", "an inode is freed that is free"));
+        self.unstage(handle.ino());
+        let known = self.inode_blocks.len();
+        if self.ag(ag)?.free_inode(&handle, ag_ino)? {
+            for at in known..self.inode_blocks.len() {
+                if let Some(place) = self.inode_blocks.gone_at(at) {
+                    self.unstage_block(place);
+                }
+            }
+            return Ok(());
         }
-        let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
-        self.unstage(ino);
-        if u32::from(new.freecount) == new.inodes() && self.frees_chunks() {
-            return self.remove_chunk(lease, old);
-        }
-        self.put_chunk::<InoTree>(lease, Some(old), new)?;
-        self.put_free_chunk(lease, Some(old).filter(|old| old.freecount > 0), new)?;
-        self.leases[lease].ifree += 1;
         handle.inode.clear();
         self.stage(handle);
         Ok(())
     }
+}
 
-    /// Whether chunks without an inode in use are given back: not where a block has several.
+impl HeldAg<'_, '_> {
+    /// Makes an inode free in the trees. Returns whether its whole chunk is given back.
+    fn free_inode(&mut self, handle: &Handle, ag_ino: AgIno) -> Outcome<bool> {
+        let old = self.cursor::<InoTree>().seek(ag_ino, Seek::AtMost)?;
+        let bit = old.and_then(|old| old.bit(ag_ino));
+        let (Some(old), Some(bit)) = (old, bit) else {
+            return Err(handle
+                .corrupt("tree of inodes", "no chunk has an inode that is freed")
+                .into());
+        };
+        if old.free & bit != 0 || u32::from(old.freecount) >= old.inodes() {
+            return Err(handle.corrupt("tree of inodes", "an inode is freed that is free").into());
+        }
+        let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
+        if u32::from(new.freecount) == new.inodes() && self.frees_chunks() {
+            self.remove_chunk(old)?;
+            return Ok(true);
+        }
+        self.put_chunk::<InoTree>(Some(old), new)?;
+        self.put_free_chunk(Some(old).filter(|old| old.freecount > 0), new)?;
+        self.guard.ifree += 1;
+        Ok(false)
+    }
+
+    /// Whether chunks without an inode in use are given back. They are not if a block has several.
     fn frees_chunks(&self) -> bool {
-        1_u32 << self.fs.volume.geometry.inodes_per_block_log() <= INODES_PER_CHUNK
+        1_u32 << self.volume.geometry.inodes_per_block_log() <= INODES_PER_CHUNK
     }
 
     /// Gives back a chunk whose last inode in use is being freed.
-    fn remove_chunk(&mut self, lease: usize, old: InodeChunk) -> Result<()> {
-        let geometry = self.fs.volume.geometry;
-        let ag = self.leases[lease].number();
-        let mut cursor = Cursor::<InoTree>::of_group(self, lease);
+    fn remove_chunk(&mut self, old: InodeChunk) -> Outcome<()> {
+        let geometry = self.volume.geometry;
+        let ag = self.number();
+        let mut cursor = self.cursor::<InoTree>();
         cursor.seek(old.start, Seek::Exactly)?;
         cursor.remove()?;
-        if self.leases[lease].root(AgTree::Fino).levels > 0 && old.freecount > 0 {
-            let mut cursor = Cursor::<FinoTree>::of_group(self, lease);
+        if self.has_tree(AgTree::Fino) && old.freecount > 0 {
+            let mut cursor = self.cursor::<FinoTree>();
             if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-                return Err(damage(ag, old, "the trees of inodes disagree"));
+                return Err(damage(ag, old, "the trees of inodes disagree").into());
             }
             cursor.remove()?;
         }
-        self.count_gone(lease, old)?;
+        self.count_gone(old)?;
         for (first, inodes) in old.pieces() {
             let (start, offset) = geometry.inode_place(AgIno(old.start.0.saturating_add(first)));
             let blocks = inodes >> geometry.inodes_per_block_log();
             if offset != 0 || blocks << geometry.inodes_per_block_log() != inodes {
-                return Err(damage(ag, old, "a hole that is no whole blocks"));
+                return Err(damage(ag, old, "a hole that is no whole blocks").into());
             }
             if !geometry.contains(geometry.fs_block(ag, start), blocks.into()) {
-                return Err(damage(ag, old, "it lies outside of the group"));
+                return Err(damage(ag, old, "it lies outside of the group").into());
             }
             for at in 0..blocks {
                 let place = geometry.block_of(ag, AgBlock(start.0 + at));
                 self.inode_blocks.push(InodeBlock::Gone(place));
-                self.unstage_block(place);
                 self.txn.forget(place.0);
             }
-            self.free_in(lease, start, blocks, Owner::Inodes)?;
+            self.free_in(start, blocks, Owner::Inodes)?;
         }
         Ok(())
     }
 
-    fn count_gone(&mut self, lease: usize, old: InodeChunk) -> Result<()> {
-        let ag = self.leases[lease].number();
-        let state = &mut self.leases[lease];
+    fn count_gone(&mut self, old: InodeChunk) -> Outcome<()> {
+        let ag = self.number();
+        let state = &mut *self.guard;
         let icount = state.icount.checked_sub(old.inodes());
         let ifree = state.ifree.checked_sub(old.freecount.into());
         let (Some(icount), Some(ifree)) = (icount, ifree) else {

@@ -1,5 +1,6 @@
 //! Taking and giving back inodes against a model, judged by the trees and by `xfs_repair`.
 
+use operation::RunOperations;
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
@@ -8,13 +9,13 @@ use vfs::{Error, FileSystem, FileType, Ino, Result};
 use crate::Xfs;
 use crate::alloc::ags::AgTree;
 use crate::alloc::tests::{Fresh, records};
-use crate::alloc::{Owner, Request};
-use crate::bmap::{Place, run_at};
+use crate::alloc::{ExtentRequest, Owner};
 use crate::btree::records::{FinoTree, InoTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
 use crate::format::checksum;
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{CRC_OFFSET, Fork};
+use crate::map::{Place, run_at};
 
 /// Kinds of images: what mkfs.xfs makes of them differs in chunks and trees.
 const KINDS: [&str; 8] = [
@@ -58,21 +59,21 @@ fn check_inodes(fs: &Xfs, used: &BTreeSet<Ino>) {
     let mut found = BTreeSet::new();
     for ag in geometry.ags() {
         fs.atomically(|op| {
-            let lease = op.lease(ag)?;
-            let chunks = records::<InoTree>(op, lease, AgIno(0));
-            let state = *op.leases[lease];
+            let mut ag = op.ag(ag)?;
+            let chunks = records::<InoTree>(&mut ag, AgIno(0));
+            let state = **ag.guard;
             let free = |chunk: &crate::btree::records::InodeChunk| u32::from(chunk.freecount);
             assert_eq!(state.icount, chunks.iter().map(|chunk| chunk.inodes()).sum::<u32>());
             assert_eq!(state.ifree, chunks.iter().map(free).sum::<u32>());
             if state.root(AgTree::Fino).levels > 0 {
                 let with_free: Vec<_> =
                     chunks.iter().filter(|c| c.freecount > 0).copied().collect();
-                assert_eq!(with_free, records::<FinoTree>(op, lease, AgIno(0)));
+                assert_eq!(with_free, records::<FinoTree>(&mut ag, AgIno(0)));
             }
             for chunk in chunks {
                 assert_eq!(chunk.available().count_ones(), free(&chunk));
                 let inos = (0..INODES_PER_CHUNK).filter(|at| chunk.free >> at & 1 == 0);
-                found.extend(inos.map(|at| geometry.ino(ag, AgIno(chunk.start.0 + at))));
+                found.extend(inos.map(|at| geometry.ino(ag.number(), AgIno(chunk.start.0 + at))));
             }
             Ok(())
         })
@@ -150,7 +151,7 @@ fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
     for ag in fs.volume.geometry.ags() {
         let near = fs.volume.geometry.fs_block(ag, AgBlock(0));
         while let Ok((start, len)) = fs.atomically(|op| {
-            op.allocate_extent(&Request {
+            op.allocate_extent(&ExtentRequest {
                 near,
                 min_len: 1,
                 max_len: piece,
@@ -190,8 +191,8 @@ fn sparse_chunks_are_made_where_no_whole_one_fits() {
         check_inodes(fs, &used);
         let has_holes = fs
             .atomically(|op| {
-                let lease = op.lease(AgNumber(0))?;
-                Ok(records::<InoTree>(op, lease, AgIno(0)).iter().any(|c| c.holemask != 0))
+                let mut ag = op.ag(AgNumber(0))?;
+                Ok(records::<InoTree>(&mut ag, AgIno(0)).iter().any(|c| c.holemask != 0))
             })
             .unwrap();
         assert!(has_holes, "{kind}");

@@ -1,11 +1,13 @@
 //! ATTRI: changes of attributes and parent pointers.
 
+use operation::Outcome;
 use vfs::{Corruption, Result};
 
-use crate::attr::parent::Link;
 use crate::format::log::intent::{AttributeChange, AttributeWork, ParentLink};
 use crate::inode::Handle;
 use crate::op::Op;
+use crate::xattr::AttrChange;
+use crate::xattr::parent::Link;
 
 fn link_of(link: &ParentLink) -> Link<'_> {
     Link { dir: link.dir, generation: link.generation, name: &link.name }
@@ -27,28 +29,29 @@ impl Op<'_> {
         &mut self,
         before: &Handle,
         change: &AttributeChange,
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let mut handle = before.clone();
         let is_plain =
             matches!(change.work, AttributeWork::Set { .. } | AttributeWork::Remove { .. });
         if !is_plain {
             check_generation(before, change.generation)?;
         }
+        let mut attrs = AttrChange::new(self, &mut handle);
         match &change.work {
             AttributeWork::Set { namespace, name, value } => {
-                self.end_setting_attr(&mut handle, (*namespace, name), value)?;
+                attrs.end_setting((*namespace, name), value)?;
             }
             AttributeWork::Remove { namespace, name } => {
-                self.end_removing_attr(&mut handle, (*namespace, name))?;
+                attrs.end_removing((*namespace, name))?;
             }
             AttributeWork::ParentSet(link) => {
-                self.end_adding_parent(&mut handle, link_of(link))?;
+                attrs.end_adding_parent(link_of(link))?;
             }
             AttributeWork::ParentRemove(link) => {
-                self.end_removing_parent(&mut handle, link_of(link))?;
+                attrs.end_removing_parent(link_of(link))?;
             }
             AttributeWork::ParentReplace { old, new } => {
-                self.end_replacing_parent(&mut handle, link_of(old), link_of(new))?;
+                attrs.end_replacing_parent(link_of(old), link_of(new))?;
             }
         }
         self.stage_if_changed(handle, before);

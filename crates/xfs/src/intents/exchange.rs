@@ -3,18 +3,21 @@
 //! The blocks change hands extent by extent, from the front. An operation does a limited number of them,
 //! and says what is left in a new intent of the same id.
 
+use operation::Outcome;
+use operation::RunOperations;
+use operation::reserve::Claim;
 use smallvec::{SmallVec, smallvec};
 use vfs::Result;
-use vfs::reserve::Claim;
 
 use super::attribute::check_generation;
 use crate::Xfs;
-use crate::bmap::{self, Extent, Place, Run};
 use crate::format::address::FileBlock;
 use crate::format::inode::{Fork, flags2};
 use crate::format::log::intent::{Exchange, Intent};
 use crate::inode::Handle;
+use crate::map::{self, Extent, Place, Run};
 use crate::op::Op;
+use crate::xattr::AttrChange;
 
 /// Extents that change hands in one operation.
 const EXCHANGED_PER_OP_MAX: usize = 256;
@@ -59,7 +62,7 @@ impl Xfs {
 
 impl Op<'_> {
     /// Does some of an exchange; what is left.
-    fn exchange_some(&mut self, before: &Handles, now: Exchange) -> Result<Option<Exchange>> {
+    fn exchange_some(&mut self, before: &Handles, now: Exchange) -> Outcome<Option<Exchange>> {
         let mut files = before.clone();
         let mut left = now;
         let mut changes = 0;
@@ -81,20 +84,20 @@ impl Op<'_> {
         &mut self,
         files: &mut Handles,
         left: &mut Exchange,
-    ) -> Result<bool> {
+    ) -> Outcome<bool> {
         let (fork, second) = (left.fork, files.len() - 1);
         let [first_at, second_at] = left.files.map(|file| file.offset);
-        let run = bmap::run_at(self, &files[0], fork, first_at)?;
+        let run = map::run_at(self, &files[0], fork, first_at)?;
         let mut len = run.len.min(left.blocks);
         if left.written_only && !matches!(run.place, Place::Written(_)) {
             pass(left, len);
             return Ok(false);
         }
-        let other = bmap::run_at(self, &files[second], fork, second_at)?;
+        let other = map::run_at(self, &files[second], fork, second_at)?;
         len = len.min(other.len);
         let is_change = run.place != other.place;
         if is_change {
-            let (one, two) = (extent_of(&run, len), extent_of(&other, len));
+            let (one, two) = (extent_of(&run, first_at, len), extent_of(&other, second_at, len));
             if let Some(one) = one {
                 self.take_extent(&mut files[0], fork, one)?;
             }
@@ -124,7 +127,7 @@ impl Op<'_> {
     }
 
     /// What comes after the exchange.
-    fn end_exchange(&mut self, files: &mut Handles, exchange: &Exchange) -> Result<()> {
+    fn end_exchange(&mut self, files: &mut Handles, exchange: &Exchange) -> Outcome<()> {
         let second = files.len() - 1;
         for (index, end) in exchange.files.iter().enumerate() {
             let file = &mut files[index.min(second)];
@@ -136,7 +139,7 @@ impl Op<'_> {
             }
         }
         if exchange.fork == Fork::Attr {
-            self.settle_exchanged_attrs(&mut files[second])?;
+            AttrChange::new(self, &mut files[second]).end_exchange()?;
         }
         Ok(())
     }
@@ -150,12 +153,12 @@ fn pass(left: &mut Exchange, len: u64) {
     }
 }
 
-/// The first `len` blocks of a run; `None` for a hole.
-fn extent_of(run: &Run, len: u64) -> Option<Extent> {
+/// The first `len` blocks of a run that starts at `offset`; `None` for a hole.
+fn extent_of(run: &Run, offset: FileBlock, len: u64) -> Option<Extent> {
     let (start, unwritten) = match run.place {
         Place::Written(start) => (start, false),
         Place::Unwritten(start) => (start, true),
         Place::Hole => return None,
     };
-    Some(Extent { offset: run.offset, start, len, unwritten })
+    Some(Extent { offset, start, len, unwritten })
 }

@@ -5,9 +5,10 @@
 //! follows in the same operation: kernels announce that only when they finish the BUI. So it is with the
 //! blocks that a CUI takes the last reference from.
 
-use vfs::{Corruption, Result};
+use operation::Outcome;
+use vfs::Corruption;
 
-use crate::bmap::Extent;
+use crate::alloc::HeldAg;
 use crate::btree::records::{RmapRecord, rmap_offset, rmap_owner};
 use crate::format::address::AgBlock;
 use crate::format::inode::Fork;
@@ -15,21 +16,22 @@ use crate::format::log::intent::{
     BmapChange, BmapKind, ExtentRun, RefcountChange, RefcountKind, RmapChange, RmapKind,
 };
 use crate::inode::Handle;
+use crate::map::Extent;
 use crate::op::Op;
 
-impl Op<'_> {
+impl<'a> Op<'a> {
     /// Makes blocks free.
-    pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Result<()> {
+    pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Outcome<()> {
         for run in runs {
-            let (lease, start) = self.hold_run(run)?;
-            self.free_disowned(lease, start, run.len)?;
+            let (mut ag, start) = self.ag_of_run(run)?;
+            ag.free_disowned(start, run.len)?;
         }
         Ok(())
     }
 
-    /// Holds the group that has a run of blocks; its place among the leases, and the first block. The log
-    /// is refused: no tree but the reverse map knows that it is in use.
-    fn hold_run(&mut self, run: &ExtentRun) -> Result<(usize, AgBlock)> {
+    /// Holds the group that has a run of blocks. Returns the group and the first block there. Refuses the
+    /// log: no tree but the reverse map knows that it is in use.
+    fn ag_of_run(&mut self, run: &ExtentRun) -> Outcome<(HeldAg<'_, 'a>, AgBlock)> {
         let sb = &self.fs.volume.sb.raw;
         let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
         if run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
@@ -38,13 +40,13 @@ impl Op<'_> {
             return Err(damage.mismatch("blocks of files", found).into());
         }
         let (ag, start) = self.fs.volume.geometry.split(run.start);
-        Ok((self.lease(ag)?, start))
+        Ok((self.ag(ag)?, start))
     }
 
     /// Changes the reverse map.
-    pub(super) fn finish_rmap_change(&mut self, change: &RmapChange) -> Result<()> {
-        let (lease, start) = self.hold_run(&change.run)?;
-        self.adjust_agfl(lease)?;
+    pub(super) fn finish_rmap_change(&mut self, change: &RmapChange) -> Outcome<()> {
+        let (mut ag, start) = self.ag_of_run(&change.run)?;
+        ag.adjust_agfl()?;
         let is_special = rmap_owner::is_none_of_inodes(change.owner);
         let is_data = !is_special && !change.is_bmbt && change.fork == Fork::Data;
         let may_hide = change.kind.is_shared() || is_data;
@@ -55,31 +57,31 @@ impl Op<'_> {
             offset: if is_special { 0 } else { offset_of(change, unwritten) },
         };
         if matches!(change.kind, RmapKind::Map | RmapKind::Allocate) {
-            self.rmap_check_nobody(lease, start, change.run.len)?;
+            ag.rmap_check_nobody(start, change.run.len)?;
         }
         match change.kind {
             RmapKind::Map | RmapKind::MapShared | RmapKind::Allocate => {
-                self.rmap_enter(lease, record(change.unwritten), may_hide)
+                ag.rmap_enter(record(change.unwritten), may_hide)
             }
             RmapKind::Unmap | RmapKind::UnmapShared | RmapKind::Free => {
-                self.rmap_take_out(lease, record(change.unwritten), may_hide)
+                ag.rmap_take_out(record(change.unwritten), may_hide)
             }
             RmapKind::Convert | RmapKind::ConvertShared => {
-                self.rmap_take_out(lease, record(!change.unwritten), may_hide)?;
-                self.rmap_enter(lease, record(change.unwritten), may_hide)
+                ag.rmap_take_out(record(!change.unwritten), may_hide)?;
+                ag.rmap_enter(record(change.unwritten), may_hide)
             }
         }
     }
 
     /// Changes counts of references.
-    pub(super) fn finish_refcount_change(&mut self, change: &RefcountChange) -> Result<()> {
-        let (lease, start) = self.hold_run(&change.run)?;
+    pub(super) fn finish_refcount_change(&mut self, change: &RefcountChange) -> Outcome<()> {
+        let (mut ag, start) = self.ag_of_run(&change.run)?;
         let len = change.run.len;
         match change.kind {
-            RefcountKind::Increase => self.add_references(lease, start, len),
-            RefcountKind::Decrease => self.drop_references(lease, start, len),
-            RefcountKind::AllocateCow => self.stage_blocks(lease, start, len),
-            RefcountKind::FreeCow => self.unstage_blocks(lease, start, len),
+            RefcountKind::Increase => ag.add_references(start, len),
+            RefcountKind::Decrease => ag.drop_references(start, len),
+            RefcountKind::AllocateCow => ag.stage_blocks(start, len),
+            RefcountKind::FreeCow => ag.unstage_blocks(start, len),
         }
     }
 
@@ -88,8 +90,8 @@ impl Op<'_> {
         &mut self,
         before: &Handle,
         change: &BmapChange,
-    ) -> Result<()> {
-        self.hold_run(&change.run)?;
+    ) -> Outcome<()> {
+        self.ag_of_run(&change.run)?;
         let mut handle = before.clone();
         let extent = Extent {
             offset: change.offset,

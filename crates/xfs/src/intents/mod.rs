@@ -14,7 +14,9 @@ mod extents;
 #[cfg(test)]
 mod tests;
 
-use vfs::reserve::Claim;
+use operation::Outcome;
+use operation::RunOperations;
+use operation::reserve::Claim;
 use vfs::{Corruption, Error, Ino, Result};
 
 use crate::Xfs;
@@ -65,7 +67,7 @@ impl Xfs {
     fn finish_with(
         &self,
         intent: &Intent,
-        body: impl FnMut(&mut Op<'_>) -> Result<()>,
+        body: impl FnMut(&mut Op<'_>) -> Outcome<()>,
     ) -> Result<()> {
         self.atomically_with(Claim::Freeing, body, |()| {
             self.log_item(intent.done());

@@ -68,7 +68,7 @@ impl<'a> Ring<'a> {
         let raw = &superblock.raw;
         if raw.logstart.get() == 0 {
             let advice = "copy the files with a kernel that has that device, or read the image as it \
-                          lies: --stale";
+                          lies: --norecovery";
             return Err(Error::unsupported("a log on another device", advice));
         }
         let area = Area::find(superblock);

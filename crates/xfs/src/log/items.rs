@@ -46,7 +46,7 @@ pub(super) struct Items {
     /// Items of several blocks that may still be in the log, by their first block. What becomes of that one
     /// becomes of all.
     wholes: HashMap<u64, InLog>,
-    /// Those that are given up with this checkpoint.
+    /// Items that are over with this checkpoint, by their first block and how many they have.
     ended: Vec<(u64, u32)>,
     sequence: u64,
 }
@@ -68,7 +68,7 @@ impl Items {
     }
 
     /// The log has nothing any more from before the checkpoint of that number.
-    pub(super) fn retire(&mut self, sequence: u64) {
+    pub(super) fn advance_tail(&mut self, sequence: u64) {
         self.wholes.retain(|_, whole| whole.sequence >= sequence);
     }
 
@@ -79,13 +79,14 @@ impl Items {
         }
     }
 
-    /// The most bytes that a block takes, in any number of pieces, with the end of what it was part of.
+    /// The most bytes that a block takes, in any number of pieces, with the end of what it was part of and of
+    /// the item that it was.
     pub(super) fn bytes_max(geometry: &Geometry) -> usize {
         let size = geometry.block_size();
         let (op, bitmap) = (size_of::<RawOpHeader>(), bitmap_len(size));
         // So few runs that the chunks between them are more than the headers of theirs.
         let headers = 4.min(size / BLOCK_SIZE) * (2 * op + FORMAT_SIZE + 4);
-        size + (2 * op + FORMAT_SIZE + bitmap).max(headers) + Self::cancel_max(geometry)
+        size + (2 * op + FORMAT_SIZE + bitmap).max(headers) + 2 * Self::cancel_max(geometry)
     }
 
     /// The most bytes that a block takes which is given up, with what began with it.
@@ -166,6 +167,11 @@ impl Items {
             self.end_whole(first);
         }
         if is_whole {
+            if !self.wholes.contains_key(&first) {
+                // Each block may be in the log as an item of its own, from what it held before: a replay of
+                // that would write over its part of this one.
+                self.ended.extend((first..).take(blocks as usize).map(|block| (block, 1)));
+            }
             self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
             add_bytes(place_of(geometry, first, blocks), kind, &bytes, region)?;
         } else {

@@ -36,7 +36,7 @@ pub struct Position {
     /// not finished. `None` if nothing is.
     pub tail: Option<Lsn>,
     /// The tail as the device still says it, if there was something to replay: until a record says
-    /// otherwise, whoever looks at the log starts there.
+    /// otherwise, the next reader of the log starts there.
     pub replayed_from: Option<Lsn>,
     /// `h_size` of the records from there on, which those to come must have, too; `None` if they may have
     /// any.
@@ -102,7 +102,7 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
 /// Refuses what cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
     const ADVICE: &str =
-        "mount and unmount it once, or read it without what its log holds: --stale";
+        "mount and unmount it once, or read it without what its log holds: --norecovery";
     if !sb.features.crc() {
         return Err(Error::unsupported("replaying the log of version 4", ADVICE));
     }

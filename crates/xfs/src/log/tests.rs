@@ -10,9 +10,9 @@ use vfs::{FileSystem, NewInode};
 
 use super::{Position, XfsLog, recover};
 use crate::Xfs;
-use crate::fs::Mode;
 use crate::mkfs::{self, Contents, Options};
 use crate::volume::read_superblock;
+use operation::Mode;
 
 #[test]
 fn blocks_longer_than_records_are_logged_in_parts() {

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A block has a whole image in the log before it has parts, and the whole one stays as long as any
-//!   part does (`transaction::Image::pieces`). So whoever replays never mixes what is home with parts of
+//!   part does (`transaction::Image::pieces`). So a replay never mixes blocks in place with parts of
 //!   another age, and a write home that was torn is healed.
 //! - The last record of a checkpoint, which ends it, is written only after all others are durable, and so
 //!   is everything the checkpoint refers to. No more records are ever on their way than kernels check the
@@ -356,12 +356,12 @@ impl Log for XfsLog {
         }
     }
 
-    fn retire(&self, sequence: u64) -> transaction::Result<()> {
+    fn advance_tail(&self, sequence: u64) -> transaction::Result<()> {
         let mut state = self.state.lock();
         // The next record says so.
         let stays = if state.has_intents { 0 } else { sequence };
         state.live.retain(|live| live.sequence >= stays);
-        state.items.retire(sequence);
+        state.items.advance_tail(sequence);
         Ok(())
     }
 }

@@ -1,13 +1,9 @@
-//! Operations on names: making, linking, removing and moving what they lead to.
-//!
-//! Each keeps, in one operation, the entries of directories, the counts of links and the parent
-//! pointers of what the entries lead to.
+//! What names mean in XFS: how entries are stored, what a new inode is like, and the counts of links and
+//! parent pointers. The operations themselves are in [`operation::names`].
 
-mod create;
-mod entry;
-mod link;
-mod rename;
-mod unlink;
+mod directories;
+mod links;
+mod make;
 
 #[cfg(test)]
 mod tests;

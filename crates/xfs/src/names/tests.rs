@@ -1,13 +1,14 @@
 //! Names at the limit of links, which takes too many names to be reached by making them.
 
+use operation::RunOperations;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
 use vfs::{Error, FileSystem, Ino, NewInode};
 
-use super::link::LINKS_MAX;
 use crate::Xfs;
 use crate::mkfs::{self, Contents, Options};
+use operation::names::Links;
 
 const SIZE: u64 = 64 << 20;
 
@@ -15,7 +16,7 @@ fn make() -> Xfs {
     let options = Options { allow_small: true, ..Options::new(SIZE) };
     let device = MemoryDevice::new(SIZE);
     mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
-    Xfs::open_fresh(Arc::new(device), 1 << 20).unwrap()
+    Xfs::open_in_progress(Arc::new(device), 1 << 20).unwrap()
 }
 
 /// Gives an inode as many links as there can be, or one fewer.
@@ -35,8 +36,8 @@ fn a_taken_name_comes_before_the_limit_of_links() {
     let (fs, new) = (make(), NewInode::default());
     let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
     let file = fs.create(dir, b"file", &new).unwrap();
-    set_links(&fs, dir, LINKS_MAX - 1);
-    set_links(&fs, file, LINKS_MAX - 1);
+    set_links(&fs, dir, Xfs::LINKS_MAX - 1);
+    set_links(&fs, file, Xfs::LINKS_MAX - 1);
     fs.mkdir(dir, b"last", &new).unwrap();
     fs.link(file, dir, b"second", None).unwrap();
     let free = fs.statfs().unwrap();

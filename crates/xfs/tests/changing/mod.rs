@@ -25,9 +25,10 @@ use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
-use xfs::{LeafBuffering, Xfs};
+use xfs::{InsertBuffering, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
 
+use oracle::crash::read_image;
 pub use oracle::crash::write_image;
 pub use target::XfsTarget;
 
@@ -53,7 +54,7 @@ pub struct Layout {
     /// Changes to mkfs's default features.
     pub features: &'static str,
     /// When names of large directories wait for their leaves, if not as usual.
-    pub buffering: Option<LeafBuffering>,
+    pub buffering: Option<InsertBuffering>,
     /// Options of mkfs.xfs, which then makes it; `block_size` must agree.
     pub mkfs: Option<&'static str>,
     /// Bytes of the log, if not as many as mkfs thinks right. Nobody else accepts fewer.
@@ -61,8 +62,8 @@ pub struct Layout {
 }
 
 /// Names wait in all directories that have nodes, but few at a time.
-pub const TINY_BUFFERS: LeafBuffering =
-    LeafBuffering { leaves_min: 1, waiting_max: 3, bytes_max: 1 << 20 };
+pub const TINY_BUFFERS: InsertBuffering =
+    InsertBuffering { leaves_min: 1, buffered_max: 3, bytes_max: 1 << 20 };
 
 impl Layout {
     pub const DEFAULT: Self = Self {
@@ -105,7 +106,7 @@ impl Layout {
 
     /// Opens a device with a new file system of this kind, to fill it.
     pub fn open(&self, device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Xfs> {
-        let fs = Xfs::open_fresh(device, cache_bytes)?;
+        let fs = Xfs::open_in_progress(device, cache_bytes)?;
         self.tune(&fs);
         Ok(fs)
     }
@@ -124,7 +125,7 @@ impl Layout {
     /// Sets what is set on an open file system.
     fn tune(&self, fs: &Xfs) {
         if let Some(buffering) = self.buffering {
-            fs.set_leaf_buffering(buffering);
+            fs.set_insert_buffering(buffering);
         }
     }
 
@@ -142,7 +143,7 @@ impl Layout {
         let folder = oracle::scratch();
         let path = folder.path().join("image");
         MkfsXfs::default().options(options).create(&path, self.size);
-        MemoryDevice::from_bytes(&std::fs::read(&path).expect("mkfs.xfs made it"))
+        read_image(&path).expect("mkfs.xfs made it")
     }
 
     fn make_here(&self) -> MemoryDevice {

@@ -14,7 +14,7 @@ use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// As one that mkfs has just made, without a log.
-    Fresh,
+    Unlogged,
     /// In place, with its log.
     InPlace,
 }
@@ -32,9 +32,9 @@ pub struct XfsTarget {
 }
 
 impl XfsTarget {
-    /// New images, to be filled.
-    pub fn new(layout: Layout) -> Self {
-        Self::with_images(layout, Way::Fresh, vec![layout.make()])
+    /// New images, to be filled without a log.
+    pub fn unlogged(layout: Layout) -> Self {
+        Self::with_images(layout, Way::Unlogged, vec![layout.make()])
     }
 
     /// New images, to be changed in place.
@@ -74,7 +74,7 @@ impl XfsTarget {
 
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
         match self.way {
-            Way::Fresh => self.layout.open(device, self.cache_bytes),
+            Way::Unlogged => self.layout.open(device, self.cache_bytes),
             Way::InPlace => {
                 let cache_bytes = self.cache_bytes;
                 let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
@@ -107,7 +107,7 @@ impl Mounted for Open {
 
     fn close(self: Box<Self>) -> vfs::Result<()> {
         match self.1 {
-            Way::Fresh => self.0.finish(None),
+            Way::Unlogged => self.0.finish(None),
             Way::InPlace => Xfs::close(self.0),
         }
     }

@@ -10,7 +10,7 @@ use xfs::{OpenOptions, Xfs};
 pub use workload::walk::Outcome;
 
 /// How an image is opened: with a cache that is smaller than the images.
-pub const OPTIONS: OpenOptions = OpenOptions { cache_bytes: 256 << 10, stale: true };
+pub const OPTIONS: OpenOptions = OpenOptions { cache_bytes: 256 << 10, norecovery: true };
 
 /// Most inodes that are read one by one.
 const INODES_MAX: usize = 200;

@@ -91,7 +91,8 @@ fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
     let records = records(&device);
     let mut random = fastrand::Rng::with_seed(11);
     let mut errors = 0;
-    for round in 0..300 {
+    let rounds = oracle::effort(100, 300, 20_000);
+    for round in 0..rounds {
         let damaged = device.fork();
         let (at, record) = records[random.usize(..records.len())];
         let mut bytes = vec![0; record.blocks() as usize * BLOCK_SIZE];
@@ -115,5 +116,5 @@ fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
             drop(fs.close());
         }
     }
-    assert!(errors > 20, "only {errors} of 300 were found");
+    assert!(errors > rounds / 15, "only {errors} of {rounds} were found");
 }

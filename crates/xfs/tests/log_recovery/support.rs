@@ -136,7 +136,7 @@ pub(crate) fn sync(root: &Path) {
 
 pub(crate) fn copy(image: &Path, name: &str) -> PathBuf {
     let copy = image.with_file_name(name);
-    fs::copy(image, &copy).unwrap();
+    oracle::copy_image(image, &copy);
     copy
 }
 

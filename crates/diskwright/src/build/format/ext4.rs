@@ -101,7 +101,7 @@ impl Plan for Layout {
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
         mkfs::format(&**device, self, Contents::Zeros)?;
-        Ok(Box::new(Ext4::open_fresh(Arc::clone(device), ext4::CACHE_BYTES_DEFAULT)?))
+        Ok(Box::new(Ext4::open_in_progress(Arc::clone(device), ext4::CACHE_BYTES_DEFAULT)?))
     }
 }
 

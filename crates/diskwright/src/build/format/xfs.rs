@@ -117,7 +117,7 @@ impl Plan for Layout {
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
         mkfs::format(&**device, self, Contents::Zeros)?;
-        Ok(Box::new(Xfs::open_fresh(Arc::clone(device), xfs::CACHE_BYTES_DEFAULT)?))
+        Ok(Box::new(Xfs::open_in_progress(Arc::clone(device), xfs::CACHE_BYTES_DEFAULT)?))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A process with threads must not fork, so the program is started again. Its standard output is a pipe:
 //! a byte in it says that the mount can be used, its end that there is none; the exit status then tells
-//! why. Until the byte is sent, standard error is that of whoever asked for the mount.
+//! why. Until the byte is sent, standard error is the user's.
 
 use std::fs::File;
 use std::io::{self, Read};

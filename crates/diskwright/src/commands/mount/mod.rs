@@ -10,7 +10,7 @@ use diskwright::mount::{Mount, MountOptions, OpenToMount, unmount_on_signals};
 use diskwright::{Error, Image, Outcome, Result};
 
 use super::session;
-use crate::cli::ImageArgs;
+use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
 /// Mount an image as a directory (FUSE), without root
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 
 fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
     let (path, how) = (&args.image.image, args.image.options());
-    if options.read_only && options.recover && !how.stale {
+    if options.read_only && options.recover && !how.norecovery {
         return OpenToMount::open_recovered(path, &how);
     }
     OpenToMount::open(path, &how, options.read_only)

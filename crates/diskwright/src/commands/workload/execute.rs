@@ -34,6 +34,11 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
         let hint = "this is a debug build: its figures mean little; build it with --release";
         terminal::message(&hint);
     }
+    let counts = plan.planned.iter().any(|planned| planned.job.name() == "find");
+    if counts && !workload::allocations::COUNTED {
+        let hint = "what is allocated is not counted: that needs a program built with --features allocations";
+        terminal::message(&hint);
+    }
     let scratch = common::scratch(plan.run.scratch.as_deref())?;
     let directory = plan.run.report.directory.as_deref().or(plan.directory);
     if let Some(directory) = directory {

@@ -1,4 +1,4 @@
-//! Who takes part: a target about which nothing is said of what the thread was about stands for
+//! The contestants: a target about which nothing is said of what the thread was about stands for
 //! several, so that they can be compared.
 
 use diskwright::build::{FeatureChange, Format};
@@ -34,7 +34,7 @@ pub(super) fn rivals(question: Question<'_>, targets: &[TargetSpec]) -> Vec<Riva
             rivals.push(rival);
         }
     }
-    // Who is compared with somebody that does not take part is compared with nobody.
+    // A contestant whose base does not take part is compared with nobody.
     let names: Vec<String> = rivals.iter().map(|rival| rival.target.to_string()).collect();
     for rival in &mut rivals {
         rival.base.take_if(|base| !names.contains(base));

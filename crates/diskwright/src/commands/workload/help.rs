@@ -91,8 +91,9 @@ From: \"ext4: use kmem_cache for short fname allocation in readdir\" (2025), whi
   find ./linux -name notfoundatall
 100 times. A tree is listed, entry by entry, for a name that is not there. Timed: the first
 walk, which finds cold caches, and all others; of this program's file systems it is also told
-how much they allocate and where the time goes. Default target: memory:ext4, with a tree like
-that of Linux, of 87,000 files that is made up; images and directories are walked as they are.
+where the time goes and, if it was built with --features allocations, how much they allocate.
+Default target: memory:ext4, with a tree like that of Linux, of 87,000 files that is made up;
+images and directories are walked as they are.
 
 Examples:
   diskwright workload find --tree /usr/src/linux --target memory:ext4 --target kernel:ext4

@@ -30,7 +30,7 @@ pub(super) enum Workload {
     Fserver(FserverOptions),
 }
 
-/// A job, and who is to run it.
+/// A job, and its contestants.
 pub(super) struct Planned {
     pub(super) job: Box<dyn Job>,
     pub(super) rivals: Vec<Rival>,

@@ -25,7 +25,7 @@ pub(super) struct Volume {
 
 impl Volume {
     pub(super) fn open(device: Arc<dyn BlockDevice>) -> vfs::Result<Self> {
-        let open = OpenOptions { stale: true, ..OpenOptions::default() };
+        let open = OpenOptions { norecovery: true, ..OpenOptions::default() };
         Ok(Self { fs: Xfs::open(device.clone(), &open)?, device })
     }
 

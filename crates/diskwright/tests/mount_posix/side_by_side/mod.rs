@@ -18,7 +18,7 @@ use std::thread;
 use oracle::{Need, satisfied};
 use trace::Trace;
 
-use crate::place::{Driver, Format, Place, Wanted};
+use crate::place::{Driver, Place, Wanted, prove_on_both};
 
 /// A script: does the same operations wherever it runs, and notes what each came to.
 type Script = fn(&mut Place, &mut Trace);
@@ -69,14 +69,15 @@ impl Known {
     }
 }
 
-/// Runs a script on both mounts at once and compares what it saw.
-fn compare(name: &'static str, script: Script, wanted: Wanted) {
+/// Runs a script on both mounts at once and compares what it saw. The last part of its name is the script's.
+fn compare(name: &str, wanted: Wanted, script: Script) {
     let tools = ["mke2fs", "mkfs.xfs", "xfs_io", "cc", wanted.format.checker()];
     let mut needs = vec![Need::Root, Need::Fuse, Need::Mount(wanted.format.kernel_name())];
     needs.extend(tools.map(Need::Tool));
-    if !satisfied(&format!("side_by_side::{name}::{:?}", wanted.format), &needs) {
+    if !satisfied(&format!("{name}::{:?}", wanted.format), &needs) {
         return;
     }
+    let name = name.rsplit("::").next().expect("there is always one");
     let run = |driver| {
         let mut place = Place::new(Wanted { driver, ..wanted });
         let mut trace = Trace::default();
@@ -109,39 +110,16 @@ fn compare(name: &'static str, script: Script, wanted: Wanted) {
     assert!(lines.is_empty(), "{name}: {} new differences\n{}", lines.len(), lines.join("\n"));
 }
 
-/// Makes tests `ext4` and `xfs` in a module of a script's name.
-macro_rules! side_by_side {
-    ($($name:ident: $script:path, $mib:expr;)+) => {$(
-        mod $name {
-            use super::*;
-
-            fn on(format: Format) {
-                let wanted = Wanted { bytes: $mib << 20, ..Wanted::new(format) };
-                compare(stringify!($name), $script, wanted);
-            }
-
-            #[test]
-            fn ext4() {
-                on(Format::Ext);
-            }
-
-            #[test]
-            fn xfs() {
-                on(Format::Xfs);
-            }
-        }
-    )+};
-}
-
-side_by_side! {
-    fallocate_ranges: ranges::all, 400;
-    mixed_requests: mixed::all, 400;
-    direct_requests: direct::all, 400;
-    full_file_systems: full::all, 310;
-    rename_and_link: names::all, 310;
-    set_id_bits: privileges::all, 310;
-    durable_operations: logs::all, 310;
-}
+prove_on_both!(
+    with super::compare;
+    fallocate_ranges = super::ranges::all: 400 << 20,
+    mixed_requests = super::mixed::all: 400 << 20,
+    direct_requests = super::direct::all: 400 << 20,
+    full_file_systems = super::full::all: 310 << 20,
+    rename_and_link = super::names::all: 310 << 20,
+    set_id_bits = super::privileges::all: 310 << 20,
+    durable_operations = super::logs::all: 310 << 20,
+);
 
 /// What is known to differ is told to whoever reads about mounts.
 #[test]

@@ -1,6 +1,6 @@
 //! What the features of a journal mean for its blocks.
 
-use super::superblock::{JournalCompat, JournalIncompat};
+use super::features::{JournalCompat, JournalIncompat};
 use super::{HEADER_SIZE, Tid};
 use crate::format::checksum::crc32c;
 
@@ -101,12 +101,6 @@ impl Layout {
     #[must_use]
     pub fn revoke_size(&self) -> usize {
         if self.wide { 8 } else { 4 }
-    }
-
-    /// The most records of a revoke block.
-    #[must_use]
-    pub fn revokes_max(&self) -> usize {
-        (self.records_end() - super::revoke::HEADER_SIZE) / self.revoke_size()
     }
 
     /// Checksum of the image of a block as it is stored, escaped.

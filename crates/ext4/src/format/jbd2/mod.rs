@@ -12,6 +12,7 @@ mod commit;
 mod crc32;
 mod descriptor;
 mod fast_commit;
+mod features;
 mod layout;
 mod revoke;
 mod superblock;
@@ -28,11 +29,12 @@ pub use commit::{Commit, Trust};
 pub use crc32::crc32_be;
 pub use descriptor::{DescriptorWriter, Tag, tags};
 pub use fast_commit::{FastCommitEntry, FastCommitScan, FastCommitTag, Scanned};
+pub use features::{JournalCompat, JournalIncompat};
 pub use layout::{Checksums, Layout};
 pub use revoke::{encode_revokes, revokes};
 pub use superblock::{
-    BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalCompat, JournalIncompat, JournalSuperblock,
-    RawJournalSuperblock, SUPERBLOCK_SIZE,
+    BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock, RawJournalSuperblock,
+    SUPERBLOCK_SIZE,
 };
 
 /// `h_magic` of every block of the journal that is not a copy of another one.

@@ -22,6 +22,14 @@ pub(super) const HEADER_SIZE: usize = size_of::<RawRevokeHeader>();
 
 const _: () = assert!(HEADER_SIZE == 16);
 
+impl Layout {
+    /// The most records of a revoke block.
+    #[must_use]
+    pub fn revokes_max(&self) -> usize {
+        (self.records_end() - HEADER_SIZE) / self.revoke_size()
+    }
+}
+
 /// The blocks that a revoke block names.
 ///
 /// # Errors

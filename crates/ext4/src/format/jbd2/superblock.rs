@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use bitflags::bitflags;
 use vfs::{Corruption, Error, Result};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::features::{JournalCompat, JournalIncompat};
 use super::layout::Layout;
 use super::{BlockType, MAGIC, Tid};
 use crate::format::checksum::crc32c;
@@ -21,34 +21,6 @@ pub const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 const CHECKSUM_TYPE_CRC32C: u8 = 4;
 /// Bytes of the fields that version-1 superblocks have; the rest of the block is undefined.
 const V1_SIZE: usize = 0x24;
-
-bitflags! {
-    /// `s_feature_compat`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct JournalCompat: u32 {
-        /// Commit blocks have the checksum of their transaction.
-        const CHECKSUM = 1;
-    }
-}
-
-bitflags! {
-    /// `s_feature_incompat`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct JournalIncompat: u32 {
-        /// Revoke blocks.
-        const REVOKE = 1;
-        /// 64-bit block numbers.
-        const BIT64 = 2;
-        /// Commit blocks need not wait for the transaction's other blocks.
-        const ASYNC_COMMIT = 4;
-        /// Checksums of all blocks, of which tags keep 16 bits.
-        const CSUM_V2 = 8;
-        /// Checksums of all blocks.
-        const CSUM_V3 = 0x10;
-        /// A fast-commit area at the end of the journal.
-        const FAST_COMMIT = 0x20;
-    }
-}
 
 /// The journal superblock as it is on disk. Fields as in the format document, without `s_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -1,65 +1,47 @@
 //! POSIX access control lists: ext4 stores them in a form of its own.
 //!
 //! On disk: version 1, then entries {tag u16, permissions u16}, with an id u32 behind those of named
-//! users and groups. In Linux's extended attributes: version 2, and every entry has an id.
+//! users and groups.
+
+use vfs::acl::{self, Entry, NO_ID, Tag};
 
 const VERSION_EXT4: u32 = 1;
-const VERSION_LINUX: u32 = 2;
-const VERSION_SIZE: usize = 4;
 const SHORT_SIZE: usize = 4;
 const LONG_SIZE: usize = 8;
 
-/// The id of entries that name nobody.
-const NO_ID: [u8; 4] = [0xff; 4];
-
-const TAG_USER_OBJ: u16 = 0x01;
-const TAG_USER: u16 = 0x02;
-const TAG_GROUP_OBJ: u16 = 0x04;
-const TAG_GROUP: u16 = 0x08;
-const TAG_MASK: u16 = 0x10;
-const TAG_OTHER: u16 = 0x20;
-
-/// Whether entries of a tag name a user or group. `None` if there is no such tag.
-fn has_id(entry: &[u8]) -> Option<bool> {
-    match u16::from_le_bytes([*entry.first()?, *entry.get(1)?]) {
-        TAG_USER | TAG_GROUP => Some(true),
-        TAG_USER_OBJ | TAG_GROUP_OBJ | TAG_MASK | TAG_OTHER => Some(false),
-        _ => None,
-    }
-}
-
-/// What is behind the version, if that is `version`.
-fn body(value: &[u8], version: u32) -> Option<&[u8]> {
-    value.strip_prefix(&version.to_le_bytes())
-}
-
 /// The list as Linux shows it, from the form on disk. `None` if it is damaged.
 pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = body(stored, VERSION_EXT4)?;
-    let mut shown = Vec::with_capacity(VERSION_SIZE + rest.len() / SHORT_SIZE * LONG_SIZE);
-    shown.extend(VERSION_LINUX.to_le_bytes());
+    let mut rest = stored.strip_prefix(&VERSION_EXT4.to_le_bytes())?;
+    let mut entries = Vec::with_capacity(rest.len() / SHORT_SIZE);
     while !rest.is_empty() {
-        let size = if has_id(rest)? { LONG_SIZE } else { SHORT_SIZE };
-        let (entry, after) = rest.split_at_checked(size)?;
-        shown.extend(entry);
-        if size == SHORT_SIZE {
-            shown.extend(NO_ID);
-        }
+        let (&[tag0, tag1, permissions0, permissions1], after) = rest.split_first_chunk()?;
+        let tag = Tag::from_number(u16::from_le_bytes([tag0, tag1]))?;
+        let permissions = u16::from_le_bytes([permissions0, permissions1]);
+        let (id, after) = match tag.is_named() {
+            true => {
+                after.split_first_chunk().map(|(&id, after)| (u32::from_le_bytes(id), after))?
+            }
+            false => (NO_ID, after),
+        };
+        entries.push(Entry { tag, permissions, id });
         rest = after;
     }
-    Some(shown)
+    Some(acl::to_bytes(entries))
 }
 
 /// The form on disk of a list as Linux shows it. `None` if it is not one.
 pub fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
-    let (entries, rest) = body(shown, VERSION_LINUX)?.as_chunks::<LONG_SIZE>();
-    let mut stored = Vec::with_capacity(shown.len());
+    let entries = acl::parse(shown).ok()?;
+    let mut stored = Vec::with_capacity(size_of_val(&VERSION_EXT4) + entries.len() * LONG_SIZE);
     stored.extend(VERSION_EXT4.to_le_bytes());
     for entry in entries {
-        let size = if has_id(entry)? { LONG_SIZE } else { SHORT_SIZE };
-        stored.extend(&entry[..size]);
+        stored.extend((entry.tag as u16).to_le_bytes());
+        stored.extend(entry.permissions.to_le_bytes());
+        if entry.tag.is_named() {
+            stored.extend(entry.id.to_le_bytes());
+        }
     }
-    rest.is_empty().then_some(stored)
+    Some(stored)
 }
 
 #[cfg(test)]
@@ -74,7 +56,7 @@ mod tests {
 
     #[test]
     fn lists_survive() {
-        let mut shown = VERSION_LINUX.to_le_bytes().to_vec();
+        let mut shown = acl::VERSION.to_le_bytes().to_vec();
         for (tag, id) in [(1, u32::MAX), (2, 1000), (4, u32::MAX), (8, 7), (16, u32::MAX)] {
             shown.extend(entry(tag, 6, id));
         }

@@ -190,6 +190,24 @@ pub const fn value_size(len: usize) -> usize {
 /// Checks a block of attributes, which lies at `place`; with `seed` (the file system's, for the
 /// inodes of equal attributes may share a block) the checksum.
 pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(), Corruption> {
+    verify_header(block)?;
+    if let Some(seed) = seed {
+        let stored = u32_at(block, CHECKSUM_OFFSET).unwrap_or(0);
+        let computed = block_checksum(block, place, seed);
+        if stored != computed {
+            return Err(Corruption::checksum("extended attribute block", computed, stored));
+        }
+    }
+    Area::in_block(block).verify()
+}
+
+/// Checks all of a block of attributes but its checksum: what must be so before it is sealed.
+pub fn verify_block_structure(block: &[u8]) -> Result<(), Corruption> {
+    verify_header(block)?;
+    Area::in_block(block).verify()
+}
+
+fn verify_header(block: &[u8]) -> Result<(), Corruption> {
     let bad = |problem| Err(Corruption::new("extended attribute block", problem));
     if u32_at(block, 0) != Some(MAGIC) || block.len() < BLOCK_HEADER_SIZE {
         return bad("wrong magic number");
@@ -200,14 +218,7 @@ pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(),
     if u32_at(block, REFCOUNT_OFFSET) == Some(0) {
         return bad("nothing refers to it");
     }
-    if let Some(seed) = seed {
-        let stored = u32_at(block, CHECKSUM_OFFSET).unwrap_or(0);
-        let computed = block_checksum(block, place, seed);
-        if stored != computed {
-            return Err(Corruption::checksum("extended attribute block", computed, stored));
-        }
-    }
-    Area::in_block(block).verify()
+    Ok(())
 }
 
 /// Brings the checksum of a block of attributes up to date.

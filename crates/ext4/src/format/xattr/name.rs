@@ -1,5 +1,7 @@
 //! Names of attributes: a number for the common start of the name, and the rest.
 
+use vfs::acl;
+
 /// `e_name_index` of names that only the file system itself uses (`system.data`).
 pub const INDEX_SYSTEM: u8 = 7;
 const INDEX_ACL_ACCESS: u8 = 2;
@@ -9,8 +11,8 @@ const INDEX_ACL_DEFAULT: u8 = 3;
 /// contexts, inline data) have no name there and are not listed.
 const PREFIXES: [(u8, &[u8]); 6] = [
     (1, b"user."),
-    (INDEX_ACL_ACCESS, b"system.posix_acl_access"),
-    (INDEX_ACL_DEFAULT, b"system.posix_acl_default"),
+    (INDEX_ACL_ACCESS, acl::ACCESS),
+    (INDEX_ACL_DEFAULT, acl::DEFAULT),
     (4, b"trusted."),
     (6, b"security."),
     (10, b"gnu."),

@@ -6,7 +6,7 @@ mod walk;
 
 use std::path::PathBuf;
 
-use vfs::{ListingProfile, ListingStep};
+use operation::profile::{ListingProfile, ListingStep};
 
 use super::{Case, Context, Extra, Job, Published, Step};
 use crate::contestant::{AnyTarget, Need, Session};

@@ -1,4 +1,4 @@
-//! The part of a page about those who took part.
+//! The part of a page about the contestants.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use crate::contestant::Description;
 use crate::report::everybody::{Shared, features, kinds, remarks};
 use crate::report::plot::Looks;
 
-/// Who is who, and what is not comparable.
+/// The contestants, and what is not comparable about them.
 pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
     let part = |title: &str, shared: Vec<Shared<'_>>, class: &str| {
         html! {

@@ -18,7 +18,7 @@ const LABEL_DISTANCE: f64 = 13.0;
 
 /// What the axes count.
 pub(crate) struct Axes<'r> {
-    /// Of what there are more to the right.
+    /// What the horizontal axis counts.
     pub(crate) x: &'r str,
     /// The unit of the figures.
     pub(crate) y: &'r str,

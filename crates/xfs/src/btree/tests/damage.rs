@@ -1,16 +1,21 @@
 //! Damage is found and named, and nobody follows it.
 
 use fastrand::Rng;
+use operation::Outcome;
+use operation::RunOperations;
 use vfs::{Error, Result};
 
-use super::harness::{plant, supply, volume};
+use super::harness::{Supplied, group, plant, supply, volume};
 use crate::Xfs;
+use crate::alloc::HeldAg;
 use crate::btree::records::{BnoTree, FreeRun};
 use crate::btree::{Cursor, Node, Seek};
-use crate::format::address::{AgBlock, AgNumber, Block};
+use crate::format::address::AgBlock;
 use crate::format::btree::Side;
 
 const RECORDS: u32 = 400;
+
+type TestCursor<'c, 'o, 'a> = Cursor<'c, 'a, BnoTree, Supplied<HeldAg<'o, 'a>>>;
 
 /// A tree of several leaves below one node.
 fn tree() -> Xfs {
@@ -23,10 +28,10 @@ fn tree() -> Xfs {
     fs
 }
 
-fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut Cursor<'_, '_, BnoTree>) -> Result<R>) -> Result<R> {
+fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut TestCursor<'_, '_, '_>) -> Outcome<R>) -> Result<R> {
     fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
-        body(&mut Cursor::<BnoTree>::of_group(op, lease))
+        let mut group = group(op)?;
+        body(&mut Cursor::new(&mut group))
     })
 }
 
@@ -46,7 +51,7 @@ fn walk(fs: &Xfs) -> Result<u32> {
 
 /// The message that a walk through a tree gives, of which `harm` changed something in the node that
 /// `which` names: level and place among the root's children.
-fn message(which: Option<usize>, harm: impl Fn(&mut Cursor<'_, '_, BnoTree>, Node)) -> String {
+fn message(which: Option<usize>, harm: impl Fn(&mut TestCursor<'_, '_, '_>, Node)) -> String {
     let fs = tree();
     assert_eq!(walk(&fs).unwrap(), RECORDS);
     on(&fs, |cursor| {
@@ -155,8 +160,8 @@ fn random_bytes_bring_nothing_down() {
             let at = if rng.bool() { rng.usize(4..80) } else { rng.usize(4..1024) };
             let value = if rng.bool() { rng.u8(..) } else { rng.u8(..4) };
             on(&fs, |cursor| {
-                let id = cursor.op.buffer(Block(block.into()), cursor.tag())?;
-                cursor.op.txn.edit(id, at..at + 1)[0] = value;
+                let id = cursor.anchor.0.txn.buffer(block.into(), cursor.tag())?;
+                cursor.anchor.0.txn.edit(id, at..at + 1)[0] = value;
                 Ok(())
             })
             .unwrap();

@@ -1,64 +1,119 @@
 //! A file system of one group that has nothing in it but the tree under test, and blocks for that.
 
+use operation::{Outcome, RunOperations};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use blockdev::MemoryDevice;
-use vfs::{FileType, Ino};
+use transaction::{Tag, Txn};
+use vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
 
 use crate::Xfs;
+use crate::alloc::HeldAg;
 use crate::alloc::ags::{AgState, Ags, Root};
-use crate::btree::Tree;
+use crate::alloc::trees::GroupTree;
+use crate::btree::{Anchor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{AgBlock, AgNumber, Block};
+use crate::format::ag;
 use crate::format::btree::Shape;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode};
 use crate::format::superblock::{RawSuperblock, Superblock};
-use crate::fs::Mode;
 use crate::inode::Handle;
+use crate::kind::Kind;
 use crate::op::Op;
 use crate::volume::Volume;
+use operation::Mode;
 
 /// Blocks of the group.
 pub(super) const AG_BLOCKS: u32 = 1 << 15;
 const FIRST_BLOCK: u32 = 8;
 
-/// Blocks for trees, instead of those that the allocator would give.
-pub(in crate::btree) mod supply {
+/// Blocks that the trees under test have, instead of those that an allocator would give.
+pub(super) mod supply {
     use super::{AG_BLOCKS, BTreeSet, FIRST_BLOCK};
     use std::cell::RefCell;
 
     thread_local! {
-        static TAKEN: RefCell<Option<BTreeSet<u32>>> = const { RefCell::new(None) };
+        static TAKEN: RefCell<BTreeSet<u32>> = const { RefCell::new(BTreeSet::new()) };
     }
 
-    /// A block; `None` in threads whose trees are not under test alone.
     pub(in crate::btree) fn take() -> Option<u32> {
         TAKEN.with_borrow_mut(|taken| {
-            let taken = taken.as_mut()?;
             let block = (FIRST_BLOCK..AG_BLOCKS).find(|b| !taken.contains(b))?;
             taken.insert(block);
             Some(block)
         })
     }
 
-    pub(in crate::btree) fn give(block: u64) -> bool {
+    pub(in crate::btree) fn give(block: u64) {
         TAKEN.with_borrow_mut(|taken| {
-            let Some(taken) = taken.as_mut() else { return false };
             assert!(taken.remove(&(block as u32)), "nobody took {block}");
-            true
-        })
+        });
     }
 
     pub(in crate::btree) fn taken() -> BTreeSet<u32> {
-        TAKEN.with_borrow(Clone::clone).unwrap_or_default()
+        TAKEN.with_borrow(Clone::clone)
     }
 
     pub(in crate::btree) fn set(blocks: BTreeSet<u32>) {
-        TAKEN.set(Some(blocks));
+        TAKEN.set(blocks);
     }
+}
+
+/// A tree that is anchored where `A` says, with blocks of [`supply`].
+pub(super) struct Supplied<A>(pub(super) A);
+
+impl<'a, T: Tree, A: Anchor<'a, T>> Anchor<'a, T> for Supplied<A> {
+    fn geometry(&self) -> &'a Geometry {
+        self.0.geometry()
+    }
+
+    fn txn(&self) -> &Txn<'a> {
+        self.0.txn()
+    }
+
+    fn txn_mut(&mut self) -> &mut Txn<'a> {
+        self.0.txn_mut()
+    }
+
+    fn owner(&self) -> TreeOwner {
+        self.0.owner()
+    }
+
+    fn root(&self) -> TreeRoot<'_> {
+        self.0.root()
+    }
+
+    fn set_root(&mut self, block: u64, levels: u8) {
+        self.0.set_root(block, levels);
+    }
+
+    fn fork_mut(&mut self) -> &mut [u8] {
+        self.0.fork_mut()
+    }
+
+    fn count_block(&mut self, is_more: bool) -> Result<()> {
+        self.0.count_block(is_more)
+    }
+}
+
+impl<'a, T: Tree, A: Anchor<'a, T>> Supply<'a, T> for Supplied<A> {
+    fn allocate_block(&mut self, _near: u64) -> Outcome<u64> {
+        Ok(supply::take().ok_or(Error::NoSpace)?.into())
+    }
+
+    fn free_block(&mut self, block: u64) -> Outcome<()> {
+        supply::give(block);
+        Ok(())
+    }
+}
+
+/// The only group, with blocks of [`supply`] for its trees.
+pub(super) fn group<'o, 'a>(op: &'o mut Op<'a>) -> Outcome<Supplied<HeldAg<'o, 'a>>> {
+    Ok(Supplied(op.ag(AgNumber(0))?))
 }
 
 fn superblock(block_log: u8) -> Superblock {
@@ -86,19 +141,17 @@ pub(super) fn volume(block_log: u8) -> Xfs {
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(&geometry, vec![state]) });
-    Xfs::of_volume(device, None, volume, 256 << 20, Mode::Fresh)
+    Xfs::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.
-pub(super) fn plant<T: Tree>(fs: &Xfs) {
+pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
     fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
         let block = AgBlock(supply::take().unwrap());
-        make_leaf::<T>(op, block, 0);
-        let tree = T::AG_TREE.unwrap();
-        op.leases[lease].roots[tree as usize] = Root { block, levels: 1 };
+        make_leaf::<T>(op, block, T::KIND.of_group(AgNumber(0)));
+        let state = &mut **op.ag(AgNumber(0))?.guard;
+        state.roots[T::AG_TREE as usize] = Root { block, levels: 1 };
         // As the headers count: roots among them in all but `btreeblks`.
-        let state = &mut op.leases[lease];
         state.rmap_blocks = 1;
         state.refcount_blocks = 1;
         (state.ino_blocks, state.fino_blocks) = (1, 1);
@@ -107,18 +160,28 @@ pub(super) fn plant<T: Tree>(fs: &Xfs) {
     .unwrap();
 }
 
-fn make_leaf<T: Tree>(op: &mut Op<'_>, block: AgBlock, owner: u64) {
+/// Gives the group a full AGFL, for trees that take their blocks from there.
+pub(super) fn fill_agfl(fs: &Xfs) {
+    let geometry = fs.volume.geometry;
+    let (block, _) = ag::sector_place(&geometry, ag::AGFL_SECTOR);
+    fs.atomically(|op| {
+        let block = geometry.block_of(AgNumber(0), AgBlock(block));
+        op.txn.create(block.0, Kind::AgHeader.of_group(AgNumber(0)))?;
+        let mut group = op.ag(AgNumber(0))?;
+        group.guard.flfirst = 1;
+        (0..crate::format::ag::agfl_capacity(&geometry))
+            .try_for_each(|_| group.push_agfl(AgBlock(supply::take().unwrap())))
+    })
+    .unwrap();
+}
+
+fn make_leaf<T: Tree>(op: &mut Op<'_>, block: AgBlock, tag: Tag) {
     let geometry = op.fs.volume.geometry;
-    let tag = if T::AG_TREE.is_some() {
-        T::KIND.of_group(AgNumber(0))
-    } else {
-        T::KIND.of_inode(Ino(owner), 0)
-    };
     let place = Block(block.0.into());
     let id = op.txn.create(place.0, tag).unwrap();
     let header = T::SHAPE.header_size(true);
     let bytes = op.txn.edit(id, 0..header);
-    T::SHAPE.init(&geometry, place, owner, 0, bytes);
+    T::SHAPE.init(&geometry, place, tag.owner, 0, bytes);
 }
 
 /// An inode whose map is a tree with one leaf, which has the record given.
@@ -134,8 +197,8 @@ pub(super) fn plant_in_fork<T: Tree>(fs: &Xfs, fork_bytes: usize, first: &T::Rec
     let root = Shape::BMBT.root_area(fork_bytes);
     let block = supply::take().unwrap();
     fs.atomically(|op| {
-        make_leaf::<T>(op, AgBlock(block), ino.0);
         let tag = T::KIND.of_inode(ino, 0);
+        make_leaf::<T>(op, AgBlock(block), tag);
         let id = op.buffer(Block(block.into()), tag)?;
         let area = T::SHAPE.leaf_area(&op.fs.volume.geometry);
         T::put_record(first, op.txn.edit(id, area.entry_range(0, 1)));

@@ -1,5 +1,6 @@
 //! Trees that a kernel made are what the check of the structure wants, key for key.
 
+use operation::RunOperations;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -11,13 +12,11 @@ use rustix::fs::{FallocateFlags, fallocate};
 use vfs::Ino;
 
 use super::structure::check;
+use crate::alloc::HeldAg;
 use crate::alloc::ags::AgTree;
-use crate::btree::records::{
-    BmapTree, BnoTree, CntTree, FinoTree, InoTree, RefcountTree, RmapTree,
-};
-use crate::btree::{Cursor, Tree};
+use crate::alloc::trees::GroupTree;
+use crate::btree::records::{BnoTree, CntTree, FinoTree, InoTree, RefcountTree, RmapTree};
 use crate::format::inode::{Fork, Format};
-use crate::op::Op;
 use crate::{OpenOptions, Xfs};
 
 const HOLES: u64 = 3000;
@@ -62,15 +61,14 @@ fn oracle_copy(from: &Path, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Checks a tree of the group held as `lease`; its records.
-fn check_tree<T: Tree>(op: &mut Op<'_>, lease: usize) -> usize {
-    let tree = T::AG_TREE.unwrap();
-    if op.leases[lease].root(tree).levels == 0 {
+/// Checks a tree of a group; its records.
+fn check_tree<T: GroupTree>(group: &mut HeldAg<'_, '_>) -> usize {
+    if !group.has_tree(T::AG_TREE) {
         return 0;
     }
-    let (records, blocks) = check(&mut Cursor::<T>::of_group(op, lease));
-    let state = &op.leases[lease];
-    let counted = match tree {
+    let (records, blocks) = check(&mut group.cursor::<T>());
+    let state = &group.guard;
+    let counted = match T::AG_TREE {
         AgTree::Rmap => state.rmap_blocks,
         AgTree::Refcount => state.refcount_blocks,
         AgTree::Ino if state.ino_blocks > 0 => state.ino_blocks,
@@ -87,14 +85,14 @@ fn check_image(image: &Path, files: &[Ino]) -> [usize; 6] {
     let mut sums = [0; 6];
     for ag in fs.volume.geometry.ags() {
         fs.atomically(|op| {
-            let lease = op.lease(ag)?;
+            let mut group = op.ag(ag)?;
             let records = [
-                check_tree::<BnoTree>(op, lease),
-                check_tree::<CntTree>(op, lease),
-                check_tree::<RmapTree>(op, lease),
-                check_tree::<RefcountTree>(op, lease),
-                check_tree::<InoTree>(op, lease),
-                check_tree::<FinoTree>(op, lease),
+                check_tree::<BnoTree>(&mut group),
+                check_tree::<CntTree>(&mut group),
+                check_tree::<RmapTree>(&mut group),
+                check_tree::<RefcountTree>(&mut group),
+                check_tree::<InoTree>(&mut group),
+                check_tree::<FinoTree>(&mut group),
             ];
             sums.iter_mut().zip(records).for_each(|(sum, n)| *sum += n);
             Ok(())
@@ -108,8 +106,8 @@ fn check_image(image: &Path, files: &[Ino]) -> [usize; 6] {
         }
         let extents = handle.inode.extents(Fork::Data);
         fs.atomically(|op| {
-            let mut cursor = Cursor::<BmapTree>::of_fork(op, &mut handle, Fork::Data);
-            assert_eq!(check(&mut cursor).0.len() as u64, extents);
+            let mut map = op.map(&mut handle, Fork::Data);
+            assert_eq!(check(&mut map.cursor()?).0.len() as u64, extents);
             assert!(extents > HOLES / 2);
             Ok(())
         })

@@ -7,5 +7,3 @@ mod kernel;
 mod model;
 mod reverse_map;
 mod structure;
-
-pub(super) use harness::supply;

@@ -1,20 +1,23 @@
 //! Random changes, on a tree and on a map in memory.
 
+use operation::RunOperations;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use fastrand::Rng;
-use vfs::{Error, Result};
+use operation::Outcome;
+use vfs::Error;
 
-use super::harness::{plant, plant_in_fork, supply, volume};
+use super::harness::{Supplied, group, plant, plant_in_fork, supply, volume};
 use super::structure::{check, check_counts};
 use crate::Xfs;
+use crate::alloc::trees::GroupTree;
 use crate::btree::records::{
     BmapTree, BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountRecord,
     RefcountTree, RmapRecord, RmapTree,
 };
-use crate::btree::{Cursor, Seek, Tree};
-use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
+use crate::btree::{Cursor, Seek, Supply, Tree};
+use crate::format::address::{AgBlock, AgIno, FileBlock, FsBlock};
 use crate::format::extent::Extent;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
@@ -37,14 +40,14 @@ enum Pattern {
 /// Numbers that records are made for.
 const NUMBERS: u32 = 6000;
 
-fn change<T: Tree>(
-    cursor: &mut Cursor<'_, '_, T>,
+fn change<'a, T: Tree, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     model: &mut Model<T>,
     make: Make<T>,
     pattern: Pattern,
     step: u32,
     rng: &mut Rng,
-) -> Result<()> {
+) -> Outcome<()> {
     let number = match pattern {
         Pattern::Ascending => step,
         Pattern::Descending => NUMBERS - 1 - step,
@@ -85,11 +88,11 @@ fn change<T: Tree>(
     Ok(())
 }
 
-fn compare_seeks<T: Tree>(
-    cursor: &mut Cursor<'_, '_, T>,
+fn compare_seeks<'a, T: Tree, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     model: &Model<T>,
     key: T::Key,
-) -> Result<()> {
+) -> Outcome<()> {
     let below = model.range((Unbounded, Included(key))).next_back().map(|(_, r)| *r);
     let above = model.range((Included(key), Unbounded)).next().map(|(_, r)| *r);
     assert_eq!(cursor.seek(key, Seek::AtMost)?, below);
@@ -115,8 +118,8 @@ const PATTERNS: [(Pattern, u32); 7] = [
     (Pattern::Thinning, 12000),
 ];
 
-fn compare_all<T: Tree>(
-    cursor: &mut Cursor<'_, '_, T>,
+fn compare_all<'a, T: Tree, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     model: &Model<T>,
     pattern: Pattern,
 ) -> usize {
@@ -131,7 +134,7 @@ fn compare_all<T: Tree>(
     blocks.len()
 }
 
-fn exercise_group<T: Tree>(block_log: u8, seed: u64, make: Make<T>) {
+fn exercise_group<T: GroupTree>(block_log: u8, seed: u64, make: Make<T>) {
     let fs = volume(block_log);
     plant::<T>(&fs);
     let (mut rng, mut model) = (Rng::with_seed(seed), Model::<T>::new());
@@ -140,8 +143,8 @@ fn exercise_group<T: Tree>(block_log: u8, seed: u64, make: Make<T>) {
         while step < steps {
             let batch = rng.u32(1..200).min(steps - step);
             fs.atomically(|op| {
-                let lease = op.lease(AgNumber(0))?;
-                let mut cursor = Cursor::<T>::of_group(op, lease);
+                let mut group = group(op)?;
+                let mut cursor = Cursor::<T, _>::new(&mut group);
                 (step..step + batch)
                     .try_for_each(|s| change(&mut cursor, &mut model, make, pattern, s, &mut rng))
             })
@@ -149,9 +152,9 @@ fn exercise_group<T: Tree>(block_log: u8, seed: u64, make: Make<T>) {
             step += batch;
         }
         fs.atomically(|op| {
-            let lease = op.lease(AgNumber(0))?;
-            let blocks = compare_all(&mut Cursor::<T>::of_group(op, lease), &model, pattern);
-            check_counts(&op.leases[lease], T::AG_TREE.unwrap(), blocks as u32);
+            let mut group = group(op)?;
+            let blocks = compare_all::<T, _>(&mut Cursor::new(&mut group), &model, pattern);
+            check_counts(group.0.guard, T::AG_TREE, blocks as u32);
             Ok(())
         })
         .unwrap();
@@ -160,7 +163,7 @@ fn exercise_group<T: Tree>(block_log: u8, seed: u64, make: Make<T>) {
     empty::<T>(&fs, model);
 }
 
-fn failed_operation_leaves_no_trace<T: Tree>(
+fn failed_operation_leaves_no_trace<T: GroupTree>(
     fs: &Xfs,
     model: &Model<T>,
     make: Make<T>,
@@ -168,34 +171,34 @@ fn failed_operation_leaves_no_trace<T: Tree>(
 ) {
     let taken = supply::taken();
     let failed = fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
-        let mut cursor = Cursor::<T>::of_group(op, lease);
+        let mut group = group(op)?;
+        let mut cursor = Cursor::<T, _>::new(&mut group);
         let mut copy = model.clone();
         for step in 0..2000 {
             change(&mut cursor, &mut copy, make, Pattern::Random, step, rng)?;
         }
-        Err::<(), _>(Error::NoSpace)
+        Err::<(), _>(Error::NoSpace.into())
     });
     assert!(matches!(failed, Err(Error::NoSpace)));
     supply::set(taken);
     fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
-        compare_all(&mut Cursor::<T>::of_group(op, lease), model, Pattern::Random);
+        let mut group = group(op)?;
+        compare_all::<T, _>(&mut Cursor::new(&mut group), model, Pattern::Random);
         Ok(())
     })
     .unwrap();
 }
 
-fn empty<T: Tree>(fs: &Xfs, mut model: Model<T>) {
+fn empty<T: GroupTree>(fs: &Xfs, mut model: Model<T>) {
     fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
-        let mut cursor = Cursor::<T>::of_group(op, lease);
+        let mut group = group(op)?;
+        let mut cursor = Cursor::<T, _>::new(&mut group);
         while let Some((key, record)) = model.pop_first() {
             assert_eq!(cursor.seek(key, Seek::AtLeast)?, Some(record));
             cursor.remove()?;
         }
         assert_eq!(compare_all(&mut cursor, &model, Pattern::Thinning), 1);
-        assert_eq!(op.leases[lease].root(T::AG_TREE.unwrap()).levels, 1);
+        assert_eq!(group.0.guard.root(T::AG_TREE).levels, 1);
         Ok(())
     })
     .unwrap();
@@ -272,12 +275,11 @@ fn exercise_fork(block_log: u8, fork_bytes: usize, seed: u64) {
     let mut model = Model::<BmapTree>::from([(first.offset, first)]);
     for (pattern, steps) in PATTERNS {
         let mut at = handle.clone();
-        let run = |cursor: &mut Cursor<'_, '_, BmapTree>, model: &mut _, rng: &mut _| {
-            (0..steps).try_for_each(|s| change(cursor, model, extent, pattern, s, rng))
-        };
         fs.atomically(|op| {
-            let mut cursor = Cursor::<BmapTree>::of_fork(op, &mut at, Fork::Data);
-            run(&mut cursor, &mut model, &mut rng)
+            let mut map = Supplied(op.map(&mut at, Fork::Data));
+            let mut cursor = Cursor::new(&mut map);
+            (0..steps)
+                .try_for_each(|s| change(&mut cursor, &mut model, extent, pattern, s, &mut rng))
         })
         .unwrap();
         handle = at;
@@ -287,7 +289,8 @@ fn exercise_fork(block_log: u8, fork_bytes: usize, seed: u64) {
 
 fn compare_fork(fs: &Xfs, handle: &mut Handle, model: &Model<BmapTree>, pattern: Pattern) {
     fs.atomically(|op| {
-        let mut cursor = Cursor::<BmapTree>::of_fork(op, handle, Fork::Data);
+        let mut map = Supplied(op.map(handle, Fork::Data));
+        let mut cursor = Cursor::new(&mut map);
         let blocks = compare_all(&mut cursor, model, pattern);
         assert_eq!(handle.inode.nblocks(), blocks as u64);
         Ok(())

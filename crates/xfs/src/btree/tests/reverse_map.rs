@@ -1,15 +1,15 @@
 //! Entering and removing owners of blocks, against a set of (block, owner).
 
+use operation::RunOperations;
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use vfs::{Error, Ino};
 
-use super::harness::{plant, volume};
+use super::harness::{fill_agfl, plant, volume};
 use super::structure::check;
 use crate::Xfs;
-use crate::alloc::Owner;
-use crate::btree::Cursor;
+use crate::alloc::{HeldAg, Owner};
 use crate::btree::records::{RefcountRecord, RefcountTree, RmapRecord, RmapTree, rmap_offset};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::inode::Fork;
@@ -76,17 +76,13 @@ fn random_owner(rng: &mut Rng, start: u32) -> Owner {
     }
 }
 
-fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut crate::op::Op<'_>, usize) -> vfs::Result<R>) -> R {
-    fs.atomically(|op| {
-        let lease = op.lease(AgNumber(0))?;
-        body(op, lease)
-    })
-    .unwrap()
+fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut HeldAg<'_, '_>) -> operation::Outcome<R>) -> R {
+    fs.atomically(|op| body(&mut op.ag(AgNumber(0))?)).unwrap()
 }
 
 fn compare(fs: &Xfs, set: &BTreeSet<Mapping>) {
-    on(fs, |op, lease| {
-        let (records, _) = check(&mut Cursor::<RmapTree>::of_group(op, lease));
+    on(fs, |ag| {
+        let (records, _) = check(&mut ag.cursor::<RmapTree>());
         assert_eq!(records, runs(set));
         Ok(())
     });
@@ -124,18 +120,18 @@ fn exercise(fs: &Xfs, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapp
             let owner = random_owner(rng, start);
             let new = mappings(start, len, owner);
             if is_free(&set, &new) {
-                on(fs, |op, lease| op.rmap_add(lease, AgBlock(start), len, owner));
+                on(fs, |ag| ag.rmap_add(AgBlock(start), len, owner));
                 set.extend(new);
             }
         } else if let Some((start, len, owner)) = random_mapped(rng, &set) {
             let old = mappings(start, len, owner);
             old.iter().for_each(|m| assert!(set.remove(m)));
             if let (Owner::Fork { ino, fork, offset, unwritten }, true) = (owner, rng.bool()) {
-                on(fs, |op, lease| op.rmap_convert(lease, AgBlock(start), len, owner));
+                on(fs, |ag| ag.rmap_convert(AgBlock(start), len, owner));
                 let now = Owner::Fork { ino, fork, offset, unwritten: !unwritten };
                 set.extend(mappings(start, len, now));
             } else {
-                on(fs, |op, lease| op.rmap_remove(lease, AgBlock(start), len, owner));
+                on(fs, |ag| ag.rmap_remove(AgBlock(start), len, owner));
             }
         }
         if round % 250 == 0 {
@@ -144,7 +140,7 @@ fn exercise(fs: &Xfs, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapp
     }
     compare(fs, &set);
     while let Some((start, len, owner)) = random_mapped(rng, &set) {
-        on(fs, |op, lease| op.rmap_remove(lease, AgBlock(start), len, owner));
+        on(fs, |ag| ag.rmap_remove(AgBlock(start), len, owner));
         mappings(start, len, owner).iter().for_each(|m| assert!(set.remove(m)));
     }
     compare(fs, &set);
@@ -154,6 +150,7 @@ fn exercise(fs: &Xfs, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapp
 fn blocks_of_one_owner_each() {
     let fs = volume(10);
     plant::<RmapTree>(&fs);
+    fill_agfl(&fs);
     exercise(&fs, &mut Rng::with_seed(20), |set, new| {
         new.iter().all(|(block, ..)| set.range((*block, 0, 0)..(block + 1, 0, 0)).next().is_none())
     });
@@ -163,10 +160,11 @@ fn blocks_of_one_owner_each() {
 fn blocks_that_files_share() {
     let fs = volume(10);
     plant::<RmapTree>(&fs);
+    fill_agfl(&fs);
     plant::<RefcountTree>(&fs);
-    on(&fs, |op, lease| {
+    on(&fs, |ag| {
         let shared = RefcountRecord { start: AgBlock(0), cow: false, len: 1, count: 2 };
-        Cursor::<RefcountTree>::of_group(op, lease).insert(shared)
+        ag.cursor::<RefcountTree>().insert(shared)
     });
     let can_share = |m: &Mapping| m.1 >> 63 == 0 && m.2 >> 62 == 0;
     // An inode may have a block once only, whether it is written or not.
@@ -183,24 +181,22 @@ fn blocks_that_files_share() {
 fn what_does_not_fit_is_damage() {
     let fs = volume(10);
     plant::<RmapTree>(&fs);
+    fill_agfl(&fs);
     let file = Owner::Fork { ino: Ino(128), fork: Fork::Data, offset: 7, unwritten: false };
-    on(&fs, |op, lease| op.rmap_add(lease, AgBlock(100), 10, file));
-    let attempt = |body: &dyn Fn(&mut crate::op::Op<'_>, usize) -> vfs::Result<()>| {
-        let outcome = fs.atomically(|op| {
-            let lease = op.lease(AgNumber(0))?;
-            body(op, lease)
-        });
+    on(&fs, |ag| ag.rmap_add(AgBlock(100), 10, file));
+    let attempt = |body: &dyn Fn(&mut HeldAg<'_, '_>) -> operation::Outcome<()>| {
+        let outcome = fs.atomically(|op| body(&mut op.ag(AgNumber(0))?));
         match outcome {
             Err(Error::Corrupt(damage)) => damage.to_string(),
             other => panic!("{other:?}"),
         }
     };
-    let text = attempt(&|op, lease| op.rmap_add(lease, AgBlock(105), 1, Owner::Ag));
+    let text = attempt(&|ag| ag.rmap_add(AgBlock(105), 1, Owner::Ag));
     assert!(text.contains("rmapbt") && text.contains("10 blocks from 100 on of 0x80"), "{text}");
-    attempt(&|op, lease| op.rmap_add(lease, AgBlock(95), 6, Owner::Ag));
-    attempt(&|op, lease| op.rmap_remove(lease, AgBlock(105), 6, file));
-    attempt(&|op, lease| op.rmap_remove(lease, AgBlock(100), 1, Owner::Inodes));
+    attempt(&|ag| ag.rmap_add(AgBlock(95), 6, Owner::Ag));
+    attempt(&|ag| ag.rmap_remove(AgBlock(105), 6, file));
+    attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, Owner::Inodes));
     let other = Owner::Fork { ino: Ino(128), fork: Fork::Data, offset: 8, unwritten: false };
-    attempt(&|op, lease| op.rmap_remove(lease, AgBlock(100), 1, other));
+    attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, other));
     compare(&fs, &mappings(100, 10, file).into_iter().collect());
 }

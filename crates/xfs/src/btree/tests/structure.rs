@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use crate::alloc::ags::{AgState, AgTree};
-use crate::btree::{Cursor, Home, Node, Tree, keys};
+use crate::btree::{Anchor, Cursor, Node, Tree, TreeOwner, keys};
 use crate::format::btree::{NO_SIBLING, Side};
 
 /// Checks all of a tree: levels, fill, keys of parents, siblings, order. Its records and its blocks.
-pub(super) fn check<T: Tree>(cursor: &mut Cursor<'_, '_, T>) -> (Vec<T::Record>, BTreeSet<u32>) {
+pub(super) fn check<'a, T: Tree, A: Anchor<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, A>,
+) -> (Vec<T::Record>, BTreeSet<u32>) {
     let top = cursor.top().unwrap();
     let mut level = vec![top];
     let mut blocks = BTreeSet::new();
@@ -33,11 +35,11 @@ pub(super) fn check<T: Tree>(cursor: &mut Cursor<'_, '_, T>) -> (Vec<T::Record>,
     (records, blocks)
 }
 
-fn check_node<T: Tree>(cursor: &Cursor<'_, '_, T>, node: Node, top: Node) {
+fn check_node<'a, T: Tree, A: Anchor<'a, T>>(cursor: &Cursor<'_, 'a, T, A>, node: Node, top: Node) {
     let is_top = node.block == top.block && node.level == top.level;
     let count = cursor.count(node);
     if is_top {
-        let is_group = matches!(cursor.home, Home::Group { .. });
+        let is_group = matches!(cursor.anchor.owner(), TreeOwner::Group(_));
         assert!(node.level == 0 || count > usize::from(is_group), "a level too many");
     } else {
         let only_child = top.buffer.is_none() && cursor.count(top) == 1;
@@ -52,15 +54,15 @@ fn check_node<T: Tree>(cursor: &Cursor<'_, '_, T>, node: Node, top: Node) {
 }
 
 /// Would the block pass when it is read again?
-fn check_bytes<T: Tree>(cursor: &Cursor<'_, '_, T>, node: Node) {
-    let geometry = &cursor.op.fs.volume.geometry;
+fn check_bytes<'a, T: Tree, A: Anchor<'a, T>>(cursor: &Cursor<'_, 'a, T, A>, node: Node) {
+    let geometry = cursor.anchor.geometry();
     let mut bytes = cursor.bytes(node).to_vec();
     T::SHAPE.seal(geometry, &mut bytes);
     let place = cursor.place_of(node.block).unwrap();
     T::SHAPE.verify(geometry, place, cursor.tag().owner, &bytes).unwrap();
 }
 
-fn check_chain<T: Tree>(cursor: &Cursor<'_, '_, T>, level: &[Node]) {
+fn check_chain<'a, T: Tree, A: Anchor<'a, T>>(cursor: &Cursor<'_, 'a, T, A>, level: &[Node]) {
     if level[0].buffer.is_none() {
         return;
     }
@@ -71,7 +73,10 @@ fn check_chain<T: Tree>(cursor: &Cursor<'_, '_, T>, level: &[Node]) {
     assert_eq!(cursor.sibling(level[level.len() - 1], Side::Right), NO_SIBLING);
 }
 
-fn children<T: Tree>(cursor: &mut Cursor<'_, '_, T>, level: &[Node]) -> Vec<Node> {
+fn children<'a, T: Tree, A: Anchor<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, A>,
+    level: &[Node],
+) -> Vec<Node> {
     let mut below = Vec::new();
     for node in level {
         for at in 0..cursor.count(*node) {

@@ -1,27 +1,28 @@
 //! Finding a data block with room for a new entry in a node directory.
 //!
-//! On disk, the index of free space is a plain row: the longest unused range of each data block. How
-//! it is searched is not the format's business. Five ways are here: four that read the row (as kernels
-//! have done it, and as was proposed), and the default, which keeps the row in memory with the largest
-//! of each sixteen above it, and finds the first block with room in a few steps.
+//! On disk, the index of free space is a plain row: the longest unused range of each data block. The format
+//! does not say how to search it. There are five ways: four read the row, as kernels have done it and as was
+//! proposed. The default keeps the row in memory, with the largest of each sixteen values above it, and finds
+//! the first block with room in a few steps.
 
 mod names;
 mod scan;
 mod tree;
 
+use operation::Outcome;
 use vfs::Result;
 
-use super::state::{DirState, Maps};
-use super::view::View;
+use super::node::NodeChange;
+use super::state::NodeState;
+use super::view::{View, tag_of};
 use crate::format::address::FileBlock;
 use crate::format::dir::free::NO_BLOCK;
-use crate::format::dir::{Part, free};
-use crate::inode::Handle;
-use crate::op::Op;
+use crate::format::dir::{Layout, Part, free};
+use crate::op::source::Source;
 use scan::Order;
 use tree::MaxTree;
 
-/// How a data block with room for an entry is found in directories with an index of free space.
+/// How directories with an index of free space find a data block with room for an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FreeIndexStrategy {
     /// From the first data block on, with the header of the index block decoded for each: Linux up to
@@ -31,8 +32,8 @@ pub enum FreeIndexStrategy {
     Forward,
     /// From the last data block back: Linux since 5.4.
     Reverse,
-    /// As `Reverse`, but index blocks are passed over whose largest value, which is kept in memory,
-    /// is too small.
+    /// As `Reverse`, but without index blocks whose largest value is too small. The largest values are kept
+    /// in memory.
     BlockSkip,
     /// The first data block with room, by a tree in memory.
     #[default]
@@ -55,20 +56,18 @@ pub(super) struct PerBlock {
     capacity: usize,
 }
 
-/// Entries take at least this many bytes (a name of one byte), so that less room is none.
+/// The room that a value of the index stands for: 0 where there is no data block.
 fn room_of(best: u16) -> u16 {
     if best == NO_BLOCK { 0 } else { best }
 }
 
 impl Bests {
-    /// Reads what a strategy keeps.
-    pub(super) fn read(
+    /// Reads the values that a strategy keeps.
+    pub(super) fn read<S: Source>(
         strategy: FreeIndexStrategy,
-        op: &mut Op<'_>,
-        dir: &Handle,
-        maps: &mut Maps,
+        view: &mut View<'_, S>,
     ) -> Result<Self> {
-        let layout = op.dir_layout();
+        let layout = view.layout;
         let mut bests = match strategy {
             FreeIndexStrategy::Tree => Self::Tree(MaxTree::default()),
             FreeIndexStrategy::BlockSkip => {
@@ -76,8 +75,6 @@ impl Bests {
             }
             _ => return Ok(Self::None),
         };
-        let mut view = View::new(op, dir);
-        view.maps = Some(maps);
         let count = view.data_blocks()?;
         for first in (0..count).step_by(layout.free_capacity()) {
             view.with_if(layout.free_at(first).0, Part::Free, |block| {
@@ -101,7 +98,7 @@ impl Bests {
         }
     }
 
-    /// Notes the value of a data block (0 for one that is gone); the old one, if it is kept.
+    /// Notes the value of a data block (0 for one that is gone). Returns the old value, if it is kept.
     pub(super) fn set(&mut self, number: u32, best: u16) -> Option<u16> {
         match self {
             Self::Tree(tree) => Some(tree.set(number, best)),
@@ -120,14 +117,9 @@ impl PerBlock {
     }
 }
 
-impl DirState {
-    /// Notes a new value of a data block, which `block` of the index of free space, as it is now, has.
-    pub(super) fn note_best(
-        &mut self,
-        layout: &crate::format::dir::Layout,
-        number: u32,
-        block: &[u8],
-    ) {
+impl NodeState {
+    /// Notes the value of a data block that a block of the index of free space has now.
+    pub(super) fn note_best(&mut self, layout: &Layout, number: u32, block: &[u8]) {
         let slot = number as usize % layout.free_capacity();
         let slots = free::slots(layout, block);
         let value = |slot: &[u8; 2]| room_of(u16::from_be_bytes(*slot));
@@ -140,16 +132,11 @@ impl DirState {
     }
 }
 
-impl Op<'_> {
-    /// A data block of a node directory with an unused range of `size` bytes or more.
-    pub(super) fn find_room(
-        &mut self,
-        dir: &Handle,
-        state: &mut DirState,
-        size: usize,
-    ) -> Result<Option<u32>> {
-        let order = match self.fs.free_index {
-            FreeIndexStrategy::Tree => match &state.bests {
+impl NodeChange<'_, '_> {
+    /// Finds a data block with an unused range of `size` bytes or more.
+    pub(super) fn find_room(&mut self, size: usize) -> Outcome<Option<u32>> {
+        let order = match self.dir.op.fs.free_index {
+            FreeIndexStrategy::Tree => match &self.state.bests {
                 Bests::Tree(tree) => return Ok(tree.first_with(size as u16)),
                 _ => Order::Reverse,
             },
@@ -157,27 +144,19 @@ impl Op<'_> {
             FreeIndexStrategy::Forward => Order::Forward,
             FreeIndexStrategy::Reverse | FreeIndexStrategy::BlockSkip => Order::Reverse,
         };
-        self.scan_room(dir, state, size, order)
+        self.scan_room(size, order)
     }
 
     /// Lets `look` see a block of the index of free space without holding it.
-    fn peek_free<T>(
-        &mut self,
-        dir: &Handle,
-        maps: &mut Maps,
-        at: FileBlock,
-        look: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        let fs = self.fs;
-        let layout = self.dir_layout();
-        if let Some(block) = maps.get(&layout, at)
-            && !self.txn.holds(block.0)
+    fn peek_free<T>(&mut self, at: FileBlock, look: impl FnOnce(&[u8]) -> T) -> Outcome<Option<T>> {
+        let view = self.view();
+        let known = view.maps.as_ref().and_then(|maps| maps.get(&view.layout, at));
+        if let Some(block) = known
+            && !self.dir.op.txn.holds(block.0)
         {
-            let tag = super::view::kind_of(Part::Free).of_inode(dir.ino(), at.0 as u32);
-            return Ok(Some(look(&fs.block(block, tag)?)));
+            let tag = tag_of(Part::Free, self.dir.ino(), at);
+            return Ok(Some(look(&self.dir.op.fs.block(block, tag)?)));
         }
-        let mut view = View::new(self, dir);
-        view.maps = Some(maps);
-        view.with_if(at, Part::Free, look)
+        Ok(self.view().with_if(at, Part::Free, look)?)
     }
 }

@@ -1,9 +1,9 @@
-//! What the ways of finding room are called where one can be chosen.
+//! Names of the strategies, for users who choose one.
 
 use super::FreeIndexStrategy;
 
 impl FreeIndexStrategy {
-    /// All of them, the default first, then from the newest to the oldest.
+    /// All strategies: the default first, the others from the newest to the oldest.
     pub const ALL: [Self; 5] =
         [Self::Tree, Self::BlockSkip, Self::Reverse, Self::Forward, Self::ForwardDecode];
 
@@ -19,7 +19,7 @@ impl FreeIndexStrategy {
         }
     }
 
-    /// The one that is called so.
+    /// The strategy with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)

@@ -1,16 +1,13 @@
 //! Searching the index of free space as it lies on disk.
 
-use vfs::Result;
+use operation::Outcome;
 
 use super::Bests;
-use crate::dir::state::DirState;
-use crate::dir::view::data_blocks;
+use crate::dir::node::NodeChange;
 use crate::format::dir::Layout;
 use crate::format::dir::free::{self, NO_BLOCK};
-use crate::inode::Handle;
-use crate::op::Op;
 
-/// Which way a search goes.
+/// Which way a search of the index of free space goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// From the first on, decoding the header for each slot.
@@ -19,20 +16,14 @@ pub(super) enum Order {
     Reverse,
 }
 
-impl Op<'_> {
+impl NodeChange<'_, '_> {
     /// Searches the blocks of the index one by one.
-    pub(super) fn scan_room(
-        &mut self,
-        dir: &Handle,
-        state: &mut DirState,
-        size: usize,
-        order: Order,
-    ) -> Result<Option<u32>> {
-        let layout = self.dir_layout();
-        let count = data_blocks(dir, &layout)?.div_ceil(layout.free_capacity() as u32);
+    pub(super) fn scan_room(&mut self, size: usize, order: Order) -> Outcome<Option<u32>> {
+        let layout = self.dir.layout;
+        let count = self.view().data_blocks()?.div_ceil(layout.free_capacity() as u32);
         for i in 0..count {
             let index = if order == Order::Reverse { count - 1 - i } else { i };
-            if let Bests::PerBlock(per) = &state.bests {
+            if let Bests::PerBlock(per) = &self.state.bests {
                 let largest = per.largest.get(index as usize).copied().unwrap_or(0);
                 if usize::from(largest) < size {
                     continue;
@@ -41,7 +32,7 @@ impl Op<'_> {
             let first = index * layout.free_capacity() as u32;
             let look = |block: &[u8]| find_slot(&layout, block, size, order);
             let (at, _) = layout.free_at(first);
-            if let Some(Some(slot)) = self.peek_free(dir, &mut state.maps, at, look)? {
+            if let Some(Some(slot)) = self.peek_free(at, look)? {
                 return Ok(Some(first + slot as u32));
             }
         }

@@ -1,7 +1,7 @@
 //! Values in a row, with the largest of each sixteen in the row above, up to a row of at most sixteen.
-//! The first value that is large enough is found, and a value is changed, in one step per row.
+//! Finding the first value that is large enough takes one step per row, and so does changing a value.
 
-/// Values that one above stands for: 32 bytes, half a cache line.
+/// Number of values below one value: 32 bytes, half a cache line.
 const FAN: usize = 16;
 
 /// The tree. The length of each row is a multiple of [`FAN`], filled up with zeros.
@@ -22,7 +22,7 @@ impl MaxTree {
         }
     }
 
-    /// Changes a value, and says what it was. Values that were never set are 0.
+    /// Changes a value and returns the old one. Values that were never set are 0.
     pub(super) fn set(&mut self, number: u32, value: u16) -> u16 {
         let mut index = number as usize;
         self.reserve(index);

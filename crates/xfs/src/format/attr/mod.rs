@@ -162,7 +162,7 @@ pub fn set_place(block: &mut impl Edit, geometry: &Geometry, place: Block) {
     }
 }
 
-/// Checks a leaf or node.
+/// Checks a leaf or node that was just read.
 pub fn verify(
     geometry: &Geometry,
     owner: u64,
@@ -170,31 +170,41 @@ pub fn verify(
     data: &[u8],
 ) -> Result<(), Corruption> {
     let layout = Layout::new(geometry);
-    let Some(kind) = layout.block_type(data) else {
-        let expected = format!(
-            "{:#06x} or {:#06x}",
-            layout.magic(BlockType::Leaf),
-            layout.magic(BlockType::Node)
-        );
-        return Err(Corruption::new(STRUCTURE, "wrong magic number")
-            .mismatch(expected, format_args!("{:#06x}", be16(data, 8)))
-            .of_inode(owner));
-    };
+    verify_kind(layout, data).map_err(|c| c.of_inode(owner))?;
     if layout.crc {
         checksum::check(STRUCTURE, data, CRC_OFFSET).map_err(|c| c.of_inode(owner))?;
-        let who = Identity { owner, block };
-        verify_identity(
-            STRUCTURE,
-            geometry,
-            who,
-            Stated { uuid: &data[32..48], owner: be64(data, 48), daddr: be64(data, 16) },
-        )?;
+    }
+    verify_structure(geometry, owner, block, data)
+}
+
+/// Checks all of a leaf or node but its checksum: what must be so before it is sealed.
+pub fn verify_structure(
+    geometry: &Geometry,
+    owner: u64,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let layout = Layout::new(geometry);
+    let kind = verify_kind(layout, data).map_err(|c| c.of_inode(owner))?;
+    if layout.crc {
+        let stated = Stated { uuid: &data[32..48], owner: be64(data, 48), daddr: be64(data, 16) };
+        verify_identity(STRUCTURE, geometry, Identity { owner, block }, stated)?;
     }
     let outcome = match kind {
         BlockType::Leaf => leaf::verify(layout, data),
         BlockType::Node => node::verify(layout, data),
     };
     outcome.map_err(|c| c.of_inode(owner))
+}
+
+fn verify_kind(layout: Layout, data: &[u8]) -> Result<BlockType, Corruption> {
+    layout.block_type(data).ok_or_else(|| {
+        let magic = |kind| layout.magic(kind);
+        let expected =
+            format!("{:#06x} or {:#06x}", magic(BlockType::Leaf), magic(BlockType::Node));
+        Corruption::new(STRUCTURE, "wrong magic number")
+            .mismatch(expected, format_args!("{:#06x}", be16(data, 8)))
+    })
 }
 
 /// Brings the checksum of a leaf or node up to date.

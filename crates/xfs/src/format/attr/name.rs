@@ -1,5 +1,7 @@
 //! Names of attributes: Linux's prefixes and the flags that stand for them.
 
+use vfs::acl;
+
 use super::{NAME_LEN_MAX, flags};
 
 /// The names Linux shows, by namespace.
@@ -7,10 +9,8 @@ const PREFIXES: [(u8, &[u8]); 3] =
     [(0, b"user."), (flags::ROOT, b"trusted."), (flags::SECURE, b"security.")];
 
 /// What access control lists are called on disk, and in Linux.
-const ACLS: [(&[u8], &[u8]); 2] = [
-    (b"SGI_ACL_FILE", b"system.posix_acl_access"),
-    (b"SGI_ACL_DEFAULT", b"system.posix_acl_default"),
-];
+const ACLS: [(&[u8], &[u8]); 2] =
+    [(b"SGI_ACL_FILE", acl::ACCESS), (b"SGI_ACL_DEFAULT", acl::DEFAULT)];
 
 /// How a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

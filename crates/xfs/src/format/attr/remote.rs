@@ -10,7 +10,7 @@ use super::super::address::Block;
 use super::super::bytes::{be32, be64, put32, put64};
 use super::super::checksum;
 use super::super::geometry::Geometry;
-use super::{CRC_OFFSET, Identity, Layout, Stated, verify_identity};
+use super::{CRC_OFFSET, Identity, Layout, Stated, VALUE_LEN_MAX, verify_identity};
 
 const MAGIC: u32 = 0x5841_524d;
 /// Bytes of the header of version 5.
@@ -74,7 +74,7 @@ pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, 
     }
 }
 
-/// Checks a block of a value.
+/// Checks a block of a value that was just read. Which part of the value it has is checked by [`part`].
 pub fn verify(
     geometry: &Geometry,
     owner: u64,
@@ -84,12 +84,50 @@ pub fn verify(
     if !geometry.features.crc() {
         return Ok(());
     }
-    if be32(data, 0) != MAGIC {
-        return Err(Corruption::new(STRUCTURE, "wrong magic number")
-            .mismatch(format_args!("{MAGIC:#010x}"), format_args!("{:#010x}", be32(data, 0)))
-            .of_inode(owner));
-    }
+    verify_magic(data).map_err(|c| c.of_inode(owner))?;
     checksum::check(STRUCTURE, data, CRC_OFFSET).map_err(|c| c.of_inode(owner))?;
+    verify_place(geometry, owner, block, data)
+}
+
+/// Checks all that a block of a value says of itself but its checksum: what must be so before it is sealed.
+/// In version 4 that is nothing.
+pub fn verify_structure(
+    geometry: &Geometry,
+    owner: u64,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    if !geometry.features.crc() {
+        return Ok(());
+    }
+    verify_magic(data).map_err(|c| c.of_inode(owner))?;
+    verify_place(geometry, owner, block, data)?;
+    let (offset, len) = (be32(data, 4) as usize, be32(data, 8) as usize);
+    let most = bytes_per_block(Layout::new(geometry));
+    if len == 0 || len > most || offset.saturating_add(len) > VALUE_LEN_MAX {
+        return Err(Corruption::new(STRUCTURE, "no part of a value").of_inode(owner).mismatch(
+            format_args!("1 to {most} bytes below {VALUE_LEN_MAX}"),
+            format_args!("{len} bytes from {offset}"),
+        ));
+    }
+    Ok(())
+}
+
+fn verify_magic(data: &[u8]) -> Result<(), Corruption> {
+    let found = be32(data, 0);
+    if found == MAGIC {
+        return Ok(());
+    }
+    Err(Corruption::new(STRUCTURE, "wrong magic number")
+        .mismatch(format_args!("{MAGIC:#010x}"), format_args!("{found:#010x}")))
+}
+
+fn verify_place(
+    geometry: &Geometry,
+    owner: u64,
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
     let who = Identity { owner, block };
     let stated = Stated { uuid: &data[16..32], owner: be64(data, 32), daddr: be64(data, 40) };
     verify_identity(STRUCTURE, geometry, who, stated)

@@ -382,7 +382,7 @@ fn verify_entry(
     if entry.name.is_empty() {
         return Err(fault("an entry without a name"));
     }
-    if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
+    if has_slash_or_nul(entry.name) {
         return Err(fault("a name with '/' or NUL"));
     }
     if !leads_to_inode(entry.ino) {
@@ -395,6 +395,24 @@ fn verify_entry(
         }
     }
     Ok(())
+}
+
+/// Whether a name has a byte that no name can have: eight at a time, because every entry of a block is checked
+/// when the block is written.
+fn has_slash_or_nul(name: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    const SLASHES: u64 = u64::from_ne_bytes([b'/'; 8]);
+    // The top bit of a byte can only be left set from the lowest zero byte on.
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & TOPS != 0;
+    let is_bad = |bytes: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*bytes);
+        has_zero(word) || has_zero(word ^ SLASHES)
+    };
+    match name.last_chunk::<8>() {
+        Some(end) => is_bad(end) || name.as_chunks::<8>().0.iter().any(is_bad),
+        None => name.iter().any(|&byte| byte == b'/' || byte == 0),
+    }
 }
 
 /// Checks the list of the longest unused ranges: each is one, and their lengths are the longest.
@@ -464,4 +482,25 @@ pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
 #[cfg(test)]
 pub(super) fn verify_structure(layout: &Layout, block: &[u8]) -> Result<usize, Corruption> {
     verify_items(layout, |_| true, block, layout.size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_no_name_can_have_are_found_wherever_they_are() {
+        for len in 1..=30 {
+            let name: Vec<u8> =
+                (0..len).map(|at| [1, 0x7f, 0x80, 0xff, b'.', b'0'][at % 6]).collect();
+            assert!(!has_slash_or_nul(&name), "{name:?}");
+            for at in 0..len {
+                for byte in [0, b'/'] {
+                    let mut name = name.clone();
+                    name[at] = byte;
+                    assert!(has_slash_or_nul(&name), "{name:?}");
+                }
+            }
+        }
+    }
 }

@@ -52,11 +52,21 @@ pub(super) const DA_END: usize = size_of::<DaHeader>();
 /// The same of version 4.
 pub(super) const DA_END_V4: usize = offset_of!(DaHeader, crc);
 
-/// Whose a block is and where it lies.
+/// Whose a block is, where it lies, and what is checked of it.
 pub(super) struct Place<'g> {
     pub(super) geometry: &'g Geometry,
     pub(super) ino: Ino,
     pub(super) block: Block,
+    pub(super) depth: Depth,
+}
+
+/// What is checked of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// The checksum, too: it was just read.
+    Sealed,
+    /// All but the checksum: it is about to be sealed.
+    Structure,
 }
 
 /// Checks what version 5 blocks say of themselves. Both headers have these fields in one order, from
@@ -70,7 +80,9 @@ fn verify_self(
     if !place.geometry.features.crc() {
         return Ok(());
     }
-    checksum::check(structure, data, crc)?;
+    if place.depth == Depth::Sealed {
+        checksum::check(structure, data, crc)?;
+    }
     let fault = |problem: &str| Corruption::new(structure, problem);
     let (blkno, owner) = (be64(data, crc + 4), be64(data, crc + 36));
     let expected = place.geometry.daddr(place.block);

@@ -216,21 +216,42 @@ pub fn verify(
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let layout = Layout::new(geometry);
-    let place = header::Place { geometry, ino, block };
-    let outcome = match part {
-        Part::Data => {
-            header::verify_dir(&place, "directory data", data, &[magic::BLOCK, magic::DATA])
-                .and_then(|()| data::verify(&layout, geometry, data))
-        }
-        Part::Leaf => header::verify_da(&place, data).and_then(|()| leaf::verify(&layout, data)),
-        Part::Free => header::verify_dir(&place, "directory free index", data, &[magic::FREE])
-            .and_then(|()| free::verify(&layout, at, data)),
-    };
-    outcome.map_err(|c| c.of_inode(ino.0))
+    let place = header::Place { geometry, ino, block, depth: header::Depth::Sealed };
+    verify_at(&place, part, at, data)
 }
 
-/// Brings the checksum of a directory block up to date.
+/// As [`verify`], but for the checksum: what must be so before a block is sealed.
+pub fn verify_structure(
+    geometry: &Geometry,
+    part: Part,
+    (ino, at): (Ino, u32),
+    block: Block,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let place = header::Place { geometry, ino, block, depth: header::Depth::Structure };
+    verify_at(&place, part, at, data)
+}
+
+fn verify_at(
+    place: &header::Place<'_>,
+    part: Part,
+    at: u32,
+    data: &[u8],
+) -> Result<(), Corruption> {
+    let layout = Layout::new(place.geometry);
+    let outcome = match part {
+        Part::Data => {
+            header::verify_dir(place, "directory data", data, &[magic::BLOCK, magic::DATA])
+                .and_then(|()| data::verify(&layout, place.geometry, data))
+        }
+        Part::Leaf => header::verify_da(place, data).and_then(|()| leaf::verify(&layout, data)),
+        Part::Free => header::verify_dir(place, "directory free index", data, &[magic::FREE])
+            .and_then(|()| free::verify(&layout, at, data)),
+    };
+    outcome.map_err(|c| c.of_inode(place.ino.0))
+}
+
+/// Brings the checksum of a directory block up to date, which was verified.
 pub fn seal(geometry: &Geometry, part: Part, data: &mut [u8]) {
     if geometry.features.crc() {
         let at = if part == Part::Leaf { header::DA_CRC } else { header::DIR_CRC };

@@ -1,5 +1,6 @@
 //! Intents about attributes and parent pointers.
 
+use operation::RunOperations;
 use std::fs::File;
 use std::path::Path;
 
@@ -8,9 +9,9 @@ use rustix::fs::{XattrFlags, setxattr};
 use vfs::{Error, FileSystem, Ino};
 
 use super::{Crash, next_id};
-use crate::attr::parent::Link;
 use crate::format::log::intent::{AttributeChange, AttributeWork, Intent, ParentLink};
 use crate::inode::Handle;
+use crate::xattr::parent::Link;
 
 /// A file with attributes of all sizes, one with few and one with many links.
 fn fill(root: &Path) {

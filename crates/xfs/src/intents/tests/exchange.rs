@@ -1,5 +1,6 @@
 //! Intents to exchange ranges of files.
 
+use operation::RunOperations;
 use oracle::require;
 use vfs::{Error, Ino};
 

@@ -1,19 +1,20 @@
 //! Intents about extents.
 
+use operation::Outcome;
 use std::os::unix::fs::MetadataExt;
 
 use oracle::{require, xfs_repair};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, Ino};
 
 use super::{BLOCK, Crash, fill, fill_shared, next_id, open};
-use crate::alloc::{Owner, Request};
-use crate::bmap::Extent;
+use crate::alloc::{ExtentRequest, Owner};
 use crate::format::address::{AgBlock, AgNumber, FileBlock, FsBlock};
 use crate::format::inode::{Fork, flags2};
 use crate::format::log::intent::{
     BmapChange, BmapKind, ExtentRun, Intent, RefcountChange, RefcountKind, RmapChange, RmapKind,
 };
 use crate::inode::Handle;
+use crate::map::Extent;
 use crate::op::Op;
 
 const COW_OWNER: u64 = -9_i64 as u64;
@@ -57,18 +58,18 @@ const fn owner_of(ino: Ino, extent: &Extent) -> Owner {
 }
 
 /// Enters an extent into the reverse map, or takes it out.
-fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: Owner) -> Result<()> {
+fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: Owner) -> Outcome<()> {
     let (ag, start) = op.fs.volume.geometry.split(extent.start);
-    let lease = op.lease(ag)?;
-    op.adjust_agfl(lease)?;
+    let mut ag = op.ag(ag)?;
+    ag.adjust_agfl()?;
     match is_added {
-        true => op.rmap_add(lease, start, extent.len as u32, owner),
-        false => op.rmap_remove(lease, start, extent.len as u32, owner),
+        true => ag.rmap_add(start, extent.len as u32, owner),
+        false => ag.rmap_remove(start, extent.len as u32, owner),
     }
 }
 
 /// Takes an extent out of a file's map.
-fn take(op: &mut Op<'_>, file: &Handle, extent: Extent) -> Result<Handle> {
+fn take(op: &mut Op<'_>, file: &Handle, extent: Extent) -> Outcome<Handle> {
     let mut file = file.clone();
     op.take_extent(&mut file, Fork::Data, extent)?;
     op.stage(file.clone());
@@ -198,8 +199,8 @@ fn references_are_counted_up_and_down() {
 }
 
 /// Takes blocks for nobody.
-fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Result<ExtentRun> {
-    let request = Request { near, min_len: len, max_len: len, owner, for_data: false };
+fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Outcome<ExtentRun> {
+    let request = ExtentRequest { near, min_len: len, max_len: len, owner, for_data: false };
     let (start, len) = op.allocate_extent(&request)?;
     Ok(ExtentRun { start, len })
 }
@@ -267,8 +268,7 @@ fn blocks_kept_for_copying_on_write_are_freed() {
             };
             let stage = |op: &mut Op<'_>, run: ExtentRun| {
                 let (ag, start) = op.fs.volume.geometry.split(run.start);
-                let lease = op.lease(ag)?;
-                op.stage_blocks(lease, start, run.len)
+                op.ag(ag)?.stage_blocks(start, run.len)
             };
             // Kept as they should be, in two runs that continue each other.
             let kept = take_blocks(op, near, 64, Owner::Staged)?;

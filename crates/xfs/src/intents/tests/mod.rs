@@ -5,6 +5,8 @@ mod attributes;
 mod exchange;
 mod extents;
 
+use operation::Outcome;
+use operation::RunOperations;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,19 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockdev::FileDevice;
 use oracle::{
-    Ignore, KernelMount, MkfsXfs, MountOptions, Tree, assert_same, populate_with_kernel,
-    xfs_db_write, xfs_repair,
+    Ignore, KernelMount, MkfsXfs, MountOptions, Tree, assert_same, copy_image,
+    populate_with_kernel, xfs_db_write, xfs_repair,
 };
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
 use vfs::{FileSystem, Ino, Result};
 
 use crate::Xfs;
-use crate::bmap::{self, Extent, Place};
 use crate::format::address::FileBlock;
 use crate::format::inode::Fork;
 use crate::format::log::intent::Intent;
 use crate::fs::OpenOptions;
 use crate::inode::Handle;
+use crate::map::{self, Extent, Place};
 use crate::op::Op;
 
 const BLOCK: u64 = 4096;
@@ -46,21 +48,6 @@ struct Crash {
 fn open(path: &Path) -> Result<Xfs> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     Xfs::open_writable(Arc::new(FileDevice::new(file).unwrap()), &OpenOptions::default())
-}
-
-/// Copies an image without what is zero.
-fn copy_sparsely(from: &Path, to: &Path) {
-    let (from, to) = (File::open(from).unwrap(), File::create_new(to).unwrap());
-    let len = from.metadata().unwrap().len();
-    to.set_len(len).unwrap();
-    let mut piece = vec![0; 64 << 10];
-    for at in (0..len).step_by(piece.len()) {
-        let part = &mut piece[..(len - at).min(64 << 10) as usize];
-        from.read_exact_at(part, at).unwrap();
-        if part.iter().any(|byte| *byte != 0) {
-            to.write_all_at(part, at).unwrap();
-        }
-    }
 }
 
 /// What the kernel makes of an image, which must be sound then.
@@ -112,7 +99,7 @@ impl Crash {
     /// The extent of a file from a logical block on.
     fn extent(&self, name: &str, at: u64, len: u64) -> Extent {
         let handle = self.handle(name);
-        let run = bmap::run_at(&mut &self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
+        let run = map::run_at(&mut &self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
         assert!(run.len >= len, "{run:?}");
         let (start, unwritten) = match run.place {
             Place::Written(start) => (start, false),
@@ -124,13 +111,13 @@ impl Crash {
 
     fn copy(&self, name: &str) -> PathBuf {
         let path = self.home.path().join(name);
-        copy_sparsely(&self.path, &path);
+        copy_image(&self.path, &path);
         path
     }
 
     /// Does half of a change and announces the rest, as `half` says. What the image then holds is what a
     /// crash leaves.
-    fn crash(&self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) -> Vec<Intent> {
+    fn crash(&self, half: impl Fn(&mut Op<'_>) -> Outcome<Vec<Intent>>) -> Vec<Intent> {
         let announce = |intents: &Vec<Intent>| {
             let log = self.fs.log.as_ref().unwrap();
             intents.iter().flat_map(|i| &i.regions).for_each(|r| log.add_done(r.clone()));
@@ -143,7 +130,7 @@ impl Crash {
 
     /// As [`Crash::crash`], and again when the first intent is finished, and when all are. The kernel and
     /// we recover, and come out the same.
-    fn judge(self, half: impl Fn(&mut Op<'_>) -> Result<Vec<Intent>>) {
+    fn judge(self, half: impl Fn(&mut Op<'_>) -> Outcome<Vec<Intent>>) {
         let mut intents = self.crash(half);
         let count = intents.len() as u64;
         let mut crashes = vec![(self.copy("announced"), count)];
@@ -160,14 +147,14 @@ impl Crash {
         let ours = tree(&self.path);
         for (path, left) in crashes {
             let copy = path.with_extension("kernel");
-            copy_sparsely(&path, &copy);
+            copy_image(&path, &copy);
             assert_same(&by_kernel(&copy), &ours, &Ignore::default());
             let fs = open(&path).unwrap();
             assert_eq!(fs.recovered().intents, left);
             // One more crash, when the log has what it had and that all of it is done.
             fs.engine.checkpoint().unwrap();
             let copy = path.with_extension("recovered");
-            copy_sparsely(&path, &copy);
+            copy_image(&path, &copy);
             fs.close().unwrap();
             xfs_repair(&path);
             assert_same(&tree(&path), &ours, &Ignore::default());

@@ -61,7 +61,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Of buffers with inodes that kernels log, only the links of lists of unlinked inodes count: the rest is
+    /// In buffers with inodes that kernels log, only the links of lists of unlinked inodes count: the rest is
     /// in the items of inodes.
     fn unlinked(&self, offset: u64, chunks: &[(usize, &[u8])], data: &mut [u8]) -> Result<()> {
         let size = self.geometry.inode_size();

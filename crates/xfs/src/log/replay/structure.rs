@@ -31,7 +31,7 @@ pub(super) enum Structure {
     DirData,
     DirFree,
     DirLeaf,
-    /// Of a directory or of attributes.
+    /// A node of a directory or of attributes.
     Node,
     AttrLeaf,
     Symlink,

@@ -1,0 +1,95 @@
+//! Arguments that several commands have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use diskwright::OpenImage;
+
+/// Where in a file the image is. Part of every command that reads one.
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
+    /// Image file or block device
+    pub(crate) image: PathBuf,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Read an image as it lies: though its journal or log holds changes that are not in their places,
+    /// or another program is changing it
+    #[arg(long, alias = "stale", help_heading = "Image")]
+    norecovery: bool,
+}
+
+/// Where in its file an image is.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// First byte of the image, if it lies inside a larger file (K, M, G and T may follow)
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = diskwright::text::parse_size,
+        default_value = "0",
+        hide_default_value = true,
+        help_heading = "Image",
+        conflicts_with = "partition"
+    )]
+    offset: u64,
+
+    /// Number of the partition the image is in (MBR or GPT, counted as Linux does)
+    #[arg(long, value_name = "N", help_heading = "Image")]
+    partition: Option<u32>,
+}
+
+impl PlaceArgs {
+    /// How an image is opened that lies there.
+    pub(crate) fn options(self, norecovery: bool) -> OpenImage {
+        let Self { offset, partition } = self;
+        OpenImage { offset, partition, norecovery, ..OpenImage::default() }
+    }
+}
+
+/// Where in a file the image is. Part of every command that changes one.
+#[derive(Debug, Args)]
+pub(crate) struct ImageToEdit {
+    /// Image file or block device
+    pub(crate) image: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+impl ImageArgs {
+    /// How the image is opened.
+    pub(crate) fn options(&self) -> OpenImage {
+        self.place.options(self.norecovery)
+    }
+
+    pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
+        open_to_read(&self.image, &self.options())
+    }
+
+    /// As [`Self::open`], though the image may have no root directory.
+    pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
+        diskwright::Image::open_rootless(&self.image, &self.options()).map(told)
+    }
+}
+
+/// Opens an image for reading, and says what is to be known about it.
+pub(crate) fn open_to_read(
+    path: &std::path::Path,
+    options: &OpenImage,
+) -> diskwright::Result<diskwright::Image> {
+    diskwright::Image::open(path, options).map(told)
+}
+
+/// Says what is to be known about an image.
+fn told(image: diskwright::Image) -> diskwright::Image {
+    image.remarks().iter().for_each(|remark| crate::terminal::message(remark));
+    image
+}
+
+/// A path in an image, as the bytes it was typed as.
+pub(crate) fn bytes(text: &std::ffi::OsStr) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    text.as_bytes()
+}

@@ -1,0 +1,19 @@
+//! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
+
+mod build;
+mod cli;
+mod edit;
+mod extract;
+mod images;
+mod list;
+mod mount;
+mod mount_cli;
+mod mount_crash;
+mod mount_edges;
+mod mount_posix;
+mod mount_programs;
+mod place;
+mod workload_cli;
+mod workload_host;
+mod workload_memory;
+mod xfs_images;

@@ -1,0 +1,12 @@
+//! `diskwright mount` and `unmount` as processes: starting, ending, refusing.
+
+mod background;
+mod common;
+mod damage;
+mod ending;
+mod images;
+mod library;
+mod refusals;
+mod replacing;
+mod unmounting;
+mod user;

@@ -1,0 +1,16 @@
+//! The edges of what POSIX and Linux promise of a file system, on our mounts.
+
+mod appends;
+mod damage;
+mod data;
+mod flags;
+mod full;
+mod handles;
+mod ioctls;
+mod listing;
+mod names;
+mod permissions;
+mod shutdown;
+mod times;
+mod unlinked;
+mod whiteouts;

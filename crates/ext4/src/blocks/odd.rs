@@ -1,0 +1,50 @@
+//! Blocks that break a rule which we keep and others need not.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use transaction::Corruption;
+
+use crate::format::address::Block;
+
+/// Blocks that were odd when they were read. What is odd then is not held against whoever changes something
+/// else in the block.
+#[derive(Default)]
+pub(crate) struct Oddities {
+    /// Whether there are any: next to no image has some.
+    has_any: AtomicBool,
+    blocks: Mutex<HashSet<Block>>,
+}
+
+impl Oddities {
+    /// Notes what the stricter verifier says of a block that was just read.
+    pub(super) fn note(&self, block: Block, verified: Result<(), Corruption>) {
+        if verified.is_err() {
+            self.blocks.lock().insert(block);
+            self.has_any.store(true, Ordering::Release);
+        } else if self.has_any.load(Ordering::Acquire) {
+            self.blocks.lock().remove(&block);
+        }
+    }
+
+    /// Whether a block was odd when it was last read.
+    pub(super) fn contains(&self, block: Block) -> bool {
+        self.has_any.load(Ordering::Acquire) && self.blocks.lock().contains(&block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_odd_as_it_was_read_last() {
+        let odd = Oddities::default();
+        assert!(!odd.contains(Block(1)));
+        odd.note(Block(1), Err(Corruption::new("block", "odd")));
+        assert!(odd.contains(Block(1)) && !odd.contains(Block(2)));
+        odd.note(Block(1), Ok(()));
+        assert!(!odd.contains(Block(1)));
+    }
+}

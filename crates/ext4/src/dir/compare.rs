@@ -1,0 +1,173 @@
+//! How names of a directory are stored, compared and shown.
+
+use std::borrow::Cow;
+
+use crate::dir::casefold;
+use crate::format::hash::{NameHash, NameHasher};
+use crate::format::inode::flags;
+use crate::inode::Handle;
+
+/// How a directory keeps its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As they are.
+    Plain,
+    /// As they are, but compared without regard to case.
+    Folded,
+    /// Encrypted.
+    Encrypted,
+}
+
+/// What names of encrypted directories start with when they are shown.
+const ENCRYPTED_PREFIX: &[u8] = b"encrypted:";
+/// Longest stored name that is shown whole; of a longer one, [`ENCRYPTED_CUT`] bytes and a checksum.
+const ENCRYPTED_WHOLE_MAX: usize = 183;
+const ENCRYPTED_CUT: usize = 168;
+
+impl Style {
+    pub(crate) fn of(dir: &Handle) -> Self {
+        if dir.has_flag(flags::ENCRYPT) {
+            Self::Encrypted
+        } else if dir.has_flag(flags::CASEFOLD) {
+            Self::Folded
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// Hashes a stored name; `scratch` is for its folded form.
+    pub(crate) fn hash(self, hasher: &NameHasher, name: &[u8], scratch: &mut Vec<u8>) -> NameHash {
+        if self == Self::Folded {
+            casefold::fold(name, scratch);
+            hasher.hash(scratch)
+        } else {
+            hasher.hash(name)
+        }
+    }
+
+    /// A stored name as it is shown; `scratch` is for it if it must be made. `None` for a name that
+    /// no directory can hold.
+    ///
+    /// Encrypted names are shown in URL-safe base64 behind `encrypted:`, which a lookup understands.
+    pub(crate) fn show<'a>(self, stored: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        if self == Self::Encrypted {
+            show_encrypted(stored, scratch);
+            return Some(scratch);
+        }
+        let possible = !stored.is_empty() && !stored.iter().any(|&b| b == b'/' || b == 0);
+        possible.then_some(stored)
+    }
+}
+
+fn show_encrypted(stored: &[u8], shown: &mut Vec<u8>) {
+    shown.clear();
+    if matches!(stored, b"." | b"..") {
+        shown.extend_from_slice(stored);
+        return;
+    }
+    shown.extend_from_slice(ENCRYPTED_PREFIX);
+    if stored.len() <= ENCRYPTED_WHOLE_MAX {
+        base64(stored, shown);
+    } else {
+        base64(&stored[..ENCRYPTED_CUT], shown);
+        shown.push(b'.');
+        let checksum = crc32c::crc32c(stored);
+        shown
+            .extend((0..8).rev().map(|n| b"0123456789abcdef"[(checksum >> (n * 4)) as usize & 15]));
+    }
+}
+
+/// URL-safe base64 without padding (RFC 4648, section 5).
+fn base64(bytes: &[u8], text: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let word = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let digits = (0..=chunk.len()).map(|n| DIGITS[(word >> (18 - 6 * n)) as usize & 63]);
+        text.extend(digits);
+    }
+}
+
+/// A name that is looked for.
+pub(crate) struct Wanted<'n> {
+    style: Style,
+    /// The name as stored names are compared with it: folded, or as shown.
+    name: Cow<'n, [u8]>,
+    scratch: Vec<u8>,
+}
+
+impl<'n> Wanted<'n> {
+    pub(crate) fn new(style: Style, name: &'n [u8]) -> Self {
+        let mut folded = Vec::new();
+        let name = if style == Style::Folded {
+            casefold::fold(name, &mut folded);
+            Cow::Owned(folded)
+        } else {
+            Cow::Borrowed(name)
+        };
+        Self { style, name, scratch: Vec::new() }
+    }
+
+    /// The name itself, if stored names are compared byte by byte.
+    pub(crate) fn exact(&self) -> Option<&[u8]> {
+        (self.style == Style::Plain).then_some(&self.name)
+    }
+
+    /// Its hash. `None` if that cannot be told from how the name is shown.
+    pub(crate) fn hash(&self, hasher: &NameHasher) -> Option<NameHash> {
+        (self.style != Style::Encrypted).then(|| hasher.hash(&self.name))
+    }
+
+    /// Whether it stands for a stored name.
+    pub(crate) fn is(&mut self, stored: &[u8]) -> bool {
+        match self.style {
+            Style::Plain => *self.name == *stored,
+            Style::Folded => {
+                casefold::fold(stored, &mut self.scratch);
+                *self.name == *self.scratch
+            }
+            Style::Encrypted => {
+                show_encrypted(stored, &mut self.scratch);
+                *self.name == *self.scratch
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, expected) in [("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")] {
+            let mut text = Vec::new();
+            base64(bytes.as_bytes(), &mut text);
+            assert_eq!(text, expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn shown_encrypted_names_differ_and_fit() {
+        let mut shown = std::collections::BTreeSet::new();
+        for len in [1, 16, 183, 184, 255] {
+            for last in [0, b'/', 0xff] {
+                let mut stored = vec![b'/'; len];
+                stored[len - 1] = last;
+                let mut name = Vec::new();
+                let name = Style::Encrypted.show(&stored, &mut name).unwrap();
+                assert!(name.len() <= 255 && !name.contains(&b'/'));
+                assert!(Wanted::new(Style::Encrypted, name).is(&stored));
+                shown.insert(name.to_vec());
+            }
+        }
+        assert_eq!(shown.len(), 15);
+    }
+
+    #[test]
+    fn impossible_names_are_not_shown() {
+        for name in [&b"a/b"[..], b"", b"a\0"] {
+            assert_eq!(Style::Plain.show(name, &mut Vec::new()), None);
+        }
+    }
+}

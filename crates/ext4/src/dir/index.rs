@@ -1,0 +1,224 @@
+//! Walking the index of a hashed directory.
+
+use vfs::{Corruption, Result};
+
+use crate::Ext4;
+use crate::format::address::{Block, FileBlock};
+use crate::format::features::{Compat, Incompat};
+use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
+use crate::format::inode::flags;
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::op::source::Source;
+
+/// Index blocks from the root down to the leaves, at most.
+const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;
+
+/// Whether a directory has an index.
+pub(crate) fn is_indexed(fs: &Ext4, dir: &Handle) -> bool {
+    fs.volume.sb.features.compat(Compat::DIR_INDEX)
+        && dir.has_flag(flags::INDEX)
+        && !dir.has_flag(flags::INLINE_DATA)
+}
+
+/// What the root of a directory's index says, and the parent directory, which it names too.
+pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, u32)> {
+    let (info, parent) = with_block(source, dir, FileBlock(0), Kind::HtreeRoot, |block| {
+        // `..` is the second record, right behind the 12 bytes of `.`.
+        let parent = block.get(12..16).unwrap_or(&[0; 4]);
+        (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
+    })?;
+    let large = source.fs().volume.sb.features.incompat(Incompat::LARGEDIR);
+    let levels_max = if large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
+    if info.indirect_levels > levels_max {
+        return Err(Corruption::new("directory index root", "too many levels")
+            .of_inode(dir.ino().0)
+            .mismatch(format_args!("at most {levels_max}"), info.indirect_levels)
+            .into());
+    }
+    Ok((info, parent))
+}
+
+/// Where a block that the index leads to is.
+pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock) -> Result<Block> {
+    source.place(dir, block)?.ok_or_else(|| {
+        Corruption::new("directory index", "it leads into a hole")
+            .of_inode(dir.ino().0)
+            .mismatch("a block", format_args!("a hole at file block {block}"))
+            .into()
+    })
+}
+
+/// Lets `f` see a block of a directory.
+pub(crate) fn with_block<T>(
+    source: &mut impl Source,
+    dir: &Handle,
+    block: FileBlock,
+    kind: Kind,
+    f: impl FnOnce(&[u8]) -> T,
+) -> Result<T> {
+    let place = place_of(source, dir, block)?;
+    source.with(place, kind.of(dir.owner), f)
+}
+
+/// One index block on the way to a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Its place in the directory.
+    pub(crate) block: FileBlock,
+    /// The entry taken in it.
+    pub(crate) at: usize,
+}
+
+/// A place among the leaves of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    steps: [Step; STEPS_MAX],
+    /// Index blocks on the way: 1 if the root leads to leaves.
+    count: usize,
+    leaf: FileBlock,
+    /// The hash of the entry behind the one taken in the last index block; `None` at its end.
+    next_hash: Option<u32>,
+}
+
+impl Cursor {
+    /// The first leaf that may hold names whose major hash is `hash`.
+    pub(crate) fn seek(
+        source: &mut impl Source,
+        dir: &Handle,
+        info: RootInfo,
+        hash: u32,
+    ) -> Result<Self> {
+        let mut cursor = Self {
+            steps: [Step { block: FileBlock(0), at: 0 }; STEPS_MAX],
+            count: (usize::from(info.indirect_levels) + 1).min(STEPS_MAX),
+            leaf: FileBlock(0),
+            next_hash: None,
+        };
+        cursor.descend(source, dir, 0, hash)?;
+        Ok(cursor)
+    }
+
+    /// The leaf's place in the directory.
+    pub(crate) fn leaf(&self) -> FileBlock {
+        self.leaf
+    }
+
+    /// The index blocks on the way, from the root down.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps[..self.count]
+    }
+
+    /// Whether the next leaf may hold names of the same hash. It is only told from what the last
+    /// index block says: at its end, [`Cursor::advance`] must look.
+    pub(crate) fn may_go_on_with(&self, hash: u32) -> bool {
+        self.next_hash.is_none_or(|next| next & !1 == hash)
+    }
+
+    /// Walks from the block that step `from` names down to a leaf.
+    fn descend(
+        &mut self,
+        source: &mut impl Source,
+        dir: &Handle,
+        from: usize,
+        hash: u32,
+    ) -> Result<()> {
+        for step in from..self.count {
+            let block = self.steps[step].block;
+            let (at, below, next) = with_index(source, dir, step, block, |index| {
+                let at = index.position(hash);
+                (at, index.block(at), (at + 1 < index.count()).then(|| index.hash(at + 1)))
+            })?;
+            self.steps[step].at = at;
+            self.next_hash = next;
+            self.go(dir, step, below)?;
+        }
+        Ok(())
+    }
+
+    /// Goes one step down. An index that leads back to a block on the way, such as its root, would
+    /// show that block's bytes as names.
+    fn go(&mut self, dir: &Handle, step: usize, below: FileBlock) -> Result<()> {
+        if self.steps[..=step].iter().any(|step| step.block == below) {
+            return Err(Corruption::new("directory index", "it leads back to a block on the way")
+                .of_inode(dir.ino().0)
+                .mismatch("another block", format_args!("file block {below}"))
+                .into());
+        }
+        if step + 1 < self.count {
+            self.steps[step + 1] = Step { block: below, at: 0 };
+        } else {
+            self.leaf = below;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next leaf. Returns the hash that the index has for it, `None` if there is none.
+    pub(crate) fn advance(
+        &mut self,
+        source: &mut impl Source,
+        dir: &Handle,
+    ) -> Result<Option<u32>> {
+        for step in (0..self.count).rev() {
+            let Step { block, at } = self.steps[step];
+            let next = with_index(source, dir, step, block, |index| {
+                let next = at + 1;
+                let after = next + 1;
+                let after = (after < index.count()).then(|| index.hash(after));
+                (next < index.count()).then(|| (index.hash(next), index.block(next), after))
+            })?;
+            if let Some((hash, below, after)) = next {
+                self.steps[step].at += 1;
+                self.next_hash = after;
+                self.go(dir, step, below)?;
+                self.descend(source, dir, step + 1, 0)?;
+                return Ok(Some(hash));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn with_index<T>(
+    source: &mut impl Source,
+    dir: &Handle,
+    step: usize,
+    block: FileBlock,
+    f: impl FnOnce(&Index<'_>) -> T,
+) -> Result<T> {
+    let (kind, place) =
+        if step == 0 { (Kind::HtreeRoot, Place::Root) } else { (Kind::HtreeNode, Place::Node) };
+    with_block(source, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
+}
+
+/// The file blocks of all nodes below the root, in ascending order. A directory has no more of
+/// them than `blocks_max`.
+pub(crate) fn nodes(
+    source: &mut impl Source,
+    dir: &Handle,
+    info: RootInfo,
+    blocks_max: u64,
+) -> Result<Vec<FileBlock>> {
+    let mut all: Vec<FileBlock> = Vec::new();
+    if info.indirect_levels == 0 {
+        return Ok(all);
+    }
+    let mut level = vec![FileBlock(0)];
+    for step in 0..usize::from(info.indirect_levels).min(STEPS_MAX - 1) {
+        let mut below = Vec::new();
+        for block in level {
+            with_index(source, dir, step, block, |index| {
+                below.extend((0..index.count()).map(|at| index.block(at)));
+            })?;
+            if all.len() as u64 + below.len() as u64 > blocks_max {
+                return Err(
+                    dir.corrupt("directory index", "more nodes than the directory has blocks")
+                );
+            }
+        }
+        all.extend_from_slice(&below);
+        level = below;
+    }
+    all.sort_unstable();
+    Ok(all)
+}

@@ -1,0 +1,227 @@
+//! Listing in the order of hashes, leaf by leaf: the entries of a leaf, and of those after it that go on
+//! with its last hash, are copied, hashed and sorted.
+
+use std::ops::ControlFlow;
+
+use operation::profile::ListingStep;
+use vfs::{Cookie, Corruption, Ino, Result};
+
+use crate::dir;
+use crate::dir::index::{self, Cursor};
+use crate::dir::listing::{Each, Item, Listing, Scratch, is_dot};
+use crate::format::address::FileBlock;
+use crate::format::checksum::crc32c;
+use crate::format::dirent;
+use crate::format::hash::{HashVersion, NameHasher};
+use crate::format::htree::RootInfo;
+use crate::format::inode::flags;
+use crate::inode::inline;
+use crate::kind::Kind;
+use crate::op::source::Source;
+
+/// Where the entries of a directory listed by hash are.
+pub(super) enum Leaves {
+    /// Below an index.
+    Indexed(RootInfo),
+    /// In the only block, or in the inode.
+    Single,
+}
+
+/// Most bytes of leaves whose names all have one hash. Sorting them takes a few times as much
+/// memory. Names that are not made to collide fill a few blocks at most.
+const SAME_HASH_BYTES_MAX: usize = 4 << 20;
+
+/// The highest cookie that a listing in the order of hashes comes to.
+const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
+
+pub(super) fn in_hash_order(
+    listing: &mut Listing<'_>,
+    leaves: Leaves,
+    parent: Ino,
+    hasher: &NameHasher,
+    from: Cookie,
+    scratch: &mut Scratch,
+    each: &mut Each<'_>,
+) -> Result<()> {
+    let Listing { mut fs, dir, .. } = *listing;
+    for (position, ino) in [dir.ino(), parent].into_iter().enumerate() {
+        if listing.deliver_dot(position as u64, ino, from, each).is_break() {
+            return Ok(());
+        }
+    }
+    if from.0 >= HASH_COOKIE_MAX {
+        return Ok(());
+    }
+    let start = ((from.0 >> 32) as u32) << 1;
+    let mut cursor = match leaves {
+        Leaves::Indexed(info) => Some(Cursor::seek(&mut fs, dir, info, start)?),
+        Leaves::Single => None,
+    };
+    let mut leaves_left = dir::blocks_count(fs, dir)?;
+    let mut position = 1;
+    loop {
+        scratch.bytes.clear();
+        scratch.items.clear();
+        let more = match &mut cursor {
+            Some(cursor) => gather(listing, cursor, &mut leaves_left, hasher, scratch)?,
+            None => gather_single(listing, hasher, scratch)?,
+        };
+        scratch.items.sort_unstable();
+        listing.clock.lap(ListingStep::Sorting);
+        let flow = listing.deliver_items(scratch, &mut position, from, each)?;
+        listing.clock.lap(ListingStep::Delivering);
+        if !more || flow.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+impl Listing<'_> {
+    /// Hashes the names of the items from `first` on, which were just read.
+    fn hash_items(&mut self, hasher: &NameHasher, scratch: &mut Scratch, first: usize) {
+        self.clock.lap(ListingStep::Reading);
+        let Scratch { bytes, items, name } = scratch;
+        for item in &mut items[first..] {
+            let stored = item.name(bytes);
+            let hash = self.style.hash(hasher, stored, name);
+            // The legacy hash has no minor half to tell names of equal hash apart.
+            let minor = match hasher.version {
+                HashVersion::Legacy => crc32c(0, stored),
+                HashVersion::HalfMd4 | HashVersion::Tea => hash.minor,
+            };
+            item.key = u64::from(hash.major >> 1) << 32 | u64::from(minor);
+        }
+        self.clock.lap(ListingStep::Hashing);
+    }
+
+    /// Reports the items of a scratch, which are in order, from `from` on. `position` is the cookie of
+    /// the last item before them, and of the last one of them then.
+    fn deliver_items(
+        &mut self,
+        scratch: &mut Scratch,
+        position: &mut u64,
+        from: Cookie,
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Scratch { bytes, items, name } = scratch;
+        let mut delivered = 0;
+        let mut flow = ControlFlow::Continue(());
+        let mut before: Option<&Item> = None;
+        for item in items.iter() {
+            // Equal names have equal hashes, so they are side by side, unless somebody has made
+            // another name of that hash.
+            if before.is_some_and(|b| b.key == item.key && b.name(bytes) == item.name(bytes)) {
+                let damage = Corruption::new("directory entry", "a second entry of this name");
+                return Err(damage.of_inode(self.dir.ino().0).into());
+            }
+            before = Some(item);
+            *position = item.key.max(*position + 1);
+            if *position < from.0 {
+                continue;
+            }
+            delivered += 1;
+            let entry = (item.inode, item.file_type, *position + 1);
+            flow = self.deliver(item.name(bytes), entry, name, each)?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.clock.count(0, delivered);
+        Ok(flow)
+    }
+}
+
+/// Copies the leaf at the cursor, and those after it that go on with the same hash, and moves on.
+/// False at the end of the directory.
+fn gather(
+    listing: &mut Listing<'_>,
+    cursor: &mut Cursor,
+    leaves_left: &mut u64,
+    hasher: &NameHasher,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Listing { mut fs, dir, .. } = *listing;
+    loop {
+        let too_many =
+            || dir.corrupt("directory index", "more leaves than the directory has blocks");
+        *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
+        let first = scratch.items.len();
+        index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
+            scratch.take_chain(block, Dots::Names);
+        })?;
+        if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
+            return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
+        }
+        listing.hash_items(hasher, scratch, first);
+        listing.clock.count(1, 0);
+        // Bit 0 says that the leaf goes on with the hash that the one before ended with.
+        let next = cursor.advance(&mut fs, dir)?;
+        listing.clock.lap(ListingStep::Reading);
+        match next {
+            None => return Ok(false),
+            Some(hash) if hash & 1 == 0 => return Ok(true),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Copies the entries of a directory that has one block or none.
+fn gather_single(
+    listing: &mut Listing<'_>,
+    hasher: &NameHasher,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Listing { fs, dir, .. } = *listing;
+    if dir.has_flag(flags::INLINE_DATA) {
+        let contents = inline::contents(fs, dir)?;
+        for (_, part) in dir::inline_parts(fs, dir, &contents)? {
+            scratch.take_chain(part, Dots::Names);
+        }
+    } else if let Some(place) = (&mut &*fs).place(dir, FileBlock(0))? {
+        scratch.take_chain(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?, Dots::First);
+        listing.clock.count(1, 0);
+    }
+    listing.hash_items(hasher, scratch, 0);
+    Ok(false)
+}
+
+/// What `.` and `..` are in a chain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dots {
+    /// Its first two entries, which were reported already.
+    First,
+    /// Names like others, which have no place there: the caller reports them.
+    Names,
+}
+
+impl Scratch {
+    /// Takes the records of a chain, but for `.` and `..` at its start. Of the chain, only what they use
+    /// is copied: most directories are small.
+    fn take_chain(&mut self, chain: &[u8], dots: Dots) {
+        let start = self.bytes.len();
+        let mut end = 0;
+        for (nth, record) in dirent::entries(chain).enumerate() {
+            if dots == Dots::First && nth < 2 && is_dot(record.name) {
+                continue;
+            }
+            let name_start = record.offset + dirent::HEADER_SIZE;
+            end = name_start + record.name.len();
+            self.items.push(Item {
+                key: 0,
+                name_start: (start + name_start) as u32,
+                inode: record.inode,
+                name_len: record.name.len() as u8,
+                file_type: record.file_type,
+            });
+        }
+        self.bytes.extend_from_slice(&chain[..end]);
+    }
+}
+
+impl Item {
+    /// Its name, in the bytes of its scratch.
+    fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let start = self.name_start as usize;
+        bytes.get(start..start + usize::from(self.name_len)).unwrap_or_default()
+    }
+}

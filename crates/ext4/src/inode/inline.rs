@@ -1,0 +1,44 @@
+//! Inline data: contents that lie in the inode, first in `i_block`, then in an attribute.
+
+use smallvec::SmallVec;
+use vfs::{Corruption, Result};
+
+use crate::Ext4;
+use crate::format::inode::I_BLOCK_SIZE;
+use crate::format::xattr::{AttributeName, Value};
+use crate::inode::Handle;
+use crate::xattr;
+
+/// Inline data. That of an inode of the usual size takes nothing from the heap.
+pub(crate) type Contents = SmallVec<[u8; 256]>;
+
+/// The contents of an inode whose data is inline, as many bytes as its size says.
+pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
+    let mut bytes = all(fs, handle)?;
+    let (size, room) = (handle.inode.size(), bytes.len());
+    if size > room as u64 {
+        return Err(Corruption::new("inline data", "the size is larger than what is there")
+            .of_inode(handle.ino().0)
+            .mismatch(format_args!("at most {room}"), size)
+            .into());
+    }
+    bytes.truncate(size as usize);
+    Ok(bytes)
+}
+
+/// All bytes that the inode has for inline data.
+pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Contents> {
+    let mut bytes = Contents::from_slice(handle.inode.i_block());
+    let slot = xattr::slot_tail(fs, handle)?;
+    let area = xattr::parse_slot_area(handle, &slot)?;
+    let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));
+    match rest.map(|entry| entry.value) {
+        Some(Value::Here(rest)) => bytes.extend_from_slice(rest),
+        Some(Value::Inode { .. }) => {
+            return Err(handle.corrupt("inline data", "its rest lies in another inode"));
+        }
+        None => {}
+    }
+    debug_assert!(bytes.len() >= I_BLOCK_SIZE);
+    Ok(bytes)
+}

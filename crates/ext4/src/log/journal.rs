@@ -1,0 +1,329 @@
+//! The journal as the engine's log: checkpoints are transactions in it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use parking_lot::Mutex;
+use transaction::{Checkpoint, Fit, Log, Size};
+use vfs::{Error, Result};
+
+use super::map::JournalMap;
+use super::recover::{Resume, read_journal_superblock, write_journal_superblock};
+use super::writer::{BUFFER_BYTES, Writer, blocks_of};
+use crate::format::features::Incompat;
+use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
+use crate::format::superblock::Superblock;
+use crate::params::clock::Clock;
+
+/// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
+/// before it is written once.
+const CHECKPOINT_SHARE: u32 = 7;
+/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone should not
+/// take that much: it stays in the log until the next one is there. And there must be room left
+/// beyond the next one, for what comes in while it is being closed.
+const SHORT_SHARE: u32 = 8;
+const _: () = assert!(CHECKPOINT_SHARE < SHORT_SHARE && CHECKPOINT_SHARE + SHORT_SHARE < 16);
+
+/// The number of the first checkpoint, as the engine counts.
+const FIRST_SEQUENCE: u64 = 1;
+
+/// A transaction in the log.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// The checkpoint's number, as the engine counts.
+    sequence: u64,
+    tid: Tid,
+    /// The journal block it starts with.
+    start: u32,
+}
+
+struct State {
+    sb: JournalSuperblock,
+    /// Where the next transaction goes.
+    head: u32,
+    /// Its number.
+    next: Tid,
+    /// Blocks of the log that are taken.
+    used: u32,
+    /// The transactions in the log, oldest first.
+    live: VecDeque<Live>,
+    /// Whether the superblock on the device leads to the oldest of them.
+    is_started: bool,
+    buffer: Vec<u8>,
+}
+
+/// The journal of a file system, open for writing.
+///
+/// The log is empty on the device (`s_start` 0) until the first transaction is written, and again
+/// when all are retired.
+pub struct Journal {
+    device: Arc<dyn BlockDevice>,
+    map: JournalMap,
+    blocks_max: usize,
+    log_blocks: u32,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+impl Journal {
+    /// Opens the journal at `map` of the file system that `sb` describes. Its log must be empty
+    /// ([`recover`](super::recover()) empties it), unless recovery handed out `resume`: then the
+    /// first checkpoint becomes the transaction that replaces the fast commits.
+    ///
+    /// Nothing is written yet. With the first transaction the journal gets the features that this
+    /// file system calls for: revokes, 64-bit block numbers, checksums of version 3.
+    ///
+    /// # Errors
+    /// `Unsupported` if the log is not empty; `Corrupt` if the journal's superblock cannot be right.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        map: JournalMap,
+        sb: &Superblock,
+        resume: Option<Resume>,
+    ) -> Result<Self> {
+        let mut journal = read_journal_superblock(&*device, &map)?;
+        let mut live = VecDeque::new();
+        let (head, next, used) = match (journal.start, resume) {
+            (None, _) => {
+                journal
+                    .modernize(sb.features.incompat(Incompat::BIT64), sb.features.metadata_csum());
+                // Blocks of the transaction that the superblock names may still be in the log.
+                (journal.log.start, journal.sequence.next(), 0)
+            }
+            (Some(start), Some(Resume { head, next })) => {
+                // What recovery left is older than every checkpoint.
+                live.push_back(Live { sequence: 0, tid: journal.sequence, start });
+                let log_blocks = journal.log_blocks();
+                let used = (head + log_blocks - start) % log_blocks;
+                (head, next, used)
+            }
+            (Some(_), None) => {
+                return Err(Error::unsupported(
+                    "a journal with changes that are not in their places yet",
+                    "it must be replayed first",
+                ));
+            }
+        };
+        let log_blocks = journal.log_blocks();
+        let is_started = !live.is_empty();
+        let blocks_max = images_in(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        let state = State { sb: journal, head, next, used, live, is_started, buffer };
+        let (clock, state) = (Clock::default(), Mutex::new(state));
+        Ok(Self { device, map, blocks_max, log_blocks, clock, state })
+    }
+
+    /// Takes the time of commits from `clock`.
+    pub(crate) fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    fn commit_time(&self) -> Commit {
+        let now = self.clock.now();
+        Commit { sec: now.as_secs(), nsec: now.subsec_nanos() }
+    }
+
+    /// Empties the log. Everything in it must be home, durably.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn close(&self) -> Result<()> {
+        self.advance_tail(u64::MAX)?;
+        Ok(())
+    }
+
+    /// Writes a transaction, durably: the images that `images` passes to its argument, by block,
+    /// and the blocks whose earlier images must not be replayed.
+    ///
+    /// # Errors
+    /// If the device fails or the log has no room. The transaction is not in the log then, or only
+    /// a part that recovery does not see.
+    pub fn append(
+        &self,
+        sequence: u64,
+        freed: &[u64],
+        images: impl FnOnce(
+            &mut dyn FnMut(u64, &[u8]) -> transaction::Result<()>,
+        ) -> transaction::Result<()>,
+    ) -> transaction::Result<()> {
+        let mut state = self.state.lock();
+        let State { sb, head, next, used, live, is_started, buffer } = &mut *state;
+        let (start, tid) = (*head, *next);
+        // One block stays free: a log that is full would look like an empty one.
+        let room = self.log_blocks - *used - 1;
+        let mut writer = Writer::new(&*self.device, &self.map, sb, buffer, tid, (start, room));
+        images(&mut |block, image| writer.image(block, image))?;
+        writer.revokes(freed)?;
+        writer.finish_blocks()?;
+        if !*is_started {
+            // Until the commit block is there, recovery finds nothing at this place.
+            let mut first = sb.clone();
+            first.raw.start = start.into();
+            first.raw.sequence = tid.0.into();
+            write_journal_superblock(&*self.device, &self.map, &mut first)?;
+        }
+        self.device.flush()?;
+        let (end, room_left) = writer.commit(self.commit_time())?;
+        self.device.flush()?;
+        *is_started = true;
+        *used += room - room_left;
+        *head = end;
+        *next = tid.next();
+        live.push_back(Live { sequence, tid, start });
+        Ok(())
+    }
+
+    /// Moves the tail of the log on the device.
+    fn write_tail(&self, state: &mut State) -> io::Result<()> {
+        let tail = state.live.front().copied();
+        state.sb.raw.start = tail.map_or(0, |tail| tail.start).into();
+        state.sb.raw.sequence = tail.map_or(state.next, |tail| tail.tid).0.into();
+        write_journal_superblock(&*self.device, &self.map, &mut state.sb)?;
+        self.device.flush()
+    }
+}
+
+impl Log for Journal {
+    fn blocks_max(&self) -> usize {
+        self.blocks_max
+    }
+
+    fn write(&self, checkpoint: &Checkpoint<'_>) -> transaction::Result<()> {
+        self.append(checkpoint.sequence(), checkpoint.freed(), |image| {
+            checkpoint.for_each(|of| image(of.block, of.data))
+        })
+    }
+
+    fn fit(&self, size: Size) -> Fit {
+        let state = self.state.lock();
+        let taken = u64::from(state.used) + blocks_of(&state.sb.layout, size);
+        if taken >= self.log_blocks.into() {
+            Fit::Not
+        } else if taken > u64::from(self.log_blocks / 16 * SHORT_SHARE) {
+            Fit::Alone
+        } else {
+            Fit::WithAnother
+        }
+    }
+
+    fn advance_tail(&self, sequence: u64) -> transaction::Result<()> {
+        let mut state = self.state.lock();
+        if sequence == FIRST_SEQUENCE && state.live.iter().all(|live| live.sequence < sequence) {
+            // What recovery left counts until the first checkpoint is there, for which room is made.
+            return Ok(());
+        }
+        let retired = state.live.iter().take_while(|live| live.sequence < sequence).count();
+        if retired == 0 {
+            return Ok(());
+        }
+        state.live.drain(..retired);
+        let blocks = self.log_blocks;
+        match state.live.front() {
+            Some(tail) => state.used = (state.head + blocks - tail.start) % blocks,
+            None => (state.used, state.is_started) = (0, false),
+        }
+        Ok(self.write_tail(&mut state)?)
+    }
+}
+
+/// The most images that a checkpoint may have which takes `share` blocks of the log. One with as many blocks
+/// of which some are freed takes no more.
+fn images_in(layout: &Layout, share: u32) -> usize {
+    let fits = |images| blocks_of(layout, Size { images, freed: 0 }) <= u64::from(share);
+    let (mut most, mut too_many) = (0, share as usize + 1);
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if fits(middle) { most = middle } else { too_many = middle }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use blockdev::MemoryDevice;
+
+    use super::*;
+    use crate::mkfs::{self, Contents, FeatureChange, Options};
+    use crate::params::read_superblock;
+
+    fn journal(block_size: u32, features: &str) -> Journal {
+        let options = Options {
+            block_size: Some(block_size),
+            journal_bytes: Some(1031 * u64::from(block_size)),
+            features: FeatureChange::parse_list(features).unwrap(),
+            ..Options::new(6000 * u64::from(block_size))
+        };
+        let device = Arc::new(MemoryDevice::new(options.size_bytes));
+        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+        let sb = read_superblock(&*device).unwrap();
+        let map = JournalMap::read(&*device, &sb).unwrap().unwrap();
+        Journal::open(device, map, &sb, None).unwrap()
+    }
+
+    /// The numbers of images around which another descriptor begins, or another buffer.
+    fn edges(layout: &Layout) -> Vec<usize> {
+        let (tags, buffer) = (layout.tags_max(), BUFFER_BYTES / layout.block_size);
+        let around = |edge: usize| edge.saturating_sub(2)..=edge + 2;
+        [0, tags, 2 * tags, buffer.abs_diff(tags), buffer, buffer + tags, 900]
+            .map(around)
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    #[test]
+    fn a_checkpoint_takes_as_many_blocks_as_were_announced() {
+        for block_size in [1024, 2048, 4096] {
+            for features in
+                ["", "^metadata_csum,^orphan_file", "^metadata_csum,^orphan_file,^64bit"]
+            {
+                let journal = journal(block_size, features);
+                let layout = journal.state.lock().sb.layout;
+                let image = vec![7; layout.block_size];
+                let revokes = layout.revokes_max();
+                for images in edges(&layout) {
+                    for freed in [0, 1, revokes, revokes + 1] {
+                        let announced = blocks_of(&layout, Size { images, freed });
+                        if announced >= 1000 {
+                            continue;
+                        }
+                        let freed: Vec<u64> = (0..freed as u64).collect();
+                        journal
+                            .append(1, &freed, |each| {
+                                (0..images as u64).try_for_each(|b| each(b, &image))
+                            })
+                            .unwrap();
+                        let what = format!("{images} images in {block_size}, {features}");
+                        assert_eq!(u64::from(journal.state.lock().used), announced, "{what}");
+                        journal.close().unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The last block of the log stays free, and what fits is written.
+    #[test]
+    fn what_fits_is_known_to_the_block() {
+        let journal = journal(1024, "");
+        let layout = journal.state.lock().sb.layout;
+        let image = vec![7; 1024];
+        let write = |sequence: u64, images: usize| {
+            journal
+                .append(sequence, &[], |each| (0..images as u64).try_for_each(|b| each(b, &image)))
+        };
+        let fit = |images| journal.fit(Size { images, freed: 0 });
+        write(1, 300).unwrap();
+        let used = u64::from(journal.state.lock().used);
+        let room = u64::from(journal.log_blocks) - 1 - used;
+        let fits = |images: &usize| blocks_of(&layout, Size { images: *images, freed: 0 }) <= room;
+        let most = (0..1030).rfind(fits).unwrap();
+        assert_eq!((fit(most), fit(most + 1)), (Fit::Alone, Fit::Not));
+        assert_eq!((fit(1), fit(300)), (Fit::WithAnother, Fit::Alone));
+        assert!(write(2, most + 1).is_err());
+        write(2, most).unwrap();
+        assert_eq!(fit(0), Fit::Not);
+    }
+}

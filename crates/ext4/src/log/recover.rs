@@ -1,0 +1,262 @@
+//! Recovery: bringing home what a crash left in the journal.
+
+use blockdev::BlockDevice;
+use vfs::{Corruption, Error, Result};
+use zerocopy::IntoBytes;
+
+use super::map::JournalMap;
+use super::reader::Reader;
+use super::replay::{Log, Verified};
+use super::scan::{Extent, Scan, damage_at};
+use crate::alloc::groups::Trust;
+use crate::format::features::Incompat;
+use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
+use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
+use crate::params::read_superblock;
+use crate::volume::Volume;
+
+/// Most blocks of a fast-commit area that are read. mke2fs makes 256.
+const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
+
+/// What recovery did.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Report {
+    /// Transactions replayed.
+    pub transactions: u32,
+    /// Blocks written to their places.
+    pub blocks_replayed: u64,
+    /// Blocks not written because a later transaction had freed them.
+    pub blocks_revoked: u64,
+    /// The error number that the kernel had left in the journal, if any. The file system is marked
+    /// as having errors then, and should be checked.
+    pub errno: Option<i32>,
+    /// Changes since the last transaction that are still to be made, in order. The log is not
+    /// empty then: see [`Resume`].
+    pub fast_commits: Vec<FastCommitTag>,
+    /// With fast commits: how to make them.
+    pub resume: Option<Resume>,
+}
+
+/// Where a log goes on that still has transactions in it.
+///
+/// Fast commits count until the transaction that would have come next is in the log. So they are
+/// made in one checkpoint that is written as that transaction: the log opened at this place, all of
+/// them applied, then the checkpoint. A crash before that is durable leaves them to be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    pub(super) head: u32,
+    pub(super) next: Tid,
+}
+
+/// Replays the journal of the file system on `device`, empties it and takes back the mark that
+/// recovery is needed. Does nothing where that is not so. After a success the file system is as of
+/// its last complete transaction, durably; but for fast commits, which the report hands out.
+///
+/// # Errors
+/// `Unsupported` for journals on another device and for unknown features; `Corrupt` for damage in
+/// the superblock, the journal's inode or the log. Nothing was written then. `Device` if the device
+/// fails; recovery can be tried again.
+pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
+    let sb = read_superblock(device)?;
+    let is_needed = sb.features.incompat(Incompat::RECOVER);
+    let Some(map) = JournalMap::read(device, &sb)? else {
+        if is_needed {
+            let damage = Corruption::new("superblock", "it calls for recovery without a journal");
+            return Err(damage.into());
+        }
+        return Ok(Report::default());
+    };
+    let journal = read_journal_superblock(device, &map)?;
+    let recovery = Recovery { device, sb: &sb, map: &map, journal: &journal };
+    match journal.start {
+        Some(start) if is_needed => recovery.replay(start),
+        // Everything had reached its place; only the journal's own superblock had not.
+        Some(start) => recovery.forget(start),
+        None => recovery.clear(journal.sequence),
+    }
+}
+
+/// Reads and checks the journal's superblock.
+pub(super) fn read_journal_superblock(
+    device: &dyn BlockDevice,
+    map: &JournalMap,
+) -> Result<JournalSuperblock> {
+    let mut reader = Reader::new(device, map);
+    JournalSuperblock::parse(reader.block(0)?, map.blocks())
+}
+
+/// Writes the journal's superblock.
+pub(super) fn write_journal_superblock(
+    device: &dyn BlockDevice,
+    map: &JournalMap,
+    journal: &mut JournalSuperblock,
+) -> std::io::Result<()> {
+    journal.raw.seal();
+    let (offset, _) = map.place_of(0).ok_or_else(|| std::io::Error::other("an empty journal"))?;
+    device.write_at(offset, journal.raw.as_bytes())
+}
+
+struct Recovery<'r> {
+    device: &'r dyn BlockDevice,
+    sb: &'r Superblock,
+    map: &'r JournalMap,
+    journal: &'r JournalSuperblock,
+}
+
+impl Recovery<'_> {
+    fn replay(&self, start: u32) -> Result<Report> {
+        let mut reader = Reader::new(self.device, self.map);
+        let extent = Scan::run(self.journal, &mut reader, start)?;
+        let may_be_interrupted = self.journal.layout.async_commit;
+        let mut log = Log { sb: self.journal, map: self.map, start, extent, may_be_interrupted };
+        let device_blocks = self.device.len() >> self.sb.block_size_log;
+        let (revoked, verified) = loop {
+            let revoked = log.revoked(&mut reader, device_blocks)?;
+            match log.verify(&mut reader, &revoked)? {
+                Ok(verified) => break (revoked, verified),
+                // Its revokes do not count either.
+                Err(_) => {
+                    log.extent = log.extent.without_last();
+                    log.may_be_interrupted = false;
+                }
+            }
+        };
+        self.check_targets(&verified)?;
+        let fast_commits = self.fast_commits(&mut reader, log.extent.end)?;
+        let counts = log.replay(&mut reader, &revoked, self.device)?;
+        self.device.flush().map_err(Error::Device)?;
+        let report = Report {
+            transactions: log.extent.transactions,
+            blocks_replayed: counts.replayed,
+            blocks_revoked: counts.revoked,
+            ..Report::default()
+        };
+        if fast_commits.is_empty() {
+            return Ok(Report { errno: self.clear(log.extent.end.next())?.errno, ..report });
+        }
+        let Extent { head, end, .. } = log.extent;
+        let resume = Some(Resume { head, next: end });
+        Ok(Report { fast_commits, resume, errno: self.errno(), ..report })
+    }
+
+    /// Checks that all replayed blocks lie in the file system: in the one that the log's own
+    /// superblock describes, for it may just have grown.
+    fn check_targets(&self, verified: &Verified) -> Result<()> {
+        let mut blocks_count = self.sb.blocks_count;
+        if let Some(bytes) = &verified.superblock {
+            let sb = Superblock::parse(bytes, self.device.len())?;
+            if sb.block_size_log != self.sb.block_size_log {
+                let damage = Corruption::new("superblock", "block size in the journal");
+                return Err(damage.mismatch(self.sb.block_size(), sb.block_size()).into());
+            }
+            blocks_count = blocks_count.max(sb.blocks_count);
+        }
+        match verified.highest {
+            Some((block, image, tid)) if block.0 >= blocks_count => {
+                let problem = "a block outside the file system";
+                let damage = damage_at("journal descriptor block", problem, image, tid);
+                Err(damage.mismatch(format_args!("below {blocks_count}"), block).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fast_commits(&self, reader: &mut Reader<'_>, next: Tid) -> Result<Vec<FastCommitTag>> {
+        let area = self.journal.fast_commit.clone();
+        let mut scan = FastCommitScan::new(next, self.sb.inode_size);
+        for block in area.clone() {
+            let found = scan.block(reader.block(block)?);
+            let damage = |c: Corruption| damage_at("fast commit", &c.to_string(), block, next);
+            if found.map_err(damage)? == Scanned::End {
+                break;
+            }
+            if block - area.start >= FAST_COMMIT_BLOCKS_MAX {
+                return Err(Error::unsupported(
+                    format!("more than {FAST_COMMIT_BLOCKS_MAX} blocks of fast commits"),
+                    "let the kernel or e2fsck replay the journal",
+                ));
+            }
+        }
+        Ok(scan.finish())
+    }
+
+    /// Empties the log without replaying it.
+    fn forget(&self, start: u32) -> Result<Report> {
+        let mut reader = Reader::new(self.device, self.map);
+        // However the log ends, numbers after all that it can hold cannot be taken for its own.
+        let end = match Scan::run(self.journal, &mut reader, start) {
+            Ok(extent) => extent.end,
+            Err(Error::Corrupt(_)) => Tid(self.journal.sequence.0.wrapping_add(self.map.blocks())),
+            Err(other) => return Err(other),
+        };
+        self.clear(end.next())
+    }
+
+    fn errno(&self) -> Option<i32> {
+        let errno = self.journal.raw.errno.get() as i32;
+        (errno != 0).then_some(errno)
+    }
+
+    /// Marks the journal as empty and the file system as recovered, where they are not.
+    fn clear(&self, sequence: Tid) -> Result<Report> {
+        let errno = self.errno();
+        if self.journal.start.is_some() || errno.is_some() {
+            let mut journal = self.journal.clone();
+            journal.raw.start = 0.into();
+            journal.raw.sequence = sequence.0.into();
+            journal.raw.errno = 0.into();
+            // The error must be known to the file system before the journal forgets it.
+            self.write_superblock(errno.is_some(), true)?;
+            write_journal_superblock(self.device, self.map, &mut journal).map_err(Error::Device)?;
+            self.device.flush().map_err(Error::Device)?;
+        }
+        self.write_superblock(errno.is_some(), false)?;
+        Ok(Report { errno, ..Report::default() })
+    }
+
+    /// Brings the file system's superblock, which the replay may have changed, up to date: what the
+    /// kernel writes there past the journal stays, and it says whether recovery is needed.
+    fn write_superblock(&self, has_error: bool, needs_recovery: bool) -> Result<()> {
+        let mut raw = RawSuperblock::zeroed();
+        self.device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).map_err(Error::Device)?;
+        let was = raw.clone();
+        let mut features = raw.features();
+        let mut incompat = features.incompat;
+        incompat.set(Incompat::RECOVER, needs_recovery && incompat.contains(Incompat::RECOVER));
+        features.incompat = incompat;
+        raw.set_features(&features);
+        let error = if has_error { STATE_ERROR } else { self.sb.raw.state.get() & STATE_ERROR };
+        raw.state = (raw.state.get() | error).into();
+        keep_errors(&mut raw, &self.sb.raw);
+        if !needs_recovery && incompat != was.features().incompat {
+            self.count_free(&mut raw);
+        }
+        if raw.as_bytes() == was.as_bytes() {
+            return Ok(());
+        }
+        raw.seal();
+        self.device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
+        self.device.flush().map_err(Error::Device)
+    }
+
+    /// Brings the free counts up to date, which the kernel does not log: the groups have the right
+    /// ones. Damaged groups are for others to find.
+    fn count_free(&self, raw: &mut RawSuperblock) {
+        if let Ok(volume) = Volume::read(self.device, Trust::Checksums) {
+            let (clusters, inodes) = volume.groups.totals();
+            raw.set_free_blocks(clusters << volume.sb.cluster_blocks_log);
+            raw.free_inodes_count = (inodes as u32).into();
+        }
+    }
+}
+
+/// Keeps the record of errors, which is written past the journal: its last state may be newer than
+/// the one in the log.
+fn keep_errors(raw: &mut RawSuperblock, before: &RawSuperblock) {
+    let record = std::mem::offset_of!(RawSuperblock, error_count)
+        ..std::mem::offset_of!(RawSuperblock, mount_opts);
+    if before.error_count > raw.error_count {
+        raw.as_mut_bytes()[record.clone()].copy_from_slice(&before.as_bytes()[record]);
+    }
+}

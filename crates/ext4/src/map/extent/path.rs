@@ -1,0 +1,120 @@
+//! The way from the root of a tree to the leaf where a block of the file is or would be.
+
+use operation::Outcome;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use transaction::BufferId;
+
+use super::step::{Child, FILE_BLOCKS_MAX, root};
+use crate::format::address::FileBlock;
+use crate::format::extent::{DEPTH_MAX, Node};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::op::Op;
+
+/// A node on the way down, and the entry taken in it.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    /// `None` for the root in the inode.
+    pub(super) buffer: Option<BufferId>,
+    pub(super) depth: u16,
+    /// The last entry at or before the block looked for.
+    pub(super) position: Option<usize>,
+    /// The part of the file that the node holds: from this block on,
+    pub(super) start: FileBlock,
+    /// to before this one.
+    pub(super) end: u64,
+}
+
+impl Frame {
+    /// The entry that leads down.
+    pub(super) fn taken(&self) -> usize {
+        self.position.unwrap_or(0)
+    }
+}
+
+/// From the root to a leaf. The buffers stay held, so it is good until the tree changes.
+pub(super) type Path = SmallVec<[Frame; DEPTH_MAX as usize + 1]>;
+
+impl Op<'_> {
+    /// The way to where `block` is or would be.
+    pub(super) fn path_to(&mut self, file: &Handle, block: FileBlock) -> Outcome<Path> {
+        let root = root(file)?;
+        let mut path = Path::new();
+        let mut frame = Frame {
+            buffer: None,
+            depth: root.depth(),
+            position: root.position(block),
+            start: FileBlock(0),
+            end: FILE_BLOCKS_MAX,
+        };
+        let mut child = child_of(&root, &frame);
+        path.push(frame);
+        while let Some(down) = child {
+            (frame, child) = self.enter(file, down, block)?;
+            path.push(frame);
+        }
+        Ok(path)
+    }
+
+    /// Holds a child; where `block` is or would be in it, and the child below that.
+    pub(super) fn enter(
+        &mut self,
+        file: &Handle,
+        child: Child,
+        block: FileBlock,
+    ) -> Outcome<(Frame, Option<Child>)> {
+        child.check(&self.fs.volume, file)?;
+        let id = self.buffer(child.leaf, Kind::ExtentNode.of(file.owner))?;
+        let node = child.node(file, self.txn.data(id))?;
+        let position = node.position(block);
+        let Child { depth, start, end, .. } = child;
+        let frame = Frame { buffer: Some(id), depth, position, start, end };
+        Ok((frame, child_of(&node, &frame)))
+    }
+
+    /// A node on a path.
+    pub(super) fn node<'n>(&'n self, file: &'n Handle, frame: &Frame) -> Outcome<Node<'n>> {
+        Node::trusted(self.node_bytes(file, frame), frame.depth)
+            .map_err(|c| c.of_inode(file.ino().0).into())
+    }
+
+    /// The bytes of a node.
+    pub(super) fn node_bytes<'n>(&'n self, file: &'n Handle, frame: &Frame) -> &'n [u8] {
+        match frame.buffer {
+            Some(id) => self.txn.data(id),
+            None => file.inode.i_block(),
+        }
+    }
+
+    /// Some bytes of a node, to change.
+    pub(super) fn edit_node<'n>(
+        &'n mut self,
+        file: &'n mut Handle,
+        frame: &Frame,
+        range: Range<usize>,
+    ) -> &'n mut [u8] {
+        match frame.buffer {
+            Some(id) => self.txn.edit(id, range),
+            None => &mut file.inode.i_block_mut()[range],
+        }
+    }
+
+    /// How many entries a node has and has room for; also of an index node that has none left, which
+    /// must not stay so.
+    pub(super) fn fill_of(&self, file: &Handle, frame: &Frame) -> (usize, usize) {
+        let bytes = self.node_bytes(file, frame);
+        let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+        (number(2), number(4))
+    }
+
+    /// Sets how many entries a node has.
+    pub(super) fn set_entries(&mut self, file: &mut Handle, frame: &Frame, count: usize) {
+        self.edit_node(file, frame, 2..4).copy_from_slice(&(count as u16).to_le_bytes());
+    }
+}
+
+fn child_of(node: &Node<'_>, frame: &Frame) -> Option<Child> {
+    (node.depth() > 0).then(|| Child::at(node, frame.taken(), frame.end))
+}

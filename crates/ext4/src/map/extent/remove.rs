@@ -1,0 +1,124 @@
+//! Unmapping part of a file with an extent tree.
+
+use operation::Outcome;
+use smallvec::SmallVec;
+
+use super::path::Path;
+use super::provide::ROUNDS_MAX;
+use super::replace::Pieces;
+use crate::format::address::FileBlock;
+use crate::format::extent::Extent;
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// What goes from one leaf.
+#[derive(Default)]
+struct Cut {
+    /// Entries that go.
+    window: std::ops::Range<usize>,
+    /// What stays of them.
+    pieces: Pieces,
+    /// What goes, from the end of the file backwards.
+    freed: SmallVec<[Extent; 8]>,
+    /// The first block of the file that is gone.
+    from: u64,
+}
+
+impl Op<'_> {
+    /// [`Op::remove_blocks`] for a file with an extent tree.
+    pub(crate) fn remove_extents(
+        &mut self,
+        file: &mut Handle,
+        start: u64,
+        mut end: u64,
+        budget: &mut u32,
+    ) -> Outcome<bool> {
+        let mut rounds = 0;
+        while end > start {
+            if *budget == 0 {
+                return Ok(false);
+            }
+            let path = self.path_to(file, FileBlock((end - 1) as u32))?;
+            if let Some(frame) = path.iter().find(|frame| frame.position.is_none()) {
+                // All that is below it lies behind the range.
+                end = u64::from(frame.start.0);
+                continue;
+            }
+            let Some(cut) = self.cut(file, &path, start..end, *budget)? else { return Ok(true) };
+            if !self.replace(file, &path, cut.window, cut.pieces)? {
+                rounds += 1;
+                if rounds > ROUNDS_MAX {
+                    return Err(file.corrupt("extent tree", "splits make no room").into());
+                }
+                continue;
+            }
+            *budget = budget.saturating_sub(1);
+            *budget = budget.saturating_sub(self.free_extents(file, &cut.freed)?);
+            end = cut.from;
+        }
+        Ok(true)
+    }
+
+    /// Frees the blocks of extents that were taken out of the map, in descending order; what that
+    /// costs of a budget.
+    fn free_extents(&mut self, file: &mut Handle, freed: &[Extent]) -> Outcome<u32> {
+        if self.fs.volume.geometry.cluster_blocks_log > 0 {
+            return self.free_in_clusters(file, freed);
+        }
+        let mut cost = 0_u32;
+        for extent in freed {
+            cost = cost.saturating_add(self.free_data(file, extent.start, extent.len)?);
+        }
+        Ok(cost)
+    }
+
+    /// What goes from the leaf at the end of a path: from the end of `range` backwards, as much as
+    /// `budget` allows. `None` if the file has nothing in the range.
+    fn cut(
+        &self,
+        file: &Handle,
+        path: &Path,
+        range: std::ops::Range<u64>,
+        mut budget: u32,
+    ) -> Outcome<Option<Cut>> {
+        let leaf = path[path.len() - 1];
+        let node = self.node(file, &leaf)?;
+        let Some(last) = leaf.position else { return Ok(None) };
+        let mut cut = Cut { window: last + 1..last + 1, from: range.end, ..Cut::default() };
+        let mut right = None;
+        for at in (0..=last).rev() {
+            let extent = node.extent(at);
+            let from = range.start.max(u64::from(extent.block.0));
+            let to = range.end.min(extent.end());
+            if to <= from || budget == 0 {
+                break;
+            }
+            let len = ((to - from) as u32).min(self.freed_at_once(file, budget));
+            budget = budget.saturating_sub(self.cost_of_freeing(file, len));
+            let from = to - u64::from(len);
+            let skip = from - u64::from(extent.block.0);
+            cut.freed.push(part(extent, skip, u64::from(len)));
+            cut.window.start = at;
+            cut.from = from;
+            if to < extent.end() {
+                right = Some(part(extent, to - u64::from(extent.block.0), extent.end() - to));
+            }
+            if skip > 0 {
+                cut.pieces.push(part(extent, 0, skip));
+                break;
+            }
+        }
+        cut.pieces.extend(right);
+        Ok((!cut.window.is_empty()).then_some(cut))
+    }
+}
+
+/// Part of an extent.
+fn part(extent: Extent, skip: u64, len: u64) -> Extent {
+    Extent {
+        block: FileBlock(extent.block.0 + skip as u32),
+        len: len as u32,
+        start: extent.start.plus(skip),
+        ..extent
+    }
+}

@@ -1,0 +1,135 @@
+//! Block maps of ext2 and ext3: twelve direct blocks, then one, two and three levels of blocks of
+//! block numbers.
+//!
+//! Source: kernel Documentation/filesystems/ext4/blockmap.rst. A map cannot say that a block is
+//! allocated but not written: what gets a block must be written by the same operation.
+
+mod remove;
+
+use operation::Outcome;
+use std::ops::Range;
+
+use vfs::Error;
+
+use crate::format::address::{Block, FileBlock};
+use crate::format::indirect::{DIRECT_COUNT, Path, pointer};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::map::Place;
+use crate::map::extent::step::check_blocks;
+use crate::map::{Piece, Was};
+use crate::op::Op;
+
+/// A block of pointers, held; or, without one, those in `i_block`.
+type Holder = Option<transaction::BufferId>;
+
+/// The bytes of some slots.
+fn slots_range(first: u16, count: u32) -> Range<usize> {
+    let at = usize::from(first) * 4;
+    at..at + count as usize * 4
+}
+
+/// Blocks of which the device holds what the file holds: a map knows no other.
+fn piece(start: Block, len: u32, was: Was) -> Piece {
+    Piece { start, len: len.into(), was, written: true, copied_from: None }
+}
+
+impl Op<'_> {
+    /// [`Op::provide`] for a file with a block map.
+    pub(crate) fn provide_indirect(
+        &mut self,
+        file: &mut Handle,
+        block: FileBlock,
+        limit: u32,
+    ) -> Outcome<Piece> {
+        let run = self.run_at(file, block)?;
+        let len = run.len.min(u64::from(limit - block.0)) as u32;
+        if let Place::Written(start) = run.place {
+            return Ok(piece(start, len, Was::Written));
+        }
+        let goal = self.goal_after(file, block)?;
+        let path = Path::to(block, self.fs.volume.geometry.block_size());
+        let path = path.ok_or(Error::FileTooLarge)?;
+        let (holder, slot) = self.holder_of(file, path.indexes())?;
+        let slots = match holder {
+            Some(_) => self.fs.volume.block_size() as u32 / 4,
+            None => DIRECT_COUNT,
+        };
+        let len = len.min(slots - u32::from(slot));
+        let (start, len) = self.allocate_clusters(goal, len)?;
+        let end = start.plus(u64::from(len));
+        if end.0 > u64::from(u32::MAX) {
+            return Err(Error::NoSpace.into());
+        }
+        self.add_clusters(file, len)?;
+        let bytes = self.edit_pointers(file, holder, slots_range(slot, len));
+        for (bytes, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(start.0 as u32..) {
+            *bytes = number.to_le_bytes();
+        }
+        Ok(piece(start, len, Was::Hole))
+    }
+
+    /// Right behind what the file has before `block`, or into its group.
+    fn goal_after(&mut self, file: &Handle, block: FileBlock) -> Outcome<Block> {
+        if let Some(before) = block.0.checked_sub(1)
+            && let Some(found) = self.find_block(file, FileBlock(before))?
+        {
+            return Ok(found.plus(1));
+        }
+        Ok(self.metadata_goal(file))
+    }
+
+    /// The block of pointers at the end of a way, and the slot in it. Blocks of pointers that are
+    /// missing are made.
+    fn holder_of(&mut self, file: &mut Handle, path: &[u16]) -> Outcome<(Holder, u16)> {
+        let (&last, above) = path.split_last().unwrap_or((&0, &[]));
+        let mut holder = None;
+        for &slot in above {
+            let below = match pointer(self.pointers(file, holder), slot) {
+                Some(block) => self.enter_pointers(file, block)?,
+                None => self.new_pointers(file, holder, slot)?,
+            };
+            holder = Some(below);
+        }
+        Ok((holder, last))
+    }
+
+    fn pointers<'n>(&'n self, file: &'n Handle, holder: Holder) -> &'n [u8] {
+        match holder {
+            Some(id) => self.txn.data(id),
+            None => file.inode.i_block(),
+        }
+    }
+
+    fn edit_pointers<'n>(
+        &'n mut self,
+        file: &'n mut Handle,
+        holder: Holder,
+        range: Range<usize>,
+    ) -> &'n mut [u8] {
+        match holder {
+            Some(id) => self.txn.edit(id, range),
+            None => &mut file.inode.i_block_mut()[range],
+        }
+    }
+
+    fn enter_pointers(&mut self, file: &Handle, block: Block) -> Outcome<transaction::BufferId> {
+        check_blocks(&self.fs.volume, file, block, 1)?;
+        Ok(self.buffer(block, Kind::Indirect.of(file.owner))?)
+    }
+
+    fn new_pointers(
+        &mut self,
+        file: &mut Handle,
+        holder: Holder,
+        slot: u16,
+    ) -> Outcome<transaction::BufferId> {
+        let goal = self.metadata_goal(file);
+        let (block, _) = self.allocate_clusters(goal, 1)?;
+        let number = u32::try_from(block.0).map_err(|_| Error::NoSpace)?;
+        self.add_clusters(file, 1)?;
+        self.edit_pointers(file, holder, slots_range(slot, 1))
+            .copy_from_slice(&number.to_le_bytes());
+        Ok(self.txn.create(block.0, Kind::Indirect.of(file.owner))?)
+    }
+}

@@ -1,0 +1,63 @@
+//! Entries of directories, as operations on names find and change them.
+
+use operation::Outcome;
+use operation::names::{Directories, Entry};
+use vfs::{Error, Ino, Result};
+
+use crate::Ext4;
+use crate::dir::{self, Found};
+use crate::format::inode::flags;
+use crate::inode::Handle;
+use crate::op::Op;
+
+impl Directories for Ext4 {
+    type Found = Found;
+
+    fn root_directory(&self) -> Ino {
+        self.root_ino()
+    }
+
+    fn find_entry(&self, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
+        if dir.has_flag(flags::ENCRYPT) {
+            return Err(Error::Encrypted);
+        }
+        dir::find(&mut &*self, dir, name)
+    }
+
+    fn ino_of(found: &Found) -> Ino {
+        found.ino
+    }
+
+    fn parent_of(&self, dir: &Handle) -> Result<Option<Ino>> {
+        dir::parent(&mut &*self, dir)
+    }
+
+    fn is_empty(&self, dir: &Handle) -> Result<bool> {
+        dir::is_empty(&mut &*self, dir)
+    }
+
+    fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
+        op.add_entry(dir, entry)
+    }
+
+    fn replace_entry(
+        op: &mut Op<'_>,
+        dir: &mut Handle,
+        found: &Found,
+        entry: Entry<'_>,
+    ) -> Outcome<()> {
+        op.replace_entry(dir, found, entry)
+    }
+
+    fn remove_entry(op: &mut Op<'_>, dir: &mut Handle, name: &[u8], found: &Found) -> Outcome<()> {
+        op.remove_entry(dir, name, found)
+    }
+
+    fn set_parent(op: &mut Op<'_>, dir: &mut Handle, from: Ino, to: Ino) -> Outcome<()> {
+        op.set_parent(dir, from, to)
+    }
+
+    fn stage_dir(op: &mut Op<'_>, dir: Handle, before: &Handle) -> Outcome<()> {
+        op.stage_dir(dir, before)
+    }
+}

@@ -1,0 +1,48 @@
+//! The label, in the superblock and in its backups.
+
+use operation::label;
+use vfs::{Error, Result};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::Ext4;
+use crate::format::superblock::{self, RawSuperblock};
+
+/// Longest label in bytes (`EXT4_LABEL_MAX`).
+const LABEL_LEN_MAX: usize = 16;
+
+impl Ext4 {
+    /// The label as it is now.
+    pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
+        let name = self.current_superblock()?.volume_name;
+        Ok(label::parse(&name))
+    }
+
+    /// Changes the label in the superblock, and when that is durable in the backups: what a crash leaves of
+    /// those counts only where the superblock is lost.
+    pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
+        let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
+        let mut txn = self.engine.begin()?;
+        self.volume.edit_superblock(&mut txn, |raw| raw.volume_name = name)?;
+        txn.commit();
+        self.engine.sync()?;
+        self.change_backups(|backup| backup.volume_name = name)
+    }
+
+    /// Changes the backups that are sound. Nobody else writes them while the file system is open.
+    fn change_backups(&self, change: impl Fn(&mut RawSuperblock)) -> Result<()> {
+        let (geometry, device) = (&self.volume.geometry, self.engine.device());
+        for group in geometry.groups().skip(1) {
+            let Some(block) = geometry.superblock_of(group) else { continue };
+            let offset = geometry.byte_of(block);
+            let mut backup = RawSuperblock::new_zeroed();
+            device.read_at(offset, backup.as_mut_bytes()).map_err(Error::Device)?;
+            if superblock::verify(backup.as_bytes()).is_err() {
+                continue;
+            }
+            change(&mut backup);
+            backup.seal();
+            device.write_at(offset, backup.as_bytes()).map_err(Error::Device)?;
+        }
+        device.flush().map_err(Error::Device)
+    }
+}

@@ -1,0 +1,131 @@
+//! The copies of the superblock that some groups keep, for images whose first one is damaged.
+//!
+//! A copy is as old as the last mkfs or e2fsck. What it says of sizes and features holds; whether the
+//! journal has something to replay it cannot know, and nothing is written by what it says.
+
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, OverlayDevice};
+use vfs::{Corruption, Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::features::{Compat, Incompat};
+use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+
+/// Largest `s_log_block_size`: 64 KiB blocks.
+const LOG_BLOCK_SIZE_MAX: u32 = 6;
+
+/// The first groups that have a copy with `sparse_super`, and others have one too without it: 1 and the
+/// powers of 3, 5 and 7.
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
+
+/// A sound copy.
+pub(crate) struct Copy {
+    group: u32,
+    /// The block that it starts.
+    block: u64,
+    block_size: u64,
+    raw: RawSuperblock,
+    /// Whether the damaged superblock says that the journal holds changes.
+    is_marked: bool,
+}
+
+/// How groups lie, as far as it takes to find a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    log_block_size: u32,
+    blocks_per_group: u32,
+}
+
+impl Copy {
+    /// The first sound copy. It is looked for where the damaged superblock would have it, and where it
+    /// is with the usual size of groups.
+    pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
+        let damaged = read(device, SUPERBLOCK_OFFSET)?;
+        let told = Shape {
+            log_block_size: damaged.log_block_size.get(),
+            blocks_per_group: damaged.blocks_per_group.get(),
+        };
+        let usual = (0..=LOG_BLOCK_SIZE_MAX).map(|log_block_size| Shape {
+            log_block_size,
+            blocks_per_group: 8 << (10 + log_block_size),
+        });
+        let two = damaged.backup_bgs.map(|group| group.get());
+        let groups = || GROUPS.into_iter().chain(two);
+        let shapes = std::iter::once(told).chain(usual.filter(|shape| *shape != told));
+        let mut places = shapes.flat_map(|shape| groups().map(move |group| (shape, group)));
+        let copy = places.find_map(|(shape, group)| Self::at(device, shape, group))?;
+        let is_marked = damaged.features().incompat(Incompat::RECOVER);
+        Some(Self { is_marked, ..copy })
+    }
+
+    fn at(device: &dyn BlockDevice, shape: Shape, group: u32) -> Option<Self> {
+        let Shape { log_block_size, blocks_per_group } = shape;
+        if group == 0 || log_block_size > LOG_BLOCK_SIZE_MAX {
+            return None;
+        }
+        let first = u64::from(log_block_size == 0);
+        let block = first + u64::from(group) * u64::from(blocks_per_group);
+        let block_size = 1024 << log_block_size;
+        let raw = read(device, block.checked_mul(block_size)?)?;
+        let bytes = raw.as_bytes().try_into().ok()?;
+        let sb = Superblock::parse(bytes, device.len()).ok()?;
+        // Other file systems, or files, may have one of their own here.
+        let is_ours = u64::from(sb.block_size()) == block_size
+            && sb.blocks_per_group == blocks_per_group
+            && u32::from(raw.block_group_nr.get()) == group & 0xffff;
+        is_ours.then_some(Self { group, block, block_size, raw, is_marked: false })
+    }
+
+    /// A view of the device with the copy in the place of the superblock, and what that says.
+    pub(crate) fn in_place(
+        &self,
+        device: Arc<dyn BlockDevice>,
+    ) -> Result<(Arc<dyn BlockDevice>, Superblock)> {
+        let mut raw = self.raw.clone();
+        raw.block_group_nr = 0.into();
+        let mut features = raw.features();
+        // Nothing is replayed from a journal that is empty.
+        features.incompat.set(Incompat::RECOVER, features.compat(Compat::HAS_JOURNAL));
+        raw.set_features(&features);
+        raw.seal();
+        let view = OverlayDevice::new(device);
+        view.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
+        let sb = crate::params::read_superblock(&view)?;
+        Ok((Arc::new(view), sb))
+    }
+
+    /// Whether the damaged superblock says that the journal holds changes.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// What to say when the image is read by this copy.
+    pub(crate) fn remark(&self, damage: &Corruption) -> String {
+        let Self { group, block, .. } = self;
+        format!("{damage}; the image is read by the copy in block {block} (group {group})")
+    }
+}
+
+/// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
+pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
+    match (error, Copy::find(device)) {
+        (Error::Corrupt(damage), Some(Copy { block, block_size, .. })) => damage
+            .advise(format!(
+                "there is a sound copy: e2fsck -b {block} -B {block_size} repairs the image, and it \
+                 can be read as it is"
+            ))
+            .into(),
+        (error, _) => error,
+    }
+}
+
+fn read(device: &dyn BlockDevice, offset: u64) -> Option<RawSuperblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let end = offset.checked_add(SUPERBLOCK_SIZE as u64)?;
+    if end > device.len() {
+        return None;
+    }
+    device.read_at(offset, &mut bytes).ok()?;
+    RawSuperblock::read_from_bytes(&bytes).ok()
+}

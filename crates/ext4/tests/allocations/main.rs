@@ -1,0 +1,14 @@
+//! What takes memory from the heap, and how much.
+//!
+//! A program of its own: it has an allocator that counts what each thread takes.
+
+mod claims;
+#[path = "../common/mod.rs"]
+mod common;
+mod contents;
+#[path = "../files/mod.rs"]
+mod files;
+#[path = "../names/common.rs"]
+#[allow(dead_code, reason = "each user takes a part of it")]
+mod images;
+mod names;

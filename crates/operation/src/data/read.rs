@@ -1,0 +1,110 @@
+//! Reading the contents of files.
+
+use std::ops::ControlFlow;
+
+use vfs::{Error, ExtentPlace, FileType, MappedExtent, Result};
+
+use super::{FileHandle, LogicalBlock, Place, ReadFiles};
+
+/// `Ok` if it is a regular file.
+///
+/// # Errors
+/// `IsADirectory`, `Invalid` for other types, `Corrupt` for none.
+pub fn require_regular(file: &impl FileHandle) -> Result<()> {
+    match file.file_type()? {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Error::IsADirectory),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
+}
+
+/// Reads the contents of an inode of any type, which lie in blocks, into `buf`; fewer bytes only at
+/// the end.
+///
+/// # Errors
+/// `Corrupt`, `Device`.
+pub fn read<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let left = file.size().saturating_sub(offset);
+    let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+    let mut done = 0;
+    while done < len {
+        let (place, available) = bytes_at(fs, file, offset + done as u64)?;
+        let end = done + usize::try_from(available).unwrap_or(usize::MAX).min(len - done);
+        let part = &mut buf[done..end];
+        match place {
+            ExtentPlace::Device(at) => {
+                fs.engine().device().read_at(at, part).map_err(Error::Device)?;
+            }
+            _ => part.fill(0),
+        }
+        done = end;
+    }
+    Ok(len)
+}
+
+/// Where byte `offset` of a file that is not inline is, and how many bytes lie there together.
+///
+/// # Errors
+/// `Corrupt`, `Device`.
+pub fn bytes_at<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64) -> Result<(ExtentPlace, u64)> {
+    let log = fs.block_size_log();
+    let within = offset & ((1 << log) - 1);
+    let run = fs.find_run(file, LogicalBlock(offset >> log))?;
+    let place = match run.place {
+        Place::Written(start) => ExtentPlace::Device(fs.byte_of(start) + within),
+        Place::Unwritten(start) => ExtentPlace::Unwritten(fs.byte_of(start) + within),
+        Place::Hole => ExtentPlace::Hole,
+    };
+    Ok((place, run.len.saturating_mul(1 << log) - within))
+}
+
+/// Reports the runs that cover `offset..offset + len` of a file that is not inline (clipped to the
+/// size), in order and without gaps; runs that continue each other come as one. Ends early when
+/// `each` breaks.
+///
+/// # Errors
+/// `Corrupt`, `Device`.
+pub fn extent_map<F: ReadFiles>(
+    fs: &F,
+    file: &F::Inode,
+    offset: u64,
+    len: u64,
+    each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
+) -> Result<()> {
+    let end = file.size().min(offset.saturating_add(len));
+    let mut pending: Option<MappedExtent> = None;
+    let (mut at, mut mapped) = (offset, 0_u64);
+    while at < end {
+        let (place, available) = bytes_at(fs, file, at)?;
+        let run = MappedExtent { offset: at, len: available.min(end - at), place };
+        at += run.len;
+        if place != ExtentPlace::Hole {
+            mapped = mapped.saturating_add(run.len);
+            fs.check_mapped(file, mapped)?;
+        }
+        match &mut pending {
+            Some(before) if continues(before, &run) => before.len += run.len,
+            _ => {
+                if let Some(before) = pending.replace(run)
+                    && each(before).is_break()
+                {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    if let Some(last) = pending {
+        // Whether to go on does not matter any more.
+        let _ = each(last);
+    }
+    Ok(())
+}
+
+fn continues(before: &MappedExtent, run: &MappedExtent) -> bool {
+    match (before.place, run.place) {
+        (ExtentPlace::Device(a), ExtentPlace::Device(b))
+        | (ExtentPlace::Unwritten(a), ExtentPlace::Unwritten(b)) => a + before.len == b,
+        (ExtentPlace::Hole, ExtentPlace::Hole) => true,
+        _ => false,
+    }
+}

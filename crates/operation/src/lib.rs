@@ -1,0 +1,23 @@
+//! What ext4 and XFS do alike, between the transaction engine and the formats.
+#![forbid(unsafe_code)]
+
+pub mod chain;
+pub mod data;
+pub mod groups;
+pub mod inode;
+mod interrupt;
+pub mod label;
+pub mod locks;
+mod mode;
+pub mod names;
+pub mod opens;
+pub mod orphans;
+pub mod profile;
+pub mod reserve;
+mod run;
+mod side;
+
+pub use interrupt::{Interrupt, Outcome};
+pub use mode::Mode;
+pub use run::{Operation, RunOperations, sync};
+pub use side::Side;

@@ -1,0 +1,199 @@
+//! Links: what they mean to the inodes they lead to, their counts, and giving an inode one more name.
+
+use vfs::names::check_name;
+use vfs::{Error, FileType, Ino, Result, Timestamp};
+
+use super::{Directories, Entry, load_named, lock_entry, taken_first};
+use crate::Outcome;
+use crate::inode::{InodeHandle, load_dir};
+use crate::orphans::{InactivateInodes, Inactivation, inactivate};
+
+/// Links of a directory without subdirectories: its name and its `.`.
+const LINKS_EMPTY_DIR: u32 = 2;
+
+/// What links mean to inodes in a format.
+pub trait Links: InactivateInodes {
+    /// Most links that an inode can have.
+    const LINKS_MAX: u32;
+
+    /// Whether an inode may get a name in `dir`: not one of another project, if `dir` has one.
+    ///
+    /// # Errors
+    /// `OtherProject` if not.
+    fn check_project(&self, dir: &Self::Inode, inode: &Self::Inode) -> Result<()>;
+
+    /// Counts the `..` of a new subdirectory.
+    ///
+    /// # Errors
+    /// `TooManyLinks`.
+    fn add_subdirectory(&self, parent: &mut Self::Inode) -> Result<()> {
+        let links = parent.links();
+        if links >= Self::LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        parent.set_links(links + 1);
+        Ok(())
+    }
+
+    /// Notes in an inode that a directory leads to it by a name. Nothing where inodes do not know that.
+    ///
+    /// # Errors
+    /// `NoSpace`; what reading brings.
+    fn add_parent(
+        _op: &mut Self::Op<'_>,
+        _inode: &mut Self::Inode,
+        _link: (&Self::Inode, &[u8]),
+    ) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Notes in an inode that another name leads to it than before.
+    ///
+    /// # Errors
+    /// As [`Links::add_parent`].
+    fn replace_parent(
+        _op: &mut Self::Op<'_>,
+        _inode: &mut Self::Inode,
+        _from: (&Self::Inode, &[u8]),
+        _to: (&Self::Inode, &[u8]),
+    ) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Takes a name from an inode, whose lock is held, and writes it when the operation commits. If that was
+    /// its last name (a directory has only one), it is freed, or stays as an orphan.
+    ///
+    /// # Errors
+    /// What reading brings.
+    fn take_name(
+        op: &mut Self::Op<'_>,
+        before: &Self::Inode,
+        link: (&Self::Inode, &[u8]),
+        time: Option<Timestamp>,
+    ) -> Outcome<Inactivation>;
+
+    /// Makes an inode without names an orphan when the operation commits.
+    fn add_orphan(op: &mut Self::Op<'_>, inode: &Self::Inode);
+
+    /// Ends that when the operation commits, because the inode gets a name.
+    fn remove_orphan(op: &mut Self::Op<'_>, inode: &Self::Inode);
+}
+
+/// Counts the `..` of a subdirectory off, unless the format does not count so many.
+pub fn drop_subdirectory<I: InodeHandle>(parent: &mut I) {
+    let links = parent.links();
+    if links > LINKS_EMPTY_DIR {
+        parent.set_links(links - 1);
+    }
+}
+
+/// Gives an inode another name, as [`vfs::FileSystem::link`] says.
+///
+/// # Errors
+/// What that method returns.
+pub fn link<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+where
+    F: Directories + Links,
+{
+    fs.mode().check_writable()?;
+    check_name(name)?;
+    let _lock = fs.locks().exclusive(&[ino, dir]);
+    let before = load_dir(fs, dir)?;
+    let added = link_in(fs, (&before, name), ino, time);
+    taken_first(fs, (&before, name), added)
+}
+
+fn link_in<F>(
+    fs: &F,
+    (dir, name): (&F::Inode, &[u8]),
+    ino: Ino,
+    time: Option<Timestamp>,
+) -> Result<()>
+where
+    F: Directories + Links,
+{
+    let file = load_linkable(fs, ino)?;
+    let entry = Entry::to(name, &file)?;
+    dir.protection().check_addition()?;
+    fs.check_project(dir, &file)?;
+    fs.atomically(|op| {
+        let mut parent = dir.clone();
+        F::add_entry(op, &mut parent, entry)?;
+        stage_named::<F>(op, parent, (dir, name), file.clone(), time)
+    })
+}
+
+/// An inode that can have one more name.
+fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
+    // One without names is in use as long as somebody has it open.
+    let file = fs.load(ino)?;
+    if file.file_type()? == FileType::Directory {
+        return Err(Error::IsADirectory);
+    }
+    file.protection().check_change()?;
+    if file.links() >= F::LINKS_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    Ok(file)
+}
+
+/// Gives an inode a name that stands for another one, as [`vfs::FileSystem::link_over`] says.
+///
+/// # Errors
+/// What that method returns.
+pub fn link_over<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+where
+    F: Directories + Links,
+{
+    fs.mode().check_writable()?;
+    if matches!(name, b"." | b"..") {
+        return Err(Error::IsADirectory);
+    }
+    let (_locked, before, found) = lock_entry(fs, (dir, name), Some(ino))?;
+    let file = load_linkable(fs, ino)?;
+    fs.check_project(&before, &file)?;
+    let taken = load_named(fs, &before, &found)?;
+    if taken.is_dir() {
+        return Err(Error::IsADirectory);
+    }
+    if taken.ino() == ino {
+        return Ok(());
+    }
+    before.protection().check_removal(taken.protection())?;
+    let entry = Entry::to(name, &file)?;
+    let inactivation = fs.atomically(|op| {
+        let mut parent = before.clone();
+        F::replace_entry(op, &mut parent, &found, entry)?;
+        stage_named::<F>(op, parent, (&before, name), file.clone(), time)?;
+        F::take_name(op, &taken, (&before, name), time)
+    })?;
+    inactivate(fs, inactivation);
+    Ok(())
+}
+
+/// Writes a directory, given as it is and as it was, and an inode that got a name in it, when the
+/// operation commits.
+fn stage_named<F>(
+    op: &mut F::Op<'_>,
+    mut dir: F::Inode,
+    (before, name): (&F::Inode, &[u8]),
+    mut file: F::Inode,
+    time: Option<Timestamp>,
+) -> Outcome<()>
+where
+    F: Directories + Links,
+{
+    F::add_parent(op, &mut file, (before, name))?;
+    let links = file.links();
+    file.set_links(links + 1);
+    if let Some(time) = time {
+        file.set_ctime(time);
+    }
+    dir.touch(time);
+    F::stage_dir(op, dir, before)?;
+    if links == 0 {
+        F::remove_orphan(op, &file);
+    }
+    F::stage(op, file);
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! What a rename must know before it changes anything.
+//!
+//! Only a directory that gets another parent changes who is below whom. Such a move holds a lock of
+//! its own, before any inode's, so that the ancestors it looks at stay what they are: `..` of a
+//! directory changes only under that lock, and a directory with something in it cannot go.
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use vfs::names::check_name;
+use vfs::{Error, Ino, RenameMode, Result};
+
+use super::{Directories, Name, find_named, load_named};
+use crate::inode::{InodeHandle, load_dir};
+
+/// What a rename found with both directories locked.
+pub(super) struct Plan<'n, F: Directories> {
+    /// The name that moves.
+    pub(super) from: Name<'n>,
+    /// Where it goes.
+    pub(super) to: Name<'n>,
+    /// What happens if the new name is taken.
+    pub(super) mode: RenameMode,
+    /// The directories; the second one only if it is another.
+    pub(super) dirs: SmallVec<[F::Inode; 2]>,
+    /// What the old name leads to.
+    pub(super) source: F::Found,
+    /// What the new name leads to.
+    pub(super) target: Option<F::Found>,
+}
+
+/// What the look at the ancestors was about: it holds as long as these are the same.
+#[derive(PartialEq, Eq)]
+struct Ancestry {
+    source: Ino,
+    target: Option<Ino>,
+    generations: SmallVec<[u32; 2]>,
+}
+
+impl<'n, F: Directories> Plan<'n, F> {
+    /// The directory of the new name.
+    pub(super) fn to_dir(&self) -> &F::Inode {
+        &self.dirs[self.dirs.len() - 1]
+    }
+
+    /// The old name, as a link that leads to what moves.
+    pub(super) fn old_link(&self) -> (&F::Inode, &'n [u8]) {
+        (&self.dirs[0], self.from.1)
+    }
+
+    /// The new name, as a link.
+    pub(super) fn new_link(&self) -> (&F::Inode, &'n [u8]) {
+        (self.to_dir(), self.to.1)
+    }
+
+    /// Whether the names are in different directories.
+    pub(super) fn is_across(&self) -> bool {
+        self.dirs.len() > 1
+    }
+
+    fn inodes(&self) -> SmallVec<[Ino; 4]> {
+        let target = self.target.as_ref().map(F::ino_of);
+        [self.from.0, self.to.0, F::ino_of(&self.source)].into_iter().chain(target).collect()
+    }
+
+    fn ancestry(&self) -> Ancestry {
+        Ancestry {
+            source: F::ino_of(&self.source),
+            target: self.target.as_ref().map(F::ino_of),
+            generations: self.dirs.iter().map(F::Inode::generation).collect(),
+        }
+    }
+
+    /// Whether there is nothing to do, because both names stand for one inode.
+    fn is_idle(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| F::ino_of(target) == F::ino_of(&self.source))
+    }
+}
+
+fn check_rename(from: &[u8], to: &[u8], mode: RenameMode) -> Result<()> {
+    const DOTS: Error = Error::Invalid("'.' and '..' cannot be renamed");
+    if matches!(from, b"." | b"..") {
+        return Err(DOTS);
+    }
+    match check_name(to) {
+        Err(Error::Exists) if mode != RenameMode::NoReplace => Err(DOTS),
+        other => other,
+    }
+}
+
+/// Looks both names of a rename up, locks the directories and what the names lead to, checks that no
+/// directory moves into itself or below, and lets `carry_out` do what was planned. Nothing happens if
+/// both names stand for one inode.
+///
+/// # Errors
+/// `NotFound`, `Exists`, `Invalid` as [`vfs::FileSystem::rename`] says; what reading brings, and
+/// what `carry_out` returns.
+pub(super) fn plan_and_do<F: Directories>(
+    fs: &F,
+    from: Name<'_>,
+    to: Name<'_>,
+    mode: RenameMode,
+    carry_out: impl FnOnce(&Plan<'_, F>) -> Result<()>,
+) -> Result<()> {
+    check_rename(from.1, to.1, mode)?;
+    let mut moves: Option<MutexGuard<'_, ()>> = None;
+    let mut checked = None;
+    let mut wanted: SmallVec<[Ino; 4]> = SmallVec::from_slice(&[from.0, to.0]);
+    loop {
+        let mut locked = fs.locks().exclusive(&wanted);
+        let plan = plan(fs, from, to, mode)?;
+        if plan.is_idle() {
+            return Ok(());
+        }
+        wanted = plan.inodes();
+        if moves_directory(fs, &plan)? && checked.as_ref() != Some(&plan.ancestry()) {
+            drop(locked);
+            moves.get_or_insert_with(|| fs.locks().moves());
+            check_ancestors(fs, &plan)?;
+            checked = Some(plan.ancestry());
+            continue;
+        }
+        if wanted.iter().all(|&ino| locked.add(ino)) {
+            return carry_out(&plan);
+        }
+    }
+}
+
+/// Looks both names up.
+fn plan<'n, F: Directories>(
+    fs: &F,
+    from: Name<'n>,
+    to: Name<'n>,
+    mode: RenameMode,
+) -> Result<Plan<'n, F>> {
+    let mut dirs = SmallVec::new();
+    dirs.push(load_dir(fs, from.0)?);
+    if to.0 != from.0 {
+        dirs.push(load_dir(fs, to.0)?);
+    }
+    let source = find_named(fs, &dirs[0], from.1)?.ok_or(Error::NotFound)?;
+    let target = find_named(fs, &dirs[dirs.len() - 1], to.1)?;
+    match (mode, target) {
+        (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
+        (RenameMode::Exchange, None) => Err(Error::NotFound),
+        _ => Ok(Plan { from, to, mode, dirs, source, target }),
+    }
+}
+
+/// Whether a directory gets another parent.
+fn moves_directory<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<bool> {
+    if !plan.is_across() {
+        return Ok(false);
+    }
+    if load_named(fs, &plan.dirs[0], &plan.source)?.is_dir() {
+        return Ok(true);
+    }
+    match &plan.target {
+        Some(target) if plan.mode == RenameMode::Exchange => {
+            Ok(load_named(fs, plan.to_dir(), target)?.is_dir())
+        }
+        _ => Ok(false),
+    }
+}
+
+/// `Invalid` if a directory would move into itself or below. No inode may be locked, but the lock of
+/// moves must be.
+fn check_ancestors<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<()> {
+    check_not_below(fs, plan.to.0, F::ino_of(&plan.source))?;
+    match &plan.target {
+        Some(target) if plan.mode == RenameMode::Exchange => {
+            check_not_below(fs, plan.from.0, F::ino_of(target))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `Invalid` if `dir` is `top` or below it.
+fn check_not_below<F: Directories>(fs: &F, dir: Ino, top: Ino) -> Result<()> {
+    // A circle is found out when it comes back to `mark`, which is set ever more rarely.
+    let (mut at, mut mark, mut steps, mut next_mark) = (dir, None, 0_u64, 1);
+    loop {
+        if at == top {
+            return Err(Error::Invalid("a directory cannot move into itself"));
+        }
+        if at == fs.root_directory() {
+            return Ok(());
+        }
+        let (handle, parent) = {
+            let _lock = fs.locks().shared(at);
+            let handle = load_dir(fs, at)?;
+            let parent = fs.parent_of(&handle)?;
+            (handle, parent)
+        };
+        if parent.is_none() || mark == parent {
+            return Err(handle.corrupt("directory", "'..' does not lead to the root"));
+        }
+        steps += 1;
+        if steps == next_mark {
+            (mark, next_mark) = (Some(at), next_mark * 2);
+        }
+        at = parent.unwrap_or(at);
+    }
+}

@@ -1,0 +1,75 @@
+//! Removing names.
+
+use vfs::{Error, FileType, Ino, Result, Timestamp};
+
+use super::{Directories, Links, drop_subdirectory, load_named, lock_entry, require_empty};
+use crate::inode::InodeHandle;
+use crate::orphans::inactivate;
+
+/// Removes a name of a non-directory, as [`vfs::FileSystem::unlink`] says.
+///
+/// # Errors
+/// What that method returns.
+pub fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+where
+    F: Directories + Links,
+{
+    fs.mode().check_writable()?;
+    if matches!(name, b"." | b"..") {
+        return Err(Error::IsADirectory);
+    }
+    let (_locked, parent, found) = lock_entry(fs, (dir, name), None)?;
+    let child = load_named(fs, &parent, &found)?;
+    parent.protection().check_removal(child.protection())?;
+    if child.file_type()? == FileType::Directory {
+        return Err(Error::IsADirectory);
+    }
+    remove_found(fs, &parent, (name, &found), &child, time)
+}
+
+/// Removes an empty directory, as [`vfs::FileSystem::rmdir`] says.
+///
+/// # Errors
+/// What that method returns.
+pub fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+where
+    F: Directories + Links,
+{
+    fs.mode().check_writable()?;
+    match name {
+        b"." => return Err(Error::Invalid("a directory cannot be removed as '.'")),
+        b".." => return Err(Error::NotEmpty),
+        _ => {}
+    }
+    let (_locked, parent, found) = lock_entry(fs, (dir, name), None)?;
+    let child = load_named(fs, &parent, &found)?;
+    parent.protection().check_removal(child.protection())?;
+    child.require_directory()?;
+    require_empty(fs, &child)?;
+    remove_found(fs, &parent, (name, &found), &child, time)
+}
+
+/// Removes a name from a directory and from what it stands for, both locked.
+fn remove_found<F>(
+    fs: &F,
+    before: &F::Inode,
+    (name, found): (&[u8], &F::Found),
+    child: &F::Inode,
+    time: Option<Timestamp>,
+) -> Result<()>
+where
+    F: Directories + Links,
+{
+    let inactivation = fs.atomically_freeing(|op| {
+        let mut parent = before.clone();
+        F::remove_entry(op, &mut parent, name, found)?;
+        if child.is_dir() {
+            drop_subdirectory(&mut parent);
+        }
+        parent.touch(time);
+        F::stage_dir(op, parent, before)?;
+        F::take_name(op, child, (before, name), time)
+    })?;
+    inactivate(fs, inactivation);
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Moving names.
+
+use smallvec::SmallVec;
+use vfs::names::check_whiteout;
+use vfs::{Error, FileType, NewInode, RenameMode, Result, Timestamp};
+
+use super::plan::{Plan, plan_and_do};
+use super::require_empty;
+use super::{Directories, Entry, Links, MakeInodes, Name, drop_subdirectory, load_named};
+use crate::Outcome;
+use crate::inode::InodeHandle;
+use crate::orphans::{Inactivation, inactivate};
+
+/// The inodes of a rename, locked and about to be changed.
+struct Moved<I> {
+    source: I,
+    target: Option<I>,
+}
+
+/// Moves a name, as [`vfs::FileSystem::rename`] and [`vfs::FileSystem::rename_with_whiteout`] say.
+///
+/// # Errors
+/// What those methods return.
+pub fn rename<F>(
+    fs: &F,
+    from: Name<'_>,
+    to: Name<'_>,
+    mode: RenameMode,
+    whiteout: Option<&NewInode>,
+    time: Option<Timestamp>,
+) -> Result<()>
+where
+    F: Directories + MakeInodes + Links,
+{
+    fs.mode().check_writable()?;
+    check_whiteout(mode, whiteout)?;
+    plan_and_do(fs, from, to, mode, |plan| carry_out(fs, plan, whiteout, time))
+}
+
+/// Does what was planned; everything is locked.
+fn carry_out<F>(
+    fs: &F,
+    plan: &Plan<'_, F>,
+    whiteout: Option<&NewInode>,
+    time: Option<Timestamp>,
+) -> Result<()>
+where
+    F: Directories + MakeInodes + Links,
+{
+    let source = load_named(fs, &plan.dirs[0], &plan.source)?;
+    let target = match &plan.target {
+        Some(found) => Some(load_named(fs, plan.to_dir(), found)?),
+        None => None,
+    };
+    check_move(fs, plan, &source, target.as_ref())?;
+    if let Some(new) = whiteout {
+        fs.admit_new(&plan.dirs[0], FileType::CharDevice, new)?;
+    }
+    let before = Moved { source, target };
+    let inactivation = fs.atomically(|op| match plan.mode {
+        RenameMode::Exchange => exchange(fs, op, plan, &before, time).map(|()| None),
+        RenameMode::Replace | RenameMode::NoReplace => {
+            replace(fs, op, plan, &before, whiteout, time)
+        }
+    })?;
+    if let Some(inactivation) = inactivation {
+        inactivate(fs, inactivation);
+    }
+    Ok(())
+}
+
+/// Whether flags, projects and types allow what was planned.
+fn check_move<F>(
+    fs: &F,
+    plan: &Plan<'_, F>,
+    source: &F::Inode,
+    target: Option<&F::Inode>,
+) -> Result<()>
+where
+    F: Directories + Links,
+{
+    plan.dirs[0].protection().check_removal(source.protection())?;
+    match target {
+        Some(target) => plan.to_dir().protection().check_removal(target.protection())?,
+        None => plan.to_dir().protection().check_addition()?,
+    }
+    fs.check_project(plan.to_dir(), source)?;
+    match target {
+        Some(target) if plan.mode == RenameMode::Exchange => {
+            fs.check_project(&plan.dirs[0], target)
+        }
+        Some(target) => check_replaceable(fs, source, target),
+        None => Ok(()),
+    }
+}
+
+/// Whether a name may go from `target` to `source`.
+fn check_replaceable<F: Directories>(fs: &F, source: &F::Inode, target: &F::Inode) -> Result<()> {
+    match (source.is_dir(), target.is_dir()) {
+        (true, false) => Err(Error::NotADirectory),
+        (false, true) => Err(Error::IsADirectory),
+        (true, true) => require_empty(fs, target),
+        (false, false) => Ok(()),
+    }
+}
+
+fn replace<F>(
+    fs: &F,
+    op: &mut F::Op<'_>,
+    plan: &Plan<'_, F>,
+    before: &Moved<F::Inode>,
+    whiteout: Option<&NewInode>,
+    time: Option<Timestamp>,
+) -> Outcome<Option<Inactivation>>
+where
+    F: Directories + MakeInodes + Links,
+{
+    let mut dirs = plan.dirs.clone();
+    let to = dirs.len() - 1;
+    let mut source = before.source.clone();
+    let entry = Entry::to(plan.to.1, &source)?;
+    if before.target.as_ref().is_some_and(InodeHandle::is_dir) {
+        drop_subdirectory(&mut dirs[to]);
+    }
+    if plan.is_across() && source.is_dir() {
+        F::set_parent(op, &mut source, plan.from.0, plan.to.0)?;
+        drop_subdirectory(&mut dirs[0]);
+        fs.add_subdirectory(&mut dirs[to])?;
+    }
+    // Entries are replaced where they were found, so the one that may move others is added last.
+    if let Some(found) = &plan.target {
+        F::replace_entry(op, &mut dirs[to], found, entry)?;
+    }
+    match whiteout {
+        Some(new) => leave_whiteout(op, &mut dirs[0], plan, new)?,
+        None => F::remove_entry(op, &mut dirs[0], plan.from.1, &plan.source)?,
+    }
+    if plan.target.is_none() {
+        F::add_entry(op, &mut dirs[to], entry)?;
+    }
+    F::replace_parent(op, &mut source, plan.old_link(), plan.new_link())?;
+    stage_dirs(op, plan, dirs, time)?;
+    stage_moved::<F>(op, source, time);
+    let Some(target) = &before.target else { return Ok(None) };
+    F::take_name(op, target, plan.new_link(), time).map(Some)
+}
+
+/// Makes a whiteout, and gives it the old name, which leads to what moves.
+fn leave_whiteout<F>(
+    op: &mut F::Op<'_>,
+    dir: &mut F::Inode,
+    plan: &Plan<'_, F>,
+    new: &NewInode,
+) -> Outcome<()>
+where
+    F: Directories + MakeInodes + Links,
+{
+    let mut whiteout = F::new_whiteout(op, dir, new)?;
+    F::replace_entry(op, dir, &plan.source, Entry::to(plan.from.1, &whiteout)?)?;
+    F::add_parent(op, &mut whiteout, plan.old_link())?;
+    F::stage_new(op, whiteout);
+    Ok(())
+}
+
+fn exchange<F>(
+    fs: &F,
+    op: &mut F::Op<'_>,
+    plan: &Plan<'_, F>,
+    before: &Moved<F::Inode>,
+    time: Option<Timestamp>,
+) -> Outcome<()>
+where
+    F: Directories + Links,
+{
+    let found = plan.target.ok_or(Error::NotFound)?;
+    let mut target = before.target.clone().ok_or(Error::NotFound)?;
+    let mut dirs = plan.dirs.clone();
+    let to = dirs.len() - 1;
+    let mut source = before.source.clone();
+    let is_dir = [source.is_dir(), target.is_dir()];
+    if plan.is_across() {
+        if is_dir[0] {
+            F::set_parent(op, &mut source, plan.from.0, plan.to.0)?;
+        }
+        if is_dir[1] {
+            F::set_parent(op, &mut target, plan.to.0, plan.from.0)?;
+        }
+        if is_dir[0] != is_dir[1] {
+            let (loses, gains) = if is_dir[0] { (0, to) } else { (to, 0) };
+            drop_subdirectory(&mut dirs[loses]);
+            fs.add_subdirectory(&mut dirs[gains])?;
+        }
+    }
+    F::replace_entry(op, &mut dirs[to], &found, Entry::to(plan.to.1, &source)?)?;
+    F::replace_entry(op, &mut dirs[0], &plan.source, Entry::to(plan.from.1, &target)?)?;
+    F::replace_parent(op, &mut source, plan.old_link(), plan.new_link())?;
+    F::replace_parent(op, &mut target, plan.new_link(), plan.old_link())?;
+    stage_dirs(op, plan, dirs, time)?;
+    stage_moved::<F>(op, source, time);
+    stage_moved::<F>(op, target, time);
+    Ok(())
+}
+
+/// Writes the directories of a rename when it commits.
+fn stage_dirs<F: Directories>(
+    op: &mut F::Op<'_>,
+    plan: &Plan<'_, F>,
+    dirs: SmallVec<[F::Inode; 2]>,
+    time: Option<Timestamp>,
+) -> Outcome<()> {
+    for (mut dir, before) in dirs.into_iter().zip(&plan.dirs) {
+        dir.touch(time);
+        F::stage_dir(op, dir, before)?;
+    }
+    Ok(())
+}
+
+fn stage_moved<F: Directories>(op: &mut F::Op<'_>, mut inode: F::Inode, time: Option<Timestamp>) {
+    if let Some(time) = time {
+        inode.set_ctime(time);
+    }
+    F::stage(op, inode);
+}

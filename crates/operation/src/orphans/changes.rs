@@ -1,0 +1,133 @@
+//! What an operation changes of the orphans: noted while it runs, recorded when it commits.
+
+use smallvec::SmallVec;
+use vfs::Ino;
+
+use crate::Side;
+use crate::opens::OpenInodes;
+
+/// Whether an inode becomes or stops being an orphan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It becomes one.
+    Begins,
+    /// It stops being one and stays in use.
+    Ends,
+    /// It becomes free: it has no pointer to another orphan any more.
+    Freed,
+}
+
+/// The pointer to the next orphan in an inode's slot, to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link<A> {
+    /// The inode.
+    pub ino: Ino,
+    /// Where the slot is. Slots are written in ascending order.
+    pub slot: A,
+    /// What the pointer becomes, as it is on disk.
+    pub next: u32,
+}
+
+/// The inodes that become or stop being orphans if an operation commits. What the table of open inodes says
+/// changes only then.
+pub struct OrphanChanges<'a, P, A> {
+    opens: &'a OpenInodes<P>,
+    notes: SmallVec<[(Ino, Turn); 2]>,
+    /// Where the inodes will be recorded.
+    outcome: SmallVec<[(Ino, Option<P>); 2]>,
+    /// In ascending order of their slots, once they are sorted.
+    links: SmallVec<[Link<A>; 2]>,
+}
+
+impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
+    /// None yet.
+    pub fn new(opens: &'a OpenInodes<P>) -> Self {
+        Self { opens, notes: SmallVec::new(), outcome: SmallVec::new(), links: SmallVec::new() }
+    }
+
+    /// Notes what becomes of an inode, whose lock is held exclusively.
+    pub fn note(&mut self, ino: Ino, turn: Turn) {
+        self.notes.push((ino, turn));
+    }
+
+    /// The notes, in their order, to be recorded.
+    pub fn take_notes(&mut self) -> SmallVec<[(Ino, Turn); 2]> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Where an inode will be recorded if the operation commits; `None` if it will be no orphan.
+    pub fn place(&self, ino: Ino) -> Option<P> {
+        let known = self.outcome.iter().rev().find(|(known, _)| *known == ino);
+        known.map_or_else(|| self.opens.place(ino), |&(_, place)| place)
+    }
+
+    /// Says where an inode will be recorded if the operation commits; `None` if it will be no orphan.
+    pub fn set_place(&mut self, ino: Ino, place: Option<P>) {
+        self.outcome.push((ino, place));
+    }
+
+    /// Adds a pointer to be written.
+    pub fn add_link(&mut self, link: Link<A>) {
+        self.links.push(link);
+    }
+
+    /// Puts the pointers in the order in which they are written: when all have been added.
+    pub fn sort_links(&mut self) {
+        // Stable, so that of two links of one inode the later one is written last.
+        self.links.sort_by_key(|link| link.slot);
+    }
+
+    /// The next pointer to be written in a slot before `end`, or of all that are left.
+    pub fn next_link(&mut self, end: Option<A>) -> Option<Link<A>> {
+        let first = self.links.first()?;
+        (end.is_none_or(|end| first.slot < end)).then(|| self.links.remove(0))
+    }
+}
+
+impl<P: Copy, A> Side for OrphanChanges<'_, P, A> {
+    fn keep(&mut self) {
+        for (ino, place) in self.outcome.drain(..) {
+            self.opens.set_place(ino, place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_learns_only_of_what_is_kept() {
+        let opens = OpenInodes::new();
+        opens.set_place(Ino(7), Some('a'));
+        let mut changes = OrphanChanges::<_, u32>::new(&opens);
+        changes.set_place(Ino(7), None);
+        changes.set_place(Ino(8), Some('b'));
+        assert_eq!((changes.place(Ino(7)), changes.place(Ino(8))), (None, Some('b')));
+        drop(changes);
+        assert_eq!((opens.place(Ino(7)), opens.place(Ino(8))), (Some('a'), None));
+        let mut changes = OrphanChanges::<_, u32>::new(&opens);
+        changes.set_place(Ino(7), None);
+        changes.set_place(Ino(8), Some('b'));
+        changes.set_place(Ino(8), Some('c'));
+        changes.keep();
+        assert_eq!((opens.place(Ino(7)), opens.place(Ino(8))), (None, Some('c')));
+    }
+
+    #[test]
+    fn links_come_in_the_order_of_slots_and_the_last_of_an_inode_last() {
+        let opens = OpenInodes::<()>::new();
+        let mut changes = OrphanChanges::new(&opens);
+        let link = |ino, slot, next| Link { ino: Ino(ino), slot, next };
+        for link in [link(5, 50, 1), link(3, 30, 2), link(5, 50, 3)] {
+            changes.add_link(link);
+        }
+        changes.sort_links();
+        assert_eq!(changes.next_link(Some(30)), None);
+        assert_eq!(changes.next_link(Some(31)), Some(link(3, 30, 2)));
+        assert_eq!(changes.next_link(Some(50)), None);
+        assert_eq!(changes.next_link(None), Some(link(5, 50, 1)));
+        assert_eq!(changes.next_link(None), Some(link(5, 50, 3)));
+        assert_eq!(changes.next_link(None), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Crash explorations as tests of both formats run them.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use workload::crash::{Explorer, Judge, Options, Report, Target};
+use workload::trial::Watchdog;
+
+use crate::effort;
+
+const THREADS: usize = 2;
+
+/// A few failures tell as much as all.
+const FAILURES_MAX: usize = 5;
+
+/// Explores crashes of a target, at this number of states or until there are some failures.
+///
+/// # Panics
+/// If it hangs.
+pub fn explore(
+    target: &dyn Target,
+    judges: &[&dyn Judge],
+    options: Options,
+    states: u64,
+) -> Report {
+    let limit = Duration::from_secs(effort(1_800, 1_800, 12 * 3_600));
+    let _watchdog = Watchdog::new(limit, format!("{states} crash states"));
+    Explorer::new(target, judges, options).explore(1, states, THREADS, &|_, failures| {
+        if failures < FAILURES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+}
+
+/// Asserts that a target survives crashes. `full` is the number of states that CI looks at: *quick* looks at a
+/// fifth of them, of shorter runs, *long* at fifteen times as many.
+///
+/// # Panics
+/// With what is wrong, and how to see it again.
+#[track_caller]
+pub fn assert_survives(target: &dyn Target, judges: &[&dyn Judge], options: Options, full: u64) {
+    let states = effort(full / 5, full, full * 15);
+    // Else the few states of a quick exploration would all be of how the first runs begin.
+    let per_run_max = effort((states / 4).max(10), u64::MAX, u64::MAX);
+    let states_per_run =
+        options.states_per_run.min(usize::try_from(per_run_max).unwrap_or(usize::MAX));
+    let report = explore(target, judges, Options { states_per_run, ..options }, states);
+    for failure in &report.failures {
+        let at = failure.state.map_or("in the run itself".into(), |n| format!("state {n}"));
+        let seed = failure.seed;
+        eprintln!("seed {seed}, {at} of {states_per_run} of a run: {}\n", failure.what);
+    }
+    assert!(report.failures.is_empty(), "{} of {} states", report.failures.len(), report.states);
+    assert!(report.states >= states && report.recrashed > 0, "{} states", report.states);
+    let is_silent = |(_, count): &&(String, u64)| *count == 0;
+    let silent = report.verdicts.iter().find(is_silent);
+    assert!(silent.is_none(), "never asked: {silent:?}");
+}

@@ -1,0 +1,5 @@
+//! The judges and what they need, and the style of the whole project.
+
+mod judges;
+mod tidy;
+mod xfs;

@@ -1,0 +1,5 @@
+//! Directories and tar archives as sources.
+
+mod common;
+mod directory;
+mod tar;

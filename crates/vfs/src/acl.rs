@@ -1,0 +1,160 @@
+//! POSIX access control lists in the form that Linux's extended attributes have
+//! (`linux/posix_acl_xattr.h`).
+//!
+//! Little-endian: the version u32, then of each entry tag u16, permissions u16, id u32. Formats store lists
+//! in forms of their own, archives as text; [`FileSystem`](crate::FileSystem) takes and gives this one.
+//! Nothing here says whether a list makes sense as a whole.
+
+/// The attribute that says who may do what.
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
+
+/// The attribute of a directory that new files in it start from.
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// The version that a value starts with (`POSIX_ACL_XATTR_VERSION`).
+pub const VERSION: u32 = 2;
+
+/// Bytes that an entry takes in a value.
+pub const ENTRY_SIZE: usize = 8;
+
+/// The id of entries that name nobody (`ACL_UNDEFINED_ID`).
+pub const NO_ID: u32 = u32::MAX;
+
+/// Read, write and execute: the permissions that mean something.
+pub const PERMISSIONS: u16 = 0o7;
+
+/// Who an entry is for. The numbers ascend in the order that entries of a list have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum Tag {
+    /// The file's owner.
+    UserObj = 0x01,
+    /// A user with an id.
+    User = 0x02,
+    /// The file's group.
+    GroupObj = 0x04,
+    /// A group with an id.
+    Group = 0x08,
+    /// The most that named users, named groups and the file's group get.
+    Mask = 0x10,
+    /// Everybody else.
+    Other = 0x20,
+}
+
+impl Tag {
+    /// The tag of a number; `None` if there is no such tag.
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0x01 => Self::UserObj,
+            0x02 => Self::User,
+            0x04 => Self::GroupObj,
+            0x08 => Self::Group,
+            0x10 => Self::Mask,
+            0x20 => Self::Other,
+            _ => return None,
+        })
+    }
+
+    /// Whether its entries name a user or group, and there may be any number of them.
+    pub const fn is_named(self) -> bool {
+        matches!(self, Self::User | Self::Group)
+    }
+}
+
+/// One line of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Who it is for.
+    pub tag: Tag,
+    /// What they may do: bits of [`PERMISSIONS`], but a value may hold others.
+    pub permissions: u16,
+    /// The user or group that the tag names; [`NO_ID`] if it names none.
+    pub id: u32,
+}
+
+impl Entry {
+    /// An entry for a user or group; the id does not count where the tag names nobody.
+    pub const fn new(tag: Tag, permissions: u16, id: u32) -> Self {
+        Self { tag, permissions, id: if tag.is_named() { id } else { NO_ID } }
+    }
+
+    const fn from_bytes(
+        [tag0, tag1, permissions0, permissions1, id @ ..]: [u8; ENTRY_SIZE],
+    ) -> Option<Self> {
+        let permissions = u16::from_le_bytes([permissions0, permissions1]);
+        match Tag::from_number(u16::from_le_bytes([tag0, tag1])) {
+            Some(tag) => Some(Self::new(tag, permissions, u32::from_le_bytes(id))),
+            None => None,
+        }
+    }
+}
+
+/// Why a value is no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It has another version.
+    Version,
+    /// It ends within an entry or before the first, or has an unknown tag.
+    Entries,
+}
+
+/// The entries of an attribute's value, in its order.
+///
+/// # Errors
+/// [`Malformed`] if there is anything that is no entry. Permissions, order and the number of entries are not
+/// looked at.
+pub fn parse(value: &[u8]) -> Result<Vec<Entry>, Malformed> {
+    let (version, entries) = value.split_first_chunk().ok_or(Malformed::Entries)?;
+    if u32::from_le_bytes(*version) != VERSION {
+        return Err(Malformed::Version);
+    }
+    let (entries, rest) = entries.as_chunks();
+    let entries: Option<Vec<_>> = entries.iter().map(|&bytes| Entry::from_bytes(bytes)).collect();
+    entries.filter(|_| rest.is_empty()).ok_or(Malformed::Entries)
+}
+
+/// The attribute's value of a list.
+pub fn to_bytes(entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
+    let entries = entries.into_iter();
+    let mut value = Vec::with_capacity(size_of_val(&VERSION) + entries.size_hint().0 * ENTRY_SIZE);
+    value.extend(VERSION.to_le_bytes());
+    for entry in entries {
+        value.extend((entry.tag as u16).to_le_bytes());
+        value.extend(entry.permissions.to_le_bytes());
+        value.extend(entry.id.to_le_bytes());
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive() {
+        let list = [
+            Entry::new(Tag::UserObj, 6, NO_ID),
+            Entry::new(Tag::User, 7, 1000),
+            Entry::new(Tag::GroupObj, 4, 5),
+            Entry::new(Tag::Group, 9, 7),
+            Entry::new(Tag::Mask, 6, NO_ID),
+            Entry::new(Tag::Other, 0, NO_ID),
+        ];
+        let value = to_bytes(list);
+        assert_eq!(value[..12], [2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(value[12..20], [2, 0, 7, 0, 0xe8, 3, 0, 0]);
+        assert_eq!(value[20..28], [4, 0, 4, 0, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(parse(&value).unwrap(), list);
+        assert_eq!(parse(&to_bytes([])), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        let refused = |value: &[u8]| parse(value).err();
+        assert_eq!(refused(b""), Some(Malformed::Entries));
+        assert_eq!(refused(&[2, 0, 0]), Some(Malformed::Entries));
+        assert_eq!(refused(&[1, 0, 0, 0]), Some(Malformed::Version));
+        assert_eq!(refused(&[2, 0, 0, 0, 1, 0, 6, 0, 0, 0, 0]), Some(Malformed::Entries));
+        assert_eq!(refused(&[2, 0, 0, 0, 3, 0, 6, 0, 0, 0, 0, 0]), Some(Malformed::Entries));
+    }
+}

@@ -1,0 +1,56 @@
+//! Bringing the names of an insert buffer into the hash index when a checkpoint is closed.
+
+use smallvec::SmallVec;
+use transaction::{Corruption, Txn};
+
+use super::insert_buffer::BufferedEntries;
+use super::node::leaf_at;
+use super::state::DirState;
+use super::view::tag_of;
+use crate::format::dir::leaf::{self, LeafKind};
+use crate::format::dir::{Layout, Part};
+use crate::format::edit::Edit;
+use crate::op::held::HeldBlock;
+
+/// Most leaves that are held at a time.
+const LEAVES_AT_ONCE: usize = 32;
+
+/// Puts entries into a leaf that has room for them. False if the block is no leaf or has no room.
+pub(super) fn merge(layout: &Layout, held: &mut impl Edit, entries: &mut BufferedEntries) -> bool {
+    leaf::kind(layout, held.bytes()) == Some(LeafKind::Many) && leaf::merge(layout, held, entries)
+}
+
+/// Brings all that is buffered for a directory's leaves into them, some leaves at a time. An entry leaves
+/// the buffer when its leaf has it for good.
+pub(super) fn merge_all(
+    layout: &Layout,
+    state: &mut DirState,
+    txn: &mut Txn<'_>,
+) -> transaction::Result<()> {
+    let buffer = &mut state.nodes.insert_buffer;
+    let mut next = 0;
+    loop {
+        let mut merged: SmallVec<[u32; LEAVES_AT_ONCE]> = SmallVec::new();
+        while merged.len() < LEAVES_AT_ONCE
+            && let Some((number, block)) = buffer.next_leaf(next)
+        {
+            let at = leaf_at(layout, number);
+            let id = txn.buffer(block.0, tag_of(Part::Leaf, state.ino, at))?;
+            let mut entries: BufferedEntries = buffer.entries(number).collect();
+            if !merge(layout, &mut HeldBlock { txn, id }, &mut entries) {
+                let damage = Corruption::new(
+                    "directory leaf",
+                    "no room for the names that are buffered for it",
+                );
+                return Err(damage.at_block(block.0).of_inode(state.ino.0).into());
+            }
+            merged.push(number);
+            next = number + 1;
+        }
+        if merged.is_empty() {
+            return Ok(());
+        }
+        txn.join_part();
+        merged.into_iter().for_each(|number| buffer.note_flushed(number));
+    }
+}

@@ -1,0 +1,238 @@
+//! One operation: a transaction, the groups it allocates from, what it frees, and the inodes it will
+//! write.
+//!
+//! Lock order within an operation: inode locks (taken before it starts) → blocks of directories, maps
+//! and attributes of the locked inodes → groups, in ascending order, and with them the blocks of their
+//! trees and headers → blocks of inodes, in ascending order. What comes late is put off: blocks and
+//! inodes to free and changed inodes are only noted, and done when the operation commits.
+//!
+//! How groups are held, and what comes of one that cannot be waited for, [`HeldGroups`] says.
+
+pub(crate) mod held;
+pub(crate) mod source;
+
+use operation::{Mode, Operation, Outcome, RunOperations, Side};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+use operation::data::ZeroedRuns;
+use operation::reserve::Claim;
+use smallvec::SmallVec;
+use transaction::{BufferId, Engine, Tag, Txn};
+use vfs::{Ino, Result};
+
+use crate::Xfs;
+use crate::alloc::Freed;
+use crate::alloc::ags::HeldGroups;
+use crate::dir::{TakenStates, Wholes};
+use crate::format::address::{AgNumber, Block};
+use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
+use crate::inode::{ChunkChanges, Handle};
+use crate::kind::Kind;
+use crate::orphan::Pending;
+
+/// An operation. Dropped without [`Xfs::atomically`], it leaves no trace.
+pub struct Op<'a> {
+    pub(crate) fs: &'a Xfs,
+    // The sides stand before the transaction, as [`Side`] says.
+    pub(crate) group_guards: HeldGroups<'a>,
+    pub(crate) unlinked: Pending<'a>,
+    /// What is known of directories that are changed.
+    pub(crate) dirs: TakenStates<'a>,
+    /// Blocks of inodes that were made or given back.
+    pub(crate) inode_blocks: ChunkChanges<'a>,
+    pub(crate) txn: Txn<'a>,
+    /// What of the reserve it may take.
+    pub(crate) claim: Claim,
+    /// Directory blocks of several blocks.
+    pub(crate) wholes: Wholes,
+    /// Inodes to write, those of new ones included.
+    staged: Handles,
+    pub(crate) freed: SmallVec<[Freed; 4]>,
+    pub(crate) freed_inodes: Handles,
+    pub(crate) zeroed_runs: ZeroedRuns,
+}
+
+/// Handles of an operation. Each is as large as an inode, so they lie beside the operation, in memory
+/// that the thread keeps from one to the next.
+#[derive(Default)]
+pub(crate) struct Handles(Vec<Handle>);
+
+thread_local! {
+    static HANDLES: RefCell<Vec<Vec<Handle>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Handles that memory is kept for when an operation had more.
+const HANDLES_KEPT: usize = 8;
+
+impl Handles {
+    fn take() -> Self {
+        Self(HANDLES.with_borrow_mut(Vec::pop).unwrap_or_default())
+    }
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if self.0.capacity() > 0 {
+            let mut handles = std::mem::take(&mut self.0);
+            handles.clear();
+            handles.shrink_to(HANDLES_KEPT);
+            HANDLES.with_borrow_mut(|kept| kept.push(handles));
+        }
+    }
+}
+
+impl Deref for Handles {
+    type Target = Vec<Handle>;
+
+    fn deref(&self) -> &Vec<Handle> {
+        &self.0
+    }
+}
+
+impl DerefMut for Handles {
+    fn deref_mut(&mut self) -> &mut Vec<Handle> {
+        &mut self.0
+    }
+}
+
+/// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
+/// of in blocks of 4 KiB.
+const DIFF_BYTES: usize = 64;
+
+impl RunOperations for Xfs {
+    type Op<'a> = Op<'a>;
+
+    fn begin(&self, claim: Claim) -> Result<Op<'_>> {
+        Op::begin(self, claim)
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn has_busy(&self) -> bool {
+        self.volume.ags.has_busy()
+    }
+}
+
+impl Operation for Op<'_> {
+    type Group = AgNumber;
+
+    fn hold_group(&mut self, group: AgNumber) -> Outcome<()> {
+        self.ag(group).map(drop)
+    }
+
+    fn groups_needed(&self) -> Option<SmallVec<[AgNumber; 4]>> {
+        self.group_guards.needed()
+    }
+
+    fn finish(&mut self) -> Outcome<()> {
+        self.finish_put_off()
+    }
+
+    fn sides(&mut self) -> impl Side {
+        (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
+    }
+
+    fn commit(self) {
+        self.txn.commit();
+    }
+}
+
+impl<'a> Op<'a> {
+    pub(crate) fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
+        let txn = fs.engine.begin()?;
+        Ok(Self {
+            fs,
+            group_guards: HeldGroups::new(&fs.volume.ags),
+            unlinked: Pending::new(&fs.unlinked),
+            dirs: TakenStates::new(&fs.dirs),
+            inode_blocks: ChunkChanges::new(&fs.gone),
+            txn,
+            claim,
+            wholes: Wholes::default(),
+            staged: Handles::take(),
+            freed: SmallVec::new(),
+            freed_inodes: Handles::take(),
+            zeroed_runs: ZeroedRuns::default(),
+        })
+    }
+
+    /// Holds a block to the end of the operation.
+    pub(crate) fn buffer(&mut self, block: Block, tag: Tag) -> Result<BufferId> {
+        Ok(self.txn.buffer(block.0, tag)?)
+    }
+
+    /// Writes `handle` when the operation commits.
+    pub(crate) fn stage(&mut self, handle: Handle) {
+        self.staged.push(handle);
+    }
+
+    /// Writes `handle` when the operation commits, if it is not what it was.
+    pub(crate) fn stage_if_changed(&mut self, handle: Handle, before: &Handle) {
+        if handle.inode != before.inode {
+            self.stage(handle);
+        }
+    }
+
+    /// Does not write an inode after all: it is freed.
+    pub(crate) fn unstage(&mut self, ino: Ino) {
+        self.staged.retain(|handle| handle.ino() != ino);
+    }
+
+    /// Does not write the inodes of a block after all: it is given back.
+    pub(crate) fn unstage_block(&mut self, block: Block) {
+        self.staged.retain(|handle| handle.block != block);
+    }
+
+    /// Does what was put off. After an error the operation must be dropped.
+    fn finish_put_off(&mut self) -> Outcome<()> {
+        self.write_wholes()?;
+        self.finish_frees()?;
+        self.record_unlinked()?;
+        // An inode that was staged more than once is as it was staged last.
+        self.staged.sort_by_key(|h| (h.block, h.offset));
+        let mut staged = std::mem::take(&mut self.staged);
+        for handle in &mut *staged {
+            self.write_links(Some(handle.block))?;
+            self.write_inode(handle)?;
+        }
+        self.write_links(None)?;
+        Ok(self.zeroed_runs.write(&self.fs.engine)?)
+    }
+
+    /// Brings the bytes of a handle that differ into its slot, and counts the change.
+    fn write_inode(&mut self, handle: &mut Handle) -> Outcome<()> {
+        let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
+        let old = &self.txn.data(id)[slot];
+        // The list of unlinked inodes is others' to change, unless the inode becomes free: it does not
+        // come from the handle. Nor does the checksum.
+        let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
+        let others = own_end..CRC_OFFSET + 4;
+        handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
+        if handle.inode.as_bytes() == old {
+            return Ok(());
+        }
+        handle.inode.bump_changecount();
+        // Slots are checked each time they are loaded, not only when their block is read.
+        inode::seal_slot(handle.inode.as_mut_bytes());
+        let new = handle.inode.as_bytes();
+        let mut start = 0;
+        while start < new.len() {
+            let end = new.len().min(start + DIFF_BYTES);
+            let held = &self.txn.data(id)[handle.offset..][start..end];
+            if held != &new[start..end] {
+                let place = handle.offset + start..handle.offset + end;
+                self.txn.edit(id, place).copy_from_slice(&new[start..end]);
+            }
+            start = end;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Finding attributes, and going through all of them, in whatever form they are.
+
+use vfs::{Error, Result};
+
+use super::path::{AttrPath, Walk, descend, locate, tag};
+use crate::format::address::FileBlock;
+use crate::format::attr::leaf::{self, Value};
+use crate::format::attr::{Layout, flags, remote, shortform};
+use crate::format::inode::{Fork, Format};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::map::{self, Place};
+use crate::op::source::Source;
+
+/// What an attribute is found by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    pub(super) namespace: u8,
+    pub(super) name: &'a [u8],
+    pub(super) hash: u32,
+    /// The value it must have: parent pointers of one name differ by that alone.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+impl Key<'_> {
+    /// Whether an entry in the inode is it.
+    pub(super) fn is_short(&self, entry: &shortform::Entry<'_>) -> bool {
+        entry.flags & flags::NAMESPACE == self.namespace
+            && entry.name == self.name
+            && self.value.is_none_or(|value| entry.value == value)
+    }
+
+    fn is(&self, entry: &leaf::Entry<'_>) -> bool {
+        entry.is_complete() && self.names(entry)
+    }
+
+    /// Whether an entry is what a crash left of it: an entry that does not count yet, or no longer.
+    pub(super) fn is_part(&self, entry: &leaf::Entry<'_>) -> bool {
+        !entry.is_complete() && self.names(entry)
+    }
+
+    fn names(&self, entry: &leaf::Entry<'_>) -> bool {
+        entry.flags & flags::NAMESPACE == self.namespace
+            && entry.name == self.name
+            && self.value.is_none_or(|value| entry.value == Value::Local(value))
+    }
+}
+
+/// How an inode has its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AttrForm {
+    /// It has none.
+    Empty,
+    /// In the inode.
+    Short,
+    /// In blocks.
+    Blocks,
+}
+
+pub(super) fn form(handle: &Handle) -> AttrForm {
+    match handle.inode.attr_format() {
+        Some(Format::Local) => AttrForm::Short,
+        Some(Format::Btree) => AttrForm::Blocks,
+        Some(Format::Extents) if handle.inode.extents(Fork::Attr) > 0 => AttrForm::Blocks,
+        _ => AttrForm::Empty,
+    }
+}
+
+/// Whether the attribute fork has no more than `max` blocks.
+pub(super) fn blocks_fit(source: &mut impl Source, handle: &Handle, max: u32) -> Result<bool> {
+    if form(handle) != AttrForm::Blocks {
+        return Ok(true);
+    }
+    let mut left = u64::from(max);
+    let mut at = FileBlock(0);
+    while at < FileBlock::END {
+        let run = map::run_at(source, handle, Fork::Attr, at)?;
+        if run.place != Place::Hole {
+            let Some(rest) = left.checked_sub(run.len) else { return Ok(false) };
+            left = rest;
+        }
+        at = at.plus(run.len);
+    }
+    Ok(true)
+}
+
+/// The entries in the inode.
+pub(super) fn short_entries(handle: &Handle) -> Result<shortform::Entries<'_>> {
+    let entries = shortform::entries(handle.inode.fork(Fork::Attr));
+    entries.map_err(|c| c.of_inode(handle.ino().0).into())
+}
+
+/// Where an entry is in a tree.
+#[derive(Debug)]
+pub(super) struct EntryPosition {
+    /// The way to its leaf.
+    pub(super) path: AttrPath,
+    pub(super) index: usize,
+}
+
+/// Looks for an attribute in blocks.
+pub(super) fn find(
+    source: &mut impl Source,
+    handle: &Handle,
+    key: &Key<'_>,
+) -> Result<Option<EntryPosition>> {
+    find_entry(source, handle, key.hash, |entry| key.is(entry))
+}
+
+/// Looks in blocks for an entry of a hash that `is` accepts.
+pub(super) fn find_entry(
+    source: &mut impl Source,
+    handle: &Handle,
+    hash: u32,
+    is: impl Fn(&leaf::Entry<'_>) -> bool,
+) -> Result<Option<EntryPosition>> {
+    let layout = Layout::new(&source.geometry());
+    let mut walk = Walk::new(descend(source, handle, hash)?);
+    loop {
+        let step = walk.leaf();
+        let found = source
+            .with(step.place, tag(handle, step.at), |data| search(layout, data, hash, &is))?;
+        match found {
+            LeafSearch::Found(index) => return Ok(Some(EntryPosition { path: walk.path, index })),
+            LeafSearch::Absent => return Ok(None),
+            LeafSearch::GoOn if walk.advance(source, handle)? => {}
+            LeafSearch::GoOn => return Ok(None),
+        }
+    }
+}
+
+enum LeafSearch {
+    Found(usize),
+    Absent,
+    /// Entries of this hash may go on in the next leaf.
+    GoOn,
+}
+
+fn search(
+    layout: Layout,
+    data: &[u8],
+    hash: u32,
+    is: impl Fn(&leaf::Entry<'_>) -> bool,
+) -> LeafSearch {
+    let first = leaf::lower_bound(layout, data, hash);
+    for index in first..leaf::count(layout, data) {
+        let Some(entry) = leaf::entry(layout, data, index) else { return LeafSearch::Absent };
+        if entry.hash != hash {
+            return LeafSearch::Absent;
+        }
+        if is(&entry) {
+            return LeafSearch::Found(index);
+        }
+    }
+    LeafSearch::GoOn
+}
+
+/// An attribute that [`for_each`] shows: its flags, its name, and its value unless that is in other blocks.
+pub(super) type Met<'e> = (u8, &'e [u8], Option<&'e [u8]>);
+
+/// Goes through all attributes, until `each` fails.
+pub(super) fn for_each(
+    source: &mut impl Source,
+    handle: &Handle,
+    mut each: impl FnMut(Met<'_>) -> Result<()>,
+) -> Result<()> {
+    match form(handle) {
+        AttrForm::Empty => Ok(()),
+        AttrForm::Short => {
+            for entry in short_entries(handle)? {
+                let entry = entry.map_err(|c| c.of_inode(handle.ino().0))?;
+                each((entry.flags, entry.name, Some(entry.value)))?;
+            }
+            Ok(())
+        }
+        AttrForm::Blocks => for_each_in_blocks(source, handle, &mut each),
+    }
+}
+
+fn for_each_in_blocks(
+    source: &mut impl Source,
+    handle: &Handle,
+    each: &mut impl FnMut(Met<'_>) -> Result<()>,
+) -> Result<()> {
+    let layout = Layout::new(&source.geometry());
+    let mut walk = Walk::new(descend(source, handle, 0)?);
+    loop {
+        let step = walk.leaf();
+        source.with(step.place, tag(handle, step.at), |data| {
+            leaf::entries(layout, data).filter(leaf::Entry::is_complete).try_for_each(|entry| {
+                let value = match entry.value {
+                    Value::Local(value) => Some(value),
+                    Value::Remote(_) => None,
+                };
+                each((entry.flags, entry.name, value))
+            })
+        })??;
+        if !walk.advance(source, handle)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The value of an attribute as it is stored.
+pub(super) fn value_of(
+    source: &mut impl Source,
+    handle: &Handle,
+    key: &Key<'_>,
+) -> Result<Option<Vec<u8>>> {
+    match form(handle) {
+        AttrForm::Empty => return Ok(None),
+        AttrForm::Short => {
+            let found = shortform::find(handle.inode.fork(Fork::Attr), |e| key.is_short(e));
+            let found = found.map_err(|c| c.of_inode(handle.ino().0))?;
+            return Ok(found.map(|entry| entry.value.to_vec()));
+        }
+        AttrForm::Blocks => {}
+    }
+    let Some(position) = find(source, handle, key)? else { return Ok(None) };
+    let layout = Layout::new(&source.geometry());
+    let step = position.path[position.path.len() - 1];
+    let found = source.with(step.place, tag(handle, step.at), |data| {
+        leaf::entry(layout, data, position.index).map(|entry| match entry.value {
+            Value::Local(value) => Ok(value.to_vec()),
+            Value::Remote(place) => Err(place),
+        })
+    })?;
+    match found {
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(place)) => read_remote(source, handle, place).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn read_remote(source: &mut impl Source, handle: &Handle, place: remote::Place) -> Result<Vec<u8>> {
+    let layout = Layout::new(&source.geometry());
+    // Leaves with longer values were refused when they were read.
+    let len = (place.len as usize).min(crate::format::attr::VALUE_LEN_MAX);
+    let mut value = Vec::with_capacity(len);
+    for index in 0..remote::blocks(layout, len) {
+        let left = len - value.len();
+        let at = place.block.saturating_add(index);
+        let block = locate(source, handle, at)?;
+        let tag = Kind::AttrRemote.of_inode(handle.ino(), at);
+        source.with(block, tag, |data| {
+            let size = left.min(remote::bytes_per_block(layout));
+            let part = remote::part(layout, data, value.len(), size)
+                .map_err(|c| Error::from(c.of_inode(handle.ino().0).at_block(block.0)))?;
+            value.extend_from_slice(part);
+            Ok::<_, Error>(())
+        })??;
+    }
+    Ok(value)
+}
