@@ -95,6 +95,21 @@ impl Corruption {
         self.0.structure
     }
 
+    /// What is wrong with it.
+    pub fn problem(&self) -> &str {
+        &self.0.problem
+    }
+
+    /// What must be there and what is, where the damage is a difference.
+    pub fn difference(&self) -> Option<(&str, &str)> {
+        self.0.expected.as_deref().zip(self.0.found.as_deref())
+    }
+
+    /// The block group or allocation group it belongs to, where known.
+    pub fn group(&self) -> Option<u64> {
+        self.0.group
+    }
+
     /// The file-system block it lies in, where known.
     pub fn block(&self) -> Option<u64> {
         self.0.block
