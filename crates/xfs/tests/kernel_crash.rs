@@ -6,13 +6,18 @@
 //! by us, and by us in memory alone.
 
 use crate::changing;
+use crate::log_recovery::support::superblock;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blockdev::FileDevice;
+use blockdev::{FileDevice, OverlayDevice};
 use fastrand::Rng;
 use oracle::stress::{Promise, Stress};
 use oracle::{
@@ -20,6 +25,8 @@ use oracle::{
     shown_differences, xfs_repair_verdict,
 };
 use rustix::fs::ioctl_ficlone;
+use xfs::format::geometry::Geometry;
+use xfs::format::log::intent::Work;
 use xfs::{OpenOptions, RecoverReport, Xfs};
 
 use changing::MIB;
@@ -79,6 +86,21 @@ impl Crashed {
         path
     }
 
+    /// Sizes in bytes that files are to get, by inode, as exchanges say that the log leaves unfinished.
+    fn exchanged(&self) -> BTreeMap<u64, u64> {
+        let file = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
+        let device = OverlayDevice::new(file);
+        let sb = superblock(&device);
+        let geometry = Geometry::new(&sb);
+        let recovered = xfs::recover_log(&device, &sb).unwrap();
+        let works = recovered.intents.iter().map(|intent| intent.work(&geometry).unwrap());
+        let exchanges = works.filter_map(|work| match work {
+            Work::Exchange(exchange) if exchange.set_sizes => Some(exchange.files),
+            _ => None,
+        });
+        exchanges.flatten().map(|file| (file.ino.0, file.size)).collect()
+    }
+
     /// What the kernel makes of it.
     fn by_kernel(&self) -> Result<Tree, String> {
         let path = self.copy("kernel");
@@ -89,7 +111,8 @@ impl Crashed {
     }
 
     /// What we make of it.
-    fn by_us(&self) -> Result<(Tree, RecoverReport), String> {
+    fn by_us(&self) -> Result<Ours, String> {
+        let exchanged = self.exchanged();
         let path = self.copy("ours");
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
@@ -99,8 +122,12 @@ impl Crashed {
         fs.close().map_err(|error| format!("close: {error}"))?;
         verdict(&path)?;
         let tree = mounted_tree(&path, &self.promises)?;
+        let exchanged = match exchanged.is_empty() {
+            true => BTreeMap::new(),
+            false => sizes_by_path(&path, &tree, &exchanged)?,
+        };
         std::fs::remove_file(path).map_err(|error| error.to_string())?;
-        Ok((tree, report))
+        Ok(Ours { tree, report, exchanged })
     }
 
     /// What we make of it in memory; the file cannot be written to.
@@ -114,8 +141,9 @@ impl Crashed {
     fn judge(&self) -> Result<RecoverReport, String> {
         let begun = SystemTime::now() - CLOCK_STEP;
         let mut theirs = self.by_kernel().map_err(|what| format!("the kernel: {what}"))?;
-        let (ours, report) = self.by_us()?;
+        let Ours { tree: ours, report, exchanged } = self.by_us()?;
         forget_recovery(&mut theirs, &ours, begun);
+        forget_exchanges(&mut theirs, &ours, &exchanged)?;
         let ignore = Ignore { ctime: false, atime: false, ..Ignore::default() };
         let mut list = differences(&theirs, &ours, &ignore);
         let shown = self.in_memory().map_err(|what| format!("in memory: {what}"))?;
@@ -123,6 +151,50 @@ impl Crashed {
         list.extend(shown.into_iter().map(|what| format!("in memory: {what}")));
         if list.is_empty() { Ok(report) } else { Err(list.join("\n")) }
     }
+}
+
+/// What we make of an image.
+struct Ours {
+    tree: Tree,
+    report: RecoverReport,
+    /// Sizes that exchanges give to files, by path.
+    exchanged: BTreeMap<Vec<u8>, u64>,
+}
+
+/// The paths of the inodes that get sizes.
+fn sizes_by_path(
+    image: &Path,
+    tree: &Tree,
+    sizes: &BTreeMap<u64, u64>,
+) -> Result<BTreeMap<Vec<u8>, u64>, String> {
+    let mount = KernelMount::attempt(image, &NOATIME)?;
+    let size = |path: &Vec<u8>| {
+        let found = mount.path().join(OsStr::from_bytes(path)).symlink_metadata().unwrap();
+        Some((path.clone(), *sizes.get(&found.ino())?))
+    };
+    let found = tree.nodes.keys().filter_map(size).collect();
+    mount.unmount();
+    Ok(found)
+}
+
+/// Linux 6.18 that finishes an exchange of whole files does not take the sizes that the log says, but exchanges
+/// those that the files have by then, and gives back what lies past the end meanwhile. We take the log's.
+fn forget_exchanges(
+    theirs: &mut Tree,
+    ours: &Tree,
+    exchanged: &BTreeMap<Vec<u8>, u64>,
+) -> Result<(), String> {
+    for (path, size) in exchanged {
+        let same = &ours.nodes[path];
+        if same.size != *size {
+            let path = String::from_utf8_lossy(path);
+            return Err(format!("{path}: the log gives it {size} bytes, it has {}", same.size));
+        }
+        if let Some(node) = theirs.nodes.get_mut(path) {
+            (node.size, node.content, node.data) = (same.size, same.content, same.data.clone());
+        }
+    }
+    Ok(())
 }
 
 /// A kernel that finishes intents about attributes says that the inode changed just now; we do not.

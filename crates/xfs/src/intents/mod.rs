@@ -1,8 +1,8 @@
 //! Finishing what the log of a crashed image announced: intents without a done item.
 //!
 //! Kernels split a large change into transactions, and announce in each what the next ones will do. Here
-//! each intent is finished in one operation, with the item that says so, in the order of the log: an image
-//! that crashes meanwhile has exactly the rest to do.
+//! each intent is finished in one operation, with the item that says so: an image that crashes meanwhile has
+//! exactly the rest to do.
 //!
 //! What an intent announces is checked before anything is changed, as far as it can be without looking at
 //! the image ([`Intent::check`]); what it contradicts in the image is found by the operation, which then
@@ -21,12 +21,27 @@ use vfs::{Corruption, Error, Ino, Result};
 
 use crate::Xfs;
 use crate::format::log::intent::{Intent, Work};
+use crate::format::log::item::ItemType;
 use crate::inode::Handle;
 use crate::op::Op;
 
+/// Brings intents, given in the order of the log, into the order in which they are finished.
+///
+/// What is announced of the reverse map belongs to changes of maps that are done; kernels announce it after what
+/// is still to be done to maps, and do it before. An exchange and a change of attributes go on when all that
+/// their last step announced is done. The reverse map would contradict the maps in any other order.
+fn in_order(mut intents: Vec<Intent>) -> Vec<Intent> {
+    intents.sort_by_key(|intent| match intent.item {
+        ItemType::Rui => 0,
+        ItemType::Xmi | ItemType::Attri => 2,
+        _ => 1,
+    });
+    intents
+}
+
 impl Xfs {
-    /// Finishes intents, in the order of the log, each with its done item in the operation that does it.
-    /// Nobody else may use the file system yet.
+    /// Finishes intents, given in the order of the log, each with its done item in the operation that does
+    /// it. Nobody else may use the file system yet.
     ///
     /// # Errors
     /// `Corrupt` for intents that cannot be; if the device fails. Nothing is changed if an intent is not
@@ -36,7 +51,7 @@ impl Xfs {
         intents.iter().try_for_each(|intent| intent.check(geometry))?;
         let keep = |are_left| self.log.iter().for_each(|log| log.keep_intents(are_left));
         keep(true);
-        intents.iter().try_for_each(|intent| self.finish_intent(intent))?;
+        in_order(intents).iter().try_for_each(|intent| self.finish_intent(intent))?;
         keep(false);
         Ok(())
     }

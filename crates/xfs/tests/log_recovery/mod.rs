@@ -3,5 +3,5 @@
 mod damage;
 mod kernel;
 mod made;
-mod support;
+pub(crate) mod support;
 mod torn;

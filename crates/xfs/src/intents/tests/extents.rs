@@ -198,6 +198,28 @@ fn references_are_counted_up_and_down() {
     }
 }
 
+/// As kernels leave it in the middle of an exchange: the log has the next change of a map before what the
+/// reverse map lacks of the last one.
+#[test]
+fn the_reverse_map_follows_before_blocks_change_hands() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let crash = Crash::new("", fill);
+    let (own, empty) = (crash.handle("own"), crash.handle("empty"));
+    let some = crash.extent("own", 10, 20);
+    crash.judge(|op| {
+        take(op, &own, some)?;
+        rmap(op, true, &some, owner_of(own.ino(), &some))?;
+        let mut larger = empty.clone();
+        larger.inode.set_size(100 * BLOCK);
+        op.stage(larger);
+        let moved = Extent { offset: FileBlock(50), ..some };
+        Ok(vec![
+            bmap_of(BmapKind::Map, empty.ino(), &moved),
+            rmap_of(RmapKind::Unmap, own.ino(), &some),
+        ])
+    });
+}
+
 /// Takes blocks for nobody.
 fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Outcome<ExtentRun> {
     let request = ExtentRequest { near, min_len: len, max_len: len, owner, for_data: false };

@@ -131,7 +131,7 @@ impl Crash {
     /// As [`Crash::crash`], and again when the first intent is finished, and when all are. The kernel and
     /// we recover, and come out the same.
     fn judge(self, half: impl Fn(&mut Op<'_>) -> Outcome<Vec<Intent>>) {
-        let mut intents = self.crash(half);
+        let mut intents = super::in_order(self.crash(half));
         let count = intents.len() as u64;
         let mut crashes = vec![(self.copy("announced"), count)];
         let rest = intents.split_off(1);
