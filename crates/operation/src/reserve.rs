@@ -7,7 +7,7 @@
 //! The reserve is divided among the groups of a file system, each of which holds its own share back. So
 //! an allocation compares a group's free space with a number, and looks at nothing that threads share; a
 //! group's own trees find room in the group; and what ordinary operations can take is a sum over groups.
-//! A fresh image has none until it is finished: its builder may use all of it.
+//! An image in progress has none until it is finished: its builder may use all of it.
 
 /// What of the reserve an operation may take. In ascending order: each may have what the ones before may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -63,7 +63,7 @@ impl Contents {
     }
 
     /// Keeps the image for the checkpoint being written before the first change that is not its; or
-    /// for the way home, where that is not left to the next checkpoint. `keeps_last`: that of the last
+    /// for write-back, where that is not left to the next checkpoint. `keeps_last`: that of the last
     /// checkpoint, too.
     pub(crate) fn freeze_before(&mut self, running: Epoch, keeps_last: bool) {
         if self.dirty != 0 && self.dirty < running && self.frozen.is_none() {

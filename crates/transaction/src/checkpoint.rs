@@ -10,7 +10,7 @@ use crate::{Error, Result, Txn};
 /// Bytes gathered before adjoining blocks are written together.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Where checkpoints become durable before their blocks go home. The engine calls it from one thread
+/// Where checkpoints become durable before their blocks are written back. The engine calls it from one thread
 /// at a time.
 pub trait Log: Send + Sync {
     /// The most blocks, changed and freed ones together, that a checkpoint should have. Two of
@@ -48,7 +48,7 @@ pub enum Fit {
     /// For it. Write-back must follow it: the log can forget all checkpoints before it then, and so it has
     /// whole blocks.
     Alone,
-    /// Perhaps not even for it. Blocks must go home first.
+    /// Perhaps not even for it. Blocks must be written back first.
     Not,
 }
 
@@ -191,7 +191,7 @@ impl Engine {
         self.seal_all(epoch, &buffers)?;
         match self.log() {
             None => {
-                self.write_home(epoch, &buffers)?;
+                self.write_back(epoch, &buffers)?;
                 writer.durable = epoch;
             }
             Some(_) if buffers.is_empty() && freed.is_empty() => {
@@ -301,7 +301,7 @@ impl Engine {
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
             let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
-            // It has been changed since. What was written is what may have to go home.
+            // It has been changed since. What was written is what may have to be written back.
             let frozen = contents.frozen.take().filter(|_| self.keeps_last);
             clean(&mut contents, epoch);
             if !in_checkpoint {
@@ -361,7 +361,7 @@ impl Engine {
     }
 
     /// Writes the blocks of a checkpoint to their places.
-    fn write_home(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
+    fn write_back(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
         let mut run = Run::new(self);
         for (block, buffer) in buffers {
             self.with_image(buffer, epoch, |image| run.add(*block, image.data))?;
@@ -373,7 +373,7 @@ impl Engine {
     }
 }
 
-/// Adjoining blocks on their way home, written together.
+/// Adjoining blocks that are written back together.
 struct Run<'e> {
     engine: &'e Engine,
     offset: u64,

@@ -138,7 +138,7 @@ impl Engine {
         self.log.as_deref()
     }
 
-    /// Whether changes become durable in a log before they go home.
+    /// Whether changes become durable in a log before they are written back.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - A checkpoint holds whole transactions only: closing it waits for the open ones.
-//! - A buffer goes home only after the checkpoint that changed it is durable in the log.
+//! - A buffer is written back only after the checkpoint that changed it is durable in the log.
 //! - What is written for a checkpoint is the block as that checkpoint left it, even if a later
 //!   transaction changed it meanwhile (the earlier image is frozen at the first such change).
 //! - Every block is verified when it is read, by the [`Format`] its [`Tag`] belongs to.

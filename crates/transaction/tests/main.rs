@@ -226,7 +226,7 @@ fn a_block_is_whole_in_the_log_before_parts_of_it_are() {
         set(&engine, 3, value);
         engine.checkpoint().unwrap();
     }
-    // Before this one the log is told to make room: what is older goes home.
+    // Before this one the log is told to make room: what is older is written back.
     log.roomy.store(false, Ordering::Relaxed);
     set(&engine, 3, 4);
     engine.checkpoint().unwrap();

@@ -275,7 +275,7 @@ pub enum AllocateMode {
     /// As `Zero`, but the size stays.
     ZeroKeepSize,
     /// Written space over whatever the blocks held, for a builder that is about to fill all of it
-    /// through the device. Only a fresh image without a log allows it.
+    /// through the device. Only an image in progress without a log allows it.
     Exposed,
 }
 

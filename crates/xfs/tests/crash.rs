@@ -95,7 +95,7 @@ fn images_of_mkfs_survive_a_crash_anywhere() {
     }
 }
 
-/// Blocks go home because the log gets full, and not before.
+/// Blocks are written back because the log gets full, and not before.
 #[test]
 fn a_log_that_gets_full_survives_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));

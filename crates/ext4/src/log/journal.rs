@@ -20,7 +20,7 @@ use crate::params::clock::Clock;
 /// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
 /// before it is written once.
 const CHECKPOINT_SHARE: u32 = 7;
-/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone should not
+/// With more than this many sixteenths taken, blocks must be written back. The last checkpoint alone should not
 /// take that much: it stays in the log until the next one is there. And there must be room left
 /// beyond the next one, for what comes in while it is being closed.
 const SHORT_SHARE: u32 = 8;
@@ -57,7 +57,7 @@ struct State {
 /// The journal of a file system, open for writing.
 ///
 /// The log is empty on the device (`s_start` 0) until the first transaction is written, and again
-/// when all are retired.
+/// when the tail has advanced past all of them.
 pub struct Journal {
     device: Arc<dyn BlockDevice>,
     map: JournalMap,
@@ -214,11 +214,11 @@ impl Log for Journal {
             // What recovery left counts until the first checkpoint is there, for which room is made.
             return Ok(());
         }
-        let retired = state.live.iter().take_while(|live| live.sequence < sequence).count();
-        if retired == 0 {
+        let forgotten = state.live.iter().take_while(|live| live.sequence < sequence).count();
+        if forgotten == 0 {
             return Ok(());
         }
-        state.live.drain(..retired);
+        state.live.drain(..forgotten);
         let blocks = self.log_blocks;
         match state.live.front() {
             Some(tail) => state.used = (state.head + blocks - tail.start) % blocks,

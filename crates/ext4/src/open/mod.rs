@@ -97,7 +97,10 @@ impl Ext4 {
             return Err(Error::unsupported(reason, "leave those features out"));
         }
         if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
-            return Err(Error::unsupported("filling a fresh image with quotas", "leave quota out"));
+            return Err(Error::unsupported(
+                "filling an image in progress with quotas",
+                "leave quota out",
+            ));
         }
         Ok(fs)
     }
@@ -237,7 +240,7 @@ impl Ext4 {
         self.engine.device().flush().map_err(Error::Device)
     }
 
-    /// Ends the filling of a fresh image: writes all metadata, then the superblock, with a new
+    /// Ends the filling of an image in progress: writes all metadata, then the superblock, with a new
     /// uuid if one is given.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
             }
             if is_short {
                 was_short = true;
-                // All but the last one go home, at the latest state of their blocks.
+                // All but the last one are written back, at the latest state of their blocks.
                 for (block, bytes) in image.blocks.iter().zip(&latest) {
                     device.write_at(block * image.block_size as u64, bytes).unwrap();
                 }
@@ -146,7 +146,7 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
         assert!(blocks > log_blocks / 5, "{blocks}");
         for sequence in 1..=2 {
             let freed: Vec<u64> = (1000..).take(if sequence == 1 { 5 } else { 0 }).collect();
-            // The last one goes home to make room for the next, before or behind it.
+            // The last one is written back to make room for the next, before or behind it.
             let expected = if sequence == 1 { Fit::WithAnother } else { Fit::Alone };
             assert_eq!(fit(&journal, blocks - freed.len(), freed.len()), expected, "{blocks}");
             let bytes = image.pattern(1);

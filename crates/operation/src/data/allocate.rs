@@ -35,7 +35,9 @@ pub fn allocate<F: ChangeFiles>(
         return Err(Error::Invalid("an empty range"));
     }
     if mode == AllocateMode::Exposed && fs.mode() != crate::Mode::InProgress {
-        return Err(Error::Invalid("only a fresh image may show what its blocks held before"));
+        return Err(Error::Invalid(
+            "only an image in progress may show what its blocks held before",
+        ));
     }
     let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
     let _lock = fs.locks().exclusive(&[ino]);

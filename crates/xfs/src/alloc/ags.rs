@@ -121,7 +121,7 @@ impl Holding {
         }
     }
 
-    /// Blocks of a group that allocations for files and inodes leave alone, on fresh images too: what the
+    /// Blocks of a group that allocations for files and inodes leave alone, of images in progress too: what the
     /// next change of free space may put into the AGFL, what the tree of free inodes may grow by when inodes
     /// are freed, and as much again as the tree of references has, where it has more than its root. So
     /// giving back never fails for want of blocks.
@@ -254,7 +254,7 @@ pub(crate) type GroupGuard<'a> = groups::GroupGuard<'a, Ag>;
 /// The groups that an operation holds.
 pub(crate) type HeldGroups<'a> = groups::HeldGroups<'a, Ag>;
 
-/// Free blocks of a held group that a claim allows to take. On fresh images, too, allocations for files and
+/// Free blocks of a held group that a claim allows to take. Of images in progress, too, allocations for files and
 /// inodes leave alone what the group's own trees may need.
 pub(super) fn usable(guard: &GroupGuard<'_>, claim: Claim) -> u32 {
     let holding = &guard.group().holding;

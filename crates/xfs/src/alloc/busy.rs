@@ -2,7 +2,7 @@
 //!
 //! Data goes straight to the device. Until the checkpoint that freed a block is durable, a crash gives the
 //! block back to the file that had it, so no data may be written to it before. Metadata may have such a block
-//! at once: it goes home only after its own checkpoint is durable, which comes no earlier. Without a log
+//! at once: it is written back only after its own checkpoint is durable, which comes no earlier. Without a log
 //! nothing is busy.
 
 use std::collections::BTreeMap;

@@ -86,7 +86,7 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     let bounds = Bounds::find(&ring, &last, head)?;
     let replay = Replay::run(device, sb, &ring, &bounds)?;
     let record_size = ring.record(last.lsn, head)?.size;
-    replay.write_home()?;
+    replay.write_back()?;
     stale::clear(device, sb, &bounds)?;
     let report = replay.report;
     let intents = replay.into_intents();

@@ -9,7 +9,7 @@
 //!   checksums of.
 //! - Nothing that the records on the device still call needed is overwritten: a tail that moved counts only
 //!   when a record that says so is durable. So the log always has room for one more record: with the first of
-//!   a checkpoint, all that could be retired before it is.
+//!   a checkpoint, the tail is as far as it could advance before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::format::superblock::Superblock;
 /// What one checkpoint may take of the log, in sixteenths. The larger, the more often a block changes
 /// before it is written once.
 const CHECKPOINT_SHARE: u32 = 6;
-/// With more than this many sixteenths taken, blocks must go home. The last checkpoint alone should not
+/// With more than this many sixteenths taken, blocks must be written back. The last checkpoint alone should not
 /// take that much: it stays in the log until the next one is there. And there must be room left
 /// beyond the next one, for what comes in while it is being closed, and for a record with which the tail
 /// moves.

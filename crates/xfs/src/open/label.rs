@@ -23,7 +23,7 @@ impl Xfs {
         Ok(label::parse(&raw.fname))
     }
 
-    /// Changes the label in the superblock and in its copies. Logs do not have those, so all goes home.
+    /// Changes the label in the superblock and in its copies. The log has no copies, so all is written back.
     pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
         let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
         for ag in self.volume.geometry.ags() {

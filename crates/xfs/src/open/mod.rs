@@ -256,7 +256,7 @@ impl Xfs {
         }
     }
 
-    /// Ends the filling of a fresh image: frees what has no name, open or not, and writes all metadata,
+    /// Ends the filling of an image in progress: frees what has no name, open or not, and writes all metadata,
     /// then the superblock, with a new uuid if one is given.
     ///
     /// # Errors

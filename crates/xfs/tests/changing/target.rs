@@ -47,7 +47,7 @@ impl XfsTarget {
         Self::with_images(layout, Way::InPlace, worn::images(&layout.make()))
     }
 
-    /// New images with so much memory that blocks go home only because the log gets full.
+    /// New images with so much memory that blocks are written back only because the log gets full.
     pub fn unhurried(layout: Layout) -> Self {
         Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
     }

@@ -102,7 +102,7 @@ fn torn_records_at_the_end_are_dropped_as_the_kernel_does() {
                 sync(root);
             }
         });
-        // In a log that came round, blocks whose records are complete go home all the time: only the last
+        // In a log that came round, blocks whose records are complete are written back all the time: only the last
         // ones cannot have.
         let all = [0..1, 3..4, 0..20, 60..63, 600..601];
         for blocks in all.into_iter().take(if rounds == 1 { 5 } else { 2 }) {

@@ -85,7 +85,7 @@ impl<'d> Changes<'d> {
     }
 
     /// Writes everything to its place.
-    pub(super) fn write_home(&self) -> Result<()> {
+    pub(super) fn write_back(&self) -> Result<()> {
         for (number, page) in &self.pages {
             let mut sector = 0;
             while page.changed >> sector != 0 {
@@ -122,7 +122,7 @@ mod tests {
         let before = device.fork();
         // What was not changed in memory keeps what others write meanwhile.
         device.write_at(5000, &[9; 100]).unwrap();
-        changes.write_home().unwrap();
+        changes.write_back().unwrap();
         let read = |device: &MemoryDevice| {
             let mut all = vec![0; 10_240];
             device.read_at(0, &mut all).unwrap();

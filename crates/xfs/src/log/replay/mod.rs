@@ -1,7 +1,7 @@
-//! Replay: the changes that the log holds, made in memory, checked, then brought home.
+//! Replay: the changes that the log holds, made in memory, checked, then written back.
 //!
 //! A block that was replayed bears the place in the log of what was done to it last, as it would if it had
-//! been written before the crash. So another crash while blocks go home does no harm: the log is still there,
+//! been written before the crash. So another crash while blocks are written back does no harm: the log is still there,
 //! and what it holds is older than those blocks, or the same.
 
 mod buffer;
@@ -33,7 +33,7 @@ use buffer::Touched;
 use cancels::Cancels;
 use changes::Changes;
 
-/// The log's changes, on their way home.
+/// The log's changes, before they are written back.
 pub(super) struct Replay<'d> {
     geometry: Geometry,
     device_len: u64,
@@ -195,8 +195,8 @@ impl<'d> Replay<'d> {
     ///
     /// # Errors
     /// If the device fails. It can be tried again.
-    pub(super) fn write_home(&self) -> Result<()> {
-        self.changes.write_home()
+    pub(super) fn write_back(&self) -> Result<()> {
+        self.changes.write_back()
     }
 
     /// What is to be finished, in the order of the log.
