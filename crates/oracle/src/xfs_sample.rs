@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, XattrFlags, fallocate, ioctl_ficlone, lsetxattr};
 
 use crate::mount::KernelMount;
-use crate::{MkfsXfs, MountOptions, Sample, Tree, sample_tree};
+use crate::{MkfsXfs, MountOptions, Sample, Tree, effort, sample_tree};
 
 /// Who fills a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,28 @@ pub const XFS_SAMPLES: &[XfsSample] = &[
     ),
 ];
 
+/// Those that between them have every form of blocks, trees, directories and inodes.
+const QUICK: &[&str] = &[
+    "new-1k",
+    "new-dir64k",
+    "new-plain",
+    "new-64k-blocks",
+    "new-ascii-ci",
+    "6.1-nrext64-rmap",
+    "6.1-v4-ci-dir16k",
+    "5.10-v4-attr1",
+];
+
 /// Bytes of each sample's image; the newest releases make none below 300 MiB.
 const IMAGE_BYTES: u64 = 512 << 20;
 
 impl XfsSample {
+    /// The samples that are filled so: a selection with *quick*, all otherwise.
+    pub fn all(filled: Filled) -> impl Iterator<Item = &'static Self> {
+        let is_wanted = |sample: &&Self| effort(QUICK.contains(&sample.name), true, true);
+        XFS_SAMPLES.iter().filter(move |sample| sample.filled == filled).filter(is_wanted)
+    }
+
     /// The sample of this name.
     ///
     /// # Panics

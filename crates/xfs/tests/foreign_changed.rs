@@ -3,11 +3,11 @@
 
 use crate::changing;
 
-use changing::kernel::assert_kernel_agrees;
+use changing::kernel::{Leave, assert_kernel_agrees, assert_same};
 use changing::target::{Way, XfsTarget};
 use changing::{Layout, SYNCING};
 use oracle::crash::read_image;
-use oracle::{Filled, XFS_SAMPLES, require};
+use oracle::{Filled, XfsSample, require};
 use workload::operation::Mix;
 use workload::trial::on_image;
 
@@ -20,17 +20,20 @@ const MIXES: [Mix; 3] = [
     Mix { attributes: 40, ..SYNCING },
 ];
 
-/// Changes the samples of a kind.
+/// Changes the samples of a kind. Those that the kernel filled must show what it did, too.
 fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
     require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
     require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
-    let samples = XFS_SAMPLES.iter().filter(|sample| sample.filled == filled);
+    let samples = XfsSample::all(filled);
     for (seed, sample) in (1..).zip(samples.filter(|sample| is_wanted(sample.name))) {
         let folder = oracle::scratch();
         let (image, work) = (folder.path().join("image"), folder.path().join("work"));
         std::fs::create_dir(&work).unwrap();
         eprintln!("{}", sample.name);
-        sample.create(&image, &work);
+        let tree = sample.create(&image, &work);
+        if filled == Filled::ByKernel {
+            assert_same(&tree, &image, Leave::default());
+        }
         let made = read_image(&image).unwrap();
         std::fs::remove_file(&image).unwrap();
         // The model's unit is that of trees; where blocks are smaller, only holes would tell.

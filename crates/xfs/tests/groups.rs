@@ -82,7 +82,7 @@ const KINDS: [&str; 7] = [
 #[test]
 fn ten_thousand_files_in_a_few_directories() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for kind in KINDS {
+    for kind in KINDS.into_iter().step_by(oracle::effort(3, 1, 1)) {
         let image = Image::new(kind, 640 << 20);
         let fs = &image.fs;
         let dirs: Vec<Ino> = (0..10)
@@ -109,7 +109,8 @@ fn ten_thousand_files_in_a_few_directories() {
 #[test]
 fn a_full_image_is_sound_and_can_be_emptied() {
     oracle::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for kind in ["", "-b size=1024", "-m rmapbt=0", "-m finobt=0"] {
+    let kinds = ["-b size=1024", "-m rmapbt=0", "-m finobt=0", ""];
+    for kind in kinds.into_iter().take(oracle::effort(2, 4, 4)) {
         let image = Image::new(kind, 96 << 20);
         let fs = &image.fs;
         let root = fs.root();

@@ -54,6 +54,8 @@ fn kernels_logs_are_clean_after_unmount_only() {
     require!(Tool("mkfs.xfs"), Mount("xfs"));
     let home = scratch();
     let (image, copy) = (home.path().join("image"), home.path().join("copy"));
+    // Rounds before the first that is enough once the log has gone round.
+    let rounds_min = oracle::effort(2, 12, 12);
     // Logs of records as short as can be, and of records in units.
     for options in ["-l size=2001b", "-s size=4096", "-l su=64k"] {
         MkfsXfs::default().options(options).create(&image, 64 * MIB);
@@ -71,6 +73,9 @@ fn kernels_logs_are_clean_after_unmount_only() {
             );
             assert!(clean.is_clean, "{options}, round {round}: {clean:?}");
             cycles.push(clean.last.unwrap().lsn.cycle);
+            if round >= rounds_min && cycles.last() > cycles.first() {
+                break;
+            }
         }
         assert!(cycles.last() > cycles.first(), "the log never went round: {cycles:?}");
     }

@@ -59,7 +59,8 @@ fn repair_and_kernel_accept_them() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let home = scratch();
     let image = home.path().join("image");
-    for case in CASES.iter().chain(&[case(TIB), case(9 * TIB)]) {
+    let some = oracle::effort(4, 1, 1);
+    for case in CASES.iter().step_by(some).chain(&[case(TIB), case(9 * TIB)]) {
         case.make(&image);
         xfs_repair(&image);
         let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
@@ -75,7 +76,7 @@ fn they_are_what_mkfs_makes() {
     require!(Version("mkfs.xfs", 7, 2));
     let home = scratch();
     let (ours, theirs) = (home.path().join("ours"), home.path().join("theirs"));
-    for case in CASES {
+    for case in CASES.iter().step_by(oracle::effort(2, 1, 1)) {
         case.make(&ours);
         case.make_with_mkfs(&theirs);
         making::assert_same_but_for_times(case, &ours, &theirs);
@@ -89,7 +90,8 @@ fn plans_are_those_of_mkfs() {
     let large = [GIB, 7 * GIB, 128 * GIB, 129 * GIB, 500 * GIB, TIB - 4096, TIB, TIB + 4096];
     let huge = [3 * TIB, 4 * TIB - 4096, 4 * TIB, 4 * TIB + 4096, 4 * TIB + 16 * MIB, 50 * TIB];
     let sizes = sizes.map(|mib| mib * MIB + 12288).into_iter().chain(large).chain(huge);
-    for size in sizes {
+    // So that all kinds of sizes are among those of each step.
+    for size in sizes.step_by(oracle::effort(3, 1, 1)) {
         for block_size in [1024, 2048, 4096, 8192, 16 << 10, 32 << 10, 64 << 10] {
             for sector_size in [512, 4096].into_iter().filter(|size| *size <= block_size) {
                 let case = Case { block_size, sector_size, ..case(size) };

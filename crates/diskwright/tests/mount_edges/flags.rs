@@ -221,7 +221,9 @@ fn extended_flags_are_those_of_the_kernel(place: &mut Place) {
     }
     let script = place.home().join("fsx.py");
     fs::write(&script, FSX).unwrap();
-    let function = format!("fsx() {{ python3 -IS {} \"$@\"; }}; ", script.display());
+    // What is in PATH may be a script that takes longer to find the program than all the rest.
+    let python = run(tool("python3").args(["-c", "import sys; print(sys.executable)"]));
+    let function = format!("fsx() {{ {} -IS {} \"$@\"; }}; ", python.trim(), script.display());
     let all: Vec<_> = all.iter().map(|line| format!("{function}{line}")).collect();
     beside_the_kernel(place, &all);
 }

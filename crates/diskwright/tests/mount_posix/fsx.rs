@@ -93,7 +93,7 @@ fn contents_are_what_fsx_expects(place: &mut Place) {
     thread::scope(|scope| {
         for (name, configuration) in [("large", LARGE), ("small", SMALL), ("aligned", ALIGNED)] {
             scope.spawn(move || {
-                for seed in SEEDS {
+                for &seed in &SEEDS[..oracle::effort(1, 2, 2)] {
                     exercise(place, name, configuration, seed);
                 }
                 while Instant::now() < end {

@@ -208,7 +208,7 @@ fn check_with_kernel(image: &Image, model: &Model) {
     let mount = KernelMount::new(&image.path, &MountOptions::read_only("ext4"));
     let tree = Tree::of(mount.path());
     let expected = model.entries();
-    for (path, ino, file_type) in &expected {
+    for (path, ino, file_type) in expected.iter() {
         let node = tree.node(path);
         assert_eq!(node.kind == oracle::Kind::Directory, *file_type == FileType::Directory);
         assert_eq!(node.nlink, u64::from(model.attributes(*ino).unwrap().links));

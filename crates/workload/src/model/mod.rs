@@ -15,10 +15,15 @@ mod load;
 mod names;
 mod state;
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use vfs::{FileType, Ino};
 
 use state::State;
+
+/// A path without a leading `/`, the inode it leads to, and its type.
+pub type Entry = (Vec<u8>, Ino, FileType);
 
 /// Unit of allocation unless told otherwise, in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -56,9 +61,8 @@ impl Model {
         self.state.lock().inodes.len()
     }
 
-    /// Every entry below the root, parents before children: its path without a leading `/`, its
-    /// inode and its type.
-    pub fn entries(&self) -> Vec<(Vec<u8>, Ino, FileType)> {
+    /// Every entry below the root, parents before children.
+    pub fn entries(&self) -> Arc<[Entry]> {
         self.state.lock().entries()
     }
 }

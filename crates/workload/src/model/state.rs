@@ -1,13 +1,14 @@
 //! What the model holds, and how its parts are found.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use vfs::{
     Attributes, DeviceNumber, Error, FileType, Ino, NAME_LEN_MAX, NewInode, Protection, Result,
     Timestamp,
 };
 
-use super::BLOCK_BYTES;
+use super::{BLOCK_BYTES, Entry};
 
 /// The root directory.
 pub(super) const ROOT: Ino = Ino(2);
@@ -17,6 +18,8 @@ pub(super) const COOKIE_FIRST: u64 = 3;
 pub(super) struct State {
     pub(super) inodes: BTreeMap<Ino, Inode>,
     ino_next: u64,
+    /// All entries, from when they were asked for until one changes: who draws random steps asks before each.
+    entries: Option<Arc<[Entry]>>,
     /// Unit of allocation, in bytes.
     pub(super) block_bytes: u64,
 }
@@ -74,6 +77,7 @@ impl Default for State {
         Self {
             inodes: BTreeMap::from([(ROOT, root)]),
             ino_next: ROOT.0 + 1,
+            entries: None,
             block_bytes: BLOCK_BYTES,
         }
     }
@@ -125,6 +129,7 @@ impl State {
     }
 
     pub(super) fn directory_mut(&mut self, ino: Ino) -> Result<&mut Directory> {
+        self.entries = None;
         match &mut self.inode_mut(ino)?.body {
             Body::Directory(directory) => Ok(directory),
             _ => Err(Error::NotADirectory),
@@ -203,22 +208,26 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn entries(&self) -> Vec<(Vec<u8>, Ino, FileType)> {
+    pub(super) fn entries(&mut self) -> Arc<[Entry]> {
+        if let Some(entries) = &self.entries {
+            return entries.clone();
+        }
+        self.entries.insert(self.collect_entries().into()).clone()
+    }
+
+    fn collect_entries(&self) -> Vec<Entry> {
         let mut found = Vec::new();
         let mut pending = vec![(Vec::new(), ROOT)];
         while let Some((path, dir)) = pending.pop() {
             let Ok(directory) = self.directory(dir) else { continue };
             for (name, &(_, ino)) in &directory.by_name {
                 let Ok(inode) = self.inode(ino) else { continue };
-                let mut path = path.clone();
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(name);
-                found.push((path.clone(), ino, inode.attributes.file_type));
+                let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                let path = [&path, slash, name].concat();
                 if inode.is_directory() {
-                    pending.push((path, ino));
+                    pending.push((path.clone(), ino));
                 }
+                found.push((path, ino, inode.attributes.file_type));
             }
         }
         found

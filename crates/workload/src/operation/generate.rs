@@ -1,9 +1,9 @@
 //! Drawing steps from a seed.
 
-use vfs::{AllocateMode, DeviceNumber, FileType, Ino, RenameMode, SpecialFile};
+use vfs::{AllocateMode, DeviceNumber, FileType, RenameMode, SpecialFile};
 
 use super::{Operation, Path, SLOTS, Session, Step, Target};
-use crate::model::Model;
+use crate::model::{Entry, Model};
 
 /// What a run is made of, in shares of all steps; they need not add up to anything.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +106,7 @@ struct Draw<'d> {
     rng: &'d mut fastrand::Rng,
     mix: Mix,
     prefix: &'d str,
-    entries: &'d [(Vec<u8>, Ino, FileType)],
+    entries: &'d [Entry],
     session: &'d Session,
 }
 

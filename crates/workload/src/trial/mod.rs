@@ -17,6 +17,7 @@ mod watchdog;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockdev::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode, Timestamp};
@@ -48,6 +49,25 @@ pub struct Trial<'t> {
     pub name: String,
     /// Panics unless an image that was closed is sound.
     pub check: &'t (dyn Fn(&MemoryDevice) + Sync),
+    /// Which of many images that hardly differ are checked.
+    pub alike: Alike,
+}
+
+/// Chooses among images that differ in the moment in which an operation failed, and in nothing else.
+pub struct Alike {
+    one_in: u64,
+    seen: AtomicU64,
+}
+
+impl Alike {
+    /// The first image and every `one_in`th after it.
+    pub fn one_in(one_in: u64) -> Self {
+        Self { one_in, seen: AtomicU64::new(0) }
+    }
+
+    fn chooses(&self) -> bool {
+        self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.one_in)
+    }
 }
 
 impl Trial<'_> {
@@ -60,6 +80,15 @@ impl Trial<'_> {
     fn open(&self, device: Arc<dyn BlockDevice>) -> Box<dyn Mounted> {
         self.target.open(device).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
+
+    /// Judges an image that hardly differs from others, if it is its turn.
+    #[track_caller]
+    fn check_alike(&self, device: &MemoryDevice) {
+        if self.alike.chooses() {
+            (self.check)(device);
+        }
+    }
+
     /// Closes a file system and judges what it left.
     #[track_caller]
     fn close(&self, mounted: Box<dyn Mounted>, device: &MemoryDevice) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, MemoryDevice};
 use vfs::FileSystem;
 use workload::crash::{CarelessDevice, Mounted, Target};
-use workload::trial::Trial;
+use workload::trial::{Alike, Trial};
 use xfs::{OpenOptions, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
@@ -69,6 +69,7 @@ impl XfsTarget {
             parts_long_requests,
             name,
             check: &|device| assert_clean(device),
+            alike: Alike::one_in(oracle::effort(7, 1, 1)),
         }
     }
 
