@@ -163,11 +163,14 @@ impl Items {
         let is_first = tag.seed % geometry.dir_block_blocks() == 0;
         let is_whole = kind == BufferType::Symlink
             || kind != BufferType::Unknown && is_first && blocks == geometry.dir_block_blocks();
-        if self.wholes.get(&first).is_some_and(|whole| !is_whole || whole.blocks != blocks) {
-            self.end_whole(first);
-        }
+        let is_same = is_whole && self.wholes.get(&first).is_some_and(|w| w.blocks == blocks);
+        // Others of several blocks may have begun with any of these.
+        (first..)
+            .take(blocks as usize)
+            .skip(is_same.into())
+            .for_each(|block| self.end_whole(block));
         if is_whole {
-            if !self.wholes.contains_key(&first) {
+            if !is_same {
                 // Each block may be in the log as an item of its own, from what it held before: a replay of
                 // that would write over its part of this one.
                 self.ended.extend((first..).take(blocks as usize).map(|block| (block, 1)));
