@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::alloc::groups::Groups;
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
+use crate::format::group::GroupDescriptor;
 
 /// Ranges of blocks, ascending and apart.
 pub(crate) struct SystemZone {
@@ -13,6 +14,14 @@ pub(crate) struct SystemZone {
 
 impl SystemZone {
     pub(crate) fn new(geometry: &Geometry, groups: &Groups) -> Self {
+        Self::of(geometry, |group| Some(groups.places(group)))
+    }
+
+    /// As [`Self::new`], of groups whose descriptors `places` gives, as far as they are known.
+    pub(crate) fn of(
+        geometry: &Geometry,
+        places: impl Fn(Group) -> Option<GroupDescriptor>,
+    ) -> Self {
         let mut ranges = Vec::new();
         let mut add = |start: Block, len: u64| {
             if len > 0 {
@@ -22,7 +31,7 @@ impl SystemZone {
         for group in (0..geometry.groups_count).map(Group) {
             let base = geometry.base_metadata(group);
             add(base.start, base.end.0.saturating_sub(base.start.0));
-            let desc = groups.places(group);
+            let Some(desc) = places(group) else { continue };
             add(desc.block_bitmap, 1);
             add(desc.inode_bitmap, 1);
             add(desc.inode_table, u64::from(geometry.itable_blocks()));

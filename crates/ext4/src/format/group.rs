@@ -228,7 +228,20 @@ impl GroupDescriptor {
         (low, high)
     }
 
+    /// The fields of a descriptor, whatever they say. `None` if there are too few bytes.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (low, rest) = RawLow::read_from_prefix(bytes).ok()?;
+        let high = RawHigh::read_from_prefix(rest);
+        Some(Self::join(&low, &high.map_or_else(|_| RawHigh::new_zeroed(), |(high, _)| high)))
+    }
+
     fn check(&self, sb: &Superblock) -> Result<(), Corruption> {
+        self.check_places(sb)?;
+        self.check_counts(sb)
+    }
+
+    /// Checks that bitmaps and table lie inside the file system.
+    pub(crate) fn check_places(&self, sb: &Superblock) -> Result<(), Corruption> {
         let first = u64::from(sb.first_data_block);
         let inodes_per_block = sb.block_size() / u32::from(sb.inode_size);
         let table_blocks = u64::from(sb.inodes_per_group.div_ceil(inodes_per_block));
@@ -244,6 +257,10 @@ impl GroupDescriptor {
                 return Err(Corruption::new("group descriptor", problem).mismatch(range, start));
             }
         }
+        Ok(())
+    }
+
+    fn check_counts(&self, sb: &Superblock) -> Result<(), Corruption> {
         let clusters_per_group = sb.blocks_per_group >> sb.cluster_blocks_log;
         let counts = [
             ("free blocks", self.free_blocks, clusters_per_group),

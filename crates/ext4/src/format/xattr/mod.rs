@@ -282,6 +282,13 @@ fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
     all
 }
 
+/// Computed and stored `h_hash` of a verified block.
+#[must_use]
+pub fn block_hashes(block: &[u8]) -> (u32, u32) {
+    let computed = block_hash(Area::in_block(block).entries().map(|entry| entry.hash));
+    (computed, u32_at(block, HASH_OFFSET).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,0 +1,104 @@
+//! Which clusters (blocks without `bigalloc`) are in use, and which of them by several.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use check::{BitSet, Finding};
+
+use super::codes::BLOCK_METADATA;
+use super::context::Context;
+use crate::format::address::{Block, Group};
+use crate::format::geometry::Geometry;
+
+/// Clusters in use, counted from the first of group 0.
+pub(super) struct Claims {
+    used: BitSet,
+    /// Those that were claimed again.
+    again: OnceLock<BitSet>,
+    /// Blocks of attributes that were met, which inodes may share.
+    attributes: OnceLock<BitSet>,
+    first_data_block: u64,
+    cluster_blocks_log: u32,
+}
+
+impl Claims {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let first_data_block = u64::from(geometry.first_data_block);
+        let blocks = geometry.blocks_count - first_data_block;
+        Self {
+            used: BitSet::new(blocks.div_ceil(u64::from(geometry.cluster_blocks()))),
+            again: OnceLock::new(),
+            attributes: OnceLock::new(),
+            first_data_block,
+            cluster_blocks_log: geometry.cluster_blocks_log,
+        }
+    }
+
+    /// The clusters that some blocks lie in.
+    pub(super) fn clusters(&self, start: Block, len: u64) -> Range<u64> {
+        let first = start.0.saturating_sub(self.first_data_block);
+        let end = start.plus(len).0.saturating_sub(self.first_data_block);
+        let log = self.cluster_blocks_log;
+        first >> log..end.div_ceil(1_u64 << log)
+    }
+
+    /// The first block of a cluster.
+    pub(super) fn block_of(&self, cluster: u64) -> Block {
+        Block((cluster << self.cluster_blocks_log) + self.first_data_block)
+    }
+
+    /// The clusters of a group.
+    pub(super) fn of_group(&self, geometry: &Geometry, group: Group) -> Range<u64> {
+        self.clusters(geometry.first_block(group), geometry.blocks_in(group).into())
+    }
+
+    pub(super) const fn used(&self) -> &BitSet {
+        &self.used
+    }
+
+    /// Marks blocks of the file system itself.
+    pub(super) fn take_system(&self, start: Block, len: u64) {
+        self.used.insert_range(self.clusters(start, len), |_| {});
+    }
+
+    /// Clusters that were claimed again, if there are any.
+    pub(super) fn shared(&self) -> Option<&BitSet> {
+        self.again.get()
+    }
+
+    fn again(&self) -> &BitSet {
+        self.again.get_or_init(|| BitSet::new(self.used.limit()))
+    }
+
+    /// Notes that a block of attributes was met. Whether it is the first time.
+    pub(super) fn meet_attributes(&self, block: Block) -> bool {
+        self.attributes
+            .get_or_init(|| BitSet::new(self.used.limit()))
+            .insert(self.clusters(block, 1).start)
+    }
+}
+
+impl Context<'_> {
+    /// Claims clusters for an inode. Whether all were free.
+    pub(super) fn claim(&self, ino: u32, clusters: Range<u64>) -> bool {
+        let mut is_new = true;
+        let mut of_system = None;
+        self.claims.used.insert_range(clusters.clone(), |cluster| {
+            is_new = false;
+            let block = self.claims.block_of(cluster);
+            if self.system.overlaps(block, u64::from(self.geometry().cluster_blocks())) {
+                of_system.get_or_insert(block);
+            } else {
+                self.claims.again().insert(cluster);
+            }
+        });
+        if let Some(block) = of_system {
+            let first = self.claims.block_of(clusters.start);
+            let detail =
+                format!("of {} clusters from block {first} on", clusters.end - clusters.start);
+            let finding = Finding::new(BLOCK_METADATA).of_inode(ino.into()).at_block(block.0);
+            self.tell(finding.detail(detail));
+        }
+        is_new
+    }
+}

@@ -1,0 +1,165 @@
+//! What all parts of a check share: the device, what the superblock says, what was found so far.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use blockdev::BlockDevice;
+use check::{BitSet, Code, Finding, Observer, Waiting};
+use transaction::Corruption;
+use vfs::Ino;
+
+use super::claims::Claims;
+use super::codes::IO;
+use super::groups::GroupFacts;
+use super::inodes::Inodes;
+use super::references::References;
+use super::tally::Tally;
+use crate::alloc::system::SystemZone;
+use crate::format::address::{Block, Group};
+use crate::format::checksum::inode_seed;
+use crate::format::geometry::Geometry;
+use crate::format::inode::Inode;
+use crate::params::Params;
+
+/// A check that is under way.
+pub(super) struct Context<'c> {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) observer: &'c dyn Observer,
+    pub(super) threads: NonZero<usize>,
+    pub(super) params: Params,
+    pub(super) groups: Vec<GroupFacts>,
+    /// Where the file system's own structures lie.
+    pub(super) system: SystemZone,
+    pub(super) claims: Claims,
+    pub(super) inodes: Inodes,
+    /// Inodes that the orphan list or the orphan file names.
+    pub(super) orphans: BitSet,
+    pub(super) references: References,
+    pub(super) tally: Tally,
+    waiting: Waiting,
+    is_incomplete: AtomicBool,
+    /// Whether a file needs the feature `large_file`.
+    pub(super) has_large_file: AtomicBool,
+    pub(super) inodes_used: AtomicU64,
+    pub(super) directories: AtomicU64,
+}
+
+/// An inode that is being checked.
+#[derive(Clone, Copy)]
+pub(super) struct Subject {
+    pub(super) ino: u32,
+    pub(super) inode: Inode,
+    /// Seed of the checksums of its blocks, where there are any.
+    pub(super) seed: Option<u32>,
+    pub(super) is_orphan: bool,
+}
+
+impl<'c> Context<'c> {
+    pub(super) fn new(
+        device: Arc<dyn BlockDevice>,
+        observer: &'c dyn Observer,
+        threads: NonZero<usize>,
+        params: Params,
+    ) -> Self {
+        let geometry = params.geometry;
+        Self {
+            device,
+            observer,
+            threads,
+            groups: Vec::new(),
+            system: SystemZone::of(&geometry, |_| None),
+            claims: Claims::new(&geometry),
+            inodes: Inodes::new(&geometry),
+            orphans: BitSet::new(u64::from(geometry.inodes_count) + 1),
+            references: References::default(),
+            tally: Tally::new(&params),
+            waiting: Waiting::default(),
+            is_incomplete: AtomicBool::new(false),
+            has_large_file: AtomicBool::new(false),
+            inodes_used: AtomicU64::new(0),
+            directories: AtomicU64::new(0),
+            params,
+        }
+    }
+
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.params.geometry
+    }
+
+    pub(super) fn block_size(&self) -> usize {
+        self.params.block_size()
+    }
+
+    /// Tells of a finding; one of an inode waits for a path.
+    pub(super) fn tell(&self, finding: Finding) {
+        self.waiting.hold(finding, self.observer);
+    }
+
+    /// Tells of something that a verifier said of an inode.
+    pub(super) fn tell_damage(&self, ino: u32, code: &'static Code, damage: &Corruption) {
+        self.tell(Finding::of_damage(code, damage).of_inode(u64::from(ino)));
+    }
+
+    pub(super) const fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// Notes that not everything could be looked at.
+    pub(super) fn leave_out(&self) {
+        self.is_incomplete.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        !self.is_incomplete.load(Ordering::Relaxed) && !self.observer.is_cancelled()
+    }
+
+    /// Fills `bytes` from a block on. Tells of a device that fails, and returns false then.
+    pub(super) fn read(&self, block: Block, bytes: &mut [u8]) -> bool {
+        let offset = self.geometry().byte_of(block);
+        match self.device.read_at(offset, bytes) {
+            Ok(()) => true,
+            Err(error) => {
+                self.leave_out();
+                self.observer.found(Finding::new(IO).at_block(block.0).detail(error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// One block; `None` if the device fails.
+    pub(super) fn block(&self, block: Block) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.block_size()];
+        self.read(block, &mut bytes).then_some(bytes)
+    }
+
+    /// The slot of an inode, read by itself. `None` if there is no such inode, or the device fails.
+    pub(super) fn slot(&self, ino: u32) -> Option<Vec<u8>> {
+        let (group, index) = self.geometry().place_of(Ino(ino.into()))?;
+        let facts = self.group(group).filter(|facts| facts.is_usable)?;
+        let (block, offset) = self.geometry().inode_position(facts.desc.inode_table, index);
+        let bytes = self.block(block)?;
+        bytes.get(offset..offset + usize::from(self.geometry().inode_size)).map(<[u8]>::to_vec)
+    }
+
+    pub(super) fn group(&self, group: Group) -> Option<&GroupFacts> {
+        self.groups.get(group.0 as usize)
+    }
+
+    /// The inode in a slot.
+    pub(super) fn subject(&self, ino: u32, slot: &[u8]) -> Subject {
+        let inode = Inode::from_slot(slot);
+        let seed = self
+            .params
+            .checksums
+            .then(|| inode_seed(self.params.sb.checksum_seed, Ino(ino.into()), inode.generation()));
+        Subject { ino, inode, seed, is_orphan: self.orphans.contains(ino.into()) }
+    }
+}
+
+impl Subject {
+    /// Whether any of the flags is set.
+    pub(super) fn has(&self, flags: u32) -> bool {
+        self.inode.has_flag(flags)
+    }
+}

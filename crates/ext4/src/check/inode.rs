@@ -1,0 +1,244 @@
+//! What must be so of one inode in use: flags, fields, size, contents.
+
+use check::Finding;
+use vfs::FileType;
+
+use super::codes::{
+    INLINE_DATA, INODE_BLOCKS, INODE_DELETION_TIME, INODE_FIELD, INODE_FLAGS, INODE_SIZE, SYMLINK,
+    XATTR_BLOCK,
+};
+use super::contents::Claimed;
+use super::context::{Context, Subject};
+use super::survey::{Scanner, Target, target_problem};
+use crate::format::address::Block;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+
+/// `i_flags`: for the AFS server.
+const IMAGIC: u32 = 0x2000;
+/// Bytes of `obso_faddr`, the address of a fragment, which there are none of.
+const FADDR: std::ops::Range<usize> = 0x70..0x74;
+/// The inode that keeps blocks for descriptors.
+pub(super) const RESIZE_INO: u32 = 7;
+
+/// What of an inode's space its attributes take.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AttributeSpace {
+    /// Whether there is a block of them.
+    pub(super) has_block: bool,
+    /// Whether they say how the inode is encrypted.
+    pub(super) has_context: bool,
+    /// Bytes of `system.data`, if there is one.
+    pub(super) inline: Option<usize>,
+    /// Whether they could not be read, so that nothing is known.
+    pub(super) is_damaged: bool,
+    /// 512-byte units of values in inodes of their own, which may count.
+    pub(super) value_units: u64,
+}
+
+impl Scanner<'_, '_> {
+    /// Checks an inode in use.
+    pub(super) fn inode(&mut self, subject: &Subject, file_type: FileType, slot: &[u8]) {
+        let context = self.context;
+        let inode = &subject.inode;
+        if inode.dtime() != 0 && !subject.is_orphan {
+            let finding = Finding::new(INODE_DELETION_TIME).of_inode(subject.ino.into());
+            context.tell(finding.mismatch(0, inode.dtime()));
+        }
+        self.check_fields(subject, slot);
+        let space = self.attributes(subject, slot);
+        self.check_flags(subject, file_type, &space);
+        let claimed = self.contents(subject, file_type, &space, slot);
+        self.check_blocks(subject, &space, &claimed);
+        if subject.has(flags::EA_INODE) {
+            context.check_value(subject, &claimed);
+        }
+        self.counted.add(context, subject);
+    }
+
+    fn check_fields(&self, subject: &Subject, slot: &[u8]) {
+        let tell = |field: &'static str, expected: &str, found: u32| {
+            let finding = Finding::new(INODE_FIELD).of_inode(subject.ino.into()).field(field);
+            self.context.tell(finding.mismatch(expected, found));
+        };
+        let faddr = slot.get(FADDR).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        if faddr != 0 {
+            tell("faddr", "0", faddr);
+        }
+        let (extra, most) =
+            (usize::from(subject.inode.extra_isize()), slot.len() - GOOD_OLD_INODE_SIZE);
+        if extra != 0 && (!(4..=most).contains(&extra) || extra % 4 != 0) {
+            let expected = format!("a multiple of 4 from 4 to {most}");
+            tell("extra_isize", &expected, extra as u32);
+        }
+    }
+
+    /// Checks that flags go with the type and the features.
+    fn check_flags(&self, subject: &Subject, file_type: FileType, space: &AttributeSpace) {
+        let context = self.context;
+        let features = &context.params.sb.features;
+        let (is_dir, is_file) = (file_type == FileType::Directory, file_type == FileType::Regular);
+        let has_map = is_dir || is_file || file_type == FileType::Symlink;
+        let wrong = [
+            (flags::EXTENTS, features.incompat(Incompat::EXTENTS) && has_map, "extents"),
+            (
+                flags::INLINE_DATA,
+                features.incompat(Incompat::INLINE_DATA) && has_map,
+                "inline_data",
+            ),
+            (flags::INDEX, features.compat(Compat::DIR_INDEX) && is_dir, "index"),
+            (flags::CASEFOLD, features.incompat(Incompat::CASEFOLD) && is_dir, "casefold"),
+            (flags::ENCRYPT, features.incompat(Incompat::ENCRYPT) && has_map, "encrypt"),
+            (flags::VERITY, features.ro_compat(RoCompat::VERITY) && is_file, "verity"),
+            (flags::EA_INODE, features.incompat(Incompat::EA_INODE) && is_file, "ea_inode"),
+            (IMAGIC, features.compat(Compat::IMAGIC_INODES), "imagic"),
+            (flags::IMMUTABLE | flags::APPEND, is_dir || is_file, "immutable or append"),
+        ];
+        let tell = |detail: String| {
+            let finding = Finding::new(INODE_FLAGS).of_inode(subject.ino.into()).field("flags");
+            context.tell(finding.detail(detail));
+        };
+        for (flag, is_allowed, name) in wrong {
+            if subject.has(flag) && !is_allowed {
+                tell(format!("{name} is set"));
+            }
+        }
+        let inode = subject.inode.flags();
+        if inode & flags::EXTENTS != 0 && inode & flags::INLINE_DATA != 0 {
+            tell("extents and inline_data are both set".to_owned());
+        }
+        if inode & flags::ENCRYPT != 0 && !space.has_context && !space.is_damaged {
+            tell("encrypt is set, and nothing says how".to_owned());
+        }
+    }
+
+    fn contents(
+        &mut self,
+        subject: &Subject,
+        file_type: FileType,
+        space: &AttributeSpace,
+        slot: &[u8],
+    ) -> Claimed {
+        if subject.ino == RESIZE_INO && self.context.params.sb.features.compat(Compat::RESIZE_INODE)
+        {
+            return self.context.check_resize_inode(subject);
+        }
+        let is_inline = subject.has(flags::INLINE_DATA);
+        match file_type {
+            FileType::Directory if is_inline => {
+                self.check_inline_size(subject, space, true);
+                self.directories.add(subject, &[], self.context.geometry().block_size_log);
+                Claimed::default()
+            }
+            FileType::Directory => self.claim_directory(subject),
+            FileType::Regular if is_inline => {
+                self.check_inline_size(subject, space, false);
+                Claimed::default()
+            }
+            FileType::Regular => self.claim_file(subject),
+            FileType::Symlink => self.symlink(subject, space, is_inline, slot),
+            _ => {
+                if subject.inode.size() != 0 {
+                    self.tell_size(subject, "0, for it has no contents");
+                }
+                Claimed::default()
+            }
+        }
+    }
+
+    /// Checks that inline contents are as long as the size says; `is_whole` if nothing may be left over.
+    fn check_inline_size(&self, subject: &Subject, space: &AttributeSpace, is_whole: bool) {
+        if space.is_damaged {
+            return;
+        }
+        let tell = |finding: Finding| self.context.tell(finding.of_inode(subject.ino.into()));
+        let size = subject.inode.size();
+        let Some(rest) = space.inline else {
+            return tell(Finding::new(INLINE_DATA).detail("it has no attribute system.data"));
+        };
+        let room = (I_BLOCK_SIZE + rest) as u64;
+        if size > room || is_whole && size != room {
+            let expected = if is_whole { room.to_string() } else { format!("at most {room}") };
+            tell(Finding::new(INLINE_DATA).field("size").mismatch(expected, size));
+        }
+    }
+
+    fn symlink(
+        &mut self,
+        subject: &Subject,
+        space: &AttributeSpace,
+        is_inline: bool,
+        _slot: &[u8],
+    ) -> Claimed {
+        let size = subject.inode.size();
+        let tell = |detail: &str| {
+            let finding = Finding::new(SYMLINK).of_inode(subject.ino.into());
+            self.context.tell(finding.detail(detail));
+        };
+        let is_encrypted = subject.has(flags::ENCRYPT);
+        if is_inline {
+            self.check_inline_size(subject, space, false);
+            return Claimed::default();
+        }
+        if size < I_BLOCK_SIZE as u64 {
+            // An orphan that is being freed may have none.
+            if size == 0 && !subject.is_orphan {
+                tell("its size is 0");
+            } else if subject.has(flags::EXTENTS) {
+                tell("its target lies in the inode, and its flags say that it does not");
+            } else if size > 0
+                && let Some(problem) = target_problem(subject.inode.i_block(), size, is_encrypted)
+            {
+                tell(problem);
+            }
+            return Claimed::default();
+        }
+        let claimed = self.claim_symlink(subject);
+        match claimed.first {
+            _ if claimed.is_cut => {}
+            Some(block) if size < self.context.block_size() as u64 && claimed.end == 1 => {
+                self.targets.push(Target { block, ino: subject.ino, size, is_encrypted });
+            }
+            _ if subject.is_orphan => {}
+            _ => tell("its target is not in one block"),
+        }
+        claimed
+    }
+
+    pub(super) fn tell_size(&self, subject: &Subject, expected: impl std::fmt::Display) {
+        let finding = Finding::new(INODE_SIZE).of_inode(subject.ino.into()).field("size");
+        self.context.tell(finding.mismatch(expected, subject.inode.size()));
+    }
+
+    /// Checks the number of blocks against those that were claimed.
+    fn check_blocks(&self, subject: &Subject, space: &AttributeSpace, claimed: &Claimed) {
+        if claimed.is_cut {
+            return;
+        }
+        let geometry = self.context.geometry();
+        let clusters = claimed.clusters + u64::from(space.has_block);
+        let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+        let found = subject.inode.blocks_512(geometry.block_size());
+        // Kernels count values in inodes of their own, others do not.
+        if found != units && found != units + space.value_units {
+            let finding = Finding::new(INODE_BLOCKS).of_inode(subject.ino.into()).field("blocks");
+            self.context.tell(finding.mismatch(units, found));
+        }
+    }
+
+    /// The place of an inode's block of attributes, if it can be one.
+    pub(super) fn attribute_block(&self, subject: &Subject) -> Option<Block> {
+        let block = Block(subject.inode.file_acl());
+        if block.0 == 0 {
+            return None;
+        }
+        let context: &Context<'_> = self.context;
+        if context.geometry().contains(block, 1) && !context.system.overlaps(block, 1) {
+            return Some(block);
+        }
+        let finding = Finding::new(XATTR_BLOCK).of_inode(subject.ino.into()).field("file_acl");
+        let expected = format!("a block below {}", context.geometry().blocks_count);
+        context.tell(finding.mismatch(expected, block));
+        None
+    }
+}

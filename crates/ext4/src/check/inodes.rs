@@ -1,0 +1,103 @@
+//! What is remembered of each inode in use: 8 bytes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use vfs::{FileType, Ino};
+
+use crate::format::address::Group;
+use crate::format::dirent::file_type_code;
+use crate::format::geometry::Geometry;
+
+/// The bits of [`State::facts`]: the lowest three are the type as entries of directories have it.
+const TYPE: u16 = 7;
+const USED: u16 = 1 << 3;
+/// It holds the value of an attribute.
+pub(super) const VALUE: u16 = 1 << 4;
+/// It belongs to the file system itself, and no name leads to it.
+pub(super) const HIDDEN: u16 = 1 << 5;
+/// It is in use as an orphan.
+pub(super) const ORPHAN: u16 = 1 << 6;
+/// A directory with an index.
+pub(super) const INDEXED: u16 = 1 << 7;
+
+const _: () = assert!(size_of::<State>() == 8);
+
+/// What is known of an inode.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Links that it says it has, less the names met; wraps.
+    left: AtomicU32,
+    facts: u16,
+    links: u16,
+}
+
+impl State {
+    pub(super) fn new(file_type: Option<FileType>, links: u16, facts: u16) -> Self {
+        let code = file_type.map_or(0, |file_type| u16::from(file_type_code(file_type)));
+        Self { left: AtomicU32::new(links.into()), facts: USED | code | facts, links }
+    }
+
+    pub(super) const fn is_used(&self) -> bool {
+        self.facts & USED != 0
+    }
+
+    pub(super) const fn has(&self, facts: u16) -> bool {
+        self.facts & facts != 0
+    }
+
+    /// The type as entries of directories have it; 0 for a mode that names none.
+    pub(super) const fn type_code(&self) -> u8 {
+        (self.facts & TYPE) as u8
+    }
+
+    pub(super) const fn is_dir(&self) -> bool {
+        self.type_code() == file_type_code(FileType::Directory)
+    }
+
+    pub(super) const fn links(&self) -> u16 {
+        self.links
+    }
+
+    /// Counts a name.
+    pub(super) fn count_name(&self) {
+        self.left.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The names that were counted.
+    pub(super) fn names(&self) -> u32 {
+        u32::from(self.links).wrapping_sub(self.left.load(Ordering::Relaxed))
+    }
+}
+
+/// The inodes of all groups, as far as they are in use.
+pub(super) struct Inodes {
+    groups: Vec<OnceLock<Box<[State]>>>,
+    geometry: Geometry,
+}
+
+impl Inodes {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let groups = std::iter::repeat_with(OnceLock::new);
+        Self { groups: groups.take(geometry.groups_count as usize).collect(), geometry: *geometry }
+    }
+
+    /// Notes the inodes of a group, up to the last one in use.
+    pub(super) fn set(&self, group: Group, states: Vec<State>) {
+        if let Some(place) = self.groups.get(group.0 as usize) {
+            let _ = place.set(states.into_boxed_slice());
+        }
+    }
+
+    /// The inodes of a group, up to the last one in use.
+    pub(super) fn of(&self, group: Group) -> &[State] {
+        let states = self.groups.get(group.0 as usize).and_then(OnceLock::get);
+        states.map_or(&[], |states| states)
+    }
+
+    /// An inode in use.
+    pub(super) fn get(&self, ino: u32) -> Option<&State> {
+        let (group, index) = self.geometry.place_of(Ino(ino.into()))?;
+        self.of(group).get(index as usize).filter(|state| state.is_used())
+    }
+}

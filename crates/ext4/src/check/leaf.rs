@@ -1,0 +1,369 @@
+//! The entries of directories.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use check::{Code, Finding};
+
+use super::codes::{
+    DIR_BLOCK, DIR_CHECKSUM, DIR_DOTS, DIR_DUPLICATE, DIR_INODE, DIR_NAME, DIR_NAMES, DIR_TYPE,
+    HTREE_HASH, HTREE_LEAF,
+};
+use super::context::Context;
+use super::directories::{Directories, Directory};
+use super::inodes::{HIDDEN, State, VALUE};
+use super::survey::ROOT;
+use super::tree::{Plan, Role};
+use crate::dir::casefold;
+use crate::dir::compare::Style;
+use crate::format::address::Block;
+use crate::format::dirent::{self, Record};
+use crate::format::features::Incompat;
+use crate::format::inode::flags;
+
+/// Shortest name that encryption makes.
+const ENCRYPTED_NAME_MIN: usize = 16;
+/// How entries of directories name the type of directories.
+const TYPE_DIRECTORY: u8 = 2;
+
+/// One thread's part of reading directories.
+pub(super) struct Reader<'r, 'c> {
+    context: &'r Context<'c>,
+    directories: &'r Directories,
+    has_types: bool,
+    plan: Plan,
+    buffer: Vec<u8>,
+    /// Of a block: hash of each name and the byte at which its entry starts.
+    keys: Vec<u64>,
+    /// Of a directory without index: hashes of all names.
+    all_keys: Vec<u64>,
+    folded: Vec<u8>,
+}
+
+/// Where entries are that are being checked.
+#[derive(Clone, Copy)]
+struct Chain<'d> {
+    directory: &'d Directory,
+    /// `None` in the inode.
+    place: Option<Block>,
+    role: Role,
+}
+
+impl Chain<'_> {
+    fn finding(&self, code: &'static Code) -> Finding {
+        let finding = Finding::new(code).of_inode(self.directory.ino.into());
+        match self.place {
+            Some(place) => finding.at_block(place.0),
+            None => finding,
+        }
+    }
+
+    fn of_entry(&self, code: &'static Code, record: &Record<'_>) -> Finding {
+        self.finding(code).named(record.name)
+    }
+}
+
+impl<'r, 'c> Reader<'r, 'c> {
+    pub(super) fn new(context: &'r Context<'c>, directories: &'r Directories) -> Self {
+        Self {
+            context,
+            directories,
+            has_types: context.params.sb.features.incompat(Incompat::FILETYPE),
+            plan: Plan::default(),
+            buffer: Vec::new(),
+            keys: Vec::new(),
+            all_keys: Vec::new(),
+            folded: Vec::new(),
+        }
+    }
+
+    /// Reads and checks a directory.
+    pub(super) fn read(&mut self, directory: &Directory) {
+        if directory.has(flags::INLINE_DATA) {
+            return self.read_inline(directory);
+        }
+        let (context, directories) = (self.context, self.directories);
+        let mut plan = std::mem::take(&mut self.plan);
+        plan.make(context, directories, directory);
+        self.plan = plan;
+        self.all_keys.clear();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        directories.for_each_block(context, directory, &mut buffer, &mut |number, place, bytes| {
+            self.block(directory, number, place, bytes);
+            ControlFlow::Continue(())
+        });
+        self.buffer = buffer;
+        for block in self.plan.unreached() {
+            let finding = Finding::new(HTREE_LEAF).of_inode(directory.ino.into());
+            context.tell(finding.detail(format!("the index does not lead to block {block}")));
+        }
+        self.all_keys.sort_unstable();
+        if self.all_keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            self.find_duplicates(directory);
+        }
+    }
+
+    fn read_inline(&mut self, directory: &Directory) {
+        let context = self.context;
+        let Some(inline) = context.inline_directory(directory.ino) else { return };
+        let chain = Chain { directory, place: None, role: Role::Linear };
+        if let Some(state) = context.inodes.get(directory.ino) {
+            state.count_name();
+        }
+        self.dot_dot(&chain, inline.parent());
+        self.all_keys.clear();
+        for part in inline.parts() {
+            if let Err(damage) = dirent::verify_structure(part, u32::MAX, false) {
+                context.tell_damage(directory.ino, DIR_BLOCK, &damage);
+            }
+            for record in dirent::entries(part) {
+                self.entry(&chain, &record);
+                let key = self.long_key(directory, record.name);
+                self.all_keys.push(key);
+            }
+        }
+        self.all_keys.sort_unstable();
+        if self.all_keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            self.find_duplicates(directory);
+        }
+    }
+
+    fn block(&mut self, directory: &Directory, number: u32, place: Block, bytes: &[u8]) {
+        let chain = Chain { directory, place: Some(place), role: self.plan.role(number) };
+        if chain.role == Role::Node {
+            return;
+        }
+        if chain.role != Role::Root {
+            self.verify(&chain, bytes);
+        }
+        let mut records = dirent::records(bytes);
+        if number == 0 {
+            self.dots(&chain, records.next(), records.next());
+        }
+        self.keys.clear();
+        let is_whole = matches!(chain.role, Role::Leaf { .. }) || directory.blocks <= 1;
+        for record in records.filter(|record| record.inode != 0) {
+            self.entry(&chain, &record);
+            let key = self.key(&chain, &record);
+            if is_whole {
+                self.keys.push(key);
+            }
+        }
+        if is_whole {
+            self.check_duplicates(&chain, bytes);
+        }
+    }
+
+    fn verify(&self, chain: &Chain<'_>, bytes: &[u8]) {
+        let context = self.context;
+        let has_checksums = context.params.checksums && !self.plan.is_broken;
+        let seed = has_checksums.then_some(chain.directory.seed);
+        let Err(damage) = dirent::verify(bytes, u32::MAX, seed) else { return };
+        let is_sound = dirent::verify_structure(bytes, u32::MAX, false).is_ok();
+        let code = if is_sound { DIR_CHECKSUM } else { DIR_BLOCK };
+        let finding = Finding::of_damage(code, &damage).of_inode(chain.directory.ino.into());
+        context.tell(finding.at_block(chain.place.map_or(0, |place| place.0)));
+    }
+
+    /// Checks the first two records of a directory.
+    fn dots(&self, chain: &Chain<'_>, first: Option<Record<'_>>, second: Option<Record<'_>>) {
+        let is = |record: Option<&Record<'_>>, name: &[u8]| {
+            record.is_some_and(|record| record.inode != 0 && record.name == name)
+        };
+        let own = chain.directory.ino;
+        if !is(first.as_ref(), b".") || first.is_some_and(|record| record.inode != own) {
+            self.context.tell(chain.finding(DIR_DOTS).named(b"."));
+        }
+        if let Some(record) = first.filter(|record| record.inode == own) {
+            self.check_type(chain, &record, TYPE_DIRECTORY);
+            if let Some(state) = self.context.inodes.get(own) {
+                state.count_name();
+            }
+        }
+        if !is(second.as_ref(), b"..") {
+            self.context.tell(chain.finding(DIR_DOTS).named(b".."));
+        }
+        if let Some(record) = second {
+            self.check_type(chain, &record, TYPE_DIRECTORY);
+            self.dot_dot(chain, record.inode);
+        }
+    }
+
+    fn dot_dot(&self, chain: &Chain<'_>, parent: u32) {
+        chain.directory.dotdot.store(parent, Ordering::Relaxed);
+        match self.context.inodes.get(parent) {
+            Some(state) if state.is_dir() => state.count_name(),
+            // That it is not the parent is found later.
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, chain: &Chain<'_>, record: &Record<'_>) {
+        self.check_name(chain, record);
+        let context = self.context;
+        let ino = record.inode;
+        let bad = |detail: &str| {
+            let finding = chain.of_entry(DIR_INODE, record);
+            context.tell(finding.detail(format!("it leads to inode {ino}, {detail}")));
+        };
+        if ino > context.params.sb.inodes_count {
+            return bad("which there is not");
+        }
+        if ino < context.params.sb.first_ino {
+            return bad("which is reserved");
+        }
+        let Some(state) = context.inodes.get(ino) else { return bad("which is not in use") };
+        if state.has(VALUE | HIDDEN) {
+            return bad("which has no names");
+        }
+        state.count_name();
+        self.check_type(chain, record, state.type_code());
+        if state.is_dir() {
+            self.subdirectory(chain, record);
+        }
+    }
+
+    fn check_type(&self, chain: &Chain<'_>, record: &Record<'_>, code: u8) {
+        let expected = if self.has_types { code } else { 0 };
+        // The high byte of the name's length, without types.
+        if record.file_type != expected {
+            let finding = chain.of_entry(DIR_TYPE, record);
+            self.context.tell(finding.mismatch(expected, record.file_type));
+        }
+    }
+
+    fn subdirectory(&self, chain: &Chain<'_>, record: &Record<'_>) {
+        let Some(below) = self.directories.find(record.inode) else { return };
+        let own = chain.directory.ino;
+        let set = below.parent.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        if let Err(before) = set {
+            let finding = Finding::new(DIR_NAMES).of_inode(own.into()).named(record.name);
+            let detail = format!("directory {} has a name in directory {before}", record.inode);
+            self.context.tell(finding.detail(detail));
+        }
+    }
+
+    fn check_name(&self, chain: &Chain<'_>, record: &Record<'_>) {
+        let name = record.name;
+        let is_bad = if chain.directory.style() == Style::Encrypted {
+            name.len() < ENCRYPTED_NAME_MIN
+        } else {
+            name.iter().any(|&byte| byte == b'/' || byte == 0) || matches!(name, b"." | b"..")
+        };
+        if is_bad {
+            self.context.tell(chain.of_entry(DIR_NAME, record));
+        }
+    }
+
+    /// The key of a name in its block. Checks that the index would look for it there.
+    fn key(&mut self, chain: &Chain<'_>, record: &Record<'_>) -> u64 {
+        let hash = match (chain.role, self.plan.hasher) {
+            (Role::Leaf { low, high }, Some(hasher)) => {
+                let hash =
+                    chain.directory.style().hash(&hasher, record.name, &mut self.folded).major;
+                // Bit 0 says that names of that hash go on from the block before.
+                let is_in = hash >= low & !1
+                    && (hash < high || high == u32::MAX || high & 1 == 1 && hash == high & !1);
+                if !is_in && !self.plan.is_broken {
+                    let finding = chain.of_entry(HTREE_HASH, record);
+                    let expected = format!("{low:#010x} to {high:#010x}");
+                    self.context.tell(finding.mismatch(expected, format!("{hash:#010x}")));
+                }
+                hash
+            }
+            (Role::Linear | Role::Unreached, _) if chain.directory.blocks > 1 => {
+                let key = self.long_key(chain.directory, record.name);
+                self.all_keys.push(key);
+                return key;
+            }
+            _ => (self.long_key(chain.directory, record.name) >> 32) as u32,
+        };
+        u64::from(hash) << 32 | record.offset as u64
+    }
+
+    /// A hash of a name as it is compared, which different names hardly share.
+    fn long_key(&mut self, directory: &Directory, name: &[u8]) -> u64 {
+        let name = if directory.style() == Style::Folded {
+            casefold::fold(name, &mut self.folded);
+            &self.folded[..]
+        } else {
+            name
+        };
+        hash_64(name)
+    }
+
+    /// Finds equal names among the entries whose keys were taken.
+    fn check_duplicates(&mut self, chain: &Chain<'_>, bytes: &[u8]) {
+        self.keys.sort_unstable();
+        let keys = std::mem::take(&mut self.keys);
+        let is_folded = chain.directory.style() == Style::Folded;
+        for (at, key) in keys.iter().enumerate() {
+            // Names of one hash are few, unless somebody made them so: then some stay unseen.
+            const SAME_HASH_MAX: usize = 64;
+            let others = keys[at + 1..].iter().take(SAME_HASH_MAX);
+            for other in others.take_while(|other| *other >> 32 == key >> 32) {
+                let name = |key: &u64| dirent::record_at(bytes, *key as u32 as usize);
+                let (Some(one), Some(two)) = (name(key), name(other)) else { continue };
+                let is_same = if is_folded {
+                    let mut folded = Vec::new();
+                    casefold::fold(one.name, &mut folded);
+                    casefold::fold(two.name, &mut self.folded);
+                    folded == self.folded
+                } else {
+                    one.name == two.name
+                };
+                if is_same {
+                    self.context.tell(chain.of_entry(DIR_DUPLICATE, &two));
+                }
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Finds equal names among those of a directory whose keys are equal.
+    fn find_duplicates(&mut self, directory: &Directory) {
+        let keys = std::mem::take(&mut self.all_keys);
+        let mut suspects: Vec<u64> =
+            keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        suspects.dedup();
+        let is_folded = directory.style() == Style::Folded;
+        let mut met: HashSet<Vec<u8>> = HashSet::new();
+        let (context, directories) = (self.context, self.directories);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        directories.for_each_entry(context, directory, &mut buffer, &mut |name, _| {
+            let key = self.long_key(directory, name);
+            let is_suspect = suspects.binary_search(&key).is_ok();
+            let compared = || if is_folded { self.folded.clone() } else { name.to_vec() };
+            if is_suspect && !met.insert(compared()) {
+                let finding = Finding::new(DIR_DUPLICATE).of_inode(directory.ino.into());
+                context.tell(finding.named(name));
+            }
+            ControlFlow::Continue(())
+        });
+        self.buffer = buffer;
+        self.all_keys = keys;
+    }
+}
+
+/// A hash of bytes, quickly: each word is mixed in by a multiplication.
+fn hash_64(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(FACTOR);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let hash = words.iter().fold(!0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let rest = rest.iter().fold(bytes.len() as u64, |word, &byte| word << 8 | u64::from(byte));
+    mix(mix(hash, rest), FACTOR)
+}
+
+impl State {
+    /// Whether it is one of the file system's own, which needs no name.
+    pub(super) const fn needs_no_name(&self) -> bool {
+        self.has(VALUE | HIDDEN | super::inodes::ORPHAN)
+    }
+}
+
+const _: () = assert!(ROOT < crate::format::superblock::FIRST_INO_REV0);

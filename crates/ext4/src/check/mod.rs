@@ -1,0 +1,115 @@
+//! Checking an image: nothing is written, whatever is found.
+//!
+//! The parts run one after the other, each over all groups or directories, which several threads share:
+//!
+//! 1. Superblock, descriptors, their backups, the journal ([`superblock`], [`groups`], [`journal`]); what the
+//!    journal holds is replayed in memory first. Orphans ([`orphans`]).
+//! 2. Inode tables, each read from start to end ([`survey`]): every inode in use ([`inode`]), its map
+//!    ([`mapping`]) and the blocks that it claims ([`contents`], [`claims`]), its attributes ([`attributes`]).
+//! 3. Directories in the order of their places ([`directories`]): entries ([`leaf`]), indexes ([`tree`]); then
+//!    what can be reached, and links ([`connect`]).
+//! 4. Bitmaps and counts against what was found ([`bitmaps`]), quota ([`quota`]).
+//! 5. Only if there were findings: who shares blocks ([`shared`]), and paths ([`paths`]).
+//!
+//! Of each inode 8 bytes are remembered, of each directory 40, of each cluster a bit. Everything that is walked
+//! is walked once, so that no image makes a check endless: a node of a map by the inode that claims it first, a
+//! block of an index by the entry that leads to it first.
+
+mod attributes;
+mod bitmaps;
+mod claims;
+mod codes;
+mod connect;
+mod contents;
+mod context;
+mod directories;
+mod groups;
+mod inode;
+mod inodes;
+mod journal;
+mod leaf;
+mod mapping;
+mod orphans;
+mod paths;
+mod quota;
+mod references;
+mod resize;
+mod shared;
+mod superblock;
+mod survey;
+mod tally;
+mod tree;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::check::{Observer, Options, Phase, Summary};
+use blockdev::BlockDevice;
+use vfs::Result;
+
+pub use codes::CODES;
+use context::Context;
+use directories::Directories;
+
+use crate::params::Params;
+
+/// Checks an ext2, ext3 or ext4 image, and tells `observer` of all that is wrong. Writes nothing; a journal that
+/// must be replayed is replayed in memory, unless the options say `norecovery`.
+///
+/// # Errors
+/// `Unsupported` for features that are not known, and for a journal on another device. Everything else that is
+/// wrong is a finding, also a device that fails, or that there is no superblock.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Summary> {
+    observer.progress(Phase::Superblock, 0, 1);
+    let Some(start) = superblock::begin(device, options, observer)? else {
+        return Ok(Summary::default());
+    };
+    let params = Params::of(start.sb);
+    let mut context = Context::new(start.device, observer, options.threads, params);
+    context.check_groups();
+    context.check_superblock();
+    context.check_journal()?;
+    context.find_orphans();
+    observer.progress(Phase::Superblock, 1, 1);
+    let directories = survey::survey(&context);
+    if !observer.is_cancelled() {
+        context.check_special_inodes();
+        context.check_used_features();
+        context.check_references();
+    }
+    context.check_names(&directories);
+    context.release(&directories);
+    let used = context.claims.used();
+    Ok(Summary {
+        is_complete: context.is_complete(),
+        transactions_replayed: start.transactions_replayed,
+        inodes: context.inodes_used.load(Ordering::Relaxed),
+        directories: context.directories.load(Ordering::Relaxed),
+        blocks_used: used.count(0..used.limit()),
+        blocks: used.limit(),
+    })
+}
+
+impl Context<'_> {
+    /// Directories and what follows from them, as far as nobody cancels.
+    fn check_names(&self, directories: &Directories) {
+        let steps: [&dyn Fn(); 6] = [
+            &|| self.check_directories(directories),
+            &|| self.check_connections(directories),
+            &|| self.check_links(),
+            &|| self.check_counts(),
+            &|| self.check_quota(),
+            &|| self.find_sharers(),
+        ];
+        for step in steps {
+            if self.observer.is_cancelled() {
+                return;
+            }
+            step();
+        }
+    }
+}

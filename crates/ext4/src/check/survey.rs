@@ -1,0 +1,234 @@
+//! Reading the inode tables, group by group, from start to end.
+
+use check::{Finding, Phase};
+use parking_lot::Mutex;
+use vfs::{FileType, S_IFMT};
+
+use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
+use super::context::{Context, Subject};
+use super::directories::Directories;
+use super::inodes::{self, State};
+use super::tally::Counted;
+use crate::format::address::{Block, Group};
+use crate::format::inode::{self, flags};
+
+/// The inode of bad blocks.
+pub(super) const BAD_BLOCKS_INO: u32 = 1;
+/// The inode of the root directory.
+pub(super) const ROOT: u32 = 2;
+
+/// How long one read of an inode table is, in bytes.
+const READ_BYTES: usize = 512 << 10;
+
+/// Checks all inodes and what they claim. Returns the directories among them.
+pub(super) fn survey(context: &Context<'_>) -> Directories {
+    let all = Mutex::new(Directories::default());
+    check::each(
+        context.threads,
+        context.geometry().groups_count.into(),
+        Phase::Inodes,
+        context.observer,
+        || Scanner::new(context),
+        |scanner, group| {
+            scanner.scan(Group(group as u32));
+            all.lock().append(&mut scanner.directories);
+            context.tally.add(&mut scanner.counted);
+        },
+    );
+    let mut all = all.into_inner();
+    all.sort();
+    all
+}
+
+/// A symbolic link whose target lies in a block.
+pub(super) struct Target {
+    pub(super) block: Block,
+    pub(super) ino: u32,
+    pub(super) size: u64,
+    pub(super) is_encrypted: bool,
+}
+
+/// One thread's part of the work.
+pub(super) struct Scanner<'s, 'c> {
+    pub(super) context: &'s Context<'c>,
+    pub(super) directories: Directories,
+    pub(super) counted: Counted,
+    /// Of the group at hand, to be read in the order of their places.
+    pub(super) targets: Vec<Target>,
+    bytes: Vec<u8>,
+    states: Vec<State>,
+}
+
+impl<'s, 'c> Scanner<'s, 'c> {
+    fn new(context: &'s Context<'c>) -> Self {
+        Self {
+            context,
+            directories: Directories::default(),
+            counted: Counted::default(),
+            targets: Vec::new(),
+            bytes: Vec::new(),
+            states: Vec::new(),
+        }
+    }
+
+    fn scan(&mut self, group: Group) {
+        let context = self.context;
+        let geometry = context.geometry();
+        let Some(facts) = context.group(group) else { return };
+        let (count, table) = (facts.inodes_to_read(context), facts.desc.inode_table);
+        let per_block = geometry.inodes_per_block();
+        let piece = (READ_BYTES / context.block_size()).max(1) as u32 * per_block;
+        let size = usize::from(geometry.inode_size);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let mut first = 0;
+        while first < count && !context.observer.is_cancelled() {
+            let here = piece.min(count - first);
+            bytes.resize(here.div_ceil(per_block) as usize * context.block_size(), 0);
+            self.read_table(table.plus(u64::from(first / per_block)), &mut bytes);
+            for (index, slot) in (first..first + here).zip(bytes.chunks_exact(size)) {
+                self.slot(geometry.ino_of(group, index).0 as u32, index, slot);
+            }
+            first += here;
+        }
+        self.bytes = bytes;
+        context.inodes.set(group, std::mem::take(&mut self.states));
+        self.read_targets();
+    }
+
+    /// Reads a piece of a table, block by block if the device fails in the midst.
+    fn read_table(&self, start: Block, bytes: &mut [u8]) {
+        let context = self.context;
+        let offset = context.geometry().byte_of(start);
+        if context.device.read_at(offset, bytes).is_ok() {
+            return;
+        }
+        for (at, block) in bytes.chunks_mut(context.block_size()).enumerate() {
+            if !context.read(start.plus(at as u64), block) {
+                block.fill(0);
+            }
+        }
+    }
+
+    fn slot(&mut self, ino: u32, index: u32, slot: &[u8]) {
+        let context = self.context;
+        let word = |at: usize| u16::from_le_bytes([slot[at], slot[at + 1]]);
+        let (mode, links) = (word(0), word(26));
+        if ino == BAD_BLOCKS_INO {
+            let subject = context.subject(ino, slot);
+            return self.check_bad_blocks(&subject);
+        }
+        if mode == 0 && links == 0 {
+            return;
+        }
+        let subject = context.subject(ino, slot);
+        self.check_checksum(&subject, slot);
+        if links == 0 && !subject.is_orphan {
+            if subject.inode.dtime() == 0 && ino >= context.params.sb.first_ino {
+                let finding = Finding::new(INODE_DELETION_TIME).of_inode(ino.into());
+                context.tell(finding.mismatch("a time, for no name leads to it", 0));
+            }
+            return;
+        }
+        let file_type = subject.inode.file_type();
+        self.states.resize_with(index as usize, State::default);
+        self.states.push(State::new(file_type, links, self.facts(&subject)));
+        match file_type {
+            Some(file_type) => self.inode(&subject, file_type, slot),
+            None => {
+                let found = format!("{:#o}", mode & S_IFMT);
+                let finding = Finding::new(INODE_MODE).of_inode(ino.into()).field("mode");
+                context.tell(finding.mismatch("a file type", found));
+            }
+        }
+    }
+
+    fn check_checksum(&self, subject: &Subject, slot: &[u8]) {
+        let Some(seed) = subject.seed else { return };
+        let (computed, stored) = inode::slot_checksums(seed, slot);
+        if computed != stored {
+            let finding = Finding::new(INODE_CHECKSUM).of_inode(subject.ino.into());
+            let show = |number| format!("{number:#010x}");
+            self.context.tell(finding.mismatch(show(computed), show(stored)));
+        }
+    }
+
+    fn facts(&self, subject: &Subject) -> u16 {
+        let context = self.context;
+        let is = |condition: bool, fact: u16| if condition { fact } else { 0 };
+        is(subject.has(flags::EA_INODE), inodes::VALUE)
+            | is(context.is_hidden(subject.ino), inodes::HIDDEN)
+            | is(subject.is_orphan, inodes::ORPHAN)
+            | is(subject.has(flags::INDEX), inodes::INDEXED)
+    }
+
+    /// Reads the targets of symbolic links in the order of their places.
+    fn read_targets(&mut self) {
+        let context = self.context;
+        self.targets.sort_unstable_by_key(|target| target.block);
+        for target in self.targets.drain(..) {
+            let Some(bytes) = context.block(target.block) else { continue };
+            if let Some(problem) = target_problem(&bytes, target.size, target.is_encrypted) {
+                let finding = Finding::new(SYMLINK).of_inode(target.ino.into());
+                context.tell(finding.at_block(target.block.0).detail(problem));
+            }
+        }
+    }
+}
+
+/// What is wrong with a target of a symbolic link in `bytes`, if anything is.
+pub(super) fn target_problem(bytes: &[u8], size: u64, is_encrypted: bool) -> Option<&'static str> {
+    let len = if is_encrypted {
+        2 + u64::from(u16::from_le_bytes([bytes[0], bytes[1]]))
+    } else {
+        bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()) as u64
+    };
+    (len != size || len >= bytes.len() as u64)
+        .then_some("the target is not as long as the size says")
+}
+
+impl Context<'_> {
+    /// Whether an inode is the file system's own, so that no name leads to it.
+    pub(super) fn is_hidden(&self, ino: u32) -> bool {
+        let raw = &self.params.sb.raw;
+        let own = [
+            raw.journal_inum,
+            raw.usr_quota_inum,
+            raw.grp_quota_inum,
+            raw.prj_quota_inum,
+            raw.orphan_file_inum,
+            raw.snapshot_inum,
+        ];
+        ino != ROOT && (ino < self.params.sb.first_ino || own.iter().any(|own| own.get() == ino))
+    }
+
+    /// Tells of what is wrong with a field of an inode.
+    pub(super) fn tell_special(&self, ino: u32, detail: &str) {
+        let finding = Finding::new(super::codes::INODE_SPECIAL).of_inode(ino.into());
+        self.tell(finding.detail(detail));
+    }
+
+    /// Checks that the inodes that the superblock names are there.
+    pub(super) fn check_special_inodes(&self) {
+        let is = |ino: u32, file_type| {
+            let state = self.inodes.get(ino);
+            let code = crate::format::dirent::file_type_code(file_type);
+            state.is_some_and(|state| state.type_code() == code)
+        };
+        if !is(ROOT, FileType::Directory) {
+            self.tell_special(ROOT, "the root is not a directory in use");
+        }
+        let raw = &self.params.sb.raw;
+        let files = [
+            (raw.journal_inum.get(), "the journal is not a file in use"),
+            (raw.usr_quota_inum.get(), "the quota file of owners is not a file in use"),
+            (raw.grp_quota_inum.get(), "the quota file of groups is not a file in use"),
+            (raw.prj_quota_inum.get(), "the quota file of projects is not a file in use"),
+            (raw.orphan_file_inum.get(), "the orphan file is not a file in use"),
+        ];
+        for (ino, problem) in files {
+            if ino != 0 && !is(ino, FileType::Regular) {
+                self.tell_special(ino, problem);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What owners, groups and projects use, counted from the inodes.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use super::context::{Context, Subject};
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::inode::flags;
+use crate::params::Params;
+
+/// Inodes and bytes by id, for each kind of quota.
+pub(super) type Usage = [HashMap<u32, (u64, u64)>; 3];
+
+/// One thread's part.
+#[derive(Default)]
+pub(super) struct Counted(Usage);
+
+/// What was counted.
+pub(super) struct Tally {
+    is_wanted: bool,
+    all: Mutex<Usage>,
+}
+
+impl Tally {
+    pub(super) fn new(params: &Params) -> Self {
+        let features = &params.sb.features;
+        // Who pays for values in inodes of their own is not known here.
+        let is_wanted =
+            features.ro_compat(RoCompat::QUOTA) && !features.incompat(Incompat::EA_INODE);
+        Self { is_wanted, all: Mutex::default() }
+    }
+
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Takes over what a thread counted.
+    pub(super) fn add(&self, counted: &mut Counted) {
+        if !self.is_wanted {
+            return;
+        }
+        let mut all = self.all.lock();
+        for (all, counted) in all.iter_mut().zip(&mut counted.0) {
+            for (id, (inodes, bytes)) in counted.drain() {
+                let sum = all.entry(id).or_default();
+                *sum = (sum.0 + inodes, sum.1.saturating_add(bytes));
+            }
+        }
+    }
+
+    pub(super) fn take(&self) -> Usage {
+        std::mem::take(&mut *self.all.lock())
+    }
+}
+
+impl Counted {
+    /// Counts an inode in use, if it counts: of the file system's own only the root directory does.
+    pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject) {
+        let is_own = context.is_hidden(subject.ino) || subject.has(flags::EA_INODE);
+        if !context.tally.is_wanted || is_own {
+            return;
+        }
+        let inode = &subject.inode;
+        let bytes = inode.blocks_512(context.geometry().block_size()).saturating_mul(512);
+        for (usage, id) in self.0.iter_mut().zip([inode.uid(), inode.gid(), inode.projid()]) {
+            let sum = usage.entry(id).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(bytes));
+        }
+    }
+}

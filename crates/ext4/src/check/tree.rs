@@ -1,0 +1,204 @@
+//! The index of a hashed directory: what each block of the directory is for.
+
+use check::{Code, Finding};
+use transaction::Corruption;
+
+use super::codes::{HTREE_CHECKSUM, HTREE_LEAF, HTREE_NODE, HTREE_ROOT};
+use super::context::Context;
+use super::directories::{Directories, Directory};
+use crate::format::address::Block;
+use crate::format::features::Incompat;
+use crate::format::hash::NameHasher;
+use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place};
+use crate::format::inode::flags;
+
+/// The hash version of directories whose names are encrypted and compared without regard to case.
+const SIPHASH: u8 = 6;
+/// Highest hash version that a root may name otherwise: whether bytes are signed, the superblock says.
+const VERSION_MAX: u8 = 2;
+/// Byte of `unused_flags` in a root.
+const ROOT_FLAGS: usize = 0x1f;
+
+/// What a block of a directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Entries in no order.
+    Linear,
+    /// The root of the index, and the entries `.` and `..`.
+    Root,
+    /// A node of the index.
+    Node,
+    /// Names whose hashes are in this range, as the index says.
+    Leaf { low: u32, high: u32 },
+    /// Nothing, as far as the index says.
+    Unreached,
+}
+
+/// How a directory is to be read.
+#[derive(Default)]
+pub(super) struct Plan {
+    roles: Vec<Role>,
+    /// How names are hashed, if it has an index and that is known.
+    pub(super) hasher: Option<NameHasher>,
+    /// Whether it has an index that cannot be used, so that nothing is known of its blocks.
+    pub(super) is_broken: bool,
+}
+
+impl Plan {
+    pub(super) fn role(&self, block: u32) -> Role {
+        self.roles.get(block as usize).copied().unwrap_or(Role::Linear)
+    }
+
+    /// Makes the plan of a directory.
+    pub(super) fn make(
+        &mut self,
+        context: &Context<'_>,
+        directories: &Directories,
+        directory: &Directory,
+    ) {
+        self.roles.clear();
+        self.hasher = None;
+        self.is_broken = false;
+        if !directory.has(flags::INDEX) {
+            return;
+        }
+        let mut walk = Walk { context, directories, directory, plan: self };
+        walk.is_sound_from_root();
+    }
+
+    /// The blocks that the index does not lead to.
+    pub(super) fn unreached(&self) -> impl Iterator<Item = usize> {
+        let roles = if self.is_broken { &[] } else { &self.roles[..] };
+        roles.iter().enumerate().filter(|(_, role)| **role == Role::Unreached).map(|(at, _)| at)
+    }
+}
+
+struct Walk<'w, 'c> {
+    context: &'w Context<'c>,
+    directories: &'w Directories,
+    directory: &'w Directory,
+    plan: &'w mut Plan,
+}
+
+impl Walk<'_, '_> {
+    fn finding(&self, code: &'static Code, block: Block) -> Finding {
+        Finding::new(code).of_inode(self.directory.ino.into()).at_block(block.0)
+    }
+
+    fn is_sound_from_root(&mut self) {
+        let Some(place) = self.directories.place(self.directory, 0) else {
+            self.plan.is_broken = true;
+            return;
+        };
+        // A size that lies takes no more memory than there are blocks.
+        let most = self.context.geometry().blocks_count.min(self.directory.blocks.into());
+        self.plan.roles.resize(most as usize, Role::Unreached);
+        self.plan.roles[0] = Role::Root;
+        let Some(bytes) = self.read(place, Place::Root, HTREE_ROOT) else {
+            self.plan.is_broken = true;
+            return;
+        };
+        let info = htree::root_info(&bytes);
+        let is_large = self.context.params.sb.features.incompat(Incompat::LARGEDIR);
+        let levels_max = if is_large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
+        let tell = |field: &'static str, expected: String, found: u8| {
+            let finding = self.finding(HTREE_ROOT, place).field(field);
+            self.context.tell(finding.mismatch(expected, found));
+        };
+        if info.indirect_levels > levels_max {
+            tell("indirect_levels", format!("at most {levels_max}"), info.indirect_levels);
+            self.plan.is_broken = true;
+            return;
+        }
+        if bytes[ROOT_FLAGS] & 1 != 0 {
+            tell("unused_flags", "0".to_owned(), bytes[ROOT_FLAGS]);
+        }
+        let is_keyed = self.directory.has(flags::ENCRYPT) && self.directory.has(flags::CASEFOLD);
+        if info.hash_version != SIPHASH || !is_keyed {
+            if info.hash_version > VERSION_MAX {
+                tell("hash_version", format!("0 to {VERSION_MAX}"), info.hash_version);
+            } else {
+                self.plan.hasher = self.context.params.hasher(info.hash_version);
+            }
+        }
+        self.node(&bytes, (place, Place::Root), info.indirect_levels, (0, u32::MAX));
+    }
+
+    /// Reads and checks a block of the index.
+    fn read(&self, place: Block, kind: Place, code: &'static Code) -> Option<Vec<u8>> {
+        let context = self.context;
+        let bytes = context.block(place)?;
+        let has_checksums = context.params.checksums;
+        let shape = check_shape(&bytes, kind);
+        if let Err(damage) =
+            shape.and_then(|()| htree::verify_structure(&bytes, kind, has_checksums))
+        {
+            let finding = Finding::of_damage(code, &damage).of_inode(self.directory.ino.into());
+            context.tell(finding.at_block(place.0));
+            return None;
+        }
+        let seed = has_checksums.then_some(self.directory.seed);
+        if let Err(damage) = htree::verify(&bytes, kind, seed) {
+            let finding = Finding::of_damage(HTREE_CHECKSUM, &damage);
+            context.tell(finding.of_inode(self.directory.ino.into()).at_block(place.0));
+        }
+        Some(bytes)
+    }
+
+    /// Notes where the entries of a node lead. Each block is reached once, so that the walk ends.
+    fn node(&mut self, bytes: &[u8], (place, kind): (Block, Place), levels: u8, range: (u32, u32)) {
+        let index = Index::new(bytes, kind);
+        for at in 0..index.count() {
+            let low = if at == 0 { range.0 } else { index.hash(at) };
+            let high = if at + 1 < index.count() { index.hash(at + 1) } else { range.1 };
+            if low < range.0 || high > range.1 {
+                let finding = self.finding(HTREE_NODE, place);
+                let expected = format!("{:#x} to {:#x}", range.0, range.1);
+                self.context.tell(finding.mismatch(expected, format!("{low:#x} to {high:#x}")));
+            }
+            let child = index.block(at).0;
+            let role = self.plan.roles.get(child as usize).copied();
+            let child_place = self.directories.place(self.directory, child);
+            let (Some(Role::Unreached), Some(child_place)) = (role, child_place) else {
+                let problem = if role.is_none() || child_place.is_none() {
+                    "is not there"
+                } else {
+                    "was reached before"
+                };
+                let finding = self.finding(HTREE_LEAF, place);
+                self.context
+                    .tell(finding.detail(format!("it leads to block {child}, which {problem}")));
+                continue;
+            };
+            if levels == 0 {
+                self.plan.roles[child as usize] = Role::Leaf { low, high };
+                continue;
+            }
+            self.plan.roles[child as usize] = Role::Node;
+            match self.read(child_place, Place::Node, HTREE_NODE) {
+                Some(bytes) => {
+                    self.node(&bytes, (child_place, Place::Node), levels - 1, (low, high))
+                }
+                None => self.plan.is_broken = true,
+            }
+        }
+    }
+}
+
+/// Checks what makes a block of the index look like one of an ordinary directory.
+fn check_shape(bytes: &[u8], kind: Place) -> Result<(), Corruption> {
+    let len = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let bad = |problem| Err(Corruption::new("directory index", problem));
+    // 65536 does not fit, and 65535 or 0 stand for it.
+    let is_whole =
+        |len: usize| len == bytes.len() || bytes.len() == 1 << 16 && (len == 0 || len == 0xffff);
+    match kind {
+        Place::Root if len(4) != 12 || len(16) != bytes.len() - 12 => {
+            bad("the entries . and .. do not fill the root")
+        }
+        Place::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) => {
+            bad("it does not start with an unused entry as long as the block")
+        }
+        _ => Ok(()),
+    }
+}
