@@ -24,7 +24,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let image = arguments.next().expect("an image");
     let threads = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(NonZero::new(2).unwrap());
-    let device = FileDevice::open_read_only(Path::new(&image)).expect("a file that can be read");
+    let file = std::fs::File::open(Path::new(&image)).expect("a file that can be read");
+    let device = FileDevice::new(file).expect("a file with a length");
     let start = Instant::now();
     let summary =
         ext4::check::check(Arc::new(device), &Options::default().with_threads(threads), &Print);

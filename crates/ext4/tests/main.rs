@@ -5,6 +5,7 @@
 mod atomicity;
 mod bigalloc;
 mod changing;
+mod check;
 mod common;
 mod contents;
 mod crash;

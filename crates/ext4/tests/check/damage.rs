@@ -1,0 +1,220 @@
+//! Damage, field by field, with checksums right again or not: where e2fsck finds something, so does the check,
+//! and neither panics nor hangs.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use oracle::{effort, require, scratch};
+
+use super::{check, show};
+use crate::common::image::{GOLDEN, device, golden};
+use crate::common::layout::Layout;
+
+/// Remarks of e2fsck that stand for nothing that the check must find, and why.
+const EXPLAINED: &[(&str, &str)] = &[
+    ("could be shorter", "an extent tree that takes a block more than it must is no damage"),
+    ("could be narrower", "the same"),
+    ("Optimizing directories", "the same of directories"),
+    ("last mount time", "times are compared with the clock to the day, not to the second"),
+    ("last write time", "the same"),
+    ("i_file_acl_hi", "the high half of a field that a file system of 32 bits does not read"),
+];
+
+/// A part of an image, and how it is called in a report.
+struct Target {
+    name: String,
+    range: Range<usize>,
+}
+
+/// An image that is damaged again and again.
+struct Victim {
+    image: Vec<u8>,
+    layout: Layout,
+    targets: Vec<Target>,
+}
+
+impl Victim {
+    fn new(name: &str) -> Self {
+        let image = golden(name);
+        let layout = Layout::of(&image);
+        let mut targets = Vec::new();
+        let mut add = |name: String, range: Range<usize>| targets.push(Target { name, range });
+        add("superblock".into(), 1024..2048);
+        for group in layout.geometry.groups() {
+            add(format!("descriptor {group}"), layout.descriptor_range(group));
+            let desc = layout.groups[group.0 as usize];
+            for (name, block) in
+                [("block bitmap", desc.block_bitmap), ("inode bitmap", desc.inode_bitmap)]
+            {
+                let range = layout.block_range(block);
+                add(format!("{name} {group}"), range.start..range.start + 32);
+            }
+        }
+        for &ino in &layout.inodes {
+            add(format!("inode {}", ino.0), layout.slot_range(ino));
+        }
+        for structure in &layout.structures {
+            let range = layout.block_range(structure.block);
+            add(format!("{:?} of inode {}", structure.kind, structure.ino.0), range);
+        }
+        Self { image, layout, targets }
+    }
+}
+
+/// One damage, as it is told of.
+struct Case {
+    image: Vec<u8>,
+    what: String,
+}
+
+/// Damages a field of one of the targets; one in four keeps its wrong checksum.
+fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
+    let target = &victim.targets[random.usize(..victim.targets.len())];
+    let width = *random.choice(&[1_usize, 2, 4]).expect("some");
+    // Most fields are near the start.
+    let len = if random.bool() { target.range.len().min(160) } else { target.range.len() };
+    let offset = random.usize(..len / width) * width;
+    let at = target.range.start + offset;
+    let mut image = victim.image.clone();
+    let field = &mut image[at..at + width];
+    let mut word = [0; 4];
+    word[..width].copy_from_slice(field);
+    let old = u32::from_le_bytes(word);
+    let new = match random.u8(..6) {
+        0 => 0,
+        1 => u32::MAX,
+        2 => old.wrapping_add(1),
+        3 => old.wrapping_sub(1),
+        4 => old ^ 1 << random.usize(..width * 8),
+        _ => random.u32(..),
+    };
+    field.copy_from_slice(&new.to_le_bytes()[..width]);
+    let mended = random.u8(..4) != 0;
+    if mended {
+        victim.layout.seal(&mut image);
+    }
+    let sealed = if mended { "mended" } else { "not mended" };
+    Case {
+        image,
+        what: format!("{} byte {offset:#x}: {old:#x} to {new:#x}, {sealed}", target.name),
+    }
+}
+
+/// What e2fsck has to say: nothing if it finds nothing.
+fn judge(image: &[u8], place: &Path) -> Option<String> {
+    std::fs::write(place, image).expect("room for an image");
+    let output = oracle::command("timeout").args(["60", "e2fsck", "-fn"]).arg(place).output();
+    let output = output.expect("e2fsck");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code() != Some(0)).then_some(text)
+}
+
+fn is_explained(text: &str) -> bool {
+    let is_noise = |line: &str| {
+        line.is_empty()
+            || line.starts_with("Pass ")
+            || line.contains("***")
+            || line.contains(" files (")
+            || line.contains("Fix? no")
+            || EXPLAINED.iter().any(|(words, _)| line.contains(words))
+    };
+    text.lines().all(is_noise)
+}
+
+#[derive(Default)]
+struct Counts {
+    both: u32,
+    neither: u32,
+    only_ours: u32,
+    explained: u32,
+}
+
+/// Damages an image `count` times. Returns what e2fsck finds and the check does not.
+fn compare(name: &str, count: usize, place: &Path, counts: &mut Counts) -> Vec<String> {
+    let victim = Victim::new(name);
+    let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
+    let mut missed = Vec::new();
+    for _ in 0..count {
+        let case = damage(&victim, &mut random);
+        let theirs = judge(&case.image, place);
+        // What is not supported is refused, which is an answer too.
+        let ours = check(device(&case.image)).map_or(1, |(findings, _)| findings.len());
+        match (ours, theirs) {
+            (0, None) => counts.neither += 1,
+            (0, Some(text)) if is_explained(&text) => counts.explained += 1,
+            (0, Some(text)) => missed.push(format!("{name}: {}\n{text}", case.what)),
+            (_, None) => counts.only_ours += 1,
+            (_, Some(_)) => counts.both += 1,
+        }
+    }
+    missed
+}
+
+fn image_place(work: &Path) -> PathBuf {
+    work.join("image")
+}
+
+#[test]
+fn what_e2fsck_finds_is_found() {
+    require!(Tool("e2fsck"));
+    let work = scratch();
+    let mut counts = Counts::default();
+    let mut missed = Vec::new();
+    for (name, _) in GOLDEN {
+        missed.extend(compare(
+            name,
+            effort(40, 400, 20_000),
+            &image_place(work.path()),
+            &mut counts,
+        ));
+    }
+    let Counts { both, neither, only_ours, explained } = counts;
+    println!("both {both}, neither {neither}, only ours {only_ours}, explained {explained}");
+    assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n\n"));
+    assert!(both > neither, "most damage must be seen");
+}
+
+#[test]
+fn blocks_that_are_lost_swapped_or_random_are_survived() {
+    let mut random = fastrand::Rng::with_seed(17);
+    for (name, _) in GOLDEN {
+        let victim = Victim::new(name);
+        let size = victim.layout.geometry.block_size() as usize;
+        let blocks = victim.image.len() / size;
+        for _ in 0..effort(15, 100, 5_000) {
+            let mut image = victim.image.clone();
+            for _ in 0..random.usize(1..4) {
+                let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
+                match random.u8(..3) {
+                    0 => image[one..one + size].fill(0),
+                    1 => image.copy_within(one..one + size, two),
+                    _ => image[one..one + size].fill_with(|| random.u8(..)),
+                }
+            }
+            victim.layout.seal(&mut image);
+            if random.bool() {
+                image.truncate(random.usize(2048..image.len()));
+            }
+            let _ = check(device(&image));
+        }
+    }
+}
+
+#[test]
+fn damage_is_found_where_it_is() {
+    let mut by_code: BTreeMap<&str, u32> = BTreeMap::new();
+    for (name, _) in GOLDEN {
+        let victim = Victim::new(name);
+        let mut random = fastrand::Rng::with_seed(4);
+        for _ in 0..effort(100, 1_000, 20_000) {
+            let case = damage(&victim, &mut random);
+            let Ok((findings, _)) = check(device(&case.image)) else { continue };
+            for finding in &findings {
+                *by_code.entry(finding.code.name).or_default() += 1;
+                assert!(ext4::check::CODES.contains(&finding.code), "{}", show(finding));
+            }
+        }
+    }
+    assert!(by_code.len() >= 35, "few kinds of damage were met: {by_code:?}");
+}

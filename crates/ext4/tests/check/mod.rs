@@ -1,0 +1,46 @@
+//! The checker: silent about what is sound, and never quieter than e2fsck about what is damaged.
+
+mod damage;
+mod sound;
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use check::{Finding, Observer, Options, Summary};
+use parking_lot::Mutex;
+
+/// Keeps all findings.
+#[derive(Default)]
+struct Keep(Mutex<Vec<Finding>>);
+
+impl Observer for Keep {
+    fn found(&self, finding: Finding) {
+        self.0.lock().push(finding);
+    }
+}
+
+/// What the check of an image says.
+fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
+    let keep = Keep::default();
+    let options = Options::default().with_threads(NonZero::new(2).expect("two is not zero"));
+    let summary = ext4::check::check(device, &options, &keep)?;
+    Ok((keep.0.into_inner(), summary))
+}
+
+/// A finding in a line, for a message.
+fn show(finding: &Finding) -> String {
+    let Finding { code, place, detail, expected, found, path } = finding;
+    let path = path.as_deref().map(String::from_utf8_lossy);
+    format!("{} {place:?} {detail:?}: expected {expected:?}, found {found:?} {path:?}", code.name)
+}
+
+/// Asserts that nothing is wrong with an image.
+#[track_caller]
+fn assert_sound(name: &str, device: Arc<dyn BlockDevice>) -> Summary {
+    let (findings, summary) = check(device).expect("an image that can be checked");
+    let lines: Vec<_> = findings.iter().map(show).collect();
+    assert!(lines.is_empty(), "{name}:\n{}", lines.join("\n"));
+    assert!(summary.is_complete, "{name}: not all was looked at");
+    summary
+}
