@@ -27,6 +27,10 @@ const ENCRYPTED_NAME_MIN: usize = 16;
 /// How entries of directories name the type of directories.
 const TYPE_DIRECTORY: u8 = 2;
 
+/// Bytes of the first block behind the names `.` and `..`.
+const DOT_END: usize = 9;
+const DOT_DOT_END: usize = 22;
+
 /// One thread's part of reading directories.
 pub(super) struct Reader<'r, 'c> {
     context: &'r Context<'c>,
@@ -140,6 +144,12 @@ impl<'r, 'c> Reader<'r, 'c> {
         let mut records = dirent::records(bytes);
         if number == 0 {
             self.dots(&chain, records.next(), records.next());
+            // Programs compare these names as strings that end with a zero byte.
+            if bytes[DOT_END] != 0 || bytes[DOT_DOT_END] != 0 {
+                let finding =
+                    chain.finding(DIR_DOTS).detail("a name does not end with a zero byte");
+                self.context.tell(finding);
+            }
         }
         self.keys.clear();
         let is_whole = matches!(chain.role, Role::Leaf { .. }) || directory.blocks <= 1;

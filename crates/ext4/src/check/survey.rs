@@ -115,6 +115,9 @@ impl<'s, 'c> Scanner<'s, 'c> {
         let (mode, links) = (word(0), word(26));
         if ino == BAD_BLOCKS_INO {
             let subject = context.subject(ino, slot);
+            if slot.iter().any(|&byte| byte != 0) {
+                self.check_checksum(&subject, slot);
+            }
             return self.check_bad_blocks(&subject);
         }
         if mode == 0 && links == 0 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use oracle::{effort, require, scratch};
+use oracle::{Mke2fs, Sample, effort, require, sample_tree, scratch};
 
 use super::{check, show};
 use crate::common::image::{GOLDEN, device, golden};
@@ -36,7 +36,10 @@ struct Victim {
 
 impl Victim {
     fn new(name: &str) -> Self {
-        let image = golden(name);
+        Self::of(golden(name))
+    }
+
+    fn of(image: Vec<u8>) -> Self {
         let layout = Layout::of(&image);
         let mut targets = Vec::new();
         let mut add = |name: String, range: Range<usize>| targets.push(Target { name, range });
@@ -53,6 +56,12 @@ impl Victim {
         }
         for &ino in &layout.inodes {
             add(format!("inode {}", ino.0), layout.slot_range(ino));
+        }
+        for group in layout.geometry.groups().skip(1) {
+            if let Some(block) = layout.geometry.superblock_of(group) {
+                let start = layout.block_range(block).start;
+                add(format!("backup in group {group}"), start..start + 1024);
+            }
         }
         for structure in &layout.structures {
             let range = layout.block_range(structure.block);
@@ -131,8 +140,12 @@ struct Counts {
 }
 
 /// Damages an image `count` times. Returns what e2fsck finds and the check does not.
-fn compare(name: &str, count: usize, place: &Path, counts: &mut Counts) -> Vec<String> {
-    let victim = Victim::new(name);
+fn compare(
+    (name, victim): (&str, &Victim),
+    count: usize,
+    place: &Path,
+    counts: &mut Counts,
+) -> Vec<String> {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
     let mut missed = Vec::new();
     for _ in 0..count {
@@ -151,23 +164,45 @@ fn compare(name: &str, count: usize, place: &Path, counts: &mut Counts) -> Vec<S
     missed
 }
 
+/// Images with what the golden ones do not have, made by mke2fs.
+fn made(work: &Path) -> Vec<(&'static str, Vec<u8>)> {
+    let kinds: [(&str, &[&str]); 5] = [
+        ("quota", &["-O", "quota,project,^has_journal"]),
+        ("sparse_super2", &["-O", "sparse_super2,^has_journal,^resize_inode", "-g", "1024"]),
+        ("resize_inode", &["-O", "^has_journal,^flex_bg", "-g", "1024"]),
+        ("bigalloc", &["-O", "bigalloc,^has_journal,^resize_inode", "-C", "4096"]),
+        ("journal", &["-O", "orphan_file", "-J", "size=1"]),
+    ];
+    let tree = work.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    sample_tree(&tree, &Sample::for_block_size(1024));
+    let image = work.join("made");
+    let make = |(name, arguments): (&'static str, &[&str])| {
+        let mke2fs = Mke2fs::new("ext4").block_size(1024).inode_count(512);
+        mke2fs.arguments(arguments.iter().copied()).populate(&tree).create(&image, 16 << 20);
+        (name, std::fs::read(&image).unwrap())
+    };
+    kinds.into_iter().map(make).collect()
+}
+
 fn image_place(work: &Path) -> PathBuf {
     work.join("image")
 }
 
 #[test]
 fn what_e2fsck_finds_is_found() {
-    require!(Tool("e2fsck"));
+    require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let mut counts = Counts::default();
     let mut missed = Vec::new();
+    let place = image_place(work.path());
     for (name, _) in GOLDEN {
-        missed.extend(compare(
-            name,
-            effort(40, 400, 20_000),
-            &image_place(work.path()),
-            &mut counts,
-        ));
+        let victim = Victim::new(name);
+        missed.extend(compare((name, &victim), effort(40, 400, 20_000), &place, &mut counts));
+    }
+    for (name, image) in made(work.path()) {
+        let victim = Victim::of(image);
+        missed.extend(compare((name, &victim), effort(25, 400, 20_000), &place, &mut counts));
     }
     let Counts { both, neither, only_ours, explained } = counts;
     println!("both {both}, neither {neither}, only ours {only_ours}, explained {explained}");

@@ -56,7 +56,7 @@ const KINDS: &[(&str, &[&str])] = &[
     ("ext4 of 2 KiB", &["-t", "ext4", "-b", "2048", "-I", "128"]),
     ("no checksums", &["-t", "ext4", "-O", "^metadata_csum,^64bit,uninit_bg"]),
     ("no flex_bg", &["-t", "ext4", "-O", "^flex_bg,^resize_inode"]),
-    ("no sparse_super", &["-t", "ext4", "-O", "^sparse_super", "-b", "1024"]),
+    ("no sparse_super", &["-t", "ext4", "-O", "^sparse_super,^resize_inode", "-b", "1024"]),
     ("sparse_super2", &["-t", "ext4", "-O", "sparse_super2", "-b", "1024"]),
     ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode", "-b", "1024", "-g", "1024"]),
     ("bigalloc", &["-t", "ext4", "-O", "bigalloc", "-C", "16384"]),
@@ -74,6 +74,7 @@ fn images_of_mke2fs_have_no_finding() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let work = scratch();
     let tree = work.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
     sample_tree(&tree, &Sample::for_block_size(1024));
     for (name, arguments) in KINDS {
         let image = work.path().join("image");
