@@ -69,13 +69,19 @@ const KINDS: &[(&str, &[&str])] = &[
     ("no journal", &["-t", "ext4", "-O", "^has_journal,^dir_index"]),
 ];
 
+/// Counts the usage of what mke2fs copied, which it does not do itself.
+pub(super) fn settle(image: &Path) {
+    let output = oracle::command("e2fsck").arg("-fy").arg(image).output().expect("e2fsck");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+}
+
 #[test]
 fn images_of_mke2fs_have_no_finding() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let work = scratch();
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
-    sample_tree(&tree, &Sample::for_block_size(1024));
+    sample_tree(&tree, &Sample { wide_names: 300, ..Sample::for_block_size(1024) });
     for (name, arguments) in KINDS {
         let image = work.path().join("image");
         let fs_type = arguments[1];
@@ -90,6 +96,7 @@ fn images_of_mke2fs_have_no_finding() {
             .arguments(arguments[2..].iter().copied())
             .populate(&tree)
             .create(&image, 64 << 20);
+        settle(&image);
         oracle::e2fsck(&image);
         assert_sound(name, file_device(&image));
     }
