@@ -92,8 +92,8 @@ codes! {
         "The orphan file names an inode that cannot be an orphan.",
         "The slot is emptied.";
     ORPHAN_PRESENT: "ext4-orphan-present", Harmless, "superblock",
-        "The orphan file holds orphans, and the superblock does not say so.",
-        "The orphans are ended.";
+        "Whether the orphan file holds orphans is not as the superblock says.",
+        "The orphans are ended, and the mark is taken back.";
     INODE_CHECKSUM: "ext4-inode-checksum", AtRisk, "inode",
         "The checksum of an inode does not match.",
         "The checksum is computed again if all fields are plausible; otherwise the inode is freed.";

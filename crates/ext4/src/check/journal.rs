@@ -16,6 +16,10 @@ impl Context<'_> {
     /// `Unsupported` for a journal on another device, or with features that are not known.
     pub(super) fn check_journal(&self) -> Result<()> {
         let sb = &self.params.sb;
+        // What names a journal on another device.
+        if sb.raw.journal_uuid != [0; 16] {
+            self.tell(Finding::new(SUPERBLOCK_FIELD).field("journal_uuid").detail("it is not 0"));
+        }
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             self.check_no_journal();
             return Ok(());

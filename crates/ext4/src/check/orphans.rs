@@ -20,6 +20,8 @@ impl Context<'_> {
         let sb = &self.params.sb;
         if sb.features.compat(Compat::ORPHAN_FILE) {
             self.read_orphan_file(sb.raw.orphan_file_inum.get());
+        } else if sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
+            self.tell(Finding::new(ORPHAN_PRESENT).detail("there is no orphan file"));
         }
     }
 

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use ext4::format::address::{Block, FileBlock};
+use ext4::{Ext4, OpenOptions};
 use oracle::{Mke2fs, Sample, effort, require, sample_tree, scratch};
+
+use vfs::Ino;
 
 use super::sound::settle;
 use super::{check, show};
@@ -64,12 +68,38 @@ impl Victim {
                 add(format!("backup in group {group}"), start..start + 1024);
             }
         }
+        for (ino, block) in system_blocks(&image, &layout) {
+            let start = layout.block_range(block).start;
+            add(format!("a block of system inode {ino}"), start..start + 1024);
+        }
         for structure in &layout.structures {
             let range = layout.block_range(structure.block);
             add(format!("{:?} of inode {}", structure.kind, structure.ino.0), range);
         }
         Self { image, layout, targets }
     }
+}
+
+/// The first blocks of the journal, the quota files and the orphan file.
+fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
+    let raw = &layout.sb.raw;
+    let inodes = [
+        raw.journal_inum,
+        raw.usr_quota_inum,
+        raw.grp_quota_inum,
+        raw.prj_quota_inum,
+        raw.orphan_file_inum,
+    ];
+    let options = OpenOptions { norecovery: true, ..OpenOptions::default() };
+    let fs = Ext4::open(device(image), &options).expect("a sound image");
+    let mut blocks = Vec::new();
+    for ino in inodes.map(|ino| ino.get()).into_iter().filter(|ino| *ino != 0) {
+        // The log behind the journal's superblock is empty.
+        let count = if ino == raw.journal_inum.get() { 1 } else { 6 };
+        let run = |at| fs.block_run(Ino(ino.into()), FileBlock(at)).ok()?.start;
+        blocks.extend((0..count).filter_map(run).map(|block| (ino, block)));
+    }
+    blocks
 }
 
 /// One damage, as it is told of.
