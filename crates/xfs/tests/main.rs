@@ -5,6 +5,8 @@
 mod attributes;
 mod changes;
 mod changing;
+mod check_damage;
+mod checking;
 mod common;
 mod contents;
 mod crash;

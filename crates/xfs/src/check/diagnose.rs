@@ -102,7 +102,7 @@ fn joined(ag: u32, claims: &[Claim]) -> Vec<Claim> {
         match joined.last_mut() {
             Some(last)
                 if last.kind() == claim.kind()
-                    && u64::from(last.start) + u64::from(last.len) == claim.start.into() =>
+                    && u64::from(last.start) + u64::from(last.len) == u64::from(claim.start) =>
             {
                 last.len += claim.len;
             }

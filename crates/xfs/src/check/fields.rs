@@ -7,7 +7,7 @@ use super::codes;
 use super::context::Context;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
-use crate::format::features::{Incompat, RoCompat};
+use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::inode::{Fork, Format, Inode, flags, flags2};
 
 /// `XFS_DIFLAG_NEWRTBM`: the mark of the realtime bitmap.
@@ -24,11 +24,29 @@ const DEVICE_FORK: usize = 8;
 
 /// Checks a free slot beyond what its structure says.
 pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
-    for (field, value) in [("di_nlink", be32(slot, 16).into()), ("di_nblocks", be64(slot, 64))] {
+    let inode = Inode::from_slot(slot);
+    let finding = |field| Finding::new(codes::INODE_FREE).of_inode(ino.0).field(field);
+    for (field, value) in [
+        ("di_nlink", inode.nlink().into()),
+        ("di_nblocks", inode.nblocks()),
+        ("di_nextents", inode.extents(Fork::Data)),
+        ("di_anextents", inode.extents(Fork::Attr)),
+        ("di_forkoff", inode.forkoff_bytes() as u64),
+    ] {
         if value != 0 && slot[4] >= 2 {
-            let finding = Finding::new(codes::INODE_FREE).of_inode(ino.0).field(field);
-            ctx.found(finding.mismatch(0, value));
+            ctx.found(finding(field).mismatch(0, value));
         }
+    }
+    // mkfs leaves them zero.
+    for (field, format) in [("di_format", slot[5]), ("di_aformat", slot[83])] {
+        if !matches!(format, 0 | 2) {
+            ctx.found(finding(field).mismatch("0 or 2", format));
+        }
+    }
+    let bad = inode.flags2() & !flags2_of(&ctx.geometry.features);
+    if bad != 0 || inode.flags() & !FLAGS != 0 {
+        let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
+        ctx.found(finding("di_flags").mismatch("flags that there are", found));
     }
 }
 
@@ -100,7 +118,19 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let allowed = known & of_type & !flags::REALTIME;
     let bad = found & !allowed;
     fields.require(bad == 0, "di_flags", "flags that fit it", found.into());
-    let features = &ctx.geometry.features;
+    let mut allowed = flags2_of(&ctx.geometry.features);
+    if file_type != FileType::Regular {
+        allowed &= !flags2::REFLINK;
+    }
+    if file_type != FileType::Regular && !is_dir {
+        allowed &= !(flags2::COWEXTSIZE | flags2::DAX);
+    }
+    let bad = inode.flags2() & !allowed;
+    fields.require(bad == 0, "di_flags2", "flags that fit it", inode.flags2());
+}
+
+/// Flags of version 3 that an image with these features can have.
+fn flags2_of(features: &Features) -> u64 {
     let mut allowed = FLAGS2;
     if !features.incompat(Incompat::BIGTIME) {
         allowed &= !flags2::BIGTIME;
@@ -111,14 +141,7 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     if !features.ro_compat(RoCompat::REFLINK) {
         allowed &= !(flags2::REFLINK | flags2::COWEXTSIZE);
     }
-    if file_type != FileType::Regular {
-        allowed &= !flags2::REFLINK;
-    }
-    if file_type != FileType::Regular && !is_dir {
-        allowed &= !(flags2::COWEXTSIZE | flags2::DAX);
-    }
-    let bad = inode.flags2() & !allowed;
-    fields.require(bad == 0, "di_flags2", "flags that fit it", inode.flags2());
+    allowed
 }
 
 fn check_times(fields: &Fields<'_>, inode: &Inode) {

@@ -251,6 +251,7 @@ impl<'g> Group<'g> {
                 true => Ok(()),
                 false => Err(transaction::Corruption::new("AGFL", "uuid")),
             });
+            let outcome = outcome.and_then(|()| ag::check_agfl(geometry, self.length, sector));
             if let Err(damage) = outcome {
                 self.ctx.found(Finding::of_damage(codes::AGFL, &damage).in_group(self.ag.0));
             }

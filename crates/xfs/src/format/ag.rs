@@ -11,7 +11,7 @@ use super::address::AgNumber;
 use super::checksum;
 use super::geometry::Geometry;
 pub(crate) use structure::{
-    agfl_capacity, agfl_entries, check_agf, check_agi, raw, verify_structure,
+    agfl_capacity, agfl_entries, check_agf, check_agfl, check_agi, raw, verify_structure,
 };
 
 /// Sector of the AGF within its group.
