@@ -6,6 +6,7 @@ mod attributes;
 mod changes;
 mod changing;
 mod check_damage;
+mod check_sound;
 mod checking;
 mod common;
 mod contents;

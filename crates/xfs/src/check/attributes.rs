@@ -12,7 +12,9 @@ use super::inodes::Inodes;
 use super::names;
 use crate::format::address::{Block, FileBlock};
 use crate::format::attr::leaf::{self, Value, parent_of};
-use crate::format::attr::{self, BlockType, Layout, VALUE_LEN_MAX, acl, flags, node, remote, shortform};
+use crate::format::attr::{
+    self, BlockType, Layout, VALUE_LEN_MAX, acl, flags, node, remote, shortform,
+};
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
 use crate::format::hash::{folded_hash, name_hash};
@@ -24,13 +26,7 @@ const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
 const LEVELS_MAX: u16 = node::LEVEL_MAX;
 
 /// Checks the attributes of an inode that has a fork for them.
-pub(super) fn check(
-    inodes: &Inodes<'_>,
-    number: u32,
-    ino: Ino,
-    inode: &Inode,
-    extents: &[Extent],
-) {
+pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, extents: &[Extent]) {
     let layout = Layout::new(&inodes.ctx.geometry);
     let mut attributes = Attributes {
         inodes,
@@ -41,6 +37,7 @@ pub(super) fn check(
         used: Vec::new(),
         last: None,
         hash: 0,
+        has_incomplete: false,
     };
     match inode.fork_format(Fork::Attr) {
         Format::Local => attributes.short(inode),
@@ -77,6 +74,7 @@ struct Attributes<'a> {
     /// By level from the leaves on: the block visited last and the one it names as next.
     last: Option<[(u32, u32); LEVELS_MAX as usize + 1]>,
     hash: u32,
+    has_incomplete: bool,
 }
 
 impl Attributes<'_> {
@@ -181,7 +179,8 @@ impl Attributes<'_> {
         let overlaps = self.used.windows(2).any(|two| two[0].0 + two[0].1 > two[1].0);
         let used: u64 = self.used.iter().map(|(_, len)| u64::from(*len)).sum();
         let mapped: u64 = self.extents.iter().map(|extent| extent.len).sum();
-        if overlaps || used != mapped {
+        // An incomplete entry may not name its blocks yet.
+        if overlaps || used > mapped || (used < mapped && !self.has_incomplete) {
             let finding = self.fault("blocks of the fork that attributes use");
             self.found(finding.mismatch(mapped, used));
         }
@@ -231,7 +230,9 @@ impl Attributes<'_> {
         last[usize::from(level)] = (at, forward);
         if back != before || (!is_first && next != at) {
             let finding = self.fault(format!("siblings of block {at}"));
-            self.found(finding.mismatch(format_args!("{before}, {at}"), format_args!("{back}, {next}")));
+            self.found(
+                finding.mismatch(format_args!("{before}, {at}"), format_args!("{back}, {next}")),
+            );
         }
     }
 
@@ -278,9 +279,12 @@ impl Attributes<'_> {
                 let found = format!("{:#x}", entry.flags);
                 self.found(self.fault("flags").named(entry.name).mismatch("known ones", found));
             }
-            if !entry.is_complete() {
-                let finding = Finding::new(codes::ATTR_INCOMPLETE).of_inode(self.ino.0);
-                self.found(finding.named(entry.name));
+            // What a crash left of an attribute stays until the kernel meets it, and is no damage. Parent
+            // pointers are there or not.
+            self.has_incomplete |= !entry.is_complete();
+            if !entry.is_complete() && entry.flags & flags::PARENT != 0 {
+                let finding = Finding::new(codes::PARENT).of_inode(self.ino.0).named(entry.name);
+                self.found(finding.detail("incomplete"));
             }
             match entry.value {
                 Value::Local(value) => {

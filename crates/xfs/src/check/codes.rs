@@ -249,9 +249,6 @@ catalogue! {
     ATTR_HASH: AtRisk "xfs-attr-hash", "attributes",
         "An attribute is filed under another hash than its name's.",
         "The attributes are filed anew.";
-    ATTR_INCOMPLETE: Harmless "xfs-attr-incomplete", "attributes",
-        "An attribute that a crash left incomplete is still there; nobody sees it.",
-        "It is removed.";
     ATTR_ACL: AtRisk "xfs-attr-acl", "attributes",
         "An access control list is none.",
         "It is removed.";

@@ -69,9 +69,7 @@ fn disputes(ctx: &Context<'_>, claims: &[Claim], disputed: &[u64]) {
     for &block in disputed {
         let (ag, ag_block) = ctx.geometry.locate(Block(block));
         let has = |claim: &&Claim| {
-            claim.ag == ag.0
-                && claim.start <= ag_block.0
-                && ag_block.0 - claim.start < claim.len
+            claim.ag == ag.0 && claim.start <= ag_block.0 && ag_block.0 - claim.start < claim.len
         };
         let who: Vec<&Claim> = claims.iter().filter(has).collect();
         let names: Vec<String> =
@@ -123,7 +121,11 @@ fn maps(ctx: &Context<'_>, ag: u32, claims: &[Claim], mapped: &[Claim]) {
         }
         let state = if claim.offset & rmap_offset::UNWRITTEN != 0 { ", unwritten" } else { "" };
         let name = owner_name(claim.owner, claim.offset);
-        ctx.found(finding.detail(format!("{} blocks: {name}{state}", claim.len)).mismatch(expected, found));
+        ctx.found(
+            finding
+                .detail(format!("{} blocks: {name}{state}", claim.len))
+                .mismatch(expected, found),
+        );
     };
     let missing = expected.iter().filter(|claim| found.binary_search(claim).is_err());
     for claim in missing.take(FINDINGS_MAX) {

@@ -37,6 +37,14 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
             ctx.found(finding(field).mismatch(0, value));
         }
     }
+    let is_large = inode.flags2() & flags2::NREXT64 != 0;
+    let pad = if is_large { be16(slot, 80).into() } else { be64(slot, 24) };
+    if slot[4] == 3 && pad != 0 {
+        ctx.found(finding("di_v3_pad").mismatch(0, pad));
+    }
+    if slot[4] == 3 && inode.next_unlinked() != u32::MAX {
+        ctx.found(finding("di_next_unlinked").mismatch("none", inode.next_unlinked()));
+    }
     // mkfs leaves them zero.
     for (field, format) in [("di_format", slot[5]), ("di_aformat", slot[83])] {
         if !matches!(format, 0 | 2) {
@@ -180,7 +188,12 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
 fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let size = inode.size();
     match file_type {
-        FileType::Regular => {}
+        FileType::Regular => {
+            // The realtime bitmap and its summary, of no realtime device.
+            let raw = &fields.ctx.sb.raw;
+            let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
+            fields.require(!is_realtime || size == 0, "di_size", "0", size);
+        }
         FileType::Directory | FileType::Symlink => {
             let is_right = size > 0 || inode.nlink() == 0;
             fields.require(is_right, "di_size", "more than 0", size);

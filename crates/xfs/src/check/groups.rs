@@ -271,13 +271,8 @@ impl<'g> Group<'g> {
     }
 
     fn inodes(&mut self, agi: &RawAgi) {
-        let mut trees = Records {
-            group: self,
-            chunks: Vec::new(),
-            last_block: None,
-            inodes: 0,
-            free: 0,
-        };
+        let mut trees =
+            Records { group: self, chunks: Vec::new(), last_block: None, inodes: 0, free: 0 };
         let root = (agi.root.get(), agi.level.get());
         let found = self.walk::<InoTree, _>(codes::INOBT, root, &mut trees);
         let Records { chunks, inodes, free, .. } = trees;
@@ -529,7 +524,8 @@ impl Visitor<FinoTree> for FreeRecords<'_, '_> {
         });
         if !same && self.is_whole {
             let finding = self.group.finding(codes::FINOBT_DIFFERS);
-            let expected = at.ok().map_or("no record".to_owned(), |at| format!("{:?}", self.chunks[at]));
+            let expected =
+                at.ok().map_or("no record".to_owned(), |at| format!("{:?}", self.chunks[at]));
             self.group.ctx.found(finding.mismatch(expected, format_args!("{found:?}")));
         }
     }

@@ -178,7 +178,10 @@ impl Inodes<'_> {
         let Some(file_type) = inode.file_type() else { return None };
         fields::check_used(self.ctx, ino, &inode, file_type);
         self.links.inode(number, file_type_code(file_type), inode.nlink());
-        if inode.nlink() > 0 && inode.next_unlinked() != u32::MAX && self.ctx.geometry.features.crc() {
+        if inode.nlink() > 0
+            && inode.next_unlinked() != u32::MAX
+            && self.ctx.geometry.features.crc()
+        {
             let found = be32(slot, NEXT_UNLINKED_OFFSET);
             let finding = self.found(codes::INODE_FIELD, ino).field("di_next_unlinked");
             self.ctx.found(finding.mismatch("none", found));

@@ -143,7 +143,8 @@ pub(super) fn compare(
         expected.sort_unstable();
         found.sort_unstable();
         let has_parents = inodes.links.has_parents();
-        for link in expected.iter().filter(|link| has_parents && found.binary_search(link).is_err()) {
+        for link in expected.iter().filter(|link| has_parents && found.binary_search(link).is_err())
+        {
             is_explained = true;
             let expected = format!("one to directory {}, generation {}", link.0, link.1);
             let finding = finding(codes::PARENT_MISSING).named(&link.2);

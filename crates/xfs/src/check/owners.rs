@@ -107,7 +107,8 @@ impl Owners {
         let Some(listing) = &self.listing else { return };
         let first = self.start_of(&claim);
         let at = listing.disputed.partition_point(|block| *block < first);
-        let is_disputed = listing.disputed.get(at).is_some_and(|b| *b < first + u64::from(claim.len));
+        let is_disputed =
+            listing.disputed.get(at).is_some_and(|b| *b < first + u64::from(claim.len));
         if is_disputed || listing.groups.contains(&claim.ag) {
             let mut claims = listing.claims.lock();
             if claims.len() < LISTED_MAX {

@@ -52,8 +52,7 @@ impl Usage {
     pub(super) fn new(ctx: &Context<'_>) -> Option<Self> {
         let raw = &ctx.sb.raw;
         let has_quota = ctx.geometry.features.version_bits.contains(Version::QUOTA);
-        let is_on =
-            |kind: &Kind| has_quota && raw.qflags.get() & kind.flags == kind.flags;
+        let is_on = |kind: &Kind| has_quota && raw.qflags.get() & kind.flags == kind.flags;
         let crc = ctx.geometry.features.crc();
         if !crc || !KINDS.iter().any(is_on) {
             return None;
@@ -104,12 +103,7 @@ fn differs(ctx: &Context<'_>, kind: &Kind, id: u32, counted: Counts, found: Coun
 }
 
 /// Goes through a quota file and takes out of `counted` whom it names. Whether all of it could be read.
-fn read(
-    inodes: &Inodes<'_>,
-    kind: &Kind,
-    ino: Ino,
-    counted: &mut HashMap<u32, Counts>,
-) -> bool {
+fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, Counts>) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), Known::Used(_)) {

@@ -22,6 +22,8 @@ use crate::volume::read_superblock;
 
 /// Largest sector in bytes.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
+/// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
+const FLAG_READ_ONLY: u8 = 1;
 /// Memory for the cache of a replay, in bytes.
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
@@ -83,7 +85,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     let fs = Xfs::open_recovered(overlay.clone(), &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
-    fs.engine.checkpoint()?;
+    fs.engine.empty_log()?;
     let transactions = fs.recovered.transactions;
     drop(fs);
     let sb = read_superblock(&*overlay)?;
@@ -171,7 +173,6 @@ pub(super) fn check(ctx: &Context<'_>) {
         let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
         ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
     }
-    check_stripes(ctx);
     let size = ctx.geometry.sector_size();
     let mut sector = vec![0; size];
     for ag in ctx.geometry.ags() {
@@ -181,17 +182,35 @@ pub(super) fn check(ctx: &Context<'_>) {
     }
 }
 
-fn check_stripes(ctx: &Context<'_>) {
-    let raw = &ctx.sb.raw;
+/// Checks what any superblock says beside what it takes to use it.
+fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
+    let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
+    let tell = |field, expected: &str, found: String| {
+        ctx.found(Finding::new(code).in_group(ag.0).field(field).mismatch(expected, found));
+    };
     let (unit, width) = (raw.unit.get(), raw.width.get());
-    let has = ctx.geometry.features.version_bits.contains(Version::DALIGN);
-    let is_right = match has {
+    let bits = raw.features().version_bits;
+    let is_right = match bits.contains(Version::DALIGN) {
         true => unit > 0 && width.is_multiple_of(unit) && width >= unit,
         false => unit == 0 && width == 0,
     };
     if !is_right {
-        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_unit");
-        ctx.found(finding.mismatch("a stripe unit and width that fit", format!("{unit}, {width}")));
+        tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
+    }
+    if raw.flags & !FLAG_READ_ONLY != 0 {
+        tell("sb_flags", "0 or 1", raw.flags.to_string());
+    }
+    if raw.shared_vn != 0 {
+        tell("sb_shared_vn", "0", raw.shared_vn.to_string());
+    }
+    if !bits.contains(Version::QUOTA) {
+        let quota = [("sb_uquotino", &raw.uquotino), ("sb_gquotino", &raw.gquotino)];
+        for (field, ino) in quota.iter().filter(|(_, ino)| ![0, u64::MAX].contains(&ino.get())) {
+            tell(field, "none", ino.to_string());
+        }
+        if raw.qflags.get() != 0 {
+            tell("sb_qflags", "0", raw.qflags.to_string());
+        }
     }
 }
 
@@ -235,7 +254,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
         ctx.found(finding(codes::SUPERBLOCK_REST));
     }
     if ag.0 == 0 {
-        return;
+        return check_alone(ctx, ag, &ctx.sb.raw);
     }
     if copy.magicnum.get() != MAGIC {
         let damage = Corruption::new("superblock", "wrong magic number");
@@ -246,6 +265,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     {
         ctx.found(Finding::of_damage(codes::SUPERBLOCK_COPY, &damage).in_group(ag.0));
     }
+    check_alone(ctx, ag, &copy);
     let raw = &ctx.sb.raw;
     let mut expected = numbers(raw);
     let mut found = numbers(&copy);
@@ -253,6 +273,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
         let bits = |raw: &RawSuperblock| {
             let mended = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
             [
+                ("sb_features2", raw.features2.get().into()),
                 ("sb_features_ro_compat", u64::from(raw.features_ro_compat.get())),
                 ("sb_features_incompat", mended.into()),
                 ("sb_spino_align", raw.spino_align.get().into()),

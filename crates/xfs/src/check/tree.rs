@@ -181,9 +181,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             if level == 0 { T::SHAPE.leaf_area(geometry) } else { T::SHAPE.node_area(geometry) };
         if !is_alone && area.count(data) < area.min() {
             let finding = self.finding(self.codes.records).at_block(block.0).field("bb_numrecs");
-            self.ctx.found(
-                finding.mismatch(format_args!("{} or more", area.min()), area.count(data)),
-            );
+            self.ctx
+                .found(finding.mismatch(format_args!("{} or more", area.min()), area.count(data)));
         }
         if let Some(above) = above {
             self.check_keys(&area, block, level, data, &above);
@@ -237,9 +236,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         };
         if low != above.low {
             let finding = self.finding(self.codes.keys).at_block(block.0);
-            self.ctx.found(
-                finding.mismatch(format_args!("{low:?}"), format_args!("{:?}", above.low)),
-            );
+            self.ctx
+                .found(finding.mismatch(format_args!("{low:?}"), format_args!("{:?}", above.low)));
         }
         let highest = above.high.and_then(|_| (0..area.count(data)).map(high).max());
         if highest != above.high {
@@ -256,14 +254,10 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             let key = T::key_in_record(bytes);
             if self.levels[0].key.is_some_and(|last| last >= key) {
                 let finding = self.finding(self.codes.records).at_block(block.0);
-                self.ctx.found(
-                    finding
-                        .detail(format!("record {at} is out of order"))
-                        .mismatch(
-                            format_args!("above {:?}", self.levels[0].key),
-                            format_args!("{key:?}"),
-                        ),
-                );
+                self.ctx.found(finding.detail(format!("record {at} is out of order")).mismatch(
+                    format_args!("above {:?}", self.levels[0].key),
+                    format_args!("{key:?}"),
+                ));
             }
             self.levels[0].key = Some(key);
             self.visitor.record(T::record(bytes));

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use ::check::Finding;
 use vfs::Ino;
 
+use super::Check;
 use super::index::Index;
 use super::reader::{Reader, Space, spaces};
-use super::Check;
 use crate::check::codes;
 use crate::check::context::is_checksum;
 use crate::check::sums;
@@ -140,7 +140,8 @@ impl Check<'_> {
                 dots[1] = Some(entry.ino);
             } else {
                 self.check_name(entry.name);
-                let code = if layout.ftype { bytes[entry.offset + 9 + entry.name.len()] } else { 0 };
+                let code =
+                    if layout.ftype { bytes[entry.offset + 9 + entry.name.len()] } else { 0 };
                 self.entry(entry.name, entry.ino, code);
             }
             if layout.ftype && matches!(entry.name, b"." | b"..") {

@@ -18,6 +18,8 @@ struct Summary {
     first: u32,
     last: u32,
     count: usize,
+    /// Addresses of the first and last entry that are not stale.
+    ends: Option<(u32, u32)>,
     /// Of a node: last hash and logical block of each child.
     children: Vec<(u32, u32)>,
 }
@@ -39,12 +41,7 @@ impl<'i> Index<'i> {
     pub(super) const fn new(check: &'i Check<'i>) -> Self {
         Self {
             check,
-            entries: Entries {
-                sum: 0,
-                count: 0,
-                bests: Vec::new(),
-                is_broken: false,
-            },
+            entries: Entries { sum: 0, count: 0, bests: Vec::new(), is_broken: false },
             blocks: Vec::new(),
             leaf_bests: None,
             free_bests: Vec::new(),
@@ -85,6 +82,7 @@ impl<'i> Index<'i> {
             first: if table.count > 0 { table.entry(bytes, 0).hash } else { 0 },
             last: table.last_hash(bytes),
             count: table.count,
+            ends: None,
             children: Vec::new(),
         };
         if kind == LeafKind::Node {
@@ -92,6 +90,8 @@ impl<'i> Index<'i> {
             let rows = (0..table.count).map(|at| table.entry(bytes, at));
             summary.children = rows.map(|entry| (entry.hash, entry.address)).collect();
         } else {
+            let mut live = leaf::live(bytes, &table).map(|entry| entry.address);
+            summary.ends = live.next().map(|first| (first, live.last().unwrap_or(first)));
             self.rows(bytes, &table);
         }
         if kind == LeafKind::Single {
@@ -131,7 +131,9 @@ impl<'i> Index<'i> {
             }
             return;
         }
-        self.tree();
+        let mut suspects = std::mem::take(&mut self.suspects);
+        self.tree(&mut suspects);
+        self.suspects = suspects;
         self.bests(&entries.bests);
     }
 
@@ -142,8 +144,7 @@ impl<'i> Index<'i> {
                 let at = bests.iter().zip(found).position(|(a, b)| a != b);
                 let at = at.unwrap_or_else(|| bests.len().min(found.len()));
                 let finding = fault(format!("free space of data block {at} in the leaf"));
-                self.check
-                    .found(finding.mismatch(shown(found.get(at)), shown(bests.get(at))));
+                self.check.found(finding.mismatch(shown(found.get(at)), shown(bests.get(at))));
             }
             if !self.free_bests.is_empty() {
                 self.check.found(fault("an index of free space beside a single leaf".to_owned()));
@@ -188,7 +189,7 @@ impl<'i> Index<'i> {
     }
 
     /// Checks the tree of nodes and leaves: every block has its place in it.
-    fn tree(&self) {
+    fn tree(&self, suspects: &mut Vec<u32>) {
         let Some(root) = self.blocks.first().filter(|block| block.number == 0) else {
             return self.check.found(self.fault("it has no root"));
         };
@@ -222,7 +223,7 @@ impl<'i> Index<'i> {
                 }
             }
             visited += below.len();
-            self.row(&below);
+            self.row(&below, suspects);
             row = below;
         }
         if visited != self.blocks.len() {
@@ -248,7 +249,7 @@ impl<'i> Index<'i> {
     }
 
     /// Checks a level: each block names its neighbours, and hashes ascend.
-    fn row(&self, row: &[usize]) {
+    fn row(&self, row: &[usize], suspects: &mut Vec<u32>) {
         let name = |at: Option<&usize>| at.map_or(0, |at| self.logical(&self.blocks[*at]));
         for (nth, at) in row.iter().enumerate() {
             let block = &self.blocks[*at];
@@ -260,6 +261,10 @@ impl<'i> Index<'i> {
                 self.check.found(finding.mismatch(expected, found));
             }
             let last = before.map_or(0, |at| self.blocks[*at].last);
+            let ends = before.and_then(|at| self.blocks[*at].ends).zip(block.ends);
+            if let Some((before, here)) = ends.filter(|_| last == block.first) {
+                suspects.extend([before.1, here.0]);
+            }
             if block.count > 0 && block.first < last {
                 let finding = self.fault(format!("hashes of block {}", self.logical(block)));
                 self.check.found(finding.mismatch(format!("{last:#x} or more"), block.first));
