@@ -76,7 +76,7 @@ impl<'a> Context<'a> {
 
     /// The first byte of a group on the device.
     pub(super) fn ag_byte(&self, ag: AgNumber) -> u64 {
-        u64::from(ag.0) * u64::from(self.geometry.ag_blocks) << self.geometry.block_log
+        (u64::from(ag.0) * u64::from(self.geometry.ag_blocks)) << self.geometry.block_log
     }
 }
 

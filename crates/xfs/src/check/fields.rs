@@ -93,21 +93,15 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     if !inode.has_attr_fork() {
         let format = slot[83];
         fields.require(matches!(format, 0 | 2), "di_aformat", "2", format.into());
-    } else if file_type.is_special() {
+    } else if is_special(file_type) {
         let at = inode.forkoff_bytes();
         fields.require(at == DEVICE_FORK, "di_forkoff", "1", (at / 8) as u64);
     }
 }
 
-/// What is a device number or less.
-trait Special {
-    fn is_special(self) -> bool;
-}
-
-impl Special for FileType {
-    fn is_special(self) -> bool {
-        !matches!(self, Self::Regular | Self::Directory | Self::Symlink)
-    }
+/// Whether the data fork of such a file is a device number or nothing.
+const fn is_special(file_type: FileType) -> bool {
+    !matches!(file_type, FileType::Regular | FileType::Directory | FileType::Symlink)
 }
 
 fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {

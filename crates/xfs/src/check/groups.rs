@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::chunks::{AgChunks, Chunk, Chunks};
 use super::codes::{self, TreeCodes};
-use super::context::{Context, is_checksum};
+use super::context::Context;
 use super::owners::{Claim, Owners};
 use super::sums;
 use super::tree::{Found, Owner, Visitor, Walk};
@@ -129,33 +129,30 @@ impl<'g> Group<'g> {
         code: &'static Code,
         check: impl Fn(&T) -> Result<(), transaction::Corruption>,
     ) -> Option<T> {
-        let sealed = self.checksum(sector, bytes);
+        self.checksum(sector, bytes);
         let outcome = ag::verify_start(self.ag, sector as usize, bytes)
             .and_then(|()| ag::raw::<T>(bytes))
             .and_then(|header| check(header).map(|()| header.clone()));
         match outcome {
             Ok(header) => Some(header),
             Err(damage) => {
-                if !(is_checksum(&damage) && !sealed) {
-                    self.ctx.found(Finding::of_damage(code, &damage).in_group(self.ag.0));
-                }
+                self.ctx.found(Finding::of_damage(code, &damage).in_group(self.ag.0));
                 self.ctx.note_gap();
                 None
             }
         }
     }
 
-    fn checksum(&self, sector: u32, bytes: &[u8]) -> bool {
+    fn checksum(&self, sector: u32, bytes: &[u8]) {
         let at = sector as usize;
         let outcome = match self.ctx.geometry.features.crc() {
             true => checksum::check(ag::NAMES[at], bytes, ag::CRC_OFFSETS[at]),
             false => Ok(()),
         };
-        if let Err(damage) = &outcome {
-            let finding = Finding::of_damage(codes::AG_CHECKSUM, damage);
+        if let Err(damage) = outcome {
+            let finding = Finding::of_damage(codes::AG_CHECKSUM, &damage);
             self.ctx.found(finding.in_group(self.ag.0).detail(ag::NAMES[at]));
         }
-        outcome.is_ok()
     }
 
     fn claim_log(&self) {

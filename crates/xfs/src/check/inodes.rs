@@ -175,7 +175,7 @@ impl Inodes<'_> {
 
     fn used(&self, number: u32, ino: Ino, slot: &[u8]) -> Option<u64> {
         let inode = Inode::from_slot(slot);
-        let Some(file_type) = inode.file_type() else { return None };
+        let file_type = inode.file_type()?;
         fields::check_used(self.ctx, ino, &inode, file_type);
         self.links.inode(number, file_type_code(file_type), inode.nlink());
         if inode.nlink() > 0

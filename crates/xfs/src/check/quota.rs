@@ -80,13 +80,13 @@ impl Usage {
 
     /// Compares with what the quota files say.
     pub(super) fn check(&self, inodes: &Inodes<'_>) {
-        for at in 0..KINDS.len() {
+        for (at, kind) in KINDS.iter().enumerate() {
             if let Some(counted) = &self.kinds[at] {
                 let mut counted = std::mem::take(&mut *counted.lock());
                 let is_partial = counted.len() >= IDS_MAX;
-                if read(inodes, &KINDS[at], self.files[at], &mut counted) && !is_partial {
+                if read(inodes, kind, self.files[at], &mut counted) && !is_partial {
                     for (id, counts) in counted {
-                        differs(inodes.ctx, &KINDS[at], id, counts, (0, 0));
+                        differs(inodes.ctx, kind, id, counts, (0, 0));
                     }
                 }
             }
