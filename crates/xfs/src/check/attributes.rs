@@ -15,6 +15,7 @@ use crate::format::attr::leaf::{self, Value, parent_of};
 use crate::format::attr::{
     self, BlockType, Layout, VALUE_LEN_MAX, acl, flags, node, remote, shortform,
 };
+use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
 use crate::format::hash::{folded_hash, name_hash};
@@ -22,7 +23,9 @@ use crate::format::inode::{Fork, Format, Inode};
 
 /// Names under which access control lists are kept.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
-/// Most blocks of attributes that are gone into: all that there can be addresses for.
+/// Byte of the LSN in leaves and nodes.
+const LSN_OFFSET: usize = 24;
+/// Most levels of nodes.
 const LEVELS_MAX: u16 = node::LEVEL_MAX;
 
 /// Checks the attributes of an inode that has a fork for them.
@@ -215,6 +218,10 @@ impl Attributes<'_> {
         if let Err(damage) = outcome {
             self.damage(&damage, Some(place));
             return false;
+        }
+        if self.layout.crc {
+            let finding = || Finding::new(codes::LSN).of_inode(self.ino.0).at_block(place.0);
+            ctx.check_lsn(be64(&data, LSN_OFFSET), finding);
         }
         match self.layout.block_type(&data) {
             Some(BlockType::Node) => self.node(at, level, hash, &data),

@@ -114,6 +114,10 @@ catalogue! {
     LOG: AtRisk "xfs-log", "log",
         "The log must be replayed, and cannot be.",
         "The log is emptied, and what it was to change is made whole as far as it can be.";
+    LSN: AtRisk "xfs-lsn", "log",
+        "A structure says that it was written at a place of the log that is yet to come, so that a replay would \
+         pass it over.",
+        "The log goes on behind that place.";
     AG_CHECKSUM: AtRisk "xfs-ag-checksum", "group header",
         "The checksum of a header of a group does not match.",
         "The header is made anew from the group's trees.";

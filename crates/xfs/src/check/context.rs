@@ -22,6 +22,8 @@ pub(super) struct Context<'a> {
     pub(super) threads: NonZero<usize>,
     /// Findings about inodes, until their paths are known.
     pub(super) waiting: Waiting,
+    /// Where the log goes on: no structure can have been written behind that.
+    head: Option<u64>,
     has_gaps: AtomicBool,
 }
 
@@ -31,15 +33,26 @@ impl<'a> Context<'a> {
         sb: Superblock,
         observer: &'a dyn Observer,
         threads: NonZero<usize>,
+        head: Option<u64>,
     ) -> Self {
         let geometry = Geometry::new(&sb);
         let (waiting, has_gaps) = (Waiting::default(), AtomicBool::new(false));
-        Self { device, sb, geometry, observer, threads, waiting, has_gaps }
+        Self { device, sb, geometry, observer, threads, waiting, head, has_gaps }
     }
 
     /// Tells of something, at once or when the path of its inode is known.
     pub(super) fn found(&self, finding: Finding) {
         self.waiting.hold(finding, self.observer);
+    }
+
+    /// Tells of a structure that was written at a place in the log that is yet to come.
+    pub(super) fn check_lsn(&self, lsn: u64, finding: impl FnOnce() -> Finding) {
+        if let Some(head) = self.head.filter(|head| lsn > *head)
+            && lsn != u64::MAX
+        {
+            let shown = |lsn: u64| format!("{}:{}", lsn >> 32, lsn as u32);
+            self.found(finding().mismatch(format!("at most {}", shown(head)), shown(lsn)));
+        }
     }
 
     /// Tells of what a verifier said.

@@ -20,7 +20,8 @@ const FINDINGS_MAX: usize = 200;
 /// Calls `look` with what it takes to look at inodes without telling anybody.
 pub(super) fn quietly(inodes: &Inodes<'_>, look: impl FnOnce(&Inodes<'_>)) {
     let threads = Options::default().threads.min(inodes.ctx.threads);
-    let ctx = Context::new(inodes.ctx.device.clone(), inodes.ctx.sb.clone(), &Silent, threads);
+    let ctx =
+        Context::new(inodes.ctx.device.clone(), inodes.ctx.sb.clone(), &Silent, threads, None);
     let owners = Owners::new(&ctx.geometry);
     let quiet = Inodes {
         ctx: &ctx,
@@ -41,7 +42,7 @@ pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32]) {
         return;
     }
     let ctx = inodes.ctx;
-    let quiet = Context::new(ctx.device.clone(), ctx.sb.clone(), &Silent, ctx.threads);
+    let quiet = Context::new(ctx.device.clone(), ctx.sb.clone(), &Silent, ctx.threads, None);
     let groups: HashSet<u32> = wrong.iter().copied().collect();
     let owners = Owners::listing(&ctx.geometry, groups, disputed.clone());
     let Some((chunks, _)) = groups::check(&quiet, &owners) else { return };

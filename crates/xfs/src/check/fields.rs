@@ -32,6 +32,8 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
         ("di_nextents", inode.extents(Fork::Data)),
         ("di_anextents", inode.extents(Fork::Attr)),
         ("di_forkoff", inode.forkoff_bytes() as u64),
+        ("di_extsize", inode.extent_size_hint().into()),
+        ("di_cowextsize", inode.cow_extent_size_hint().into()),
     ] {
         if value != 0 && slot[4] >= 2 {
             ctx.found(finding(field).mismatch(0, value));
@@ -80,6 +82,8 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     check_hints(&fields, inode, file_type);
     check_sizes(&fields, inode, file_type);
     let slot = inode.as_bytes();
+    let old_links = be16(slot, 6);
+    fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());
     if ctx.geometry.features.crc() {
         let large = inode.flags2() & flags2::NREXT64 != 0;
         if large {
@@ -92,7 +96,9 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     }
     if !inode.has_attr_fork() {
         let format = slot[83];
-        fields.require(matches!(format, 0 | 2), "di_aformat", "2", format.into());
+        // Old kernels left 0 there.
+        let is_right = format == 2 || format == 0 && slot[4] < 3;
+        fields.require(is_right, "di_aformat", "2", format.into());
     } else if is_special(file_type) {
         let at = inode.forkoff_bytes();
         fields.require(at == DEVICE_FORK, "di_forkoff", "1", (at / 8) as u64);

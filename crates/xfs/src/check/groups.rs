@@ -1,5 +1,7 @@
 //! Groups: their headers, and the trees that say what is free and what is in use.
 
+use std::mem::offset_of;
+
 use ::check::{Code, Finding, Phase};
 use parking_lot::Mutex;
 
@@ -15,8 +17,8 @@ use crate::btree::records::{
     RmapRecord, RmapTree, rmap_owner,
 };
 use crate::format::address::{AgBlock, AgNumber, Block, FsBlock};
-use crate::format::ag::{self, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi};
-use crate::format::bytes::be32;
+use crate::format::ag::{self, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgfl, RawAgi};
+use crate::format::bytes::{be32, be64};
 use crate::format::checksum;
 use crate::format::features::RoCompat;
 use crate::format::geometry::INODES_PER_CHUNK;
@@ -111,6 +113,9 @@ impl<'g> Group<'g> {
             }
             ag::check_agi(&geometry, self.length, agi)
         });
+        if geometry.features.crc() {
+            self.lsns(&sectors);
+        }
         match agf {
             Some(agf) => self.space(&agf, sector(AGFL_SECTOR)),
             None => self.totals.is_partial = true,
@@ -152,6 +157,18 @@ impl<'g> Group<'g> {
         if let Err(damage) = outcome {
             let finding = Finding::of_damage(codes::AG_CHECKSUM, &damage);
             self.ctx.found(finding.in_group(self.ag.0).detail(ag::NAMES[at]));
+        }
+    }
+
+    fn lsns(&self, sectors: &[u8]) {
+        let size = self.ctx.geometry.sector_size();
+        for (sector, at, field) in [
+            (AGF_SECTOR, offset_of!(RawAgf, lsn), "agf_lsn"),
+            (AGI_SECTOR, offset_of!(RawAgi, lsn), "agi_lsn"),
+            (AGFL_SECTOR, offset_of!(RawAgfl, lsn), "agfl_lsn"),
+        ] {
+            let lsn = be64(sectors, sector as usize * size + at);
+            self.ctx.check_lsn(lsn, || self.finding(codes::LSN).field(field));
         }
     }
 

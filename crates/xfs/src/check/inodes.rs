@@ -15,7 +15,7 @@ use super::owners::Owners;
 use super::quota::Usage;
 use super::symlink;
 use crate::format::address::AgIno;
-use crate::format::bytes::{be16, be32};
+use crate::format::bytes::{be16, be32, be64};
 use crate::format::checksum;
 use crate::format::dir::{Layout, file_type_code};
 use crate::format::geometry::INODES_PER_CHUNK;
@@ -23,6 +23,8 @@ use crate::format::inode::{self, CRC_OFFSET, Fork, Format, Inode, NEXT_UNLINKED_
 
 /// Chunks that a thread takes at once.
 const CHUNKS_AT_ONCE: u32 = 64;
+/// Byte of `di_lsn` in a slot of version 3.
+const LSN_OFFSET: usize = 112;
 /// Most bytes that are read at once.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
@@ -142,6 +144,9 @@ impl Inodes<'_> {
             && let Err(damage) = checksum::check("inode", slot, CRC_OFFSET)
         {
             ctx.damage(codes::INODE_CHECKSUM, &damage.of_inode(ino.0), None);
+        }
+        if geometry.features.crc() {
+            ctx.check_lsn(be64(slot, LSN_OFFSET), || self.found(codes::LSN, ino).field("di_lsn"));
         }
         if let Err(damage) = inode::verify_structure(geometry, ino, slot) {
             ctx.damage(codes::INODE, &damage, None);

@@ -62,7 +62,8 @@ pub fn check(
     let Some(image) = superblock::open(device, options, observer)? else {
         return Ok(Summary::default());
     };
-    let ctx = Context::new(image.device, image.sb, observer, options.threads);
+    let head = superblock::log_head(&*image.device, &image.sb);
+    let ctx = Context::new(image.device, image.sb, observer, options.threads, head);
     superblock::check(&ctx);
     observer.progress(Phase::Superblock, 1, 1);
     let owners = Owners::new(&ctx.geometry);

@@ -1,5 +1,6 @@
 //! The superblock, its copies, and the log that must be replayed before anything else is looked at.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use ::check::{Finding, Observer, Options};
@@ -16,7 +17,7 @@ use crate::format::checksum;
 use crate::format::features::{Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
-use crate::log::log_is_clean;
+use crate::log::{log_end, log_is_clean};
 use crate::open::superblock_copy::Copy;
 use crate::volume::read_superblock;
 
@@ -90,6 +91,13 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     drop(fs);
     let sb = read_superblock(&*overlay)?;
     Ok(Some(Image { device: overlay, sb, transactions }))
+}
+
+/// Where the log goes on, if it is clean: what is written from now on is behind that.
+pub(super) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
+    let end =
+        log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
+    Some(end.head_lsn().to_raw())
 }
 
 /// The device with a superblock that can be used in its place.
@@ -184,6 +192,7 @@ pub(super) fn check(ctx: &Context<'_>) {
 
 /// Checks what any superblock says beside what it takes to use it.
 fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
+    ctx.check_lsn(raw.lsn.get(), || Finding::new(codes::LSN).in_group(ag.0).field("sb_lsn"));
     let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
     let tell = |field, expected: &str, found: String| {
         ctx.found(Finding::new(code).in_group(ag.0).field(field).mismatch(expected, found));
@@ -199,6 +208,14 @@ fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
     }
     if raw.flags & !FLAG_READ_ONLY != 0 {
         tell("sb_flags", "0 or 1", raw.flags.to_string());
+    }
+    let realtime = [
+        ("sb_rextents", raw.rextents.get()),
+        ("sb_frextents", raw.frextents.get()),
+        ("sb_rbmblocks", raw.rbmblocks.get().into()),
+    ];
+    for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
+        tell(field, "0 without a realtime device", number.to_string());
     }
     if raw.shared_vn != 0 {
         tell("sb_shared_vn", "0", raw.shared_vn.to_string());
@@ -249,7 +266,8 @@ fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
 fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     let finding = |code| Finding::new(code).in_group(ag.0);
     let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
-    let rest = &sector[SUPERBLOCK_SIZE..];
+    // What belongs to metadata directories and realtime groups is not in use either.
+    let rest = &sector[offset_of!(RawSuperblock, metadirino)..];
     if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
         ctx.found(finding(codes::SUPERBLOCK_REST));
     }

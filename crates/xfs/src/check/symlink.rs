@@ -1,13 +1,16 @@
 //! Targets of symbolic links.
 
+use std::mem::offset_of;
+
 use ::check::Finding;
 use vfs::Ino;
 
 use super::codes;
 use super::context::{Context, is_checksum};
+use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::inode::{Fork, Format, Inode};
-use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
+use crate::format::symlink::{self, HEADER_SIZE, RawHeader, TARGET_LEN_MAX};
 
 /// Checks the target of a link whose map was gone through.
 pub(super) fn check(ctx: &Context<'_>, ino: Ino, inode: &Inode, extents: &[Extent]) {
@@ -61,6 +64,8 @@ fn read(ctx: &Context<'_>, ino: Ino, len: usize, extents: &[Extent]) -> Option<V
             }
             outcome => outcome,
         };
+        let lsn = be64(&run, offset_of!(RawHeader, lsn));
+        ctx.check_lsn(lsn, || Finding::new(codes::LSN).of_inode(ino.0).at_block(block.0));
         match range {
             Ok(range) if range.start as usize == target.len() => {
                 let bytes = range.len();

@@ -3,12 +3,16 @@
 use ::check::Finding;
 use transaction::Changed;
 
-use super::codes::TreeCodes;
+use super::codes::{self, TreeCodes};
 use super::context::Context;
 use crate::btree::Tree;
 use crate::format::address::{AgBlock, AgNumber, Block, FsBlock};
 use crate::format::btree::{Area, NO_SIBLING, Side};
+use crate::format::bytes::be64;
 use crate::format::checksum;
+
+/// Bytes from the end of the siblings to `bb_lsn`.
+const LSN_BEHIND_SIBLINGS: usize = 8;
 
 /// Who is shown what a tree has.
 pub(super) trait Visitor<T: Tree> {
@@ -159,6 +163,10 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             let finding = Finding::of_damage(self.codes.checksum, &damage).at_block(block.0);
             self.ctx.found(self.placed(finding));
         }
+        if geometry.features.crc() {
+            let at = T::SHAPE.sibling_range(Side::Right).end + LSN_BEHIND_SIBLINGS;
+            ctx_lsn(self, block, be64(data, at));
+        }
         let owner = match self.owner {
             Owner::Group(ag) => ag.0.into(),
             Owner::Inode(ino) => ino,
@@ -276,6 +284,10 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             self.visit(area.pointer(data, at), level - 1, Some(above), is_alone);
         }
     }
+}
+
+fn ctx_lsn<T: Tree, V: Visitor<T>>(walk: &Walk<'_, T, V>, block: Block, lsn: u64) {
+    walk.ctx.check_lsn(lsn, || walk.finding(codes::LSN).at_block(block.0).field("bb_lsn"));
 }
 
 /// A sibling, for people.

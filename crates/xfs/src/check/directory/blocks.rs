@@ -12,6 +12,7 @@ use crate::check::codes;
 use crate::check::context::is_checksum;
 use crate::check::sums;
 use crate::format::address::Block;
+use crate::format::bytes::be64;
 use crate::format::dir::{self, Part, data, is_block_form, leaf};
 use crate::format::extent::Extent;
 use crate::format::inode::Inode;
@@ -100,6 +101,10 @@ impl Check<'_> {
             }
             outcome => outcome,
         };
+        if geometry.features.crc() {
+            let at = if part == Part::Leaf { 24 } else { 16 };
+            self.inodes.ctx.check_lsn(be64(bytes, at), || self.fault(codes::LSN, "directory"));
+        }
         let Err(damage) = outcome else { return true };
         let code = match part {
             Part::Data => codes::DIR_DATA,
