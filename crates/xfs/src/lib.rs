@@ -3,6 +3,7 @@
 
 mod alloc;
 mod btree;
+pub mod check;
 mod dir;
 mod file;
 pub mod format;

@@ -135,6 +135,7 @@ impl Crashed {
         let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
         let fs = Xfs::open(device, &OpenOptions::default());
         let fs = fs.map_err(|error| format!("open: {error}"))?;
+        crate::checking::verdict(&self.path)?;
         workload::tree::Tree::of(&fs)
     }
 

@@ -5,6 +5,9 @@
 mod attributes;
 mod changes;
 mod changing;
+mod check_damage;
+mod check_sound;
+mod checking;
 mod common;
 mod contents;
 mod crash;

@@ -11,7 +11,7 @@ use super::address::AgNumber;
 use super::checksum;
 use super::geometry::Geometry;
 pub(crate) use structure::{
-    agfl_capacity, agfl_entries, check_agf, check_agi, raw, verify_structure,
+    agfl_capacity, agfl_entries, check_agf, check_agfl, check_agi, raw, verify_structure,
 };
 
 /// Sector of the AGF within its group.
@@ -107,14 +107,14 @@ const _: () = assert!(std::mem::offset_of!(RawAgi, crc) == 312);
 const _: () = assert!(std::mem::offset_of!(RawAgfl, crc) == 32);
 
 /// Where each header's checksum is in its sector, by sector.
-const CRC_OFFSETS: [usize; 4] = [
+pub(crate) const CRC_OFFSETS: [usize; 4] = [
     super::superblock::CRC_OFFSET,
     std::mem::offset_of!(RawAgf, crc),
     std::mem::offset_of!(RawAgi, crc),
     std::mem::offset_of!(RawAgfl, crc),
 ];
 /// Names for messages, by sector.
-const NAMES: [&str; 4] = ["superblock", "AGF", "AGI", "AGFL"];
+pub(crate) const NAMES: [&str; 4] = ["superblock", "AGF", "AGI", "AGFL"];
 /// Magic numbers, by sector.
 const MAGICS: [u32; 4] = [super::superblock::MAGIC, AGF_MAGIC, AGI_MAGIC, AGFL_MAGIC];
 
@@ -178,7 +178,7 @@ fn verify_magic(sector: usize, bytes: &[u8]) -> Result<(), Corruption> {
 }
 
 /// Checks magic number and group number of the header in `sector`.
-fn verify_start(ag: AgNumber, sector: usize, bytes: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify_start(ag: AgNumber, sector: usize, bytes: &[u8]) -> Result<(), Corruption> {
     verify_magic(sector, bytes)?;
     let seqno = match sector {
         0 => return Ok(()),

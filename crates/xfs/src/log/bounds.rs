@@ -16,7 +16,7 @@ const IN_FLIGHT_RECORDS: usize = 8;
 
 impl LogEnd {
     /// The head with its cycle: where the next record goes.
-    pub(super) fn head_lsn(&self) -> Lsn {
+    pub(crate) fn head_lsn(&self) -> Lsn {
         let Some(last) = self.last else { return Lsn { cycle: 1, block: self.head } };
         // A record that ended with the ring leaves the head at its start, in the next cycle.
         let wrapped = self.head <= last.lsn.block;

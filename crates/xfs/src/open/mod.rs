@@ -107,7 +107,10 @@ impl Xfs {
     }
 
     /// Opens an image to change it, and does what its log holds and announces.
-    fn open_recovered(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+    pub(crate) fn open_recovered(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
         // The log may have had a newer one.

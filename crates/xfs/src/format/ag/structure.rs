@@ -133,7 +133,11 @@ pub(crate) fn check_agi(geometry: &Geometry, length: u32, agi: &RawAgi) -> Resul
 }
 
 /// Checks that every entry of the AGFL is a block of the group or none, whether it counts or not.
-fn check_agfl(geometry: &Geometry, length: u32, sector: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn check_agfl(
+    geometry: &Geometry,
+    length: u32,
+    sector: &[u8],
+) -> Result<(), Corruption> {
     let first = agfl_entries(geometry);
     let entries = (0..agfl_capacity(geometry) as usize).map(|at| be32(sector, first + at * 4));
     match entries.into_iter().find(|&block| block >= length && block != NO_BLOCK) {

@@ -1,0 +1,276 @@
+//! Who owns which blocks.
+//!
+//! Every block is claimed by what uses it: a bit each, so that a second claim is noticed. What the reverse map
+//! and the counts of references must say of a claim is added to a sum of its group (see [`super::sums`]).
+//! Where anything is off, all claims are made once more and those of the groups concerned are listed.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ::check::BitSet;
+use parking_lot::Mutex;
+
+use super::sums;
+use crate::btree::records::{rmap_offset, rmap_owner};
+use crate::format::address::{AgNumber, Block, FsBlock};
+use crate::format::geometry::Geometry;
+
+/// Most claims that are listed, and blocks that are claimed twice and looked into.
+const LISTED_MAX: usize = 4 << 20;
+const DISPUTED_MAX: usize = 1000;
+
+/// Blocks of one group in a row that something uses, as the reverse map says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Claim {
+    pub(super) ag: u32,
+    pub(super) start: u32,
+    pub(super) len: u32,
+    pub(super) owner: u64,
+    /// Logical block and flags (`rmap_offset`).
+    pub(super) offset: u64,
+}
+
+impl Claim {
+    /// What claims that follow each other, in the group and in the file, have in common.
+    pub(super) const fn kind(&self) -> u64 {
+        let has_offsets = !rmap_owner::is_none_of_inodes(self.owner)
+            && self.offset & rmap_offset::BMBT_BLOCK == 0;
+        let offset = if has_offsets {
+            let logical = self.offset & rmap_offset::MASK;
+            let flags = self.offset & !rmap_offset::MASK;
+            sums::mix(flags, logical.wrapping_sub(self.start as u64))
+        } else {
+            self.offset
+        };
+        sums::mix(self.owner, offset)
+    }
+
+    /// What its share of a group's sum is.
+    pub(super) const fn sum(&self) -> u64 {
+        sums::range(self.kind(), self.start as u64, self.start as u64 + self.len as u64)
+    }
+}
+
+/// What is listed when all claims are made again.
+struct Listing {
+    groups: HashSet<u32>,
+    disputed: Vec<u64>,
+    claims: Mutex<Vec<Claim>>,
+    /// What the reverse maps of the groups say.
+    mapped: Mutex<Vec<Claim>>,
+}
+
+pub(super) struct Owners {
+    geometry: Geometry,
+    taken: BitSet,
+    /// Blocks that the trees of references say are shared.
+    shared: BitSet,
+    has_shared: AtomicBool,
+    /// By group: what the reverse map must add up to.
+    maps: Box<[AtomicU64]>,
+    /// By group: what the counts of shared blocks must add up to.
+    references: Box<[AtomicU64]>,
+    disputed: Mutex<Vec<u64>>,
+    listing: Option<Listing>,
+}
+
+impl Owners {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let sums = || (0..geometry.ag_count).map(|_| AtomicU64::default()).collect();
+        Self {
+            geometry: *geometry,
+            taken: BitSet::new(geometry.blocks),
+            shared: BitSet::new(geometry.blocks),
+            has_shared: AtomicBool::new(false),
+            maps: sums(),
+            references: sums(),
+            disputed: Mutex::default(),
+            listing: None,
+        }
+    }
+
+    /// One that lists the claims in some groups and those on disputed blocks, which are in order.
+    pub(super) fn listing(geometry: &Geometry, groups: HashSet<u32>, disputed: Vec<u64>) -> Self {
+        let (claims, mapped) = (Mutex::default(), Mutex::default());
+        let listing = Some(Listing { groups, disputed, claims, mapped });
+        Self { listing, ..Self::new(geometry) }
+    }
+
+    /// The claims that were listed, and what reverse maps say.
+    pub(super) fn into_claims(self) -> (Vec<Claim>, Vec<Claim>) {
+        self.listing.map(|l| (l.claims.into_inner(), l.mapped.into_inner())).unwrap_or_default()
+    }
+
+    fn add(&self, claim: Claim) {
+        let share = claim.sum();
+        self.maps[claim.ag as usize].fetch_add(share, Ordering::Relaxed);
+        let Some(listing) = &self.listing else { return };
+        let first = self.start_of(&claim);
+        let at = listing.disputed.partition_point(|block| *block < first);
+        let is_disputed =
+            listing.disputed.get(at).is_some_and(|b| *b < first + u64::from(claim.len));
+        if is_disputed || listing.groups.contains(&claim.ag) {
+            let mut claims = listing.claims.lock();
+            if claims.len() < LISTED_MAX {
+                claims.push(claim);
+            }
+        }
+    }
+
+    fn start_of(&self, claim: &Claim) -> u64 {
+        u64::from(claim.ag) * u64::from(self.geometry.ag_blocks) + u64::from(claim.start)
+    }
+
+    fn dispute(&self, block: u64) {
+        let mut disputed = self.disputed.lock();
+        if disputed.len() < DISPUTED_MAX {
+            disputed.push(block);
+        }
+    }
+
+    /// Claims blocks that lie within a group. Whether none of them was claimed before.
+    pub(super) fn claim(&self, claim: Claim) -> bool {
+        self.add(claim);
+        let first = self.start_of(&claim);
+        let mut is_new = true;
+        self.taken.insert_range(first..first + u64::from(claim.len), |block| {
+            is_new = false;
+            self.dispute(block);
+        });
+        is_new
+    }
+
+    /// Claims a single block.
+    pub(super) fn claim_block(&self, block: Block, owner: u64, offset: u64) -> bool {
+        let (ag, start) = self.geometry.locate(block);
+        self.claim(Claim { ag: ag.0, start: start.0, len: 1, owner, offset })
+    }
+
+    /// Claims an extent of a file, which may share it. Whether some of its blocks are shared.
+    pub(super) fn claim_extent(
+        &self,
+        start: FsBlock,
+        len: u64,
+        owner: u64,
+        offset: u64,
+        may_share: bool,
+    ) -> bool {
+        let (ag, block) = self.geometry.split(start);
+        let claim = Claim { ag: ag.0, start: block.0, len: len as u32, owner, offset };
+        let first = self.start_of(&claim);
+        let range = first..first + len;
+        if !may_share
+            || !self.has_shared.load(Ordering::Relaxed)
+            || self.shared.count(range.clone()) == 0
+        {
+            self.claim(claim);
+            return false;
+        }
+        self.add(claim);
+        let mut at = first;
+        while at < range.end {
+            let is_shared = self.shared.contains(at);
+            let mut end = at + 1;
+            while end < range.end && self.shared.contains(end) == is_shared {
+                end += 1;
+            }
+            self.taken.insert_range(at..end, |block| {
+                if !is_shared {
+                    self.dispute(block);
+                }
+            });
+            if is_shared {
+                let share = sums::range(0, at, end);
+                self.references[ag.0 as usize].fetch_add(share, Ordering::Relaxed);
+            }
+            at = end;
+        }
+        true
+    }
+
+    /// Takes blocks that are free. Whether nobody had them.
+    pub(super) fn take_free(&self, ag: AgNumber, start: u32, len: u32) -> bool {
+        let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
+        let mut is_new = true;
+        self.taken.insert_range(first..first + u64::from(len), |block| {
+            is_new = false;
+            self.dispute(block);
+        });
+        is_new
+    }
+
+    /// Notes blocks that a tree of references says are shared so often.
+    pub(super) fn share(&self, ag: AgNumber, start: u32, len: u32, count: u32) {
+        let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
+        let end = first + u64::from(len);
+        self.has_shared.store(true, Ordering::Relaxed);
+        self.shared.insert_range(first..end, |_| {});
+        let share = sums::range(0, first, end).wrapping_mul(count.into());
+        self.references[ag.0 as usize].fetch_sub(share, Ordering::Relaxed);
+    }
+
+    /// Notes what a reverse map says.
+    pub(super) fn mapped(&self, claim: &Claim) {
+        self.maps[claim.ag as usize].fetch_sub(claim.sum(), Ordering::Relaxed);
+        let Some(listing) = &self.listing else { return };
+        if listing.groups.contains(&claim.ag) {
+            let mut mapped = listing.mapped.lock();
+            if mapped.len() < LISTED_MAX {
+                mapped.push(*claim);
+            }
+        }
+    }
+
+    /// Whether the reverse map of a group says what was found, once all was.
+    pub(super) fn is_map_right(&self, ag: AgNumber) -> bool {
+        self.maps[ag.0 as usize].load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether the shared blocks of a group are referred to as often as its tree says.
+    pub(super) fn are_references_right(&self, ag: AgNumber) -> bool {
+        self.references[ag.0 as usize].load(Ordering::Relaxed) == 0
+    }
+
+    /// Blocks that were claimed more than once, in order: as many as are looked into.
+    pub(super) fn disputed(&self) -> Vec<u64> {
+        let mut disputed = self.disputed.lock().clone();
+        disputed.sort_unstable();
+        disputed.dedup();
+        disputed
+    }
+
+    /// How many blocks of a group nobody claims, and the first of them.
+    pub(super) fn unclaimed(&self, ag: AgNumber) -> Option<(u64, Block)> {
+        let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks);
+        let end = first + u64::from(self.geometry.ag_len(ag));
+        let count = end - first - self.taken.count(first..end);
+        if count == 0 {
+            return None;
+        }
+        let block = (first..end).find(|block| !self.taken.contains(*block))?;
+        Some((count, Block(block)))
+    }
+}
+
+/// What an owner is called.
+pub(super) fn owner_name(owner: u64, offset: u64) -> String {
+    let name = match owner {
+        rmap_owner::FS => "the file system's headers",
+        rmap_owner::LOG => "the log",
+        rmap_owner::AG => "the group's trees of space",
+        rmap_owner::INOBT => "the group's trees of inodes",
+        rmap_owner::INODES => "inodes",
+        rmap_owner::REFC => "the tree of references",
+        rmap_owner::COW => "what is kept for copying on write",
+        _ => {
+            let part = match (offset & rmap_offset::BMBT_BLOCK, offset & rmap_offset::ATTR_FORK) {
+                (0, 0) => "data",
+                (0, _) => "attributes",
+                (_, 0) => "map of data",
+                _ => "map of attributes",
+            };
+            return format!("inode {owner}, {part}");
+        }
+    };
+    name.to_owned()
+}

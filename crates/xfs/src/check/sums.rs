@@ -1,0 +1,54 @@
+//! Sums that tell whether two lists have the same items in whatever order, without keeping either.
+//!
+//! Each item adds a number that looks random and depends on all of it; two lists with the same sum have the
+//! same items, but for a chance of 2^-64. Where sums differ, both lists are made and compared.
+
+/// Two numbers, mixed so that every bit of the result depends on all of them.
+pub(super) const fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// Bytes and a number, mixed.
+pub(super) fn mix_bytes(seed: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut sum = mix(seed, bytes.len() as u64);
+    for word in words {
+        sum = mix(sum, u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(sum, u64::from_le_bytes(last))
+}
+
+/// What the half-open range `start..end` of a kind adds. Ranges of one kind that follow each other add what
+/// the two joined would.
+pub(super) const fn range(kind: u64, start: u64, end: u64) -> u64 {
+    mix(kind, start).wrapping_sub(mix(kind, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_add_up_however_they_are_cut() {
+        let whole = range(7, 10, 30);
+        assert_eq!(range(7, 10, 20).wrapping_add(range(7, 20, 30)), whole);
+        assert_ne!(range(8, 10, 20).wrapping_add(range(7, 20, 30)), whole);
+        assert_ne!(range(7, 10, 31), whole);
+    }
+
+    #[test]
+    fn bytes_differ_by_length_and_place() {
+        let all = [&b""[..], b"\0", b"a", b"a\0", b"\0a", b"abcdefgh", b"abcdefgh\0"];
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[..i] {
+                assert_ne!(mix_bytes(1, a), mix_bytes(1, b), "{a:?} {b:?}");
+            }
+            assert_ne!(mix_bytes(1, a), mix_bytes(2, a));
+        }
+    }
+}

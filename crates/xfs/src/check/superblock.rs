@@ -1,0 +1,315 @@
+//! The superblock, its copies, and the log that must be replayed before anything else is looked at.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use ::check::{Finding, Observer, Options};
+use blockdev::{BlockDevice, OverlayDevice};
+use transaction::Corruption;
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::codes;
+use super::context::{Context, is_checksum};
+use crate::Xfs;
+use crate::format::address::AgNumber;
+use crate::format::checksum;
+use crate::format::features::{Incompat, Version};
+use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::fs::OpenOptions;
+use crate::log::{log_end, log_is_clean};
+use crate::open::superblock_copy::Copy;
+use crate::volume::read_superblock;
+
+/// Largest sector in bytes.
+const SECTOR_SIZE_MAX: u64 = 32 << 10;
+/// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
+const FLAG_READ_ONLY: u8 = 1;
+/// Memory for the cache of a replay, in bytes.
+const REPLAY_CACHE_BYTES: usize = 64 << 20;
+
+/// An image that can be looked at, with its log replayed.
+pub(super) struct Image {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) sb: Superblock,
+    pub(super) transactions: u64,
+}
+
+/// Finds the superblock, or a copy; `None` if there is none, which was told of.
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Option<Image>> {
+    let Some(device) = with_superblock(device, observer)? else { return Ok(None) };
+    let sb = read_superblock(&*device)?;
+    if sb.features.incompat(Incompat::METADIR) {
+        let advice = "xfs_repair -n checks such images";
+        return Err(Error::unsupported("checking a directory tree of metadata", advice));
+    }
+    if sb.raw.rblocks.get() != 0 {
+        let advice = "xfs_repair -n checks such images";
+        return Err(Error::unsupported("checking a realtime device", advice));
+    }
+    let image = Image { device: device.clone(), sb, transactions: 0 };
+    if options.norecovery {
+        return Ok(Some(image));
+    }
+    match replayed(device, &image.sb) {
+        Ok(None) => Ok(Some(image)),
+        Ok(Some(replayed)) => Ok(Some(replayed)),
+        Err(Error::Corrupt(damage)) => {
+            observer.found(Finding::of_damage(codes::LOG, &damage));
+            Ok(Some(image))
+        }
+        Err(Error::Unsupported(unsupported)) => Err(Error::Unsupported(unsupported)),
+        Err(error) => {
+            observer.found(Finding::new(codes::LOG).detail(error.to_string()));
+            Ok(Some(image))
+        }
+    }
+}
+
+/// The image as its log leaves it, in memory. `None` if the log is clean.
+fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Image>> {
+    if log_is_clean(&*device, sb)? {
+        return Ok(None);
+    }
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(
+            format!("replaying the log of an image with what cannot be written ({reason})"),
+            "mount and unmount it once, or check it without what its log holds: --norecovery",
+        ));
+    }
+    let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+    let options = OpenOptions { cache_bytes: REPLAY_CACHE_BYTES, ..OpenOptions::default() };
+    let fs = Xfs::open_recovered(overlay.clone(), &options)?;
+    fs.engine.checkpoint()?;
+    fs.flush_superblock()?;
+    fs.engine.empty_log()?;
+    let transactions = fs.recovered.transactions;
+    drop(fs);
+    let sb = read_superblock(&*overlay)?;
+    Ok(Some(Image { device: overlay, sb, transactions }))
+}
+
+/// Where the log goes on, if it is clean: what is written from now on is behind that.
+pub(super) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
+    let end =
+        log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
+    Some(end.head_lsn().to_raw())
+}
+
+/// The device with a superblock that can be used in its place.
+fn with_superblock(
+    device: Arc<dyn BlockDevice>,
+    observer: &dyn Observer,
+) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let damage = match read_superblock(&*device) {
+        Ok(_) => return Ok(Some(device)),
+        Err(Error::Corrupt(damage)) => damage,
+        Err(Error::Device(error)) => {
+            observer.found(Finding::new(codes::SUPERBLOCK).detail(error.to_string()));
+            return Ok(None);
+        }
+        Err(error) => match mended(&device)? {
+            // The only thing that is known to be unsupported and can be looked at all the same.
+            Some((view, raw)) if needs_repair(&raw) => {
+                observer.found(Finding::new(codes::NEEDS_REPAIR).field("sb_features_incompat"));
+                return Ok(Some(view));
+            }
+            _ => return Err(error),
+        },
+    };
+    let code = if is_checksum(&damage) { codes::SUPERBLOCK_CHECKSUM } else { codes::SUPERBLOCK };
+    observer.found(Finding::of_damage(code, &damage).in_group(0_u64));
+    if let Some(copy) = Copy::find(&*device) {
+        return copy.in_place(device).map(Some);
+    }
+    if let Some((view, _)) = mended(&device)? {
+        return Ok(Some(view));
+    }
+    observer.found(Finding::new(codes::SUPERBLOCK).detail("no copy of it can be used either"));
+    Ok(None)
+}
+
+fn needs_repair(raw: &RawSuperblock) -> bool {
+    raw.features().incompat.contains(Incompat::NEEDSREPAIR)
+}
+
+/// A view of the device in which the superblock is finished, needs no repair and has a right checksum, if
+/// that can be used, and what it is in the image.
+fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
+    let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
+    device.read_at(0, &mut sector).map_err(Error::Device)?;
+    let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(None) };
+    let mut raw = found.clone();
+    raw.inprogress = 0;
+    let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+    raw.features_incompat = incompat.into();
+    sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    let size = usize::from(raw.sectsize.get());
+    if size < SUPERBLOCK_SIZE || size > sector.len() {
+        return Ok(None);
+    }
+    if raw.features().crc() {
+        checksum::seal(&mut sector[..size], CRC_OFFSET);
+    }
+    if Superblock::parse(&sector, device.len()).is_err() {
+        return Ok(None);
+    }
+    let view = OverlayDevice::new(device.clone());
+    view.write_at(0, &sector[..size]).map_err(Error::Device)?;
+    Ok(Some((Arc::new(view), found)))
+}
+
+/// Checks what the superblock says beyond what it takes to use it, and its copies.
+pub(super) fn check(ctx: &Context<'_>) {
+    let raw = &ctx.sb.raw;
+    for (field, ino, is_needed) in [
+        ("sb_rootino", raw.rootino.get(), true),
+        ("sb_rbmino", raw.rbmino.get(), false),
+        ("sb_rsumino", raw.rsumino.get(), false),
+    ] {
+        let is_there = ctx.geometry.split_ino(vfs::Ino(ino)).is_some() && ino != 0;
+        if !is_there && (is_needed || ![0, u64::MAX].contains(&ino)) {
+            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
+            ctx.found(finding.mismatch("an inode", ino));
+        }
+    }
+    if raw.imax_pct > 100 {
+        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
+        ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
+    }
+    let size = ctx.geometry.sector_size();
+    let mut sector = vec![0; size];
+    for ag in ctx.geometry.ags() {
+        if ctx.read_bytes(ctx.ag_byte(ag), &mut sector) {
+            check_sector(ctx, ag, &sector);
+        }
+    }
+}
+
+/// Checks what any superblock says beside what it takes to use it.
+fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
+    ctx.check_lsn(raw.lsn.get(), || Finding::new(codes::LSN).in_group(ag.0).field("sb_lsn"));
+    let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
+    let tell = |field, expected: &str, found: String| {
+        ctx.found(Finding::new(code).in_group(ag.0).field(field).mismatch(expected, found));
+    };
+    let (unit, width) = (raw.unit.get(), raw.width.get());
+    let bits = raw.features().version_bits;
+    let is_right = match bits.contains(Version::DALIGN) {
+        true => unit > 0 && width.is_multiple_of(unit) && width >= unit,
+        false => unit == 0 && width == 0,
+    };
+    if !is_right {
+        tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
+    }
+    if raw.flags & !FLAG_READ_ONLY != 0 {
+        tell("sb_flags", "0 or 1", raw.flags.to_string());
+    }
+    let realtime = [
+        ("sb_rextents", raw.rextents.get()),
+        ("sb_frextents", raw.frextents.get()),
+        ("sb_rbmblocks", raw.rbmblocks.get().into()),
+    ];
+    for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
+        tell(field, "0 without a realtime device", number.to_string());
+    }
+    if raw.shared_vn != 0 {
+        tell("sb_shared_vn", "0", raw.shared_vn.to_string());
+    }
+    if !bits.contains(Version::QUOTA) {
+        let quota = [("sb_uquotino", &raw.uquotino), ("sb_gquotino", &raw.gquotino)];
+        for (field, ino) in quota.iter().filter(|(_, ino)| ![0, u64::MAX].contains(&ino.get())) {
+            tell(field, "none", ino.to_string());
+        }
+        if raw.qflags.get() != 0 {
+            tell("sb_qflags", "0", raw.qflags.to_string());
+        }
+    }
+}
+
+/// Numbers in which copies must agree with the first, each with its name.
+fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
+    let bits = Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK;
+    vec![
+        ("sb_blocksize", raw.blocksize.get().into()),
+        ("sb_dblocks", raw.dblocks.get()),
+        ("sb_rblocks", raw.rblocks.get()),
+        ("sb_rextents", raw.rextents.get()),
+        ("sb_logstart", raw.logstart.get()),
+        ("sb_rextsize", raw.rextsize.get().into()),
+        ("sb_agblocks", raw.agblocks.get().into()),
+        ("sb_agcount", raw.agcount.get().into()),
+        ("sb_rbmblocks", raw.rbmblocks.get().into()),
+        ("sb_logblocks", raw.logblocks.get().into()),
+        ("sb_versionnum", (raw.versionnum.get() & !bits.bits()).into()),
+        ("sb_sectsize", raw.sectsize.get().into()),
+        ("sb_inodesize", raw.inodesize.get().into()),
+        ("sb_inopblock", raw.inopblock.get().into()),
+        ("sb_blocklog", raw.blocklog.into()),
+        ("sb_sectlog", raw.sectlog.into()),
+        ("sb_inodelog", raw.inodelog.into()),
+        ("sb_inopblog", raw.inopblog.into()),
+        ("sb_agblklog", raw.agblklog.into()),
+        ("sb_rextslog", raw.rextslog.into()),
+        ("sb_inoalignmt", raw.inoalignmt.get().into()),
+        ("sb_dirblklog", raw.dirblklog.into()),
+        ("sb_logsectlog", raw.logsectlog.into()),
+        ("sb_logsectsize", raw.logsectsize.get().into()),
+        ("sb_logsunit", raw.logsunit.get().into()),
+    ]
+}
+
+fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
+    let finding = |code| Finding::new(code).in_group(ag.0);
+    let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
+    // What belongs to metadata directories and realtime groups is not in use either.
+    let rest = &sector[offset_of!(RawSuperblock, metadirino)..];
+    if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
+        ctx.found(finding(codes::SUPERBLOCK_REST));
+    }
+    if ag.0 == 0 {
+        return check_alone(ctx, ag, &ctx.sb.raw);
+    }
+    if copy.magicnum.get() != MAGIC {
+        let damage = Corruption::new("superblock", "wrong magic number");
+        return ctx.found(Finding::of_damage(codes::SUPERBLOCK_COPY, &damage).in_group(ag.0));
+    }
+    if ctx.geometry.features.crc()
+        && let Err(damage) = checksum::check("superblock", sector, CRC_OFFSET)
+    {
+        ctx.found(Finding::of_damage(codes::SUPERBLOCK_COPY, &damage).in_group(ag.0));
+    }
+    check_alone(ctx, ag, &copy);
+    let raw = &ctx.sb.raw;
+    let mut expected = numbers(raw);
+    let mut found = numbers(&copy);
+    if ctx.geometry.features.crc() {
+        let bits = |raw: &RawSuperblock| {
+            let mended = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+            [
+                ("sb_features2", raw.features2.get().into()),
+                ("sb_features_ro_compat", u64::from(raw.features_ro_compat.get())),
+                ("sb_features_incompat", mended.into()),
+                ("sb_spino_align", raw.spino_align.get().into()),
+            ]
+        };
+        expected.extend(bits(raw));
+        found.extend(bits(&copy));
+    }
+    for ((field, expected), (_, found)) in expected.into_iter().zip(found) {
+        if expected != found {
+            let finding = finding(codes::SUPERBLOCK_COPY).field(field);
+            ctx.found(finding.mismatch(expected, found));
+        }
+    }
+    if raw.uuid != copy.uuid {
+        ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_uuid"));
+    }
+    if ctx.geometry.features.incompat(Incompat::META_UUID) && raw.meta_uuid != copy.meta_uuid {
+        ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_meta_uuid"));
+    }
+}

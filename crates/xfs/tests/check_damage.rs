@@ -1,0 +1,221 @@
+//! Check, against `xfs_repair -n`: images are damaged field by field, with checksums that are right again, and
+//! whatever that one complains of, we find something for.
+
+use crate::common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::checking::{findings, share};
+use blockdev::{BlockDevice, MemoryDevice};
+use common::image::{GOLDEN, device, golden, unpack};
+use common::layout::{Layout, Structure};
+use oracle::crash::write_image;
+use oracle::{KernelMount, MkfsXfs, MountOptions};
+use parking_lot::Mutex;
+
+/// Golden images that are damaged: all of version 5.
+const IMAGES: [&str; 4] = ["default", "small-blocks", "plain", "large-directory-blocks"];
+/// Bytes at the start of a structure in which half of the damage is done: headers.
+const HEADER: usize = 192;
+
+/// Longest time that a check of a small image may take, on a machine that is busy.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What is done to a field.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Zero,
+    Ones,
+    Up,
+    Down,
+    Bit,
+}
+
+/// The structures of an image by kind, so that each kind is damaged as often as any other.
+struct Kinds(Vec<Vec<Structure>>);
+
+impl Kinds {
+    fn new(image: &[u8], layout: &Layout) -> Self {
+        let mut kinds: BTreeMap<Vec<u8>, Vec<Structure>> = BTreeMap::new();
+        for structure in &layout.structures {
+            let bytes = &image[structure.start..structure.start + structure.len];
+            let kind = match bytes {
+                // Inodes by whether they are in use, and how their forks are kept.
+                [b'I', b'N', mode, rest @ ..] => {
+                    vec![b'I', b'N', mode & 0xf0, rest[2], rest[80], u8::from(rest[79] > 0)]
+                }
+                [b'A'..=b'Z', ..] => bytes[..4].to_vec(),
+                _ => bytes[8..10].to_vec(),
+            };
+            kinds.entry(kind).or_default().push(*structure);
+        }
+        Self(kinds.into_values().collect())
+    }
+
+    fn random(&self, random: &mut fastrand::Rng) -> Structure {
+        let kind = &self.0[random.usize(..self.0.len())];
+        kind[random.usize(..kind.len())]
+    }
+}
+
+/// A field and what is done to it.
+#[derive(Clone, Debug)]
+struct Case {
+    structure: Structure,
+    at: usize,
+    width: usize,
+    harm: Harm,
+    bit: u32,
+}
+
+impl Case {
+    fn random(kinds: &Kinds, random: &mut fastrand::Rng) -> Self {
+        let structure = kinds.random(random);
+        let width = 1 << random.usize(0..4);
+        let within = if random.bool() { structure.len.min(HEADER) } else { structure.len };
+        let at = random.usize(..within / width) * width;
+        let harm = [Harm::Zero, Harm::Ones, Harm::Up, Harm::Down, Harm::Bit][random.usize(..5)];
+        Self { structure, at, width, harm, bit: random.u32(..width as u32 * 8) }
+    }
+
+    /// Damages the field; false if that changes nothing, or nothing but the checksum.
+    fn apply(&self, device: &MemoryDevice, layout: &Layout) -> bool {
+        let start = self.structure.start + self.at;
+        let mut bytes = [0; 8];
+        let field = &mut bytes[8 - self.width..];
+        device.read_at(start as u64, field).unwrap();
+        let old = u64::from_be_bytes(bytes);
+        let new = match self.harm {
+            Harm::Zero => 0,
+            Harm::Ones => u64::MAX,
+            Harm::Up => old.wrapping_add(1),
+            Harm::Down => old.wrapping_sub(1),
+            Harm::Bit => old ^ 1 << self.bit,
+        };
+        let new = new.to_be_bytes();
+        let crc = self.structure.crc_at;
+        let is_checksum = self.at < crc + 4 && crc < self.at + self.width;
+        let field = &new[8 - self.width..];
+        if is_checksum || field == &bytes[8 - self.width..] {
+            return false;
+        }
+        device.write_at(start as u64, field).unwrap();
+        layout.seal(device, start..start + self.width);
+        true
+    }
+}
+
+/// Where in its image a case is, so that a reader can tell the field.
+fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
+    let start = case.structure.start;
+    let magic = String::from_utf8_lossy(&image[start..start + 4]).escape_debug().to_string();
+    let block = start as u64 >> layout.geometry.block_log;
+    format!("{magic:?} in block {block} ({start:#x}), byte {}: {case:?}", case.at)
+}
+
+/// An image that the kernel filled, with files that share blocks.
+fn shared() -> Vec<u8> {
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    MkfsXfs::default().create(&path, 64 << 20);
+    let mounted = KernelMount::new(&path, &MountOptions::read_write("xfs"));
+    share(mounted.path());
+    mounted.unmount();
+    std::fs::read(&path).unwrap()
+}
+
+/// Whether all that the judge remarks is known to be no damage: attributes that a crash left incomplete are
+/// sound to the kernel, which made them so, and to xfs_repair, whose exit status is 0.
+fn is_explained(complaint: &str) -> bool {
+    let remarks =
+        complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
+    complaint.starts_with("exit status Some(0)")
+        && remarks.is_some_and(|(remarks, _)| {
+            remarks.lines().all(|line| line.ends_with(" is INCOMPLETE"))
+        })
+}
+
+#[test]
+fn whatever_the_judge_finds_is_found() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    let cases = oracle::effort(60, 1000, 50_000);
+    let missed = Mutex::new(Vec::new());
+    let tried = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let golden = IMAGES.iter().map(|name| (*name, golden(name)));
+        for (name, image) in golden.chain([("shared", shared())]) {
+            let (missed, tried) = (&missed, &tried);
+            scope.spawn(move || {
+                let layout = Layout::of(&image);
+                let kinds = Kinds::new(&image, &layout);
+                let base = device(&image);
+                let home = oracle::scratch();
+                let path = home.path().join("image");
+                for seed in 0..cases {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let damaged = base.fork();
+                    let case = Case::random(&kinds, &mut random);
+                    if !case.apply(&damaged, &layout) {
+                        continue;
+                    }
+                    tried.fetch_add(1, Ordering::Relaxed);
+                    write_image(&damaged, &path).unwrap();
+                    let found = findings(Arc::new(damaged));
+                    let verdict = oracle::xfs_repair_verdict(&path);
+                    if let (Err(complaint), Ok(found)) = (verdict, found)
+                        && found.is_empty()
+                        && !is_explained(&complaint)
+                    {
+                        let place = place(&image, &layout, &case);
+                        let complaint: Vec<&str> = complaint.lines().take(4).collect();
+                        missed.lock().push(format!(
+                            "{name}, seed {seed}: {place}\n  {}",
+                            complaint.join("\n  ")
+                        ));
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner();
+    let tried = tried.into_inner();
+    assert!(missed.is_empty(), "{} of {tried} missed:\n{}", missed.len(), missed.join("\n"));
+}
+
+/// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
+#[test]
+fn any_damage_is_survived() {
+    std::thread::scope(|scope| {
+        for (name, packed) in GOLDEN {
+            scope.spawn(move || {
+                let image = unpack(packed);
+                let layout = Layout::of(&image);
+                let kinds = (!layout.structures.is_empty()).then(|| Kinds::new(&image, &layout));
+                let base = device(&image);
+                for seed in 0..oracle::effort(40, 300, 20_000) {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let damaged = base.fork();
+                    for _ in 0..random.usize(1..40) {
+                        match &kinds {
+                            Some(kinds) => {
+                                Case::random(kinds, &mut random).apply(&damaged, &layout);
+                            }
+                            // Version 4 has no checksums: any bytes.
+                            None => {
+                                let at = random.u64(..image.len() as u64 / 8) * 8;
+                                damaged.write_at(at, &random.u64(..).to_be_bytes()).unwrap();
+                            }
+                        }
+                    }
+                    let begun = Instant::now();
+                    let _ = findings(Arc::new(damaged));
+                    let took = begun.elapsed();
+                    assert!(took < TIME_MAX, "{name}, seed {seed}: {took:?}");
+                }
+            });
+        }
+    });
+}
