@@ -85,7 +85,7 @@ pub const XFS_SAMPLES: &[XfsSample] = &[
 /// Those that between them have every form of blocks, trees, directories and inodes.
 const QUICK: &[&str] = &[
     "new-1k",
-    "new-dir64k",
+    "new-2k-dir8k",
     "new-plain",
     "new-64k-blocks",
     "new-ascii-ci",

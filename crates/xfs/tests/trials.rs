@@ -170,15 +170,17 @@ fn a_taken_name_comes_before_a_full_file_system() {
 #[test]
 fn a_failed_read_leaves_no_trace() {
     require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
-    fail_reads(&UNLOGGED(Layout::DEFAULT).trial());
-    fail_reads(&UNLOGGED(Layout::SMALL_BLOCKS).trial());
-    fail_reads(&IN_PLACE(Layout::MKFS).trial());
+    let all =
+        [(UNLOGGED, Layout::SMALL_BLOCKS), (IN_PLACE, Layout::MKFS), (UNLOGGED, Layout::DEFAULT)];
+    for (way, layout) in all.into_iter().take(effort(2, 3, 3)) {
+        fail_reads(&way(layout).trial());
+    }
 }
 
 #[test]
 fn a_failed_allocation_leaves_no_trace() {
     require!(Tool("xfs_repair"));
-    for way in BOTH {
+    for way in [UNLOGGED, IN_PLACE].into_iter().take(effort(1, 2, 2)) {
         fail_allocations(&way(Layout::DEFAULT).trial());
     }
 }
@@ -187,8 +189,10 @@ fn a_failed_allocation_leaves_no_trace() {
 fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
     require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
     let small = |layout| Layout { size: 32 * MIB, ..layout };
-    fail_allocations(&UNLOGGED(small(Layout::SMALL_BLOCKS)).trial());
-    fail_allocations(&IN_PLACE(small(Layout::MKFS_SMALL_BLOCKS)).trial());
+    let all = [(IN_PLACE, Layout::MKFS_SMALL_BLOCKS), (UNLOGGED, Layout::SMALL_BLOCKS)];
+    for (way, layout) in all.into_iter().take(effort(1, 2, 2)) {
+        fail_allocations(&way(small(layout)).trial());
+    }
 }
 
 #[test]
@@ -247,12 +251,13 @@ fn random_changes_of_a_full_image_free_what_they_should() {
 fn small_durable_changes_go_round_the_log_and_round_again() {
     require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
     let of_mkfs = |options| Layout { mkfs: Some(options), ..Layout::DEFAULT };
-    for layout in [
+    let all = [
         Layout::SMALL_LOG,
         of_mkfs("-s size=4096 -l size=10m"),
         of_mkfs("-l su=32768,size=10m"),
         of_mkfs("-l su=262144,size=16128k"),
-    ] {
+    ];
+    for layout in all.into_iter().step_by(effort(2, 1, 1)) {
         let target = IN_PLACE(layout);
         let log = Layout::log_of(&target.make(0).unwrap());
         rounds(&target.trial(), &[log]);
