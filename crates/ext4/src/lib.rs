@@ -25,4 +25,5 @@ mod volume;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use open::superblock_copy::has_superblock_copy;
 pub use orphan::{OrphanPolicy, OrphanReport};

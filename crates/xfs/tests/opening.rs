@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, FileDevice};
+use blockdev::{BlockDevice, FileDevice, MemoryDevice};
 use oracle::{MkfsXfs, require, scratch, xfs_db_write};
 use vfs::{Error, FileSystem};
 use xfs::format::checksum;
@@ -83,4 +83,22 @@ fn edit_superblock(image: &Path, change: impl FnOnce(&mut RawSuperblock)) {
     sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
     checksum::seal(&mut sector, CRC_OFFSET);
     device.write_at(0, &sector).unwrap();
+}
+
+#[test]
+fn a_copy_of_the_superblock_is_found_whatever_happened_to_the_first() {
+    require!(Tool("mkfs.xfs"));
+    let home = scratch();
+    let image = home.path().join("image");
+    for options in ["", "-d agcount=7", "-s size=4096", "-b size=1024 -d agcount=2", "-b size=64k"]
+    {
+        MkfsXfs::default().options(options).create(&image, 400 * MIB);
+        assert!(!xfs::has_superblock_copy(&*device(&image)), "{options}: none is needed");
+        for len in [4, 512, 64 << 10] {
+            device(&image).write_at(0, &vec![0; len]).unwrap();
+            assert!(xfs::has_superblock_copy(&*device(&image)), "{options}: {len} bytes");
+        }
+    }
+    assert!(!xfs::has_superblock_copy(&MemoryDevice::new(400 * MIB)));
+    assert!(!xfs::has_superblock_copy(&MemoryDevice::new(0)));
 }

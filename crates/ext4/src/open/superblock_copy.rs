@@ -107,6 +107,12 @@ impl Copy {
     }
 }
 
+/// Whether a device has a sound copy of a superblock, though its first one may have lost everything that tells that
+/// it is ext2, ext3 or ext4.
+pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
+    Copy::find(device).is_some()
+}
+
 /// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {

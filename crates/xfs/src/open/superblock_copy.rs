@@ -15,10 +15,17 @@ use crate::format::checksum;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 
 /// Most copies that are looked at. Any will do but those that do not know the root directory.
-const COPIES_MAX: u32 = 64;
+const COPIES_MAX: usize = 64;
 /// Largest block, as a power of two, and the largest sector in bytes.
 const BLOCK_LOG_MAX: u8 = 16;
 const SECTOR_SIZE_MAX: u16 = 32 << 10;
+/// How many groups mkfs makes by default, fewer or more for the size and the disks: guesses for unusual blocks.
+const GROUPS_GUESSED: [u32; 5] = [4, 2, 8, 16, 32];
+/// Blocks that are not usual, as powers of two.
+const BLOCK_LOGS_UNUSUAL: [u8; 6] = [10, 11, 13, 14, 15, 16];
+const BLOCK_LOG_USUAL: u8 = 12;
+/// Largest group in bytes, which mkfs makes on large devices.
+const GROUP_BYTES_MAX: u64 = 1 << 40;
 /// What mkfs leaves in copies it does not fill in (`NULLFSINO`).
 const NO_INODE: u64 = u64::MAX;
 
@@ -28,25 +35,62 @@ pub(crate) struct Copy {
     sector: Vec<u8>,
 }
 
+/// How groups lie, as far as it takes to find a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    ag_count: u32,
+    ag_blocks: u32,
+    block_log: u8,
+}
+
+impl Shape {
+    fn of(raw: &RawSuperblock) -> Self {
+        let (ag_count, ag_blocks) = (raw.agcount.get(), raw.agblocks.get());
+        Self { ag_count, ag_blocks, block_log: raw.blocklog }
+    }
+
+    /// How mkfs makes groups on a device of so many bytes. There are some hundred guesses at most.
+    fn guesses(device_len: u64) -> impl Iterator<Item = Self> {
+        let even = move |block_log: u8, ag_count: u32| {
+            let ag_blocks = (device_len >> block_log).div_ceil(ag_count.into());
+            Some(Self { ag_count, ag_blocks: ag_blocks.try_into().ok()?, block_log })
+        };
+        let largest = move |block_log: u8| {
+            let ag_blocks = GROUP_BYTES_MAX >> block_log;
+            let ag_count = (device_len >> block_log).div_ceil(ag_blocks).try_into().ok()?;
+            Some(Self { ag_count, ag_blocks: ag_blocks.try_into().ok()?, block_log })
+        };
+        let usual = (2..=64).filter_map(move |ag_count| even(BLOCK_LOG_USUAL, ag_count));
+        let unusual = BLOCK_LOGS_UNUSUAL.into_iter().flat_map(move |block_log| {
+            let counts = GROUPS_GUESSED.into_iter();
+            counts.filter_map(move |ag_count| even(block_log, ag_count)).chain(largest(block_log))
+        });
+        largest(BLOCK_LOG_USUAL).into_iter().chain(usual).chain(unusual)
+    }
+
+    /// The groups whose copies are looked at: the last one and that in the middle, which know the root directory, and
+    /// up to so many of the first ones.
+    fn groups(self, copies_max: usize) -> impl Iterator<Item = u32> {
+        let count = self.ag_count;
+        let nearer = (1..count).take(copies_max);
+        [count.saturating_sub(1), count / 2].into_iter().chain(nearer)
+    }
+}
+
 impl Copy {
     /// A sound copy that knows the root directory: mkfs sees to it that the last group's does. It is
-    /// looked for where the damaged superblock would have it.
+    /// looked for where the damaged superblock would have it, and where it is with groups of the usual sizes.
     pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
-        let mut bytes = [0; SUPERBLOCK_SIZE];
-        if device.len() < SUPERBLOCK_SIZE as u64 {
-            return None;
-        }
-        device.read_at(0, &mut bytes).ok()?;
-        let damaged = RawSuperblock::read_from_bytes(&bytes).ok()?;
+        let damaged = read(device, 0)?;
         if Self::is_sealed(device, &damaged) {
             // It is as it was written: what it says, such as that mkfs never finished, is so.
             return None;
         }
-        let count = damaged.agcount.get();
-        let middle = count / 2;
-        let nearer = (1..count).take(COPIES_MAX as usize);
-        let mut ags = [count.saturating_sub(1), middle].into_iter().chain(nearer);
-        ags.find_map(|ag| Self::at(device, &damaged, ag))
+        let look = |shape: Shape, copies_max| {
+            shape.groups(copies_max).find_map(|ag| Self::at(device, shape, ag))
+        };
+        look(Shape::of(&damaged), COPIES_MAX)
+            .or_else(|| Shape::guesses(device.len()).find_map(|shape| look(shape, 1)))
     }
 
     /// Whether the checksum of the first superblock is right.
@@ -58,26 +102,27 @@ impl Copy {
             && checksum::check("superblock", &sector, CRC_OFFSET).is_ok()
     }
 
-    fn at(device: &dyn BlockDevice, damaged: &RawSuperblock, ag: u32) -> Option<Self> {
-        let (ag_blocks, block_log) = (damaged.agblocks.get(), damaged.blocklog);
-        let sector_size = damaged.sectsize.get();
-        if ag == 0 || block_log > BLOCK_LOG_MAX || sector_size > SECTOR_SIZE_MAX {
+    fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
+        if ag == 0 || shape.block_log > BLOCK_LOG_MAX {
             return None;
         }
-        let offset = (u64::from(ag) * u64::from(ag_blocks)).checked_mul(1 << block_log)?;
+        let blocks = u64::from(ag) * u64::from(shape.ag_blocks);
+        let offset = blocks.checked_mul(1 << shape.block_log)?;
+        let mut raw = read(device, offset)?;
+        let (found, sector_size) = (Shape::of(&raw), raw.sectsize.get());
+        let is_ours = raw.features().crc()
+            && (found.ag_blocks, found.block_log) == (shape.ag_blocks, shape.block_log)
+            && ![0, NO_INODE].contains(&raw.rootino.get())
+            && sector_size <= SECTOR_SIZE_MAX;
+        if !is_ours {
+            return None;
+        }
         let mut sector = vec![0; usize::from(sector_size).max(SUPERBLOCK_SIZE)];
         if offset.checked_add(sector.len() as u64)? > device.len() {
             return None;
         }
         device.read_at(offset, &mut sector).ok()?;
-        let mut raw = RawSuperblock::read_from_prefix(&sector).ok()?.0;
-        let is_ours = raw.features().crc()
-            && checksum::check("superblock", &sector, CRC_OFFSET).is_ok()
-            && (raw.agblocks.get(), raw.blocklog) == (ag_blocks, block_log)
-            && ![0, NO_INODE].contains(&raw.rootino.get());
-        if !is_ours {
-            return None;
-        }
+        checksum::check("superblock", &sector, CRC_OFFSET).ok()?;
         // mkfs leaves the mark in copies.
         raw.inprogress = 0;
         sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
@@ -99,6 +144,12 @@ impl Copy {
     }
 }
 
+/// Whether a device has a sound copy of a superblock that stands in for its first one, which may have lost everything
+/// that tells that it is XFS. False if the first one is as it was written.
+pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
+    Copy::find(device).is_some()
+}
+
 /// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
@@ -111,4 +162,13 @@ pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
             .into(),
         (error, _) => error,
     }
+}
+
+fn read(device: &dyn BlockDevice, offset: u64) -> Option<RawSuperblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    if offset.checked_add(SUPERBLOCK_SIZE as u64)? > device.len() {
+        return None;
+    }
+    device.read_at(offset, &mut bytes).ok()?;
+    RawSuperblock::read_from_bytes(&bytes).ok()
 }
