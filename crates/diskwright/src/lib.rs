@@ -7,10 +7,12 @@
 //!   their like do.
 //! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
+//! - [`mod@check`] has what a check finds wrong in an image, and its reports.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod check;
 pub mod copy;
 pub mod dump;
 pub mod edit;
@@ -27,6 +29,7 @@ pub mod partition;
 mod record;
 mod replace;
 mod signals;
+mod stop;
 pub mod text;
 pub mod workload;
 
@@ -34,6 +37,7 @@ pub use error::{Error, Outcome, Result};
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
 pub use record::Record;
 pub use signals::clean_up_on_signals;
+pub use stop::stop_on_signals;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

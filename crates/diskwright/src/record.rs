@@ -86,10 +86,10 @@ impl Record {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
+pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn not_utf8(bytes: &[u8]) -> Option<String> {
+pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| text::hex(bytes))
 }

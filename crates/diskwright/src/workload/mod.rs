@@ -7,7 +7,6 @@ mod image;
 mod kernel;
 mod memory;
 mod spec;
-mod stop;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,7 +20,6 @@ pub use image::ImageFile;
 pub use kernel::Kernel;
 pub use memory::{Memory, MemorySession};
 pub use spec::{FsSpec, TargetSpec};
-pub use stop::stop_on_signals;
 
 /// What contestants have in common.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Instant;
 
-use diskwright::workload::{Directory, Kernel, stop_on_signals};
+use diskwright::stop_on_signals;
+use diskwright::workload::{Directory, Kernel};
 use oracle::{require, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use workload::contestant::{Contestant, Session};

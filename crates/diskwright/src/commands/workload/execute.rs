@@ -55,7 +55,7 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     };
     let entries = plan.planned.into_iter().map(|planned| entry(planned, &settings));
     let entries = entries.collect::<Result<Vec<_>>>()?;
-    let stop = diskwright::workload::stop_on_signals()?;
+    let stop = diskwright::stop_on_signals()?;
     let bar = terminal::WorkloadProgress::new();
     let report = run::run(&entries, &options, stop, &bar);
     drop(bar);

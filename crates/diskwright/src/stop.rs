@@ -1,4 +1,4 @@
-//! Ending a long run on Ctrl-C, or when it is asked to terminate, so that it can clean up.
+//! Ending long work on Ctrl-C, or when it is asked to terminate, so that it can clean up or report.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -10,9 +10,9 @@ use signal_hook::flag;
 use crate::signals::{STATUS_BASE, heeded};
 use crate::{Error, Result};
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP of this process sets from now on, for
-/// [`Context`](::workload::jobs::Context). The next such signal ends the process at once, with status
-/// 130, 143 or 129. A process that was started to ignore SIGHUP still does.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP of this process sets from now on, for a check's
+/// [`Observer`](crate::check::Observer) or a workload's [`Context`](::workload::jobs::Context). The next such signal
+/// ends the process at once, with status 130, 143 or 129. A process that was started to ignore SIGHUP still does.
 ///
 /// For programs: it changes what signals do to the whole process, for good.
 ///
