@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    build, cat, chattr, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir, mount,
-    mv, paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
+    build, cat, chattr, check, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir,
+    mount, mv, paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -18,13 +18,14 @@ Examples:
   diskwright extract root.img - --path /etc | tar -t
   diskwright cp app.conf root.img:/etc/app.conf
   diskwright rm -r root.img /var/cache/apt
+  diskwright check root.img
   diskwright mount root.img /mnt && ls /mnt && diskwright unmount /mnt
 
 Sizes are bytes, or a number and K, M, G or T (powers of 1024).
 
 Exit status:
   0  done
-  1  the answer is no: no such file in the image, or not everything could be extracted
+  1  the answer is no: no such file in the image, not everything could be extracted, damage was found
   2  the arguments make no sense
   3  the image or archive is damaged or unsupported
   4  reading or writing failed, or there is no space";
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Truncate(truncate::TruncateArgs),
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
+    Check(check::CheckArgs),
     Dump(dump::DumpArgs),
     Workload(workload::WorkloadArgs),
 }

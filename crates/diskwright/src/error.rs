@@ -91,8 +91,7 @@ pub enum Error {
     },
     /// An image was found to be damaged while it was mounted.
     #[error(
-        "{}: found to be damaged while it was mounted; check it with e2fsck -fn or, for XFS, \
-             xfs_repair -n",
+        "{}: found to be damaged while it was mounted; diskwright check tells what is wrong",
         shown(image)
     )]
     FoundDamaged {
@@ -180,7 +179,7 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {
         E::Corrupt(damage) if damage.has_advice() => return None,
-        E::Corrupt(_) => "e2fsck -fn or, for XFS, xfs_repair -n tells what else is damaged",
+        E::Corrupt(_) => "diskwright check tells what else is damaged",
         E::NotFound => "diskwright ls tells what is there",
         E::IsADirectory => "cp and rm take directories with -r",
         E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",

@@ -7,7 +7,7 @@
 //!   their like do.
 //! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
-//! - [`mod@check`] has what a check finds wrong in an image, and its reports.
+//! - [`mod@check`] finds what is wrong in an image.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
 
+use diskwright::check::Phase;
 use diskwright::extract::Observer;
 use diskwright::{Error, Result, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -121,6 +122,44 @@ impl Observer for CopyProgress {
 
     fn warning(&mut self, text: &str) {
         self.bar.suspend(|| message(&text));
+    }
+}
+
+/// Shows how a check goes: how far it is in which phase, and how fast the image is read.
+pub(crate) struct CheckProgress {
+    bar: ProgressBar,
+}
+
+impl CheckProgress {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        let template = "{spinner} checking {bar:20} {percent:>3}% {wide_msg} {elapsed}";
+        let style = ProgressStyle::with_template(template);
+        Self { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())) }
+    }
+
+    /// Shows that `done` of `total` units of a phase are done, and how much was read and found until now.
+    pub(crate) fn show(&self, phase: Phase, done: u64, total: u64, bytes_read: u64, findings: u64) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let rate = bytes_read as f64 / self.bar.elapsed().as_secs_f64().max(0.001);
+        let rate = text::size(rate as u64);
+        let found = match findings {
+            0 => String::new(),
+            1 => ", 1 finding".into(),
+            count => format!(", {count} findings"),
+        };
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.set_message(format!("{}, {rate}/s{found}", phase.word()));
+        self.bar.tick();
+    }
+}
+
+impl Drop for CheckProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -30,7 +30,7 @@ fn help_tells_how_to_work_with_every_command() {
     for command in [
         "build", "info", "ls", "cat", "find", "extract", "cp", "paths", "mount", "unmount",
         "mkdir", "rm", "rmdir", "mv", "ln", "chmod", "chown", "setfattr", "truncate", "recover",
-        "dump", "workload",
+        "dump", "check", "workload",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(run(&[command, "--help"]).status.success(), "{command}");
@@ -58,6 +58,9 @@ fn senseless_arguments_exit_with_2() {
         &["build", nowhere, "y", "--threads", "0"],
         &["build", nowhere, "-"],
         &["extract", "x", "-", "--json"],
+        &["check"],
+        &["check", "x", "--json", "--jsonl"],
+        &["check", "x", "--threads", "0"],
     ] {
         let (status, said) = failure(arguments);
         assert_eq!(status, 2, "{arguments:?}: {said}");

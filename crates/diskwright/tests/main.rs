@@ -1,6 +1,7 @@
 //! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
 
 mod build;
+mod check;
 mod cli;
 mod edit;
 mod extract;

@@ -1,11 +1,14 @@
 //! Checking an image: what is wrong with it, where, and what a repair would do.
 //!
-//! A [`Subject`] is an image that is open to be checked; a [`Collector`] is told of each [`Finding`] and makes a
-//! [`Report`] of them, which can be walked through, and written as text or JSON.
+//! [`check()`] is all that most programs need. It gives a [`Report`], which can be walked through, and written as
+//! text or JSON. [`Subject`] is for those that want to be told of each [`Finding`] as it comes, to show how far
+//! the check is, or to end it early.
 //!
-//! Nothing is ever written to an image.
+//! Nothing is ever written to an image, and what its journal or log holds is replayed in memory first: what is
+//! checked is what a mount would show.
 
 mod collect;
+mod dispatch;
 mod json;
 mod meter;
 mod probe;
@@ -15,22 +18,54 @@ mod samples;
 mod text;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use ::check::{Code, Finding, Observer, Options, Phase, Place, Severity, Summary};
+use blockdev::BlockDevice;
 
 pub use crate::build::Format;
 pub use collect::{Collector, Limits};
 pub use json::{error_line, finding_line};
 pub use report::{FindingsOfKind, Report, Verdict};
 
-use crate::{OpenImage, Result, image};
+use crate::{Error, OpenImage, Result, image};
 use meter::Meter;
+
+/// Checks an image and collects what is wrong, as far as [`Limits`] allow by default.
+///
+/// ```no_run
+/// use diskwright::OpenImage;
+/// use diskwright::check::{Options, check};
+///
+/// # fn main() -> diskwright::Result<()> {
+/// let report = check("root.img".as_ref(), &OpenImage::default(), &Options::default())?;
+/// for kind in &report.kinds {
+///     println!("{} times {}: {}", kind.count, kind.code.name, kind.code.meaning);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`Subject::open`] and [`Subject::check`]. Damage is no error.
+pub fn check(path: &Path, open: &OpenImage, options: &Options) -> Result<Report> {
+    let subject = Subject::open(path, open)?;
+    let collector = Collector::new(Limits::default());
+    let summary = subject.check(options, &collector)?;
+    Ok(collector.report(&subject, summary))
+}
+
+/// All that can be found in images of a format, in the order of its catalogue.
+pub fn codes(format: Format) -> &'static [&'static Code] {
+    dispatch::codes(format)
+}
 
 /// An image that is open to be checked. Nobody can change it meanwhile, unless [`OpenImage::norecovery`] allows it.
 pub struct Subject {
     path: PathBuf,
     format: Format,
-    device: Meter,
+    device: Arc<Meter>,
+    norecovery: bool,
 }
 
 impl Subject {
@@ -49,7 +84,8 @@ impl Subject {
                 None => image::probe_kind(path, &device, options)?.into(),
             },
         };
-        Ok(Self { path: path.to_owned(), format, device: Meter::new(device) })
+        let norecovery = options.norecovery;
+        Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
     }
 
     /// The image file.
@@ -65,6 +101,18 @@ impl Subject {
     /// Bytes read until now.
     pub fn bytes_read(&self) -> u64 {
         self.device.bytes_read()
+    }
+
+    /// Looks at everything in the image and tells `observer` of each thing that is wrong. The image is checked as
+    /// it lies if [`OpenImage::norecovery`] or the options ask for it.
+    ///
+    /// # Errors
+    /// If it cannot be checked at all: it has features that are not known, or its log is on another device.
+    pub fn check(&self, options: &Options, observer: &dyn Observer) -> Result<Summary> {
+        let options = options.with_norecovery(options.norecovery || self.norecovery);
+        let device = Arc::clone(&self.device) as Arc<dyn BlockDevice>;
+        dispatch::check(self.format, device, &options, observer)
+            .map_err(|source| Error::Image { image: self.path.clone(), source })
     }
 }
 

@@ -4,6 +4,7 @@ mod arguments;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod chattr;
+pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod cp;
@@ -58,6 +59,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Truncate(args) => truncate::run(args),
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
+        Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Workload(args) => workload::run(args),
     }

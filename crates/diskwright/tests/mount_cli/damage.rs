@@ -61,7 +61,7 @@ fn nothing_is_written_into(image: &Path) {
     assert!(told.contains("as after a crash") || told.contains("cannot write back"), "{told}");
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
-    assert!(said.contains("found to be damaged") && said.contains("e2fsck -fn"), "{said}");
+    assert!(said.contains("found to be damaged") && said.contains("diskwright check"), "{said}");
 }
 
 #[test]

@@ -1,0 +1,8 @@
+//! `diskwright check`: what it says of sound and of damaged images, and how it ends. That the checkers find what is
+//! wrong is what the tests of the formats are about.
+
+mod catalogue;
+mod common;
+mod ending;
+mod output;
+mod places;

@@ -1,0 +1,105 @@
+//! Where images are, and who else uses them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use serde_json::json;
+
+use super::common::{
+    FORMATS, build, count, ends, image, list, object, run, sound_and_damaged, write,
+};
+
+#[test]
+fn an_image_in_use_is_refused() {
+    for options in FORMATS {
+        let home = image(options);
+        let writer = File::open(home.path().join("a.img")).unwrap();
+        writer.try_lock().unwrap();
+        let refused = run(home.path(), "check a.img");
+        assert_eq!(refused.status, 4, "{}", refused.messages);
+        let said = refused.messages;
+        assert!(
+            said.contains("in use by another program") && said.contains("--norecovery"),
+            "{said}"
+        );
+        ends(home.path(), "check --norecovery a.img", 0);
+        writer.unlock().unwrap();
+        // Readers do not disturb each other.
+        writer.try_lock_shared().unwrap();
+        ends(home.path(), "check a.img", 0);
+    }
+}
+
+#[test]
+fn a_partition_is_checked() {
+    const START: u64 = 1 << 20;
+    for options in FORMATS {
+        let home = sound_and_damaged(options);
+        for (name, status) in [("a.img", 0), ("bad.img", 1)] {
+            let part = fs::read(home.path().join(name)).unwrap();
+            let disk = File::create(home.path().join("disk")).unwrap();
+            disk.set_len(START + part.len() as u64 + START).unwrap();
+            let mut mbr = [0; 512];
+            mbr[450] = 0x83;
+            mbr[454..458].copy_from_slice(&((START / 512) as u32).to_le_bytes());
+            mbr[458..462].copy_from_slice(&((part.len() / 512) as u32).to_le_bytes());
+            mbr[510..].copy_from_slice(&[0x55, 0xaa]);
+            disk.write_all_at(&mbr, 0).unwrap();
+            disk.write_all_at(&part, START).unwrap();
+            let alone = object(home.path(), &format!("check --json {name}"), status);
+            for place in ["--partition 1", "--offset 1M"] {
+                let report = object(home.path(), &format!("check --json {place} disk"), status);
+                // What lies behind the image is no part of it.
+                if place == "--partition 1" {
+                    assert_eq!(report["summary"], alone["summary"], "{report}");
+                }
+                assert_eq!(report["kinds"], alone["kinds"], "{report}");
+            }
+            let whole = run(home.path(), "check disk");
+            assert_eq!(whole.status, 3, "{}", whole.messages);
+            assert!(whole.messages.contains("choose one with --partition"), "{}", whole.messages);
+        }
+    }
+}
+
+#[test]
+fn an_image_without_its_superblock_is_known_by_what_is_left() {
+    for (options, start, len) in [
+        // A copy is in the second group.
+        ("--fs ext4 --size 300M", 0, 4096),
+        // The headers of the first group are left.
+        (FORMATS[1], 0, 512),
+        // The copies in other groups are.
+        (FORMATS[1], 0, 4096),
+        ("--fs xfs --small --size 140M --ag-count 7", 0, 65536),
+    ] {
+        let home = image(options);
+        write(&home.path().join("a.img"), start, &vec![0; len]);
+        let report = object(home.path(), "check --json a.img", 1);
+        let format = if options.contains("xfs") { "xfs" } else { "ext4" };
+        assert_eq!(report["format"], format, "{options}: {report}");
+        assert!(report["counts"]["unusable"].as_u64().unwrap() > 0, "{options}: {report}");
+        assert!(count(&report) > 0 && !list(&report, "kinds").is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn what_is_no_image_or_has_unknown_features_is_not_checked() {
+    let home = image(FORMATS[0]);
+    for (what, contents, advice) in
+        [("zeros", vec![0; 1 << 20], "nothing but zeros"), ("text", b"hello".into(), "neither an")]
+    {
+        fs::write(home.path().join(what), contents).unwrap();
+        let refused = run(home.path(), &format!("check {what}"));
+        assert_eq!((refused.status, refused.messages.contains(advice)), (3, true), "{what}");
+    }
+    // The last one of the incompatible features that 32 bits can tell.
+    build(home.path(), "b.img", "--features ^metadata_csum");
+    let image = home.path().join("b.img");
+    write(&image, 1024 + 0x63, &[0x80]);
+    let refused = run(home.path(), "check --json b.img");
+    assert_eq!(refused.status, 3, "{}", refused.messages);
+    let report: serde_json::Value = serde_json::from_str(&refused.out).unwrap();
+    assert_eq!((&report["type"], &report["status"]), (&json!("error"), &json!(3)), "{report}");
+    assert!(refused.messages.contains("unsupported"), "{}", refused.messages);
+}
