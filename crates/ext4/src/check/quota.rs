@@ -44,7 +44,7 @@ impl Context<'_> {
             let subject = self.subject(ino.get(), &slot);
             match self.read_quota_file(&subject, kind) {
                 Ok(usage) if self.tally.is_wanted() => {
-                    self.compare_usage(&subject, &usage, counted)
+                    self.compare_usage(&subject, &usage, counted);
                 }
                 Ok(_) => {}
                 Err(damage) => self.tell_damage(subject.ino, QUOTA_FILE, &damage),

@@ -177,7 +177,7 @@ impl Walk<'_, '_> {
             self.plan.roles[child as usize] = Role::Node;
             match self.read(child_place, Place::Node, HTREE_NODE) {
                 Some(bytes) => {
-                    self.node(&bytes, (child_place, Place::Node), levels - 1, (low, high))
+                    self.node(&bytes, (child_place, Place::Node), levels - 1, (low, high));
                 }
                 None => self.plan.is_broken = true,
             }

@@ -144,7 +144,7 @@ fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
 /// What e2fsck has to say: nothing if it finds nothing.
 fn judge(image: &[u8], place: &Path) -> Option<String> {
     std::fs::write(place, image).expect("room for an image");
-    let output = oracle::command("timeout").args(["60", "e2fsck", "-fn"]).arg(place).output();
+    let output = oracle::command("e2fsck").arg("-fn").arg(place).output();
     let output = output.expect("e2fsck");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     (output.status.code() != Some(0)).then_some(text)
@@ -180,7 +180,7 @@ fn compare(
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
     let mut missed = Vec::new();
     for _ in 0..count {
-        let case = damage(&victim, &mut random);
+        let case = damage(victim, &mut random);
         let theirs = judge(&case.image, place);
         // What is not supported is refused, which is an answer too.
         let ours = check(device(&case.image)).map_or(1, |(findings, _)| findings.len());
