@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
@@ -24,6 +25,9 @@ use crate::{Error, Result, mount};
 /// finished a new file of that name.
 const TRIES: u32 = 100;
 
+/// How long a lock is waited for that somebody else may have by chance only.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// Opens an image for reading. Nobody can open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
     let failed = |e| Error::host("open", path, e);
@@ -32,8 +36,8 @@ pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
         if unlocked {
             return Ok(file);
         }
-        let locked = file.try_lock_shared();
-        lock(locked, id(&file.metadata().map_err(failed)?), READER_ADVICE)
+        let id = id(&file.metadata().map_err(failed)?);
+        lock(|| file.try_lock_shared(), id, READER_ADVICE)
             .map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             return Ok(file);
@@ -61,7 +65,7 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         let file = open(path, File::options().read(true).write(true), OFlags::EXCL);
         let file = file.map_err(failed)?;
         let id = id(&file.metadata().map_err(failed)?);
-        let locked = lock(file.try_lock(), id, WRITER_ADVICE);
+        let locked = lock(|| file.try_lock(), id, WRITER_ADVICE);
         locked.map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
@@ -179,7 +183,19 @@ impl From<Refused> for io::Error {
     }
 }
 
-fn lock(locked: Result<(), TryLockError>, id: Id, advice: &'static str) -> Result<(), Refused> {
+/// Locks, as `try_lock` does. Who has just ended using a file and starts a program at the same moment still has the
+/// lock until that program runs: the open file is shared with it so long. Such a lock is waited for.
+fn lock(
+    try_lock: impl Fn() -> Result<(), TryLockError>,
+    id: Id,
+    advice: &'static str,
+) -> Result<(), Refused> {
+    let begun = Instant::now();
+    let mut locked = try_lock();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && begun.elapsed() < GRACE {
+        std::thread::sleep(GRACE / 50);
+        locked = try_lock();
+    }
     match locked {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(Refused::in_use(Some(id), "another program", advice)),
@@ -215,7 +231,7 @@ pub(crate) fn claim(
         // A pipe may have taken its place, or it may have been replaced before it was locked.
         let id = (opened.st_dev, opened.st_ino);
         if is_regular(&opened) {
-            lock(file.try_lock(), id, WRITER_ADVICE)?;
+            lock(|| file.try_lock(), id, WRITER_ADVICE)?;
         }
         if is_regular(&opened) && is_named(dir, name, link, &file)? {
             loops.get_or_init(LoopFiles::attached).refuse(id)?;
