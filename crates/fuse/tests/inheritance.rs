@@ -5,11 +5,11 @@ use crate::common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use common::{Caller, Image, S_IFREG, mounted};
 use fuse::Options;
 use fuse_device::abi::{self, ROOT_ID, SetattrIn};
+use nix::sched::CloneFlags;
 use oracle::{KernelMount, Mke2fs, MountOptions, require};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, XattrFlags};
 use vfs::{FileSystem, Ino};
@@ -87,8 +87,10 @@ trait Side {
     fn found(&self, node: &Self::Node) -> Found;
 }
 
-/// Held while the umask, which is the whole process's, is another one.
-static UMASK: Mutex<()> = Mutex::new(());
+/// Gives this thread an umask of its own: other tests make files meanwhile, with the process's.
+fn take_own_umask() {
+    nix::sched::unshare(CloneFlags::CLONE_FS).unwrap();
+}
 
 /// A mount, whoever serves it.
 struct Mounted {
@@ -114,7 +116,7 @@ impl Side for Mounted {
     fn make(&self, dir: &PathBuf, name: &str, mode: u32, umask: u32) -> PathBuf {
         let path = dir.join(name);
         let permissions = Mode::from_raw_mode(mode & 0o7777);
-        let _alone = UMASK.lock().unwrap();
+        take_own_umask();
         let before = rustix::process::umask(Mode::from_raw_mode(umask));
         let made = match FileType::from_raw_mode(mode) {
             FileType::Directory => rustix::fs::mkdirat(CWD, &path, permissions),
