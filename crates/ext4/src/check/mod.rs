@@ -2,14 +2,14 @@
 //!
 //! The parts run one after the other, each over all groups or directories, which several threads share:
 //!
-//! 1. Superblock, descriptors, their backups, the journal ([`superblock`], [`groups`], [`journal`]); what the
-//!    journal holds is replayed in memory first. Orphans ([`orphans`]).
-//! 2. Inode tables, each read from start to end ([`survey`]): every inode in use ([`inode`]), its map
-//!    ([`mapping`]) and the blocks that it claims ([`contents`], [`claims`]), its attributes ([`attributes`]).
-//! 3. Directories in the order of their places ([`directories`]): entries ([`leaf`]), indexes ([`tree`]); then
-//!    what can be reached, and links ([`connect`]).
-//! 4. Bitmaps and counts against what was found ([`bitmaps`]), quota ([`quota`]).
-//! 5. Only if there were findings: who shares blocks ([`shared`]), and paths ([`paths`]).
+//! 1. Superblock, descriptors, their backups, the journal (`superblock`, `groups`, `journal`); what the
+//!    journal holds is replayed in memory first. Orphans (`orphans`).
+//! 2. Inode tables, each read from start to end (`survey`): every inode in use (`inode`), its map
+//!    (`mapping`) and the blocks that it claims (`contents`, `claims`), its attributes (`attributes`).
+//! 3. Directories in the order of their places (`directories`): entries (`leaf`), indexes (`tree`); then
+//!    what can be reached, and links (`connect`).
+//! 4. Bitmaps and counts against what was found (`bitmaps`), quota (`quota`).
+//! 5. Only if there were findings: who shares blocks (`shared`), and paths (`paths`).
 //!
 //! Of each inode 8 bytes are remembered, of each directory 40, of each cluster a bit. Everything that is walked
 //! is walked once, so that no image makes a check endless: a node of a map by the inode that claims it first, a
