@@ -1,9 +1,10 @@
 //! Where images are, and who else uses them.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 
 use serde_json::json;
+
+use crate::disk;
 
 use super::common::{
     FORMATS, build, count, ends, image, list, object, run, sound_and_damaged, write,
@@ -32,20 +33,11 @@ fn an_image_in_use_is_refused() {
 
 #[test]
 fn a_partition_is_checked() {
-    const START: u64 = 1 << 20;
     for options in FORMATS {
         let home = sound_and_damaged(options);
         for (name, status) in [("a.img", 0), ("bad.img", 1)] {
             let part = fs::read(home.path().join(name)).unwrap();
-            let disk = File::create(home.path().join("disk")).unwrap();
-            disk.set_len(START + part.len() as u64 + START).unwrap();
-            let mut mbr = [0; 512];
-            mbr[450] = 0x83;
-            mbr[454..458].copy_from_slice(&((START / 512) as u32).to_le_bytes());
-            mbr[458..462].copy_from_slice(&((part.len() / 512) as u32).to_le_bytes());
-            mbr[510..].copy_from_slice(&[0x55, 0xaa]);
-            disk.write_all_at(&mbr, 0).unwrap();
-            disk.write_all_at(&part, START).unwrap();
+            disk::with_partition(&home.path().join("disk"), &part);
             let alone = object(home.path(), &format!("check --json {name}"), status);
             for place in ["--partition 1", "--offset 1M"] {
                 let report = object(home.path(), &format!("check --json {place} disk"), status);

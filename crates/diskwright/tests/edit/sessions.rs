@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use oracle::{Format, Mke2fs, MkfsXfs, MountOptions, judge, require};
 
+use crate::disk::{self, START};
 use crate::edit::common::{OWN_XFS, fails, ok, own_image, run};
 
 #[test]
@@ -60,7 +61,6 @@ fn a_partition_is_changed_and_nothing_around_it() {
 }
 
 fn a_partition_is_changed(format: Format) {
-    const START: u64 = 1 << 20;
     let dir = oracle::scratch();
     let dir = dir.path();
     match format {
@@ -68,16 +68,7 @@ fn a_partition_is_changed(format: Format) {
         Format::Xfs => MkfsXfs::default().create(&dir.join("part"), 32 << 20),
     }
     let part = fs::read(dir.join("part")).unwrap();
-    let disk = File::options().read(true).write(true).create_new(true).open(dir.join("disk"));
-    let disk = disk.unwrap();
-    disk.set_len(START + part.len() as u64 + START).unwrap();
-    let mut mbr = [0; 512];
-    mbr[450] = 0x83;
-    mbr[454..458].copy_from_slice(&((START / 512) as u32).to_le_bytes());
-    mbr[458..462].copy_from_slice(&((part.len() / 512) as u32).to_le_bytes());
-    mbr[510..].copy_from_slice(&[0x55, 0xaa]);
-    disk.write_all_at(&mbr, 0).unwrap();
-    disk.write_all_at(&part, START).unwrap();
+    let (disk, mbr) = disk::with_partition(&dir.join("disk"), &part);
     disk.write_all_at(&[7; 4096], START + part.len() as u64).unwrap();
     fs::write(dir.join("f"), "contents").unwrap();
     ok(dir, "cp --partition 1 f disk:/f");

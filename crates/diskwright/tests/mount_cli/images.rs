@@ -1,6 +1,6 @@
 //! What can be mounted: for reading only, a partition of a disk, XFS, and what options make of it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -10,6 +10,7 @@ use oracle::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratc
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
+use crate::disk::{self, START};
 use crate::mount::{Mounting, Point};
 use crate::mount_cli::common::{cat, ext4, ok, on_each_format, own_mounts, source};
 
@@ -35,21 +36,12 @@ fn read_only_means_that_nothing_is_written() {
 #[test]
 fn a_partition_is_mounted_and_nothing_around_it_changes() {
     require!(Fuse, Tool("e2fsck"), Tool("mke2fs"));
-    const START: u64 = 1 << 20;
     let dir = scratch();
     // Who runs this test may write into it.
     Mke2fs::new("ext4").extended("root_owner").create(&dir.path().join("part"), 16 << 20);
     let part = fs::read(dir.path().join("part")).unwrap();
     let path = dir.path().join("disk");
-    let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-    disk.set_len(START + part.len() as u64 + START).unwrap();
-    let mut mbr = [0; 512];
-    mbr[450] = 0x83;
-    mbr[454..458].copy_from_slice(&((START / 512) as u32).to_le_bytes());
-    mbr[458..462].copy_from_slice(&((part.len() / 512) as u32).to_le_bytes());
-    mbr[510..].copy_from_slice(&[0x55, 0xaa]);
-    disk.write_all_at(&mbr, 0).unwrap();
-    disk.write_all_at(&part, START).unwrap();
+    let (disk, mbr) = disk::with_partition(&path, &part);
     let mounted = Mounting::new(&path).arguments(["--partition", "1"]).start();
     fs::write(mounted.join("file"), "in a partition").unwrap();
     mounted.unmount();
