@@ -29,6 +29,7 @@ pub struct Corruption(Box<Details>);
 struct Details {
     structure: &'static str,
     problem: String,
+    is_checksum: bool,
     group: Option<u64>,
     inode: Option<u64>,
     block: Option<u64>,
@@ -86,8 +87,15 @@ impl Corruption {
 
     /// A checksum that does not match: `computed` from the bytes, `stored` beside them.
     pub fn checksum(structure: &'static str, computed: u32, stored: u32) -> Self {
-        Self::new(structure, "wrong checksum")
-            .mismatch(format_args!("{computed:#010x}"), format_args!("{stored:#010x}"))
+        let mut damage = Self::new(structure, "wrong checksum")
+            .mismatch(format_args!("{computed:#010x}"), format_args!("{stored:#010x}"));
+        damage.0.is_checksum = true;
+        damage
+    }
+
+    /// Whether it is a checksum that does not match.
+    pub fn is_checksum(&self) -> bool {
+        self.0.is_checksum
     }
 
     /// The structure that is damaged.

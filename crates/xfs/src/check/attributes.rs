@@ -6,7 +6,6 @@ use transaction::Corruption;
 use vfs::Ino;
 
 use super::codes;
-use super::context::is_checksum;
 use super::forks;
 use super::inodes::Inodes;
 use super::names;
@@ -209,7 +208,7 @@ impl Attributes<'_> {
             return false;
         }
         let outcome = match attr::verify(&ctx.geometry, self.ino.0, place, &data) {
-            Err(damage) if is_checksum(&damage) => {
+            Err(damage) if damage.is_checksum() => {
                 ctx.damage(codes::ATTR_CHECKSUM, &damage, Some(place));
                 attr::verify_structure(&ctx.geometry, self.ino.0, place, &data)
             }
@@ -332,7 +331,7 @@ impl Attributes<'_> {
                 return None;
             }
             let verdict = match remote::verify(&ctx.geometry, self.ino.0, block, &data) {
-                Err(damage) if is_checksum(&damage) => {
+                Err(damage) if damage.is_checksum() => {
                     ctx.damage(codes::ATTR_CHECKSUM, &damage, Some(block));
                     remote::verify_structure(&ctx.geometry, self.ino.0, block, &data)
                 }

@@ -92,8 +92,3 @@ impl<'a> Context<'a> {
         (u64::from(ag.0) * u64::from(self.geometry.ag_blocks)) << self.geometry.block_log
     }
 }
-
-/// Whether a verifier complained of a checksum.
-pub(super) fn is_checksum(damage: &Corruption) -> bool {
-    damage.problem().contains("checksum")
-}

@@ -10,7 +10,7 @@ use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::codes;
-use super::context::{Context, is_checksum};
+use super::context::Context;
 use crate::Xfs;
 use crate::format::address::AgNumber;
 use crate::format::checksum;
@@ -121,7 +121,7 @@ fn with_superblock(
             _ => return Err(error),
         },
     };
-    let code = if is_checksum(&damage) { codes::SUPERBLOCK_CHECKSUM } else { codes::SUPERBLOCK };
+    let code = if damage.is_checksum() { codes::SUPERBLOCK_CHECKSUM } else { codes::SUPERBLOCK };
     observer.found(Finding::of_damage(code, &damage).in_group(0_u64));
     if let Some(copy) = Copy::find(&*device) {
         return copy.in_place(device).map(Some);

@@ -6,7 +6,7 @@ use ::check::Finding;
 use vfs::Ino;
 
 use super::codes;
-use super::context::{Context, is_checksum};
+use super::context::Context;
 use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::inode::{Fork, Format, Inode};
@@ -58,7 +58,7 @@ fn read(ctx: &Context<'_>, ino: Ino, len: usize, extents: &[Extent]) -> Option<V
             continue;
         }
         let range = match symlink::verify(geometry, ino, block, &run) {
-            Err(damage) if is_checksum(&damage) => {
+            Err(damage) if damage.is_checksum() => {
                 ctx.damage(codes::SYMLINK_CHECKSUM, &damage, Some(block));
                 symlink::verify_structure(geometry, ino, block, &run)
             }

@@ -9,7 +9,6 @@ use super::Check;
 use super::index::Index;
 use super::reader::{Reader, Space, spaces};
 use crate::check::codes;
-use crate::check::context::is_checksum;
 use crate::check::sums;
 use crate::format::address::Block;
 use crate::format::bytes::be64;
@@ -95,7 +94,7 @@ impl Check<'_> {
     fn verify(&self, part: Part, at: u32, place: Block, bytes: &[u8]) -> bool {
         let (geometry, ino) = (&self.inodes.ctx.geometry, self.dir.ino);
         let outcome = match dir::verify(geometry, part, (ino, at), place, bytes) {
-            Err(damage) if is_checksum(&damage) => {
+            Err(damage) if damage.is_checksum() => {
                 self.inodes.ctx.damage(codes::DIR_CHECKSUM, &damage, Some(place));
                 dir::verify_structure(geometry, part, (ino, at), place, bytes)
             }
