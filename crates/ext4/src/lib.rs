@@ -21,6 +21,7 @@ mod open;
 mod orphan;
 mod params;
 mod quota;
+pub mod repair;
 mod volume;
 mod xattr;
 

@@ -20,6 +20,7 @@ mod names;
 mod op;
 mod open;
 mod orphan;
+pub mod repair;
 #[cfg(test)]
 mod stub;
 mod volume;

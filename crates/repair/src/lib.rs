@@ -1,0 +1,14 @@
+//! What repairs of both formats share. Knows no format.
+//!
+//! A repair is tried out first: all its changes go into a [`Staging`], a view of the image that nothing is written
+//! below, and the image is checked there again until nothing is found. What came of that is a list of [`Step`]s,
+//! the plan. Only then is anything written, step by step.
+#![forbid(unsafe_code)]
+
+mod levels;
+mod staging;
+mod trial;
+
+pub use levels::{Fix, mend_lowest};
+pub use staging::{Action, PAGE_BYTES, Page, Staging, Step};
+pub use trial::{Plan, Repairer, make_plan};

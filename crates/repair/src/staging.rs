@@ -1,0 +1,251 @@
+//! A view of an image in which a repair is tried out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use check::{Code, Finding, Place};
+use parking_lot::RwLock;
+
+/// Unit in which changes are kept, in bytes.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Contents of [`PAGE_BYTES`] of the image. Those past its end are zero and mean nothing.
+pub type Page = Arc<[u8; PAGE_BYTES as usize]>;
+
+/// What is done about something that was found, for people and programs to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// What was found; `None` for what is done in any case, such as replaying a log.
+    pub code: Option<&'static Code>,
+    /// Where.
+    pub place: Place,
+    /// The absolute path of the file that changes, if it is known.
+    pub path: Option<Vec<u8>>,
+    /// What is done, as a sentence.
+    pub what: String,
+}
+
+impl Action {
+    /// Something that is done without a finding.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { code: None, place: Place::default(), path: None, what: what.into() }
+    }
+
+    /// What is done about a finding.
+    pub fn about(finding: &Finding, what: impl Into<String>) -> Self {
+        Self {
+            code: Some(finding.code),
+            place: finding.place.clone(),
+            path: finding.path.clone(),
+            what: what.into(),
+        }
+    }
+
+    /// The same about the file with that path.
+    #[must_use]
+    pub fn of_path(mut self, path: Option<Vec<u8>>) -> Self {
+        self.path = path;
+        self
+    }
+}
+
+/// Changes that belong together: written all or not at all, where the log allows it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What they are for.
+    pub actions: Vec<Action>,
+    /// The pages that change, by their number: what they are afterwards.
+    pub pages: BTreeMap<u64, Page>,
+}
+
+#[derive(Default)]
+struct State {
+    pages: HashMap<u64, Page>,
+    /// What the pages written since the last step ended were before; `None` if as below.
+    before: BTreeMap<u64, Option<Page>>,
+    steps: Vec<Step>,
+}
+
+/// A device over an image, which stays as it is. What is written is kept in memory, in steps.
+///
+/// A page that cannot be read below cannot be written either, so that a repair changes nothing that it has not seen.
+pub struct Staging {
+    below: Arc<dyn BlockDevice>,
+    state: RwLock<State>,
+}
+
+impl Staging {
+    /// A view of `below`, nothing changed yet.
+    pub fn new(below: Arc<dyn BlockDevice>) -> Self {
+        Self { below, state: RwLock::default() }
+    }
+
+    /// The image, without any change.
+    pub fn below(&self) -> &Arc<dyn BlockDevice> {
+        &self.below
+    }
+
+    /// Ends a step: it has all that was written since the last one ended. If nothing is different from before, there
+    /// is no step, whatever the actions say. Returns whether there is one.
+    ///
+    /// # Errors
+    /// If the image below cannot be read.
+    pub fn end_step(&self, actions: Vec<Action>) -> io::Result<bool> {
+        let mut state = self.state.write();
+        let mut pages = BTreeMap::new();
+        for (number, before) in std::mem::take(&mut state.before) {
+            let Some(after) = state.pages.get(&number).cloned() else { continue };
+            let before = before.map_or_else(|| self.read_below(number), Ok)?;
+            if before != after {
+                pages.insert(number, after);
+            }
+        }
+        let is_step = !pages.is_empty();
+        if is_step {
+            state.steps.push(Step { actions, pages });
+        }
+        Ok(is_step)
+    }
+
+    /// Takes back all that was written since the last step ended.
+    pub fn abandon(&self) {
+        let mut state = self.state.write();
+        for (number, before) in std::mem::take(&mut state.before) {
+            match before {
+                Some(page) => state.pages.insert(number, page),
+                None => state.pages.remove(&number),
+            };
+        }
+    }
+
+    /// How many steps ended.
+    pub fn step_count(&self) -> usize {
+        self.state.read().steps.len()
+    }
+
+    /// All steps that ended, in their order. They share the memory of the pages.
+    pub fn steps(&self) -> Vec<Step> {
+        self.state.read().steps.clone()
+    }
+
+    fn read_below(&self, number: u64) -> io::Result<Page> {
+        let mut bytes = [0; PAGE_BYTES as usize];
+        let start = number * PAGE_BYTES;
+        let count = PAGE_BYTES.min(self.below.len().saturating_sub(start)) as usize;
+        self.below.read_at(start, &mut bytes[..count])?;
+        Ok(Arc::new(bytes))
+    }
+
+    /// Changes a range of pages, piece by piece: `change` gets a piece's bytes and where in the range it starts.
+    fn change(
+        &self,
+        offset: u64,
+        len: u64,
+        mut change: impl FnMut(&mut [u8], usize),
+    ) -> io::Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut state = self.state.write();
+        let state = &mut *state;
+        let mut done = 0;
+        while done < len {
+            let at = offset + done;
+            let (number, within) = (at / PAGE_BYTES, (at % PAGE_BYTES) as usize);
+            let count = (PAGE_BYTES - at % PAGE_BYTES).min(len - done) as usize;
+            let current = state.pages.get(&number).cloned();
+            let mut page = current.clone().map_or_else(|| self.read_below(number), Ok)?;
+            state.before.entry(number).or_insert(current);
+            change(&mut Arc::make_mut(&mut page)[within..within + count], done as usize);
+            state.pages.insert(number, page);
+            done += count as u64;
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for Staging {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.below.read_at(offset, buf)?;
+        let state = self.state.read();
+        if state.pages.is_empty() {
+            return Ok(());
+        }
+        let end = offset + buf.len() as u64;
+        for number in offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
+            let Some(page) = state.pages.get(&number) else { continue };
+            let start = number * PAGE_BYTES;
+            let (from, to) = (offset.max(start), end.min(start + PAGE_BYTES));
+            buf[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&page[(from - start) as usize..(to - start) as usize]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.change(offset, data.len() as u64, |bytes, at| {
+            bytes.copy_from_slice(&data[at..at + bytes.len()]);
+        })
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.change(offset, len, |bytes, _| bytes.fill(0))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockdev::MemoryDevice;
+
+    fn all(device: &dyn BlockDevice) -> Vec<u8> {
+        let mut bytes = vec![0; device.len() as usize];
+        device.read_at(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn steps_have_what_changed_and_nothing_below_does() {
+        let below = Arc::new(MemoryDevice::new(10_000));
+        below.write_at(0, &[7; 10_000]).unwrap();
+        let staging = Staging::new(below.clone());
+        staging.write_at(4000, &[1; 200]).unwrap();
+        assert!(staging.end_step(vec![Action::new("One.")]).unwrap());
+        staging.write_at(4000, &[1; 100]).unwrap();
+        staging.write_at(9000, &[7; 5]).unwrap();
+        assert!(!staging.end_step(vec![Action::new("Nothing.")]).unwrap(), "the same bytes");
+        staging.zero_range(4096, 4).unwrap();
+        assert!(staging.end_step(vec![Action::new("Two.")]).unwrap());
+        let steps = staging.steps();
+        let pages: Vec<Vec<u64>> =
+            steps.iter().map(|step| step.pages.keys().copied().collect()).collect();
+        assert_eq!(pages, [vec![0, 1], vec![1]]);
+        // A later change does not reach back into an earlier step.
+        assert_eq!((steps[0].pages[&1][0], steps[1].pages[&1][0]), (1, 0));
+        assert!(all(&*below).iter().all(|&byte| byte == 7));
+        assert!(staging.write_at(9999, &[0; 2]).is_err());
+    }
+
+    #[test]
+    fn what_is_abandoned_is_as_before() {
+        let staging = Staging::new(Arc::new(MemoryDevice::new(9000)));
+        staging.write_at(10, &[1; 5000]).unwrap();
+        staging.end_step(vec![Action::new("Kept.")]).unwrap();
+        let kept = all(&staging);
+        staging.write_at(0, &[9; 9000]).unwrap();
+        staging.write_at(0, &[8; 9000]).unwrap();
+        staging.abandon();
+        assert_eq!(all(&staging), kept);
+        assert_eq!(staging.step_count(), 1);
+    }
+}

@@ -1,0 +1,121 @@
+//! Trying a repair out until nothing is found any more.
+
+use std::sync::Arc;
+
+use check::{Finding, Observer, Phase, Summary};
+use parking_lot::Mutex;
+use vfs::Result;
+
+use crate::{Staging, Step};
+
+/// Most findings of one round that are kept. What is not kept is found again in the next round.
+const FINDINGS_MAX: usize = 200_000;
+/// Most rounds of checking and mending.
+const ROUNDS_MAX: u32 = 64;
+
+/// What a format does for a repair. All changes go into a staging, in steps.
+pub trait Repairer: Sync {
+    /// Brings the image to where it can be checked: with a superblock, and with what its journal or log holds replayed.
+    /// A log that cannot be replayed is emptied, after as much of it as can be replayed was.
+    ///
+    /// # Errors
+    /// `Unsupported` if the image has features that are not known; `Corrupt` if there is nothing to begin with.
+    fn begin(&self, staging: &Arc<Staging>) -> Result<()>;
+
+    /// Checks what is in the staging.
+    ///
+    /// # Errors
+    /// As the format's check.
+    fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary>;
+
+    /// Mends what must be mended first of what was found. Returns whether anything was changed.
+    ///
+    /// # Errors
+    /// If the device fails. Whatever cannot be mended is no error.
+    fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool>;
+
+    /// Takes back marks that say that the image is damaged, now that the check finds nothing.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn finish(&self, staging: &Arc<Staging>) -> Result<()>;
+}
+
+/// What a repair would do.
+pub struct Plan {
+    /// What the first check found, after the log was replayed.
+    pub findings: Vec<Finding>,
+    /// What would be changed, in this order.
+    pub steps: Vec<Step>,
+    /// What the check finds in an image that was changed so: nothing, if all could be repaired.
+    pub left: Vec<Finding>,
+    /// What the last check looked at.
+    pub summary: Summary,
+}
+
+/// Keeps findings and passes on the rest.
+struct Keep<'o> {
+    observer: &'o dyn Observer,
+    findings: Mutex<Vec<Finding>>,
+}
+
+impl Observer for Keep<'_> {
+    fn found(&self, finding: Finding) {
+        let mut findings = self.findings.lock();
+        if findings.len() < FINDINGS_MAX {
+            findings.push(finding);
+        }
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        self.observer.progress(phase, done, total);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.observer.is_cancelled()
+    }
+}
+
+/// Tries out how an image can be repaired, in `staging`. `observer` is told of what the first check finds, and of all
+/// progress. Nothing is written to the image.
+///
+/// # Errors
+/// As the methods of `repairer`. If the observer cancels, the plan has what was done until then.
+pub fn make_plan(
+    repairer: &dyn Repairer,
+    staging: &Arc<Staging>,
+    observer: &dyn Observer,
+) -> Result<Plan> {
+    repairer.begin(staging)?;
+    staging.abandon();
+    let mut first = None;
+    for round in 0.. {
+        let keep = Keep { observer, findings: Mutex::default() };
+        let summary = repairer.check(staging, &keep)?;
+        let findings = keep.findings.into_inner();
+        if round == 0 {
+            findings.iter().for_each(|finding| observer.found(finding.clone()));
+        }
+        let is_done = findings.is_empty() || round == ROUNDS_MAX || observer.is_cancelled();
+        let is_changed = !is_done && {
+            let changed = repairer.mend(staging, &findings);
+            staging.abandon();
+            changed?
+        };
+        let before = first.get_or_insert_with(|| findings.clone());
+        if !is_changed {
+            if findings.is_empty() && summary.is_complete {
+                repairer.finish(staging)?;
+                staging.abandon();
+            }
+            let findings_first = std::mem::take(before);
+            return Ok(Plan {
+                findings: findings_first,
+                steps: staging.steps(),
+                left: findings,
+                summary,
+            });
+        }
+    }
+    unreachable!("rounds are limited")
+}

@@ -1,0 +1,54 @@
+//! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
+//! what is here, lowest level first, until the check finds nothing.
+
+mod files;
+mod volume;
+
+use std::sync::Arc;
+
+use ::repair::{Fix, Repairer, Staging, mend_lowest};
+use check::{Finding, Observer, Options, Summary};
+use vfs::Result;
+
+/// Repairs an XFS image.
+#[derive(Clone, Debug, Default)]
+pub struct Repair {
+    /// How it is checked.
+    pub options: Options,
+}
+
+/// What one round of mending knows.
+pub(crate) struct Job {
+    /// What is changed.
+    pub(crate) staging: Arc<Staging>,
+    /// How the image is checked, if parts of that are needed again.
+    pub(crate) options: Options,
+}
+
+/// Everything that is mended, the lowest level first.
+const LEVELS: &[&[Fix<Job>]] = &[
+    volume::PLACES,
+    files::INODES,
+    files::DIRECTORIES,
+    volume::SPACE,
+    files::NAMES,
+    volume::COUNTS,
+];
+
+impl Repairer for Repair {
+    fn begin(&self, staging: &Arc<Staging>) -> Result<()> {
+        volume::begin(staging)
+    }
+
+    fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
+        crate::check::check(Arc::clone(staging) as _, &self.options, observer)
+    }
+
+    fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
+        let job = Job { staging: Arc::clone(staging), options: self.options };
+        mend_lowest(staging, &job, LEVELS, findings)
+    }
+    fn finish(&self, staging: &Arc<Staging>) -> Result<()> {
+        volume::finish(staging)
+    }
+}
