@@ -8,7 +8,9 @@
 mod levels;
 mod staging;
 mod trial;
+mod writer;
 
 pub use levels::{Fix, mend_lowest};
 pub use staging::{Action, PAGE_BYTES, Page, Staging, Step};
 pub use trial::{Plan, Repairer, make_plan};
+pub use writer::StepWriter;
