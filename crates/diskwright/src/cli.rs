@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     build, cat, chattr, check, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir,
-    mount, mv, paths, recover, rm, rmdir, setfattr, trim, truncate, unmount, workload,
+    mount, mv, paths, recover, repair, rm, rmdir, setfattr, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -19,6 +19,7 @@ Examples:
   diskwright cp app.conf root.img:/etc/app.conf
   diskwright rm -r root.img /var/cache/apt
   diskwright check root.img
+  diskwright repair root.img
   diskwright mount root.img /mnt && ls /mnt && diskwright unmount /mnt
 
 Sizes are bytes, or a number and K, M, G or T (powers of 1024).
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
+    Repair(repair::RepairArgs),
     Dump(dump::DumpArgs),
     Workload(workload::WorkloadArgs),
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ::repair::RestoreError;
+
 use crate::build::BuildError;
 use crate::partition::PartitionError;
 
@@ -108,6 +110,16 @@ pub enum Error {
         /// The image.
         image: PathBuf,
     },
+    /// An image is not brought back to what it was before a repair.
+    #[error("{}: by {}: {source}", shown(image), shown(undo))]
+    Restore {
+        /// The image.
+        image: PathBuf,
+        /// The undo file.
+        undo: PathBuf,
+        /// The reason.
+        source: RestoreError,
+    },
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
@@ -154,6 +166,10 @@ impl Error {
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => source.outcome(),
+            Self::Restore { source, .. } => match source {
+                RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
+                _ => Outcome::No,
+            },
             Self::Build(error) => error.outcome(),
         }
     }

@@ -7,7 +7,7 @@
 //!   their like do.
 //! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
-//! - [`mod@check`] finds what is wrong in an image.
+//! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod mount;
 mod mounts;
 pub mod partition;
 mod record;
+pub mod repair;
 mod replace;
 mod signals;
 mod stop;

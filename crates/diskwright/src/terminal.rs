@@ -163,6 +163,37 @@ impl Drop for CheckProgress {
     }
 }
 
+/// Shows how a repair goes.
+pub(crate) struct RepairProgress {
+    bar: ProgressBar,
+}
+
+impl RepairProgress {
+    pub(crate) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        let template = "{spinner} {prefix} {bar:20} {percent:>3}% {wide_msg} {elapsed}";
+        let style = ProgressStyle::with_template(template);
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { bar: bar.with_prefix(what) }
+    }
+
+    /// Shows that `done` of `total` units of a part are done.
+    pub(crate) fn show(&self, part: &'static str, done: u64, total: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_length(total);
+            self.bar.set_position(done);
+            self.bar.set_message(part);
+            self.bar.tick();
+        }
+    }
+}
+
+impl Drop for RepairProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Shows how workloads go: one bar over all operations, with what is run at the moment.
 pub(crate) struct WorkloadProgress {
     bar: ProgressBar,

@@ -45,6 +45,8 @@ pub trait Repairer: Sync {
 pub struct Plan {
     /// What the first check found, after the log was replayed.
     pub findings: Vec<Finding>,
+    /// What that check looked at.
+    pub looked_at: Summary,
     /// What would be changed, in this order.
     pub steps: Vec<Step>,
     /// What the check finds in an image that was changed so: nothing, if all could be repaired.
@@ -102,19 +104,15 @@ pub fn make_plan(
             staging.abandon();
             changed?
         };
-        let before = first.get_or_insert_with(|| findings.clone());
+        let before = first.get_or_insert_with(|| (findings.clone(), summary));
         if !is_changed {
             if findings.is_empty() && summary.is_complete {
                 repairer.finish(staging)?;
                 staging.abandon();
             }
-            let findings_first = std::mem::take(before);
-            return Ok(Plan {
-                findings: findings_first,
-                steps: staging.steps(),
-                left: findings,
-                summary,
-            });
+            let (first, looked_at) = std::mem::take(before);
+            let steps = staging.steps();
+            return Ok(Plan { findings: first, looked_at, steps, left: findings, summary });
         }
     }
     unreachable!("rounds are limited")

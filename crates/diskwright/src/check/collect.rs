@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::path::Path;
 
 use ::check::{Code, Finding, Observer, Summary};
 use parking_lot::Mutex;
 
-use super::{FindingsOfKind, Report, Subject};
+use super::{FindingsOfKind, Format, Report, Subject};
 
 /// How many findings of one code are kept. All are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,13 @@ impl Collector {
 
     /// What was found until now, with what the check of that image said at its end. The collector is empty then.
     pub fn report(&self, subject: &Subject, summary: Summary) -> Report {
-        Report {
-            image: subject.path().to_owned(),
-            format: subject.format(),
-            summary,
-            is_interrupted: false,
-            kinds: self.take(),
-        }
+        self.report_on(subject.path(), subject.format(), summary)
+    }
+
+    /// As [`Self::report`], of an image that is open elsewhere.
+    pub(crate) fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
+        let kinds = self.take();
+        Report { image: image.to_owned(), format, summary, is_interrupted: false, kinds }
     }
 
     /// All kinds, the worst first.

@@ -7,7 +7,7 @@ use blockdev::BlockDevice;
 
 use super::Format;
 
-pub(super) fn check(
+pub(crate) fn check(
     format: Format,
     device: Arc<dyn BlockDevice>,
     options: &Options,

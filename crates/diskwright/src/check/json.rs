@@ -11,14 +11,14 @@ use crate::{Error, Outcome};
 
 /// The image file.
 #[derive(Serialize)]
-struct ImageName {
+pub(crate) struct ImageName {
     image: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     image_bytes: Option<String>,
 }
 
 impl ImageName {
-    fn new(image: &Path) -> Self {
+    pub(crate) fn new(image: &Path) -> Self {
         let bytes = image.as_os_str().as_encoded_bytes();
         Self { image: lossy(bytes), image_bytes: not_utf8(bytes) }
     }
@@ -85,7 +85,7 @@ impl<'f> FindingRecord<'f> {
 }
 
 #[derive(Serialize)]
-struct KindRecord<'r> {
+pub(crate) struct KindRecord<'r> {
     #[serde(flatten)]
     code: CodeRecord,
     meaning: &'static str,
@@ -98,7 +98,7 @@ struct KindRecord<'r> {
 }
 
 impl<'r> KindRecord<'r> {
-    fn new(kind: &'r FindingsOfKind, with_findings: bool) -> Self {
+    pub(crate) fn new(kind: &'r FindingsOfKind, with_findings: bool) -> Self {
         Self {
             code: CodeRecord::new(kind.code),
             meaning: kind.code.meaning,
@@ -228,7 +228,7 @@ pub fn error_line(image: &Path, error: &Error) -> String {
     })
 }
 
-fn line(record: &impl Serialize) -> String {
+pub(crate) fn line(record: &impl Serialize) -> String {
     // Strings and numbers under fixed keys always have a JSON form.
     let mut line = serde_json::to_string(record).unwrap_or_default();
     line.push('\n');

@@ -9,7 +9,7 @@
 
 mod collect;
 mod dispatch;
-mod json;
+pub(crate) mod json;
 mod meter;
 mod probe;
 mod report;
@@ -77,13 +77,7 @@ impl Subject {
     /// instead.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let device = image::open_device(path, options)?;
-        let format = match image::format_of(path, &*device)? {
-            Some(kind) => kind.into(),
-            None => match probe::format_without_superblock(&*device) {
-                Some(format) => format,
-                None => image::probe_kind(path, &device, options)?.into(),
-            },
-        };
+        let format = format_of_device(path, &device, options)?;
         let norecovery = options.norecovery;
         Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
     }
@@ -115,6 +109,23 @@ impl Subject {
             .map_err(|source| Error::Image { image: self.path.clone(), source })
     }
 }
+
+/// The format of what is open, by its superblock or by what is left.
+pub(crate) fn format_of_device(
+    path: &Path,
+    device: &Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Format> {
+    Ok(match image::format_of(path, &**device)? {
+        Some(kind) => kind.into(),
+        None => match probe::format_without_superblock(&**device) {
+            Some(format) => format,
+            None => image::probe_kind(path, device, options)?.into(),
+        },
+    })
+}
+
+pub(crate) use dispatch::check as check_device;
 
 impl From<image::Kind> for Format {
     fn from(kind: image::Kind) -> Self {

@@ -20,6 +20,7 @@ pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod paths;
 pub(crate) mod recover;
+pub(crate) mod repair;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
+        Command::Repair(args) => repair::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Workload(args) => workload::run(args),
     }

@@ -1,0 +1,270 @@
+//! `diskwright repair`.
+
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use diskwright::check::{Finding, Observer, Options, Phase};
+use diskwright::repair::{Done, Plan, Repair, Standing, restore, write_plan};
+use diskwright::{Error, OpenImage, Outcome, Result, text};
+
+use crate::commands::arguments::PlaceArgs;
+use crate::terminal::{self, RepairProgress};
+
+const NOTES: &str = "\
+Examples:
+  diskwright repair --plan root.img
+  diskwright repair root.img
+  diskwright repair --yes --undo root.undo root.img
+  diskwright repair --restore root.undo root.img
+
+The repair is tried out in memory first, with what the journal or log holds replayed, and the image that would
+come of it is checked: what is shown is what will be done, and what cannot be repaired. Then it is written:
+through the image's own journal or log, each step a transaction, or, where that cannot be trusted, in place,
+after what was there before is safe in an undo file (IMAGE.undo, unless --undo names another). Killed at any
+moment, the repair can be run again, or taken back with --restore where there is an undo file.
+docs/check.md has all that can be found, and what is done about it.
+
+Exit status:
+  0    nothing is wrong (any more), or the image is as it was before
+  1    something is wrong still: it cannot be repaired, or --plan changed nothing; or the image is not restored,
+       as it was changed after the repair or is another one
+  2    the arguments make no sense, or --yes is missing where nobody can be asked
+  3    the image is of no known format, uses what is not supported, or too little is left of it
+  4    an image is in use or cannot be read or written
+  130  interrupted";
+
+/// How often progress is shown.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Repair what check finds in an image
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct RepairArgs {
+    /// Image file or block device
+    image: PathBuf,
+
+    /// Show what would be done, and change nothing
+    #[arg(long, conflicts_with_all = ["yes", "undo", "restore"])]
+    plan: bool,
+
+    /// Do it without asking
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Keep what was there before in this new file
+    #[arg(long, value_name = "FILE")]
+    undo: Option<PathBuf>,
+
+    /// Bring the image back to what it was before the repair that wrote this undo file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "undo", "json", "threads"])]
+    restore: Option<PathBuf>,
+
+    /// Write what was found and what was done as one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Most threads; what is done does not depend on them [default: one per processor, at most 8]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+pub(crate) fn run(args: &RepairArgs) -> Result<Outcome> {
+    let open = args.place.options(false);
+    if let Some(undo) = &args.restore {
+        return bring_back(undo, &args.image, &open);
+    }
+    let stop = diskwright::stop_on_signals()?;
+    let repair = match args.plan {
+        true => Repair::open_to_plan(&args.image, &open)?,
+        false => Repair::open(&args.image, &open)?,
+    };
+    let options = Options::default();
+    let options = args.threads.map_or(options, |threads| options.with_threads(threads));
+    let plan = {
+        let watch = Watch::new(stop);
+        let plan = repair.plan(&options, &watch);
+        drop(watch);
+        plan?
+    };
+    if stop.load(Ordering::Relaxed) {
+        terminal::message(&"interrupted: nothing was changed");
+        return Ok(Outcome::Interrupted);
+    }
+    Job { args, repair, plan, options, stop }.run()
+}
+
+fn bring_back(undo: &Path, image: &Path, open: &OpenImage) -> Result<Outcome> {
+    let restored = restore(undo, image, open)?;
+    let pages = restored.pages;
+    let what = match (pages, restored.was_finished) {
+        (0, _) => "nothing to restore: the image is as it was before the repair".into(),
+        (_, true) => format!("restored {pages} pages: the image is as it was before the repair"),
+        (_, false) => format!(
+            "restored {pages} pages: the image is as it was before the repair, which had not come to its end"
+        ),
+    };
+    terminal::message(&what);
+    Ok(Outcome::Done)
+}
+
+/// A repair whose plan is made.
+struct Job<'a> {
+    args: &'a RepairArgs,
+    repair: Repair,
+    plan: Plan,
+    options: Options,
+    stop: &'static AtomicBool,
+}
+
+impl Job<'_> {
+    fn run(&self) -> Result<Outcome> {
+        if !self.args.json {
+            self.show_plan()?;
+        }
+        if self.plan.steps.is_empty() {
+            let is_clean = self.plan.findings.is_empty() && self.plan.summary.is_complete;
+            let standing = if is_clean { Standing::Clean } else { Standing::Damaged };
+            return self.end(standing, None);
+        }
+        if self.args.plan {
+            return self.end(Standing::Planned, None);
+        }
+        if !self.may_begin()? {
+            terminal::message(&"nothing was changed");
+            return Ok(Outcome::No);
+        }
+        let Some(done) = self.carry_out()? else {
+            terminal::message(&"interrupted: not all of the plan was carried out; repair again");
+            return Ok(Outcome::Interrupted);
+        };
+        let is_clean = self.is_clean_now()?;
+        let standing = if is_clean { Standing::Repaired } else { Standing::Damaged };
+        self.end(standing, Some(&done))
+    }
+
+    /// Checks what was written.
+    fn is_clean_now(&self) -> Result<bool> {
+        let found = Count::default();
+        let summary = self.repair.check(&self.options, &found)?;
+        Ok(summary.is_complete && found.0.into_inner() == 0)
+    }
+
+    fn show_plan(&self) -> Result<()> {
+        terminal::with_output(|out| {
+            self.repair.report_of(&self.plan).write_text(out).map_err(Error::Output)?;
+            write_plan(&self.plan, out).map_err(Error::Output)?;
+            if !self.plan.steps.is_empty() && !self.plan.left.is_empty() {
+                writeln!(out, "what is left then:").map_err(Error::Output)?;
+                self.repair.report_of_rest(&self.plan).write_text(out).map_err(Error::Output)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks, unless somebody said yes already.
+    fn may_begin(&self) -> Result<bool> {
+        if self.args.yes {
+            return Ok(true);
+        }
+        let (mut err, stdin) = (io::stderr(), io::stdin());
+        if !stdin.is_terminal() || !err.is_terminal() {
+            let what =
+                "nothing was changed: --yes carries out what was shown, --plan only shows it";
+            return Err(Error::Usage(what.into()));
+        }
+        let image = text::escaped(self.args.image.as_os_str().as_encoded_bytes());
+        let _ = write!(err, "repair {image} so? [y/N] ");
+        let mut answer = String::new();
+        stdin.read_line(&mut answer).map_err(Error::Output)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
+    /// `None` if it was interrupted.
+    fn carry_out(&self) -> Result<Option<Done>> {
+        let prepared = self.repair.prepare(&self.plan, self.args.undo.as_deref())?;
+        // Said first: it counts if this is killed.
+        if let Some(undo) = &prepared.how().undo {
+            let [undo, image] = [undo, &*self.args.image]
+                .map(|path| text::escaped(path.as_os_str().as_encoded_bytes()).to_string());
+            terminal::message(&format_args!(
+                "what is there now is kept in {undo}; to go back: diskwright repair --restore {undo} {image}"
+            ));
+        }
+        let bar = RepairProgress::new("writing");
+        let carried_out = prepared.carry_out(&mut |done, total| {
+            bar.show("", done, total);
+            !self.stop.load(Ordering::Relaxed)
+        });
+        drop(bar);
+        match carried_out {
+            Err(error) if self.stop.load(Ordering::Relaxed) => {
+                terminal::message(&error);
+                Ok(None)
+            }
+            carried_out => carried_out.map(Some),
+        }
+    }
+
+    /// Says how it went.
+    fn end(&self, standing: Standing, done: Option<&Done>) -> Result<Outcome> {
+        if self.args.json {
+            let line = self.repair.json_line(&self.plan, standing, done);
+            terminal::with_output(|out| out.write_all(line.as_bytes()).map_err(Error::Output))?;
+        } else if self.plan.steps.is_empty() && standing == Standing::Damaged {
+            terminal::message(&"nothing of this can be repaired");
+        } else if done.is_some() {
+            terminal::message(&standing.sentence());
+        }
+        Ok(match standing {
+            Standing::Clean | Standing::Repaired => Outcome::Done,
+            Standing::Planned | Standing::Damaged => Outcome::No,
+        })
+    }
+}
+
+/// Counts what is found.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Observer for Count {
+    fn found(&self, _: Finding) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Shows how the search for a plan goes.
+struct Watch {
+    stop: &'static AtomicBool,
+    bar: RepairProgress,
+    shown: Mutex<Instant>,
+}
+
+impl Watch {
+    fn new(stop: &'static AtomicBool) -> Self {
+        Self { stop, bar: RepairProgress::new("planning"), shown: Mutex::new(Instant::now()) }
+    }
+}
+
+impl Observer for Watch {
+    fn found(&self, _: Finding) {}
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.elapsed() >= TICK {
+            *shown = Instant::now();
+            self.bar.show(phase.word(), done, total);
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,27 @@
+//! The repair of each format.
+
+use std::sync::Arc;
+
+use ::check::Options;
+use ::repair::{Repairer, StepWriter};
+use blockdev::BlockDevice;
+
+use crate::build::Format;
+
+pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
+    match format {
+        Format::Ext4 => Box::new(ext4::repair::Repair { options: *options }),
+        Format::Xfs => Box::new(xfs::repair::Repair { options: *options }),
+    }
+}
+
+/// The image's own log to write through, if it can be trusted. What it holds is brought to its place first.
+pub(super) fn open_log(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+) -> vfs::Result<Option<Box<dyn StepWriter>>> {
+    let _ = device;
+    match format {
+        Format::Ext4 | Format::Xfs => Ok(None),
+    }
+}
