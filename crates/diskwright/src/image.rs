@@ -306,6 +306,22 @@ fn open_format(
     }
 }
 
+/// Opens for reading what a repair made of an image in memory; as it lies, if that was not enough.
+pub(crate) fn open_repaired(
+    format: crate::build::Format,
+    device: Arc<dyn BlockDevice>,
+) -> vfs::Result<Image> {
+    let kind = match format {
+        crate::build::Format::Ext4 => Kind::Ext,
+        crate::build::Format::Xfs => Kind::Xfs,
+    };
+    let options = OpenImage::default();
+    open_format(kind, Arc::clone(&device), &options).or_else(|error| {
+        let as_it_lies = OpenImage { norecovery: true, ..options };
+        open_format(kind, device, &as_it_lies).map_err(|_| error)
+    })
+}
+
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     uuid::Uuid::from_bytes(*uuid).to_string()
 }

@@ -21,6 +21,11 @@ pub(crate) fn message(text: &dyn Display) {
     let _ = writeln!(io::stderr(), "diskwright: {text}");
 }
 
+/// Writes text of several lines to standard error.
+pub(crate) fn lines(lines: &[u8]) {
+    let _ = io::stderr().write_all(lines);
+}
+
 /// Shows the messages of libraries as those of the program: errors of a mount, which no caller is told.
 pub(crate) fn show_messages_of_libraries() {
     // It fails only if somebody shows them already.

@@ -5,12 +5,15 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use diskwright::check::Options;
 use diskwright::extract::{
     ExtractOptions, ExtractReport, extract_to_directory, extract_to_tar, extract_to_tar_file,
 };
-use diskwright::{Error, Outcome, Result};
+use diskwright::repair::{Repair, write_plan};
+use diskwright::{Error, Image, Outcome, Result};
 
 use crate::commands::arguments::{ImageArgs, bytes};
+use crate::commands::repair::Watch;
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
@@ -46,6 +49,11 @@ pub(crate) struct ExtractArgs {
     #[arg(long)]
     keep_going: bool,
 
+    /// Take out what is left of an image that is too damaged to be opened: repair it in memory first, say what is
+    /// wrong and what becomes of it, and go on after damage; exit with 1 if anything was wrong
+    #[arg(long)]
+    salvage: bool,
+
     /// Report what was extracted as one JSON object on standard output
     #[arg(long)]
     json: bool,
@@ -61,10 +69,10 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         let problem = "an archive is nothing for a terminal: redirect it, or name a file";
         return Err(Error::Usage(problem.into()));
     }
-    let image = args.image.open()?;
+    let (image, is_sound) = if args.salvage { salvage(args)? } else { (args.image.open()?, true) };
     let options = ExtractOptions {
         path: bytes(&args.path).to_vec(),
-        keep_going: args.keep_going,
+        keep_going: args.keep_going || args.salvage,
         force: args.force,
         ..ExtractOptions::default()
     };
@@ -79,7 +87,29 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         let mut progress = CopyProgress::new("extracting:");
         extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
     };
-    finish(args, &report)
+    let outcome = finish(args, &report)?;
+    Ok(if is_sound { outcome } else { outcome.max(Outcome::No) })
+}
+
+/// The image as it would be after a repair, and whether it needs none. Says what is wrong with it.
+fn salvage(args: &ExtractArgs) -> Result<(Image, bool)> {
+    let repair = Repair::open_to_plan(&args.image.image, &args.image.options())?;
+    let watch = Watch::new(diskwright::stop_on_signals()?);
+    let salvaged = repair.salvage(&Options::default(), &watch);
+    drop(watch);
+    let (image, plan) = salvaged?;
+    let is_sound = plan.findings.is_empty() && plan.left.is_empty();
+    if !is_sound {
+        let mut text = Vec::new();
+        // Memory takes whatever is written.
+        let _ = repair.report_of(&plan).write_text(&mut text);
+        let _ = write_plan(&plan, &mut text);
+        terminal::lines(&text);
+        terminal::message(
+            &"the image stays as it is: this was done in memory, and what it gives is extracted",
+        );
+    }
+    Ok((image, is_sound))
 }
 
 fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {

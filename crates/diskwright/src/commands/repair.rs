@@ -241,14 +241,14 @@ impl Observer for Count {
 }
 
 /// Shows how the search for a plan goes.
-struct Watch {
+pub(super) struct Watch {
     stop: &'static AtomicBool,
     bar: RepairProgress,
     shown: Mutex<Instant>,
 }
 
 impl Watch {
-    fn new(stop: &'static AtomicBool) -> Self {
+    pub(super) fn new(stop: &'static AtomicBool) -> Self {
         Self { stop, bar: RepairProgress::new("planning"), shown: Mutex::new(Instant::now()) }
     }
 }

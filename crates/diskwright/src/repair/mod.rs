@@ -107,8 +107,33 @@ impl Repair {
     /// If the image cannot be repaired at all: it has features that are not known, or not enough is left of it.
     pub fn plan(&self, options: &Options, observer: &dyn Observer) -> Result<Plan> {
         let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
+        self.plan_in(&staging, options, observer)
+    }
+
+    /// Opens the image for reading as it would be after a repair, which is tried out in memory only: for taking out
+    /// what is left of an image that cannot be opened. The plan tells what is wrong, and what was done about it.
+    ///
+    /// # Errors
+    /// As [`Self::plan`]; and if the image cannot be opened even so.
+    pub fn salvage(
+        &self,
+        options: &Options,
+        observer: &dyn Observer,
+    ) -> Result<(crate::Image, Plan)> {
+        let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
+        let plan = self.plan_in(&staging, options, observer)?;
+        let opened = image::open_repaired(self.format, staging);
+        Ok((opened.map_err(|source| self.failed(source))?, plan))
+    }
+
+    fn plan_in(
+        &self,
+        staging: &Arc<Staging>,
+        options: &Options,
+        observer: &dyn Observer,
+    ) -> Result<Plan> {
         let repairer = dispatch::repairer(self.format, options);
-        make_plan(&*repairer, &staging, observer).map_err(|source| self.failed(source))
+        make_plan(&*repairer, staging, observer).map_err(|source| self.failed(source))
     }
 
     /// Whether a plan will be written through the image's own journal or log. Otherwise it needs an undo file.
