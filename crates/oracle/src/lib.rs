@@ -4,6 +4,7 @@
 //!   when `DISKWRIGHT_REQUIRE_TOOLS=1` is set (as CI does). `requirement.rs` says what each need is.
 //! - [`e2fsck`] and [`xfs_repair`] accept an image only if they have nothing at all to say about it;
 //!   [`judge`] asks the one that knows the image's format. [`scrub`] asks the kernel, where it offers that.
+//! - What they accept is shown to Diskwright's own check, too (features `ext4` and `xfs`).
 //! - [`KernelMount`] mounts an image through a loop device and always unmounts it.
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
@@ -28,6 +29,7 @@ mod effort;
 mod explore;
 mod mount;
 mod need;
+mod ours;
 mod reference;
 mod requirement;
 mod sample;

@@ -1,0 +1,76 @@
+//! Diskwright's own check, as one more judge: what the others accept it must accept, too.
+
+use std::path::Path;
+
+#[cfg(any(feature = "ext4", feature = "xfs"))]
+use judge::judge;
+
+#[cfg(any(feature = "ext4", feature = "xfs"))]
+mod judge {
+    use std::fs::File;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use ::check::{Finding, Observer, Options, Summary};
+    use blockdev::{BlockDevice, FileDevice};
+    use parking_lot::Mutex;
+
+    /// Most findings that are shown.
+    const SHOWN_MAX: usize = 20;
+
+    #[derive(Default)]
+    struct Keep(Mutex<Vec<String>>);
+
+    impl Observer for Keep {
+        fn found(&self, finding: Finding) {
+            let mut lines = self.0.lock();
+            if lines.len() < SHOWN_MAX {
+                lines.push(format!("{finding:?}"));
+            }
+        }
+    }
+
+    /// What a check of an image finds. One that it refuses as unsupported is accepted.
+    pub(super) fn judge(
+        image: &Path,
+        check: impl FnOnce(Arc<dyn BlockDevice>, &Options, &dyn Observer) -> vfs::Result<Summary>,
+    ) -> Result<(), String> {
+        let device =
+            File::open(image).and_then(FileDevice::new).map_err(|error| error.to_string())?;
+        let keep = Keep::default();
+        match check(Arc::new(device), &Options::default(), &keep) {
+            Ok(_) | Err(vfs::Error::Unsupported(_)) => {}
+            Err(error) => return Err(format!("our own check failed: {error}")),
+        }
+        let lines = keep.0.into_inner();
+        if lines.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("our own check found:\n{}", lines.join("\n")))
+        }
+    }
+}
+
+/// What the check of ext4 images says of what e2fsck accepted.
+#[cfg(feature = "ext4")]
+pub(crate) fn ext4(image: &Path) -> Result<(), String> {
+    judge(image, ::ext4::check::check)
+}
+
+/// Without the check of ext4 images, nobody has anything to add.
+#[cfg(not(feature = "ext4"))]
+pub(crate) fn ext4(_image: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+/// What the check of XFS images says of what xfs_repair accepted.
+#[cfg(feature = "xfs")]
+pub(crate) fn xfs(image: &Path) -> Result<(), String> {
+    judge(image, ::xfs::check::check)
+}
+
+/// Without the check of XFS images, nobody has anything to add.
+#[cfg(not(feature = "xfs"))]
+pub(crate) fn xfs(_image: &Path) -> Result<(), String> {
+    Ok(())
+}
