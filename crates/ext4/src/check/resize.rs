@@ -66,14 +66,17 @@ impl Context<'_> {
             && (first..first + kept).all(|number| {
                 let block = geometry.gdt_block(0).plus(number);
                 indirect::pointer(double, (number % per_block) as u16) == Some(block)
-                    && self.check_counterparts(block, number, backups)
+                    && self.check_counterparts(block, backups)
             })
     }
 
-    fn check_counterparts(&self, block: Block, number: u64, backups: &[Group]) -> bool {
+    fn check_counterparts(&self, block: Block, backups: &[Group]) -> bool {
         let Some(bytes) = self.block(block) else { return true };
+        // As mke2fs counts: where group 0 starts with an empty block and the others do not (bigalloc of small
+        // blocks), that is the block behind.
+        let group_blocks = u64::from(self.geometry().blocks_per_group);
         let expected =
-            backups.iter().map(|group| Some(self.geometry().first_block(*group).plus(1 + number)));
+            backups.iter().map(|group| Some(block.plus(u64::from(group.0) * group_blocks)));
         let per_block = self.block_size() / 4;
         expected
             .chain(std::iter::repeat(None))

@@ -125,9 +125,6 @@ impl Context<'_> {
             let expected = format!("at most {}", sb.blocks_count / 2);
             self.field("r_blocks_count", expected, raw.reserved_blocks());
         }
-        if raw.uuid == [0; 16] {
-            self.field("uuid", "a uuid", "zeros");
-        }
         let has_groups_512 = sb.features.ro_compat(RoCompat::BIGALLOC)
             || raw.clusters_per_group == raw.blocks_per_group;
         if !has_groups_512 {
