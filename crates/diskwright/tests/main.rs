@@ -15,6 +15,7 @@ mod mount_edges;
 mod mount_posix;
 mod mount_programs;
 mod place;
+mod repair;
 mod workload_cli;
 mod workload_host;
 mod workload_memory;

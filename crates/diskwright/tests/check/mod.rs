@@ -2,7 +2,7 @@
 //! wrong is what the tests of the formats are about.
 
 mod catalogue;
-mod common;
+pub(crate) mod common;
 mod ending;
 mod output;
 mod places;

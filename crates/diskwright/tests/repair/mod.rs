@@ -1,0 +1,6 @@
+//! `diskwright repair`: what it shows and does, how it is taken back, and what a kill leaves. That it mends what is wrong
+//! is what the tests of the formats are about.
+
+mod crash;
+mod program;
+mod salvage;
