@@ -4,7 +4,7 @@ use ::check::{Code, Severity};
 
 macro_rules! catalogue {
     ($($constant:ident: $severity:ident $name:literal, $structure:literal, $meaning:literal, $repair:expr;)*) => {
-        $(pub(super) const $constant: &Code = &Code {
+        $(pub(crate) const $constant: &Code = &Code {
             name: $name,
             severity: Severity::$severity,
             structure: $structure,
@@ -21,17 +21,17 @@ const REBUILD: &str = "The tree is built anew from what it indexes.";
 
 /// Tells what can be wrong with the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TreeCodes {
-    pub(super) checksum: &'static Code,
-    pub(super) block: &'static Code,
-    pub(super) links: &'static Code,
-    pub(super) keys: &'static Code,
-    pub(super) records: &'static Code,
+pub(crate) struct TreeCodes {
+    pub(crate) checksum: &'static Code,
+    pub(crate) block: &'static Code,
+    pub(crate) links: &'static Code,
+    pub(crate) keys: &'static Code,
+    pub(crate) records: &'static Code,
 }
 
 macro_rules! tree_codes {
     ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident;)*) => {
-        $(pub(super) const $constant: TreeCodes = TreeCodes {
+        $(pub(crate) const $constant: TreeCodes = TreeCodes {
             checksum: &Code {
                 name: concat!("xfs-", $prefix, "-checksum"),
                 severity: Severity::$severity,
