@@ -1,10 +1,9 @@
 //! What is counted, once everything else is right.
 
-use ::repair::Action;
 use check::Finding;
-use vfs::{Error, Result};
+use vfs::Result;
 
-use super::{Job, begin, superblock};
+use super::{Job, superblock};
 
 /// Sets the counters of the superblock to what the groups have.
 pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -14,16 +13,4 @@ pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
         raw.ifree = totals.ifree.into();
         raw.fdblocks = totals.fdblocks.into();
     })
-}
-
-/// Starts the log again behind all places that structures say they were written at.
-pub(super) fn log_behind(job: &Job, findings: &[&Finding]) -> Result<()> {
-    if begin::restart(&job.staging).is_err() {
-        // No cycle is left, or the device fails.
-        job.staging.abandon();
-        return Ok(());
-    }
-    let what = "The log is started anew behind that place.";
-    let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
-    job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }

@@ -8,6 +8,7 @@ mod counts;
 mod files;
 mod group;
 mod inode_trees;
+mod lsn;
 mod old;
 mod owners;
 mod quota;

@@ -4,10 +4,12 @@
 //! is there, if that can be.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::repair::{Action, Staging};
-use blockdev::BlockDevice;
-use check::Finding;
+use blockdev::{BlockDevice, OverlayDevice};
+use check::{Finding, Observer, Options};
 use vfs::{Error, Ino, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,9 +33,11 @@ const INODES_PERCENT: u8 = 25;
 /// Numbers in which a first superblock may differ from the copies and still be taken for one that is damaged. With more
 /// it is no superblock of this image.
 const DIFFERENCES_MAX: usize = 8;
+/// Most that is counted of what a check finds.
+const FAULTS_MAX: usize = 100_000;
 
 /// Puts a superblock that can be used in the place of one that cannot, or that most copies contradict.
-pub(super) fn make_readable(staging: &Staging) -> Result<()> {
+pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(staging.len()) as usize];
     if staging.read_at(0, &mut sector).is_err() {
         // What cannot be read is not written.
@@ -44,12 +48,25 @@ pub(super) fn make_readable(staging: &Staging) -> Result<()> {
     if parsed.is_ok() && !found.features().crc() {
         return Ok(());
     }
-    let copies: Vec<RawSuperblock> = Copy::all(staging).iter().filter_map(Copy::raw).collect();
-    let mut raw = elected(&found, &copies).unwrap_or_else(|| found.clone());
-    raw.inprogress = 0;
-    let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
-    raw.features_incompat = incompat.into();
-    set_root(staging, &mut raw, &copies);
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    let finished = |mut raw: RawSuperblock| {
+        raw.inprogress = 0;
+        let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+        raw.features_incompat = incompat.into();
+        set_root(staging, &mut raw, &copies);
+        raw
+    };
+    let raw = match elected(&found, &copies) {
+        Election::First => finished(found.clone()),
+        Election::Other(raw) => finished(raw),
+        Election::Tie(other) => {
+            let (first, other) = (finished(found.clone()), finished(other));
+            let faults = |raw: &RawSuperblock| {
+                sealed(raw, &sector).map_or(usize::MAX, |sector| faults(staging, &sector))
+            };
+            if faults(&other) < faults(&first) { other } else { first }
+        }
+    };
     let is_same = raw.as_bytes() == found.as_bytes();
     let error = match parsed {
         Ok(_) if is_same => return Ok(()),
@@ -102,21 +119,59 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     (all, raw.uuid, raw.meta_uuid)
 }
 
-/// The first superblock with what most superblocks say; `None` if it agrees with as many as any other.
-fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Option<RawSuperblock> {
+/// Whom to believe.
+enum Election {
+    First,
+    /// Most others, or all if the first one is none.
+    Other(RawSuperblock),
+    /// As many say this as what the first one does.
+    Tie(RawSuperblock),
+}
+
+/// Counts what a check finds, up to a limit.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Observer for Count {
+    fn found(&self, _: Finding) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > FAULTS_MAX
+    }
+}
+
+/// How much a check finds with that in the place of the first sector.
+fn faults(staging: &Arc<Staging>, sector: &[u8]) -> usize {
+    let view = OverlayDevice::new(Arc::clone(staging) as _);
+    if view.write_at(0, sector).is_err() {
+        return usize::MAX;
+    }
+    let count = Count::default();
+    match crate::check::check(Arc::new(view), &Options::default(), &count) {
+        Ok(summary) => count.0.into_inner() + if summary.is_complete { 0 } else { FAULTS_MAX },
+        Err(_) => usize::MAX,
+    }
+}
+
+/// What superblocks agree in most.
+fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
     let mut votes: HashMap<_, (usize, &RawSuperblock)> = HashMap::new();
     for copy in copies {
         votes.entry(key(copy)).or_insert((0, copy)).0 += 1;
     }
     let own = votes.get(&key(first)).map_or(0, |(count, _)| *count);
-    let (count, best) = votes.into_values().max_by_key(|(count, _)| *count)?;
+    let Some((count, best)) = votes.into_values().max_by_key(|(count, _)| *count) else {
+        return Election::First;
+    };
     let (ours, theirs) = (key(first), key(best));
     let differences = ours.0.iter().zip(&theirs.0).filter(|(a, b)| a != b).count();
     let is_ours = first.magicnum.get() == MAGIC
         && differences <= DIFFERENCES_MAX
         && (ours.1 == theirs.1 || differences == 0);
     if !is_ours {
-        return Some(best.clone());
+        return Election::Other(best.clone());
     }
     // A single copy says no more than the first one, as long as that can be used.
     let is_usable = {
@@ -126,7 +181,12 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Option<RawSuperbl
         sealed(&alone, &vec![0; size.max(SUPERBLOCK_SIZE)])
             .is_some_and(|sector| Superblock::parse(&sector, u64::MAX).is_ok())
     };
-    (ours != theirs && (count > own + 1 || !is_usable)).then(|| merged(first, best))
+    if ours == theirs || count < own + 1 {
+        return Election::First;
+    }
+    let merged = merged(first, best);
+    let is_clear = count > own + 1 || !is_usable;
+    if is_clear { Election::Other(merged) } else { Election::Tie(merged) }
 }
 
 /// The first superblock with what it must have in common with a copy.

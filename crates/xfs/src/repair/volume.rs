@@ -6,7 +6,7 @@ use ::repair::{Fix, Staging};
 use check::Code;
 use vfs::Result;
 
-use super::{Job, begin, counts, inode_trees, quota, space, superblock, unlinked};
+use super::{Job, begin, counts, inode_trees, lsn, quota, space, superblock, unlinked};
 use crate::check::codes::{self, TreeCodes};
 
 const fn all(tree: TreeCodes) -> [&'static Code; 5] {
@@ -93,7 +93,7 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
-    Fix { codes: &[codes::LSN], mend: counts::log_behind },
+    Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
 
 /// See [`repair::Repairer::begin`].

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use blockdev::{BlockDevice, MemoryDevice};
+use check::Finding;
 use parking_lot::Mutex;
 
 use crate::check_damage::{Case, IMAGES, Kinds, is_explained, place, shared};
@@ -42,6 +43,20 @@ impl Image {
     }
 }
 
+/// The first findings, short.
+fn shown(findings: &[Finding]) -> String {
+    let one = |finding: &Finding| {
+        let Finding { code, place, detail, expected, found, .. } = finding;
+        let place = [("group", place.group), ("block", place.block), ("inode", place.inode)];
+        let place: Vec<String> =
+            place.iter().filter_map(|(name, at)| at.map(|at| format!("{name} {at}"))).collect();
+        let said = [detail, expected, found].map(|text| text.as_deref().unwrap_or_default());
+        format!("{} {} {:?} {said:?}", code.name, place.join(" "), finding.place.field)
+    };
+    let first: Vec<String> = findings.iter().take(6).map(one).collect();
+    format!("{} findings\n    {}", findings.len(), first.join("\n    "))
+}
+
 /// What is wrong with the outcome of a repair; `None` if it is as it must be.
 fn fault(
     image: &Image,
@@ -61,7 +76,7 @@ fn fault(
     };
     let mut faults = Vec::new();
     if !left.is_empty() || !is_complete {
-        faults.push(format!("left (complete: {is_complete}): {left:#?}"));
+        faults.push(format!("left (complete: {is_complete}): {}", shown(&left)));
     }
     if is_repaired_again {
         faults.push("a second repair finds something to do".to_owned());
