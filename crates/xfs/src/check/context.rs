@@ -27,6 +27,7 @@ pub(super) struct Context<'a> {
     has_gaps: AtomicBool,
     /// The latest place in the log that any structure says it was written at.
     lsn_max: AtomicU64,
+    has_names_gaps: AtomicBool,
 }
 
 impl<'a> Context<'a> {
@@ -39,8 +40,19 @@ impl<'a> Context<'a> {
     ) -> Self {
         let geometry = Geometry::new(&sb);
         let (waiting, has_gaps) = (Waiting::default(), AtomicBool::new(false));
-        let lsn_max = AtomicU64::default();
-        Self { device, sb, geometry, observer, threads, waiting, head, has_gaps, lsn_max }
+        let (has_names_gaps, lsn_max) = (AtomicBool::new(false), AtomicU64::default());
+        Self {
+            device,
+            sb,
+            geometry,
+            observer,
+            threads,
+            waiting,
+            head,
+            has_gaps,
+            has_names_gaps,
+            lsn_max,
+        }
     }
 
     /// Tells of something, at once or when the path of its inode is known.
@@ -73,6 +85,15 @@ impl<'a> Context<'a> {
             finding = finding.at_block(block.0);
         }
         self.found(finding);
+    }
+
+    /// Notes that names could not be looked at. Who owns which blocks is known nevertheless.
+    pub(super) fn note_names_gap(&self) {
+        self.has_names_gaps.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_names_gaps(&self) -> bool {
+        self.has_names_gaps.load(Ordering::Relaxed)
     }
 
     /// Notes that something could not be looked at.

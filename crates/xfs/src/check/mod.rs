@@ -32,6 +32,7 @@ pub(crate) mod survey;
 mod symlink;
 mod tree;
 mod unlinked;
+pub(crate) mod view;
 
 use std::sync::Arc;
 

@@ -59,9 +59,21 @@ struct Listing {
     /// Whether there were more.
     is_cut: AtomicBool,
     disputed: Vec<u64>,
+    /// Inodes of which all claims and records of reverse maps are listed.
+    inodes: HashSet<u64>,
     claims: Mutex<Vec<Claim>>,
     /// What the reverse maps of the groups say.
     mapped: Mutex<Vec<Claim>>,
+}
+
+impl Listing {
+    /// Whether a claim whose first block is `first` of the device is listed.
+    fn wants(&self, claim: &Claim, first: u64) -> bool {
+        let at = self.disputed.partition_point(|block| *block < first);
+        self.disputed.get(at).is_some_and(|block| *block < first + u64::from(claim.len))
+            || self.groups.contains(&claim.ag)
+            || self.inodes.contains(&claim.owner)
+    }
 }
 
 pub(super) struct Owners {
@@ -78,6 +90,8 @@ pub(super) struct Owners {
     references: Box<[AtomicU64]>,
     disputed: Mutex<Vec<u64>>,
     listing: Option<Listing>,
+    /// Blocks that are free, if they are kept apart from those that are taken.
+    free: Option<BitSet>,
 }
 
 impl Owners {
@@ -93,7 +107,35 @@ impl Owners {
             references: sums(),
             disputed: Mutex::default(),
             listing: None,
+            free: None,
         }
+    }
+
+    /// One that lists what is said of some inodes and of disputed blocks, which are in order, and keeps free
+    /// blocks apart.
+    pub(super) fn searching(geometry: &Geometry, inodes: HashSet<u64>, disputed: Vec<u64>) -> Self {
+        let listing = Listing {
+            groups: HashSet::new(),
+            claims_max: LISTED_MAX,
+            is_cut: AtomicBool::new(false),
+            disputed,
+            inodes,
+            claims: Mutex::default(),
+            mapped: Mutex::default(),
+        };
+        let listing = Some(listing);
+        let free = Some(BitSet::new(geometry.blocks));
+        Self { listing, free, ..Self::new(geometry) }
+    }
+
+    /// Blocks that somebody has.
+    pub(super) const fn taken(&self) -> &BitSet {
+        &self.taken
+    }
+
+    /// Blocks that are free, if they are kept apart.
+    pub(super) const fn free(&self) -> Option<&BitSet> {
+        self.free.as_ref()
     }
 
     /// One that lists the claims in some groups and those on disputed blocks, which are in order.
@@ -109,14 +151,20 @@ impl Owners {
         claims_max: usize,
     ) -> Self {
         let (claims, mapped) = (Mutex::default(), Mutex::default());
-        let is_cut = AtomicBool::new(false);
-        let listing = Some(Listing { groups, claims_max, is_cut, disputed, claims, mapped });
-        Self { listing, ..Self::new(geometry) }
+        let (inodes, is_cut) = (HashSet::new(), AtomicBool::new(false));
+        let listing = Listing { groups, claims_max, is_cut, disputed, inodes, claims, mapped };
+        Self { listing: Some(listing), ..Self::new(geometry) }
     }
 
     /// Whether there were more claims than are listed.
     pub(super) fn is_cut(&self) -> bool {
         self.listing.as_ref().is_some_and(|listing| listing.is_cut.load(Ordering::Relaxed))
+    }
+
+    /// As [`Self::into_claims`], and empties both.
+    pub(super) fn listed(&self) -> (Vec<Claim>, Vec<Claim>) {
+        let take = |all: &Mutex<Vec<Claim>>| std::mem::take(&mut *all.lock());
+        self.listing.as_ref().map(|l| (take(&l.claims), take(&l.mapped))).unwrap_or_default()
     }
 
     /// The claims that were listed, and what reverse maps say.
@@ -128,11 +176,7 @@ impl Owners {
         let share = claim.sum();
         self.maps[claim.ag as usize].fetch_add(share, Ordering::Relaxed);
         let Some(listing) = &self.listing else { return };
-        let first = self.start_of(&claim);
-        let at = listing.disputed.partition_point(|block| *block < first);
-        let is_disputed =
-            listing.disputed.get(at).is_some_and(|b| *b < first + u64::from(claim.len));
-        if is_disputed || listing.groups.contains(&claim.ag) {
+        if listing.wants(&claim, self.start_of(&claim)) {
             let mut claims = listing.claims.lock();
             if claims.len() < listing.claims_max {
                 claims.push(claim);
@@ -217,6 +261,10 @@ impl Owners {
     pub(super) fn take_free(&self, ag: AgNumber, start: u32, len: u32) -> bool {
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
         let mut is_new = true;
+        if let Some(free) = &self.free {
+            free.insert_range(first..first + u64::from(len), |_| {});
+            return true;
+        }
         self.taken.insert_range(first..first + u64::from(len), |block| {
             is_new = false;
             self.dispute(block);
@@ -246,7 +294,8 @@ impl Owners {
     pub(super) fn mapped(&self, claim: &Claim) {
         self.maps[claim.ag as usize].fetch_sub(claim.sum(), Ordering::Relaxed);
         let Some(listing) = &self.listing else { return };
-        if listing.groups.contains(&claim.ag) {
+        let is_searched = self.free.is_some() && listing.wants(claim, self.start_of(claim));
+        if is_searched || listing.groups.contains(&claim.ag) {
             let mut mapped = listing.mapped.lock();
             if mapped.len() < LISTED_MAX {
                 mapped.push(*claim);

@@ -1,14 +1,21 @@
 //! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
 //! what is here, lowest level first, until the check finds nothing.
 
+mod attributes;
 mod begin;
 mod bulk;
 mod chunks;
 mod counts;
+mod directory;
+mod disputed;
+mod engine;
 mod files;
 mod group;
+mod inode;
 mod inode_trees;
+mod links;
 mod lsn;
+mod map;
 mod old;
 mod owners;
 mod quota;
@@ -62,9 +69,11 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
 const LEVELS: &[&[Fix<Job>]] = &[
     volume::PLACES,
     files::INODES,
-    files::DIRECTORIES,
     volume::SPACE,
+    files::DIRECTORIES,
     files::NAMES,
+    files::PARENTS,
+    files::LINKS,
     volume::COUNTS,
 ];
 
