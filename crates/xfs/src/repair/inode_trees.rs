@@ -73,23 +73,31 @@ pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     if own.is_empty() { Ok(()) } else { rebuild(job, &own) }
 }
 
-/// Marks inodes as free that findings say are not in use.
+/// Marks inodes as free that findings say are not in use, and those as used that are in use although the tree says
+/// that they are free.
 fn mark_free(device: &GroupDevice<'_>, records: &mut [InodeChunk], findings: &[&Finding]) {
     let geometry = device.geometry;
-    for finding in findings.iter().filter(|finding| finding.code == codes::INODE_NOT_USED) {
+    let codes = [codes::INODE_NOT_USED, codes::INODE_FREE];
+    for finding in findings.iter().filter(|finding| codes.contains(&finding.code)) {
         let Some(ino) = finding.place.inode else { continue };
         let Some((ag, ag_ino)) = geometry.split_ino(vfs::Ino(ino)) else { continue };
         let (block, at) = geometry.inode_place(ag_ino);
-        if ag != device.ag || device.read_block(block).is_none_or(|b| be16(&b, at + 2) != 0) {
+        let is_free = finding.code == codes::INODE_NOT_USED;
+        if ag != device.ag
+            || device.read_block(block).is_none_or(|b| (be16(&b, at + 2) == 0) != is_free)
+        {
             continue;
         }
         for record in records.iter_mut() {
             let Some(nth) = ag_ino.0.checked_sub(record.start.0).filter(|n| *n < 64) else {
                 continue;
             };
-            if record.free >> nth & 1 == 0 {
+            if is_free && record.free >> nth & 1 == 0 {
                 record.free |= 1 << nth;
                 record.freecount += 1;
+            } else if !is_free && record.available() >> nth & 1 == 1 {
+                record.free &= !(1 << nth);
+                record.freecount = record.freecount.saturating_sub(1);
             }
         }
     }

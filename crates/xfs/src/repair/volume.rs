@@ -82,7 +82,7 @@ pub(super) const PLACES: &[Fix<Job>] = &[
 ];
 /// What is free and what is not.
 pub(super) const SPACE: &[Fix<Job>] = &[
-    Fix { codes: &[codes::INODE_NOT_USED], mend: inode_trees::rebuild },
+    Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], mend: inode_trees::rebuild },
     Fix { codes: &[codes::AG_CHECKSUM], mend: space::checksums },
     Fix { codes: SPACE_TREES, mend: space::rebuild },
     Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
