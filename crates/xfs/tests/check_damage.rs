@@ -17,7 +17,7 @@ use oracle::{KernelMount, MkfsXfs, MountOptions};
 use parking_lot::Mutex;
 
 /// Golden images that are damaged: all of version 5.
-const IMAGES: [&str; 4] = ["default", "small-blocks", "plain", "large-directory-blocks"];
+pub(crate) const IMAGES: [&str; 4] = ["default", "small-blocks", "plain", "large-directory-blocks"];
 /// Bytes at the start of a structure in which half of the damage is done: headers.
 const HEADER: usize = 192;
 
@@ -35,10 +35,10 @@ enum Harm {
 }
 
 /// The structures of an image by kind, so that each kind is damaged as often as any other.
-struct Kinds(Vec<Vec<Structure>>);
+pub(crate) struct Kinds(Vec<Vec<Structure>>);
 
 impl Kinds {
-    fn new(image: &[u8], layout: &Layout) -> Self {
+    pub(crate) fn new(image: &[u8], layout: &Layout) -> Self {
         let mut kinds: BTreeMap<Vec<u8>, Vec<Structure>> = BTreeMap::new();
         for structure in &layout.structures {
             let bytes = &image[structure.start..structure.start + structure.len];
@@ -55,7 +55,13 @@ impl Kinds {
         Self(kinds.into_values().collect())
     }
 
-    fn random(&self, random: &mut fastrand::Rng) -> Structure {
+    /// Those of them whose bytes are to be damaged.
+    pub(crate) fn filter(mut self, image: &[u8], keep: impl Fn(&[u8]) -> bool) -> Self {
+        self.0.retain(|kind| keep(&image[kind[0].start..kind[0].start + kind[0].len]));
+        self
+    }
+
+    pub(crate) fn random(&self, random: &mut fastrand::Rng) -> Structure {
         let kind = &self.0[random.usize(..self.0.len())];
         kind[random.usize(..kind.len())]
     }
@@ -63,8 +69,8 @@ impl Kinds {
 
 /// A field and what is done to it.
 #[derive(Clone, Debug)]
-struct Case {
-    structure: Structure,
+pub(crate) struct Case {
+    pub(crate) structure: Structure,
     at: usize,
     width: usize,
     harm: Harm,
@@ -72,7 +78,7 @@ struct Case {
 }
 
 impl Case {
-    fn random(kinds: &Kinds, random: &mut fastrand::Rng) -> Self {
+    pub(crate) fn random(kinds: &Kinds, random: &mut fastrand::Rng) -> Self {
         let structure = kinds.random(random);
         let width = 1 << random.usize(0..4);
         let within = if random.bool() { structure.len.min(HEADER) } else { structure.len };
@@ -82,7 +88,7 @@ impl Case {
     }
 
     /// Damages the field; false if that changes nothing, or nothing but the checksum.
-    fn apply(&self, device: &MemoryDevice, layout: &Layout) -> bool {
+    pub(crate) fn apply(&self, device: &MemoryDevice, layout: &Layout) -> bool {
         let start = self.structure.start + self.at;
         let mut bytes = [0; 8];
         let field = &mut bytes[8 - self.width..];
@@ -109,7 +115,7 @@ impl Case {
 }
 
 /// Where in its image a case is, so that a reader can tell the field.
-fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
+pub(crate) fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
     let start = case.structure.start;
     let magic = String::from_utf8_lossy(&image[start..start + 4]).escape_debug().to_string();
     let block = start as u64 >> layout.geometry.block_log;
@@ -117,7 +123,7 @@ fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
 }
 
 /// An image that the kernel filled, with files that share blocks.
-fn shared() -> Vec<u8> {
+pub(crate) fn shared() -> Vec<u8> {
     let home = oracle::scratch();
     let path = home.path().join("image");
     MkfsXfs::default().create(&path, 64 << 20);
@@ -129,7 +135,7 @@ fn shared() -> Vec<u8> {
 
 /// Whether all that the judge remarks is known to be no damage: attributes that a crash left incomplete are
 /// sound to the kernel, which made them so, and to xfs_repair, whose exit status is 0.
-fn is_explained(complaint: &str) -> bool {
+pub(crate) fn is_explained(complaint: &str) -> bool {
     let remarks =
         complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
     complaint.starts_with("exit status Some(0)")

@@ -31,6 +31,7 @@ mod mkfs;
 mod numbers;
 mod opening;
 mod parents;
+mod repair;
 mod space;
 mod support;
 mod trials;

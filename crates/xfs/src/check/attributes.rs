@@ -50,17 +50,27 @@ pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, e
 
 /// The parent pointers of an inode, as far as they can be read. `quiet` tells nobody of what is met again.
 pub(super) fn parents(quiet: &Inodes<'_>, number: u32, ino: Ino) -> Vec<(u64, u32, Vec<u8>)> {
+    let Some(inode) = names::read_inode(quiet.ctx, ino) else { return Vec::new() };
+    let mut extents = Vec::new();
+    forks::map(quiet, ino, &inode, Fork::Attr, |extent| extents.push(extent));
+    parents_in(quiet, number, ino, &inode, &extents)
+}
+
+/// As [`parents`], given the inode and the extents of its attributes.
+pub(super) fn parents_in(
+    quiet: &Inodes<'_>,
+    number: u32,
+    ino: Ino,
+    inode: &Inode,
+    extents: &[Extent],
+) -> Vec<(u64, u32, Vec<u8>)> {
     let found = Mutex::new(Vec::new());
     let show = |dir: u64, generation: u32, name: &[u8]| {
         found.lock().push((dir, generation, name.to_vec()));
     };
-    if let Some(inode) = names::read_inode(quiet.ctx, ino) {
+    if inode.has_attr_fork() {
         let inodes = Inodes { pointers: Some(&show), ..*quiet };
-        let mut extents = Vec::new();
-        forks::map(&inodes, ino, &inode, Fork::Attr, |extent| extents.push(extent));
-        if inode.has_attr_fork() {
-            check(&inodes, number, ino, &inode, &extents);
-        }
+        check(&inodes, number, ino, inode, extents);
     }
     found.into_inner()
 }

@@ -7,36 +7,36 @@ use vfs::Ino;
 
 /// A chunk in 16 bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// The first inode, within its group.
-    pub(super) start: u32,
+    pub(crate) start: u32,
     /// Which groups of four inodes have no blocks.
-    pub(super) holes: u16,
+    pub(crate) holes: u16,
     /// Which inodes are free, or have no blocks.
-    pub(super) free: u64,
+    pub(crate) free: u64,
 }
 
 impl Chunk {
-    pub(super) const fn new(record: &InodeChunk) -> Self {
+    pub(crate) const fn new(record: &InodeChunk) -> Self {
         Self { start: record.start.0, holes: record.holemask, free: record.free }
     }
 
     /// Whether an inode has blocks.
-    pub(super) const fn has(&self, nth: u32) -> bool {
+    pub(crate) const fn has(&self, nth: u32) -> bool {
         self.holes >> (nth / 4) & 1 == 0
     }
 
-    pub(super) const fn is_free(&self, nth: u32) -> bool {
+    pub(crate) const fn is_free(&self, nth: u32) -> bool {
         self.free >> nth & 1 == 1
     }
 }
 
 /// The chunks of a group, in order.
 #[derive(Debug, Default)]
-pub(super) struct AgChunks {
-    pub(super) chunks: Vec<Chunk>,
+pub(crate) struct AgChunks {
+    pub(crate) chunks: Vec<Chunk>,
     /// Whether the tree could be read whole.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// All chunks. Inodes are numbered through: 64 a chunk, in order.

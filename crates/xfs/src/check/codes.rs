@@ -4,7 +4,7 @@ use ::check::{Code, Severity};
 
 macro_rules! catalogue {
     ($($constant:ident: $severity:ident $name:literal, $structure:literal, $meaning:literal, $repair:expr;)*) => {
-        $(pub(super) const $constant: &Code = &Code {
+        $(pub(crate) const $constant: &Code = &Code {
             name: $name,
             severity: Severity::$severity,
             structure: $structure,
@@ -21,17 +21,17 @@ const REBUILD: &str = "The tree is built anew from what it indexes.";
 
 /// Tells what can be wrong with the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TreeCodes {
-    pub(super) checksum: &'static Code,
-    pub(super) block: &'static Code,
-    pub(super) links: &'static Code,
-    pub(super) keys: &'static Code,
-    pub(super) records: &'static Code,
+pub(crate) struct TreeCodes {
+    pub(crate) checksum: &'static Code,
+    pub(crate) block: &'static Code,
+    pub(crate) links: &'static Code,
+    pub(crate) keys: &'static Code,
+    pub(crate) records: &'static Code,
 }
 
 macro_rules! tree_codes {
     ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident;)*) => {
-        $(pub(super) const $constant: TreeCodes = TreeCodes {
+        $(pub(crate) const $constant: TreeCodes = TreeCodes {
             checksum: &Code {
                 name: concat!("xfs-", $prefix, "-checksum"),
                 severity: Severity::$severity,
@@ -162,10 +162,10 @@ catalogue! {
         "The owner that the reverse map supports keeps them, the other gets a copy.";
     INODE_CHECKSUM: AtRisk "xfs-inode-checksum", "inode",
         "The checksum of an inode does not match.",
-        "The inode is sealed anew if it makes sense.";
+        "The inode is sealed anew, with what is wrong in it set right.";
     INODE: Unusable "xfs-inode", "inode",
         "The inode cannot be used.",
-        "What can be saved of it is, the rest is cleared.";
+        "What can be saved of it is, from the reverse map, too; else it is cleared.";
     INODE_FREE: AtRisk "xfs-inode-free", "inode",
         "An inode that is free has what only inodes in use have.",
         "It is used again if a name leads to it, and else cleared.";
@@ -198,28 +198,28 @@ catalogue! {
         "What can be read of it stays; a link without a target is removed.";
     SYMLINK_CHECKSUM: AtRisk "xfs-symlink-checksum", "symbolic link",
         "The checksum of the target of a symbolic link does not match.",
-        "The block is sealed anew if it makes sense.";
+        "The target is written anew, as much of it as can be read.";
     DIR_SHORT: AtRisk "xfs-dir-short", "directory",
         "A directory in its inode is damaged.",
         "Every entry that can be read is kept.";
     DIR_CHECKSUM: AtRisk "xfs-dir-checksum", "directory",
         "The checksum of a block of a directory does not match.",
-        "The block is sealed anew if it makes sense.";
+        "Every entry that can be read is kept, and the directory is made anew.";
     DIR_DATA: AtRisk "xfs-dir-data", "directory",
         "A data block of a directory is damaged.",
-        "Every entry that can be read is kept, and the indexes are made anew.";
+        "Every entry that can be read is kept, and the directory is made anew.";
     DIR_LEAF: AtRisk "xfs-dir-leaf", "directory",
         "The hash index of a directory is damaged.",
-        "The index is made anew.";
+        "The directory is made anew from its entries.";
     DIR_FREE: AtRisk "xfs-dir-free", "directory",
         "The index of a directory's free space is damaged.",
-        "The index is made anew.";
+        "The directory is made anew from its entries.";
     DIR_HASH: AtRisk "xfs-dir-hash", "directory",
         "The hash index of a directory has other entries than its data blocks.",
-        "The index is made anew.";
+        "The directory is made anew from its entries.";
     DIR_BESTS: AtRisk "xfs-dir-bests", "directory",
         "The index of a directory's free space is not what its data blocks have.",
-        "The index is made anew.";
+        "The directory is made anew from its entries.";
     DIR_MAP: AtRisk "xfs-dir-map", "directory",
         "Blocks or size of a directory are not what a directory has.",
         "Every entry that can be read is kept, and the directory is made anew.";
@@ -243,13 +243,13 @@ catalogue! {
         "The entry is removed.";
     DIR_LOOP: AtRisk "xfs-dir-loop", "directory",
         "A directory is below itself and does not hang from the root.",
-        "One of the loop goes to lost+found.";
+        "One of the loop goes back to where its parent pointer says, and else to lost+found.";
     ATTR: AtRisk "xfs-attr", "attributes",
         "Extended attributes are damaged.",
         "Every attribute that can be read is kept.";
     ATTR_CHECKSUM: AtRisk "xfs-attr-checksum", "attributes",
         "The checksum of a block of extended attributes does not match.",
-        "The block is sealed anew if it makes sense.";
+        "Every attribute that can be read is kept, and stored anew.";
     ATTR_HASH: AtRisk "xfs-attr-hash", "attributes",
         "An attribute is filed under another hash than its name's.",
         "The attributes are filed anew.";

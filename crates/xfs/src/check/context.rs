@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ::check::{Code, Finding, Observer, Waiting};
 use blockdev::BlockDevice;
@@ -25,6 +25,9 @@ pub(super) struct Context<'a> {
     /// Where the log goes on: no structure can have been written behind that.
     head: Option<u64>,
     has_gaps: AtomicBool,
+    /// The latest place in the log that any structure says it was written at.
+    lsn_max: AtomicU64,
+    has_names_gaps: AtomicBool,
 }
 
 impl<'a> Context<'a> {
@@ -37,7 +40,19 @@ impl<'a> Context<'a> {
     ) -> Self {
         let geometry = Geometry::new(&sb);
         let (waiting, has_gaps) = (Waiting::default(), AtomicBool::new(false));
-        Self { device, sb, geometry, observer, threads, waiting, head, has_gaps }
+        let (has_names_gaps, lsn_max) = (AtomicBool::new(false), AtomicU64::default());
+        Self {
+            device,
+            sb,
+            geometry,
+            observer,
+            threads,
+            waiting,
+            head,
+            has_gaps,
+            has_names_gaps,
+            lsn_max,
+        }
     }
 
     /// Tells of something, at once or when the path of its inode is known.
@@ -47,12 +62,20 @@ impl<'a> Context<'a> {
 
     /// Tells of a structure that was written at a place in the log that is yet to come.
     pub(super) fn check_lsn(&self, lsn: u64, finding: impl FnOnce() -> Finding) {
+        if lsn != u64::MAX {
+            self.lsn_max.fetch_max(lsn, Ordering::Relaxed);
+        }
         if let Some(head) = self.head.filter(|head| lsn > *head)
             && lsn != u64::MAX
         {
             let shown = |lsn: u64| format!("{}:{}", lsn >> 32, lsn as u32);
             self.found(finding().mismatch(format!("at most {}", shown(head)), shown(lsn)));
         }
+    }
+
+    /// The latest place that structures which were looked at say.
+    pub(super) fn lsn_max(&self) -> u64 {
+        self.lsn_max.load(Ordering::Relaxed)
     }
 
     /// Tells of what a verifier said.
@@ -62,6 +85,15 @@ impl<'a> Context<'a> {
             finding = finding.at_block(block.0);
         }
         self.found(finding);
+    }
+
+    /// Notes that names could not be looked at. Who owns which blocks is known nevertheless.
+    pub(super) fn note_names_gap(&self) {
+        self.has_names_gaps.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_names_gaps(&self) -> bool {
+        self.has_names_gaps.load(Ordering::Relaxed)
     }
 
     /// Notes that something could not be looked at.

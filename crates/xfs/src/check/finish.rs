@@ -40,7 +40,7 @@ pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
         ctx.observer.progress(Phase::Counts, 1, 1);
     }
     ctx.waiting.release(ctx.observer, |_, _| None);
-    summary.is_complete = !ctx.observer.is_cancelled() && !ctx.has_gaps();
+    summary.is_complete = !ctx.observer.is_cancelled() && !ctx.has_gaps() && !ctx.has_names_gaps();
     summary
 }
 

@@ -25,18 +25,32 @@ use crate::format::geometry::INODES_PER_CHUNK;
 
 /// What the superblock counts, as the groups have it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) icount: u64,
-    pub(super) ifree: u64,
-    pub(super) fdblocks: u64,
+pub(crate) struct Totals {
+    pub(crate) icount: u64,
+    pub(crate) ifree: u64,
+    pub(crate) fdblocks: u64,
     /// Blocks that are free, without those that trees and AGFLs have.
-    pub(super) free: u64,
+    pub(crate) free: u64,
     /// Whether something of it is not known.
-    pub(super) is_partial: bool,
+    pub(crate) is_partial: bool,
 }
 
 /// Checks all groups. `None` if there are more inodes than can be numbered.
 pub(super) fn check(ctx: &Context<'_>, owners: &Owners) -> Option<(Chunks, Totals)> {
+    let (ags, totals) = each(ctx, |group| group.check(), owners);
+    Some((Chunks::new(&ctx.geometry, ags)?, totals))
+}
+
+/// Goes through what all groups have but their trees of space: headers, log and inodes.
+pub(super) fn check_inodes(ctx: &Context<'_>, owners: &Owners) -> Vec<AgChunks> {
+    each(ctx, |group| group.check_inodes(), owners).0
+}
+
+fn each(
+    ctx: &Context<'_>,
+    check: impl Fn(&mut Group<'_>) + Sync,
+    owners: &Owners,
+) -> (Vec<AgChunks>, Totals) {
     let count = ctx.geometry.ag_count;
     let all: Mutex<Vec<(u32, AgChunks)>> = Mutex::default();
     let totals = Mutex::new(Totals::default());
@@ -48,7 +62,7 @@ pub(super) fn check(ctx: &Context<'_>, owners: &Owners) -> Option<(Chunks, Total
         || (),
         |(), ag| {
             let mut group = Group::new(ctx, owners, AgNumber(ag as u32));
-            group.check();
+            check(&mut group);
             all.lock().push((ag as u32, group.chunks));
             let mut totals = totals.lock();
             totals.icount += group.totals.icount;
@@ -63,7 +77,7 @@ pub(super) fn check(ctx: &Context<'_>, owners: &Owners) -> Option<(Chunks, Total
     let mut ags: Vec<AgChunks> = all.into_iter().map(|(_, chunks)| chunks).collect();
     // Where the check was cancelled, groups are missing.
     ags.resize_with(count as usize, AgChunks::default);
-    Some((Chunks::new(&ctx.geometry, ags)?, totals.into_inner()))
+    (ags, totals.into_inner())
 }
 
 struct Group<'g> {
@@ -89,14 +103,36 @@ impl<'g> Group<'g> {
         self.owners.claim(Claim { ag: self.ag.0, start, len, owner, offset: 0 })
     }
 
-    fn check(&mut self) {
-        let geometry = self.ctx.geometry;
-        let (last, _) = ag::sector_place(&geometry, AGFL_SECTOR);
+    fn claim_fixed(&self) {
+        let (last, _) = ag::sector_place(&self.ctx.geometry, AGFL_SECTOR);
         self.claim(0, last + 1, rmap_owner::FS);
         self.claim_log();
+    }
+
+    fn check_inodes(&mut self) {
+        self.claim_fixed();
+        let geometry = self.ctx.geometry;
+        let size = geometry.sector_size();
+        let mut sector = vec![0; size];
+        let byte = self.ctx.ag_byte(self.ag) + u64::from(AGI_SECTOR) * size as u64;
+        if !self.ctx.read_bytes(byte, &mut sector) {
+            return;
+        }
+        let agi = self.header::<RawAgi>(AGI_SECTOR, &sector, codes::AGI, |agi| {
+            ag::check_agi(&geometry, self.length, agi)
+        });
+        if let Some(agi) = agi {
+            self.inodes(&agi);
+        }
+    }
+
+    fn check(&mut self) {
+        let geometry = self.ctx.geometry;
+        self.claim_fixed();
         let size = geometry.sector_size();
         let mut sectors = vec![0; 4 * size];
         if !self.ctx.read_bytes(self.ctx.ag_byte(self.ag), &mut sectors) {
+            self.owners.note_sharing_unknown(self.ag);
             self.totals.is_partial = true;
             return;
         }
@@ -118,7 +154,10 @@ impl<'g> Group<'g> {
         }
         match agf {
             Some(agf) => self.space(&agf, sector(AGFL_SECTOR)),
-            None => self.totals.is_partial = true,
+            None => {
+                self.owners.note_sharing_unknown(self.ag);
+                self.totals.is_partial = true;
+            }
         }
         match agi {
             Some(agi) => self.inodes(&agi),
@@ -249,7 +288,9 @@ impl<'g> Group<'g> {
             let root = (agf.refcount_root.get(), agf.refcount_level.get());
             let mut references = References { group: self, end: (false, 0) };
             let found = self.walk::<RefcountTree, _>(codes::REFCOUNTBT, root, &mut references);
-            if !found.is_broken {
+            if found.is_broken {
+                self.owners.note_sharing_unknown(self.ag);
+            } else {
                 let field = "agf_refcount_blocks";
                 self.count(codes::AGF_COUNTS, field, found.blocks, agf.refcount_blocks.get());
             }

@@ -13,7 +13,7 @@
 
 mod attributes;
 mod chunks;
-mod codes;
+pub(crate) mod codes;
 mod context;
 mod diagnose;
 mod directory;
@@ -27,10 +27,12 @@ mod names;
 mod owners;
 mod quota;
 mod sums;
-mod superblock;
+pub(crate) mod superblock;
+pub(crate) mod survey;
 mod symlink;
 mod tree;
 mod unlinked;
+pub(crate) mod view;
 
 use std::sync::Arc;
 

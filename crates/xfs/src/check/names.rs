@@ -17,6 +17,7 @@ use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use crate::format::dir::short::Short;
 use crate::format::dir::{self, Part, data};
+use crate::format::extent::Extent;
 use crate::format::inode::{self, Fork, Format, Inode};
 
 /// Most entries that are read to find the names of directories on the way from the root.
@@ -48,19 +49,32 @@ pub(super) fn read_inode(ctx: &Context<'_>, ino: Ino) -> Option<Inode> {
 }
 
 /// Shows the entries of a directory, but for `.` and `..`, as far as they can be read.
-fn for_each(inodes: &Inodes<'_>, ino: Ino, mut each: impl FnMut(&Inode, &[u8], Ino) -> bool) {
+fn for_each(inodes: &Inodes<'_>, ino: Ino, each: impl FnMut(&Inode, &[u8], Ino) -> bool) {
+    let Some(inode) = read_inode(inodes.ctx, ino).filter(Inode::is_dir) else { return };
+    let mut extents = Vec::new();
+    if inode.format() != Format::Local {
+        forks::map(inodes, ino, &inode, Fork::Data, |extent| extents.push(extent));
+    }
+    for_each_in(inodes, ino, &inode, &extents, each);
+}
+
+/// As [`for_each`], given the inode and its extents.
+pub(super) fn for_each_in(
+    inodes: &Inodes<'_>,
+    ino: Ino,
+    inode: &Inode,
+    extents: &[Extent],
+    mut each: impl FnMut(&Inode, &[u8], Ino) -> bool,
+) {
     let (ctx, layout) = (inodes.ctx, &inodes.layout);
-    let Some(inode) = read_inode(ctx, ino).filter(Inode::is_dir) else { return };
     if inode.format() == Format::Local {
         let bytes = inode.fork(Fork::Data).get(..inode.size() as usize).unwrap_or_default();
         let Ok(short) = Short::parse(layout, &ctx.geometry, bytes) else { return };
-        short.entries().all(|entry| each(&inode, entry.name, entry.ino));
+        short.entries().all(|entry| each(inode, entry.name, entry.ino));
         return;
     }
-    let mut extents = Vec::new();
-    forks::map(inodes, ino, &inode, Fork::Data, |extent| extents.push(extent));
-    let mut reader = Reader::new(ctx, layout, &extents);
-    for (space, number) in spaces(layout, &extents) {
+    let mut reader = Reader::new(ctx, layout, extents);
+    for (space, number) in spaces(layout, extents) {
         if space != Space::Data {
             return;
         }
@@ -71,7 +85,7 @@ fn for_each(inodes: &Inodes<'_>, ino: Ino, mut each: impl FnMut(&Inode, &[u8], I
             continue;
         }
         for entry in data::entries(layout, bytes).filter(|e| !matches!(e.name, b"." | b"..")) {
-            if !each(&inode, entry.name, entry.ino) {
+            if !each(inode, entry.name, entry.ino) {
                 return;
             }
         }

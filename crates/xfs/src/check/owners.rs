@@ -21,18 +21,18 @@ const DISPUTED_MAX: usize = 1000;
 
 /// Blocks of one group in a row that something uses, as the reverse map says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Claim {
-    pub(super) ag: u32,
-    pub(super) start: u32,
-    pub(super) len: u32,
-    pub(super) owner: u64,
+pub(crate) struct Claim {
+    pub(crate) ag: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    pub(crate) owner: u64,
     /// Logical block and flags (`rmap_offset`).
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 impl Claim {
     /// What claims that follow each other, in the group and in the file, have in common.
-    pub(super) const fn kind(&self) -> u64 {
+    pub(crate) const fn kind(&self) -> u64 {
         let has_offsets = !rmap_owner::is_none_of_inodes(self.owner)
             && self.offset & rmap_offset::BMBT_BLOCK == 0;
         let offset = if has_offsets {
@@ -46,7 +46,7 @@ impl Claim {
     }
 
     /// What its share of a group's sum is.
-    pub(super) const fn sum(&self) -> u64 {
+    pub(crate) const fn sum(&self) -> u64 {
         sums::range(self.kind(), self.start as u64, self.start as u64 + self.len as u64)
     }
 }
@@ -54,10 +54,26 @@ impl Claim {
 /// What is listed when all claims are made again.
 struct Listing {
     groups: HashSet<u32>,
+    /// Most claims that are kept.
+    claims_max: usize,
+    /// Whether there were more.
+    is_cut: AtomicBool,
     disputed: Vec<u64>,
+    /// Inodes of which all claims and records of reverse maps are listed.
+    inodes: HashSet<u64>,
     claims: Mutex<Vec<Claim>>,
     /// What the reverse maps of the groups say.
     mapped: Mutex<Vec<Claim>>,
+}
+
+impl Listing {
+    /// Whether a claim whose first block is `first` of the device is listed.
+    fn wants(&self, claim: &Claim, first: u64) -> bool {
+        let at = self.disputed.partition_point(|block| *block < first);
+        self.disputed.get(at).is_some_and(|block| *block < first + u64::from(claim.len))
+            || self.groups.contains(&claim.ag)
+            || self.inodes.contains(&claim.owner)
+    }
 }
 
 pub(super) struct Owners {
@@ -66,12 +82,16 @@ pub(super) struct Owners {
     /// Blocks that the trees of references say are shared.
     shared: BitSet,
     has_shared: AtomicBool,
+    /// By group: whether its tree of references could not be read, so that any blocks of files may be shared.
+    is_sharing_unknown: Box<[AtomicBool]>,
     /// By group: what the reverse map must add up to.
     maps: Box<[AtomicU64]>,
     /// By group: what the counts of shared blocks must add up to.
     references: Box<[AtomicU64]>,
     disputed: Mutex<Vec<u64>>,
     listing: Option<Listing>,
+    /// Blocks that are free, if they are kept apart from those that are taken.
+    free: Option<BitSet>,
 }
 
 impl Owners {
@@ -82,18 +102,69 @@ impl Owners {
             taken: BitSet::new(geometry.blocks),
             shared: BitSet::new(geometry.blocks),
             has_shared: AtomicBool::new(false),
+            is_sharing_unknown: (0..geometry.ag_count).map(|_| AtomicBool::default()).collect(),
             maps: sums(),
             references: sums(),
             disputed: Mutex::default(),
             listing: None,
+            free: None,
         }
+    }
+
+    /// One that lists what is said of some inodes and of disputed blocks, which are in order, and keeps free
+    /// blocks apart.
+    pub(super) fn searching(geometry: &Geometry, inodes: HashSet<u64>, disputed: Vec<u64>) -> Self {
+        let listing = Listing {
+            groups: HashSet::new(),
+            claims_max: LISTED_MAX,
+            is_cut: AtomicBool::new(false),
+            disputed,
+            inodes,
+            claims: Mutex::default(),
+            mapped: Mutex::default(),
+        };
+        let listing = Some(listing);
+        let free = Some(BitSet::new(geometry.blocks));
+        Self { listing, free, ..Self::new(geometry) }
+    }
+
+    /// Blocks that somebody has.
+    pub(super) const fn taken(&self) -> &BitSet {
+        &self.taken
+    }
+
+    /// Blocks that are free, if they are kept apart.
+    pub(super) const fn free(&self) -> Option<&BitSet> {
+        self.free.as_ref()
     }
 
     /// One that lists the claims in some groups and those on disputed blocks, which are in order.
     pub(super) fn listing(geometry: &Geometry, groups: HashSet<u32>, disputed: Vec<u64>) -> Self {
+        Self::listing_at_most(geometry, groups, disputed, LISTED_MAX)
+    }
+
+    /// The same with that many claims at most.
+    pub(super) fn listing_at_most(
+        geometry: &Geometry,
+        groups: HashSet<u32>,
+        disputed: Vec<u64>,
+        claims_max: usize,
+    ) -> Self {
         let (claims, mapped) = (Mutex::default(), Mutex::default());
-        let listing = Some(Listing { groups, disputed, claims, mapped });
-        Self { listing, ..Self::new(geometry) }
+        let (inodes, is_cut) = (HashSet::new(), AtomicBool::new(false));
+        let listing = Listing { groups, claims_max, is_cut, disputed, inodes, claims, mapped };
+        Self { listing: Some(listing), ..Self::new(geometry) }
+    }
+
+    /// Whether there were more claims than are listed.
+    pub(super) fn is_cut(&self) -> bool {
+        self.listing.as_ref().is_some_and(|listing| listing.is_cut.load(Ordering::Relaxed))
+    }
+
+    /// As [`Self::into_claims`], and empties both.
+    pub(super) fn listed(&self) -> (Vec<Claim>, Vec<Claim>) {
+        let take = |all: &Mutex<Vec<Claim>>| std::mem::take(&mut *all.lock());
+        self.listing.as_ref().map(|l| (take(&l.claims), take(&l.mapped))).unwrap_or_default()
     }
 
     /// The claims that were listed, and what reverse maps say.
@@ -105,14 +176,12 @@ impl Owners {
         let share = claim.sum();
         self.maps[claim.ag as usize].fetch_add(share, Ordering::Relaxed);
         let Some(listing) = &self.listing else { return };
-        let first = self.start_of(&claim);
-        let at = listing.disputed.partition_point(|block| *block < first);
-        let is_disputed =
-            listing.disputed.get(at).is_some_and(|b| *b < first + u64::from(claim.len));
-        if is_disputed || listing.groups.contains(&claim.ag) {
+        if listing.wants(&claim, self.start_of(&claim)) {
             let mut claims = listing.claims.lock();
-            if claims.len() < LISTED_MAX {
+            if claims.len() < listing.claims_max {
                 claims.push(claim);
+            } else {
+                listing.is_cut.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -185,13 +254,17 @@ impl Owners {
             }
             at = end;
         }
-        true
+        !self.is_sharing_unknown[ag.0 as usize].load(Ordering::Relaxed)
     }
 
     /// Takes blocks that are free. Whether nobody had them.
     pub(super) fn take_free(&self, ag: AgNumber, start: u32, len: u32) -> bool {
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
         let mut is_new = true;
+        if let Some(free) = &self.free {
+            free.insert_range(first..first + u64::from(len), |_| {});
+            return true;
+        }
         self.taken.insert_range(first..first + u64::from(len), |block| {
             is_new = false;
             self.dispute(block);
@@ -209,11 +282,20 @@ impl Owners {
         self.references[ag.0 as usize].fetch_sub(share, Ordering::Relaxed);
     }
 
+    /// Notes that it is not known which blocks of a group are shared.
+    pub(super) fn note_sharing_unknown(&self, ag: AgNumber) {
+        let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks);
+        self.is_sharing_unknown[ag.0 as usize].store(true, Ordering::Relaxed);
+        self.has_shared.store(true, Ordering::Relaxed);
+        self.shared.insert_range(first..first + u64::from(self.geometry.ag_len(ag)), |_| {});
+    }
+
     /// Notes what a reverse map says.
     pub(super) fn mapped(&self, claim: &Claim) {
         self.maps[claim.ag as usize].fetch_sub(claim.sum(), Ordering::Relaxed);
         let Some(listing) = &self.listing else { return };
-        if listing.groups.contains(&claim.ag) {
+        let is_searched = self.free.is_some() && listing.wants(claim, self.start_of(claim));
+        if is_searched || listing.groups.contains(&claim.ag) {
             let mut mapped = listing.mapped.lock();
             if mapped.len() < LISTED_MAX {
                 mapped.push(*claim);
@@ -228,7 +310,9 @@ impl Owners {
 
     /// Whether the shared blocks of a group are referred to as often as its tree says.
     pub(super) fn are_references_right(&self, ag: AgNumber) -> bool {
-        self.references[ag.0 as usize].load(Ordering::Relaxed) == 0
+        let ag = ag.0 as usize;
+        self.is_sharing_unknown[ag].load(Ordering::Relaxed)
+            || self.references[ag].load(Ordering::Relaxed) == 0
     }
 
     /// Blocks that were claimed more than once, in order: as many as are looked into.

@@ -24,7 +24,7 @@ use crate::volume::read_superblock;
 /// Largest sector in bytes.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 /// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
-const FLAG_READ_ONLY: u8 = 1;
+pub(crate) const FLAG_READ_ONLY: u8 = 1;
 /// Memory for the cache of a replay, in bytes.
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
@@ -232,7 +232,7 @@ fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
 }
 
 /// Numbers in which copies must agree with the first, each with its name.
-fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
+pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
     let bits = Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK;
     vec![
         ("sb_blocksize", raw.blocksize.get().into()),

@@ -75,7 +75,7 @@ const fn holes(holemask: u16) -> u64 {
 
 impl InodeChunk {
     /// Which inodes can be taken.
-    pub(super) fn available(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         self.free & !holes(self.holemask)
     }
 

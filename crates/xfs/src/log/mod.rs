@@ -3,6 +3,7 @@
 mod area;
 mod bounds;
 mod contents;
+mod empty;
 mod end;
 mod items;
 mod read;
@@ -14,6 +15,7 @@ mod tests;
 mod xfs_log;
 
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
+pub(crate) use empty::write_clean;
 pub use end::{LogEnd, log_end, log_is_clean};
 pub use recover::{Position, Recovered, Report, recover};
 pub(crate) use xfs_log::XfsLog;

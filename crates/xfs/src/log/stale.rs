@@ -57,8 +57,21 @@ const fn room(blocks: u32, bounds: &Bounds) -> u32 {
 /// If the device fails.
 pub(super) fn clear(device: &dyn BlockDevice, sb: &Superblock, bounds: &Bounds) -> Result<()> {
     let area = Area::of(sb)?;
+    fill(device, sb, bounds, room(area.blocks, bounds).min(IN_FLIGHT_BLOCKS))
+}
+
+/// Writes over so many blocks behind the head.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn fill(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    bounds: &Bounds,
+    count: u32,
+) -> Result<()> {
+    let area = Area::of(sb)?;
     let (head, tail) = (bounds.head, bounds.tail);
-    let count = room(area.blocks, bounds).min(IN_FLIGHT_BLOCKS);
     let mut done = 0;
     while done < count {
         let batch = done..(done + BATCH).min(count);

@@ -103,6 +103,37 @@ impl Copy {
     }
 
     fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
+        Self::any_at(device, shape, ag).filter(Self::knows_root)
+    }
+
+    fn knows_root(&self) -> bool {
+        self.raw().is_some_and(|raw| ![0, NO_INODE].contains(&raw.rootino.get()))
+    }
+
+    /// What it says.
+    pub(crate) fn raw(&self) -> Option<RawSuperblock> {
+        RawSuperblock::read_from_prefix(&self.sector).ok().map(|(raw, _)| raw)
+    }
+
+    /// All sound copies, of so many groups at most, whatever the first superblock is. Groups are looked for as by
+    /// [`Self::find`].
+    pub(crate) fn all(device: &dyn BlockDevice) -> Vec<Self> {
+        let first = read(device, 0).map(|raw| Shape::of(&raw));
+        let any = |shape: Shape, copies_max: usize| {
+            shape.groups(copies_max).find_map(|ag| Self::any_at(device, shape, ag))
+        };
+        let found = first.and_then(|shape| any(shape, COPIES_MAX));
+        let found = found.or_else(|| Shape::guesses(device.len()).find_map(|shape| any(shape, 1)));
+        let Some(raw) = found.and_then(|copy| copy.raw()) else { return Vec::new() };
+        let shape = Shape::of(&raw);
+        let mut groups: Vec<u32> = shape.groups(COPIES_MAX).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.into_iter().filter_map(|ag| Self::any_at(device, shape, ag)).collect()
+    }
+
+    /// A sound copy, which need not know the root directory.
+    fn any_at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
         if ag == 0 || shape.block_log > BLOCK_LOG_MAX {
             return None;
         }
@@ -112,7 +143,6 @@ impl Copy {
         let (found, sector_size) = (Shape::of(&raw), raw.sectsize.get());
         let is_ours = raw.features().crc()
             && (found.ag_blocks, found.block_log) == (shape.ag_blocks, shape.block_log)
-            && ![0, NO_INODE].contains(&raw.rootino.get())
             && sector_size <= SECTOR_SIZE_MAX;
         if !is_ours {
             return None;

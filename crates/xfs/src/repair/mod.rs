@@ -1,7 +1,28 @@
 //! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
 //! what is here, lowest level first, until the check finds nothing.
 
+mod attributes;
+mod begin;
+mod bulk;
+mod chunks;
+mod counts;
+mod directory;
+mod disputed;
+mod engine;
 mod files;
+mod group;
+mod inode;
+mod inode_trees;
+mod links;
+mod lsn;
+mod map;
+mod old;
+mod owners;
+mod quota;
+mod shared;
+mod space;
+mod superblock;
+mod unlinked;
 mod volume;
 
 use std::sync::Arc;
@@ -9,6 +30,9 @@ use std::sync::Arc;
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+use crate::check::survey::Survey;
+use crate::format::geometry::Geometry;
 
 /// Repairs an XFS image.
 #[derive(Clone, Debug, Default)]
@@ -25,13 +49,31 @@ pub(crate) struct Job {
     pub(crate) options: Options,
 }
 
+impl Job {
+    /// The image as it is now, for what parts of a check tell of it.
+    fn survey(&self) -> Result<Survey> {
+        Survey::new(Arc::clone(&self.staging) as _, self.options.threads)
+    }
+}
+
+/// The group that a finding is about.
+fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
+    let place = &finding.place;
+    let by_block = || Some(place.block? / u64::from(geometry.ag_blocks));
+    let by_inode = || Some(u64::from(geometry.split_ino(vfs::Ino(place.inode?))?.0.0));
+    let group = place.group.or_else(by_block).or_else(by_inode)?;
+    u32::try_from(group).ok().filter(|ag| *ag < geometry.ag_count)
+}
+
 /// Everything that is mended, the lowest level first.
 const LEVELS: &[&[Fix<Job>]] = &[
     volume::PLACES,
     files::INODES,
-    files::DIRECTORIES,
     volume::SPACE,
+    files::DIRECTORIES,
     files::NAMES,
+    files::PARENTS,
+    files::LINKS,
     volume::COUNTS,
 ];
 

@@ -3,20 +3,103 @@
 use std::sync::Arc;
 
 use ::repair::{Fix, Staging};
+use check::Code;
 use vfs::Result;
 
-use super::Job;
+use super::{Job, begin, counts, inode_trees, lsn, quota, space, superblock, unlinked};
+use crate::check::codes::{self, TreeCodes};
 
-/// Where everything lies: superblocks, headers or descriptors of groups.
-pub(super) const PLACES: &[Fix<Job>] = &[];
+const fn all(tree: TreeCodes) -> [&'static Code; 5] {
+    [tree.checksum, tree.block, tree.links, tree.keys, tree.records]
+}
+
+const INOBT: [&Code; 5] = all(codes::INOBT);
+const FINOBT: [&Code; 5] = all(codes::FINOBT);
+const BNOBT: [&Code; 5] = all(codes::BNOBT);
+const CNTBT: [&Code; 5] = all(codes::CNTBT);
+const RMAPBT: [&Code; 5] = all(codes::RMAPBT);
+const REFCOUNTBT: [&Code; 5] = all(codes::REFCOUNTBT);
+
+/// What an AGI and the trees of inodes say wrong.
+const INODE_TREES: &[&Code] = &[
+    codes::AGI,
+    codes::AGI_COUNTS,
+    codes::FINOBT_DIFFERS,
+    INOBT[0],
+    INOBT[1],
+    INOBT[2],
+    INOBT[3],
+    INOBT[4],
+    FINOBT[0],
+    FINOBT[1],
+    FINOBT[2],
+    FINOBT[3],
+    FINOBT[4],
+];
+
+/// What an AGF, an AGFL and the trees of space say wrong.
+const SPACE_TREES: &[&Code] = &[
+    codes::AGF,
+    codes::AGFL,
+    codes::AGF_COUNTS,
+    codes::CNTBT_DIFFERS,
+    codes::RMAP_MISSING,
+    codes::RMAP_STALE,
+    codes::REFERENCES,
+    codes::SPACE_LOST,
+    codes::SPACE_FREE_USED,
+    codes::SPACE_TWICE,
+    BNOBT[0],
+    BNOBT[1],
+    BNOBT[2],
+    BNOBT[3],
+    BNOBT[4],
+    CNTBT[0],
+    CNTBT[1],
+    CNTBT[2],
+    CNTBT[3],
+    CNTBT[4],
+    RMAPBT[0],
+    RMAPBT[1],
+    RMAPBT[2],
+    RMAPBT[3],
+    RMAPBT[4],
+    REFCOUNTBT[0],
+    REFCOUNTBT[1],
+    REFCOUNTBT[2],
+    REFCOUNTBT[3],
+    REFCOUNTBT[4],
+];
+
+/// Where everything lies: superblocks, headers of groups, inodes.
+pub(super) const PLACES: &[Fix<Job>] = &[
+    Fix {
+        codes: &[codes::SUPERBLOCK_FIELD, codes::SUPERBLOCK_REST, codes::SUPERBLOCK_CHECKSUM],
+        mend: superblock::fields,
+    },
+    Fix { codes: &[codes::AG_CHECKSUM], mend: inode_trees::checksums },
+    Fix { codes: INODE_TREES, mend: inode_trees::rebuild },
+];
 /// What is free and what is not.
-pub(super) const SPACE: &[Fix<Job>] = &[];
+pub(super) const SPACE: &[Fix<Job>] = &[
+    Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], mend: inode_trees::rebuild },
+    Fix { codes: &[codes::AG_CHECKSUM], mend: space::checksums },
+    Fix { codes: SPACE_TREES, mend: space::rebuild },
+    Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
+];
 /// What is counted, when everything else is right.
-pub(super) const COUNTS: &[Fix<Job>] = &[];
+pub(super) const COUNTS: &[Fix<Job>] = &[
+    Fix { codes: &[codes::QUOTA], mend: quota::records },
+    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
+    Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
+    Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
+    Fix { codes: &[codes::LSN], mend: lsn::mend },
+];
 
 /// See [`repair::Repairer::begin`].
-pub(super) fn begin(_staging: &Arc<Staging>) -> Result<()> {
-    Ok(())
+pub(super) fn begin(staging: &Arc<Staging>) -> Result<()> {
+    superblock::make_readable(staging)?;
+    begin::replay(staging)
 }
 
 /// See [`repair::Repairer::finish`].

@@ -23,10 +23,13 @@ mod tree;
 use operation::Outcome;
 use vfs::{Error, Result};
 
+use crate::format::address::FileBlock;
 use crate::format::attr::acl::{acl_from_linux, acl_to_linux};
+use crate::format::attr::leaf::parent_of;
 use crate::format::attr::name::{AttributeName, Encoding, append_linux};
-use crate::format::attr::{NAME_LEN_MAX, VALUE_LEN_MAX};
+use crate::format::attr::{NAME_LEN_MAX, VALUE_LEN_MAX, flags};
 use crate::format::hash::name_hash;
+use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::op::source::Source;
@@ -122,6 +125,36 @@ impl Op<'_> {
         new: Link<'_>,
     ) -> Outcome<()> {
         AttrChange::new(self, child).replace_parent(old, new)
+    }
+
+    /// Takes all attributes away, whatever state they are in: no block of them is read.
+    pub(crate) fn empty_attrs(&mut self, handle: &mut Handle) -> Outcome<()> {
+        if read::form(handle) == read::AttrForm::Blocks {
+            self.unmap(handle, Fork::Attr, FileBlock(0)..FileBlock::END)?;
+        }
+        if handle.inode.has_attr_fork() {
+            forkoff::release_empty(handle, true);
+        }
+        Ok(())
+    }
+
+    /// Creates or replaces an attribute named as it is stored. Of parent pointers, the value is part of the name.
+    pub(crate) fn set_stored_attr(
+        &mut self,
+        handle: &mut Handle,
+        namespace: u8,
+        name: &[u8],
+        value: &[u8],
+    ) -> Outcome<()> {
+        let mut key = Key { namespace, name, hash: name_hash(name), value: None };
+        if namespace == flags::PARENT {
+            let Some((dir, _)) = parent_of(value) else {
+                return Err(Error::Invalid("no parent pointer").into());
+            };
+            key.hash = parent::hash(&self.fs.volume.geometry, name, dir);
+            key.value = Some(value);
+        }
+        AttrChange::new(self, handle).set(&key, value)
     }
 
     /// Frees the attribute fork of an inode that is freed: at most `budget` blocks, by which it lowers

@@ -83,7 +83,7 @@ impl Check<'_> {
         }
         self.check_size(inode, &entries, block_form);
         if entries.is_broken || index.is_broken {
-            return self.inodes.ctx.note_gap();
+            return self.inodes.ctx.note_names_gap();
         }
         index.finish(&entries, block_form);
         let suspects = index.into_suspects();

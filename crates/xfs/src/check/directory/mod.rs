@@ -58,7 +58,7 @@ impl Check<'_> {
             Ok(short) => short,
             Err(damage) => {
                 self.damage(codes::DIR_SHORT, &damage);
-                return self.inodes.ctx.note_gap();
+                return self.inodes.ctx.note_names_gap();
             }
         };
         self.inodes.links.dot_dot(self.dir, short.parent());

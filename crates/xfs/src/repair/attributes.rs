@@ -1,0 +1,315 @@
+//! Extended attributes, made anew from all that can be read, and targets of symbolic links.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ::repair::Action;
+use check::Finding;
+use vfs::{Ino, Result};
+
+use super::Job;
+use super::engine::{self, Session};
+use super::inode::free_slot;
+use super::map;
+use crate::Xfs;
+use crate::check::view::{View, view};
+use crate::format::address::{Block, FileBlock};
+use crate::format::attr::leaf::{Entry, Value, parent_of};
+use crate::format::attr::{BlockType, Layout, VALUE_LEN_MAX, acl, flags, leaf, remote, shortform};
+use crate::format::bytes::be64;
+use crate::format::extent::Extent;
+use crate::format::features::Incompat;
+use crate::format::inode::{Fork, Format, Inode};
+use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
+
+/// Names under which access control lists are kept.
+const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
+/// Byte of the owner in leaves and nodes of version 5.
+const OWNER_OFFSET: usize = 48;
+/// Byte of the checksum there.
+const CRC_OFFSET: usize = 12;
+/// Attributes that are set in one operation.
+const AT_ONCE: usize = 16;
+/// Most bytes of attributes of one inode that are kept.
+const BYTES_MAX: usize = 64 << 20;
+
+/// An attribute as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attribute {
+    pub(super) namespace: u8,
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
+/// Reads all attributes that can be read.
+struct Reader<'r, 's> {
+    view: &'r View<'s>,
+    ino: Ino,
+    extents: Vec<Extent>,
+    layout: Layout,
+    met: HashSet<(u8, Vec<u8>, Option<Vec<u8>>)>,
+    found: Vec<Attribute>,
+    bytes: usize,
+}
+
+/// All attributes of an inode that can be read.
+pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Attribute> {
+    let mut reader = Reader {
+        view,
+        ino,
+        extents: map::read(view, ino, inode, Fork::Attr).extents,
+        layout: Layout::new(view.geometry()),
+        met: HashSet::new(),
+        found: Vec::new(),
+        bytes: 0,
+    };
+    match inode.attr_format() {
+        Some(Format::Local) => reader.short(inode.fork(Fork::Attr)),
+        Some(_) => reader.blocks(),
+        None => {}
+    }
+    reader.found
+}
+
+impl Reader<'_, '_> {
+    fn add(&mut self, entry_flags: u8, name: &[u8], value: &[u8]) {
+        let namespace = entry_flags & flags::NAMESPACE;
+        let features = &self.view.geometry().features;
+        let is_parent = namespace == flags::PARENT;
+        let is_acl = namespace == flags::ROOT && ACLS.contains(&name);
+        let can_be = match namespace {
+            flags::PARENT => {
+                features.incompat(Incompat::PARENT)
+                    && parent_of(value).is_some()
+                    && !name.contains(&b'/')
+            }
+            _ => namespace.count_ones() <= 1 && (!is_acl || acl::acl_to_linux(value).is_some()),
+        };
+        if !can_be || name.is_empty() || name.contains(&0) {
+            return;
+        }
+        let key = (namespace, name.to_vec(), is_parent.then(|| value.to_vec()));
+        self.bytes += name.len() + value.len();
+        if self.bytes <= BYTES_MAX && self.met.insert(key) {
+            let (name, value) = (name.to_vec(), value.to_vec());
+            self.found.push(Attribute { namespace, name, value });
+        }
+    }
+
+    fn short(&mut self, fork: &[u8]) {
+        // The count and the size of all may be wrong: entries follow each other as long as they can be.
+        let mut at = shortform::HEADER_SIZE;
+        let said = shortform::total(fork).unwrap_or(fork.len());
+        let end = if said > shortform::HEADER_SIZE { said } else { fork.len() };
+        while let Some(&[name_len, value_len, entry_flags]) = fork.get(at..at + 3) {
+            let name_end = at + 3 + usize::from(name_len);
+            let value_end = name_end + usize::from(value_len);
+            let known = entry_flags & !flags::NAMESPACE == 0;
+            if name_len == 0 || value_end > end || !known {
+                at += 1;
+                if at >= end {
+                    return;
+                }
+                continue;
+            }
+            self.add(entry_flags, &fork[at + 3..name_end], &fork[name_end..value_end]);
+            at = value_end;
+        }
+    }
+
+    fn locate(&self, at: u32) -> Option<Block> {
+        let at = FileBlock(at.into());
+        let index = self.extents.partition_point(|extent| extent.end() <= at);
+        let extent = self.extents.get(index).filter(|extent| extent.offset <= at)?;
+        let geometry = self.view.geometry();
+        Some(geometry.device_block(extent.start.plus(at.0 - extent.offset.0)))
+    }
+
+    fn blocks(&mut self) {
+        let all: Vec<(u64, u64)> =
+            self.extents.iter().map(|extent| (extent.offset.0, extent.end().0)).collect();
+        let mut data = vec![0; self.layout.block_size];
+        // Blocks that are not quite right come last, so that they do not replace anything.
+        for takes_poor in [false, true] {
+            for at in all.iter().flat_map(|(from, to)| *from..*to) {
+                let Some(place) = u32::try_from(at).ok().and_then(|at| self.locate(at)) else {
+                    continue;
+                };
+                if !self.view.read(place, &mut data)
+                    || self.layout.block_type(&data) != Some(BlockType::Leaf)
+                    || self.layout.crc && be64(&data, OWNER_OFFSET) != self.ino.0
+                {
+                    continue;
+                }
+                let is_sealed = !self.layout.crc || map::is_sealed(&data, CRC_OFFSET);
+                if is_sealed != takes_poor {
+                    self.leaf(&data);
+                }
+            }
+        }
+    }
+
+    fn leaf(&mut self, data: &[u8]) {
+        let layout = self.layout;
+        let entries = (0..leaf::count(layout, data)).filter_map(|at| leaf::entry(layout, data, at));
+        let entries: Vec<Entry<'_>> = entries.filter(Entry::is_complete).collect();
+        for entry in entries {
+            match entry.value {
+                Value::Local(value) => self.add(entry.flags, entry.name, value),
+                Value::Remote(place) => {
+                    if let Some(value) = self.remote(place) {
+                        self.add(entry.flags, entry.name, &value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remote(&self, place: remote::Place) -> Option<Vec<u8>> {
+        let (layout, len) = (self.layout, place.len as usize);
+        if place.block == 0 || len == 0 || len > VALUE_LEN_MAX {
+            return None;
+        }
+        let (mut value, mut data) = (Vec::new(), vec![0; layout.block_size]);
+        for nth in 0..remote::blocks(layout, len) {
+            let block = self.locate(place.block.checked_add(nth)?)?;
+            if !self.view.read(block, &mut data) {
+                return None;
+            }
+            let geometry = self.view.geometry();
+            remote::verify_structure(geometry, self.ino.0, block, &data).ok()?;
+            let part = (len - value.len()).min(remote::bytes_per_block(layout));
+            value.extend_from_slice(remote::part(layout, &data, value.len(), part).ok()?);
+        }
+        Some(value)
+    }
+}
+
+/// Makes the attributes of inodes anew.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let inodes = by_inode(findings);
+    let all = view(job.staging.clone(), |view| {
+        let read = |ino: &u64| Some((Ino(*ino), read(view, Ino(*ino), &view.inode(Ino(*ino))?)));
+        inodes.keys().filter_map(read).collect::<Vec<_>>()
+    });
+    let Ok(all) = all else { return Ok(()) };
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    for (ino, attributes) in all {
+        let count = attributes.len();
+        let what = match count {
+            1 => "The one attribute that can be read is kept, and stored anew.".to_owned(),
+            _ => format!("The {count} attributes that can be read are kept, and stored anew."),
+        };
+        let actions = inodes[&ino.0].iter().take(1);
+        let actions = actions.map(|finding| Action::about(finding, what.clone())).collect();
+        session.step(actions, |fs| make(fs, ino, &attributes));
+    }
+    Ok(())
+}
+
+/// Findings by the inode that they name.
+pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Finding>> {
+    let mut inodes: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        if let Some(ino) = finding.place.inode {
+            inodes.entry(ino).or_default().push(finding);
+        }
+    }
+    inodes
+}
+
+/// Stores attributes anew, in place of all that there are.
+pub(super) fn make(fs: &Xfs, ino: Ino, attributes: &[Attribute]) -> Result<()> {
+    engine::change(fs, ino, |op, handle| op.empty_attrs(handle))?;
+    for some in attributes.chunks(AT_ONCE) {
+        engine::change(fs, ino, |op, handle| {
+            for attribute in some {
+                let Attribute { namespace, name, value } = attribute;
+                op.set_stored_attr(handle, *namespace, name, value)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes targets of symbolic links anew. A link without one is cleared.
+pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let inodes = by_inode(findings);
+    let targets = view(job.staging.clone(), |view| {
+        let read = |ino: &u64| {
+            let inode = view.inode(Ino(*ino))?;
+            let slot = free_slot(view.geometry(), Ino(*ino), inode.as_bytes());
+            let byte = view.slot_byte(Ino(*ino))?;
+            Some((Ino(*ino), target(view, Ino(*ino), &inode), byte, slot))
+        };
+        inodes.keys().filter_map(read).collect::<Vec<_>>()
+    });
+    let Ok(targets) = targets else { return Ok(()) };
+    let mut is_changed = false;
+    for (ino, _, byte, slot) in targets.iter().filter(|(_, target, ..)| target.is_empty()) {
+        let what = "The symbolic link is cleared, because its target cannot be read.";
+        let actions = inodes[&ino.0].iter().take(1);
+        let actions = actions.map(|finding| Action::about(finding, what)).collect();
+        is_changed |= job.write_step(&[(*byte, slot)], actions);
+    }
+    if is_changed {
+        // Trees of inodes are to be set right before anything else.
+        return Ok(());
+    }
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    for (ino, target, ..) in targets.iter().filter(|(_, target, ..)| !target.is_empty()) {
+        let what = "The target is written anew, as much of it as can be read.";
+        let actions = inodes[&ino.0].iter().take(1);
+        let actions = actions.map(|finding| Action::about(finding, what)).collect();
+        session.step(actions, |fs| {
+            engine::change(fs, *ino, |op, handle| {
+                let mut budget = u32::MAX;
+                op.drop_data(handle, &mut budget)?;
+                op.init_symlink(handle, target)
+            })
+        });
+    }
+    Ok(())
+}
+
+/// What can be read of a target.
+fn target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
+    let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(TARGET_LEN_MAX - 1);
+    let mut target = match inode.format() {
+        Format::Local => inode.fork(Fork::Data).to_vec(),
+        _ => remote_target(view, ino, inode),
+    };
+    target.truncate(size);
+    let end = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
+    target.truncate(end);
+    target
+}
+
+fn remote_target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
+    let geometry = view.geometry();
+    let mut target = Vec::new();
+    for extent in map::read(view, ino, inode, Fork::Data).extents {
+        if target.len() >= TARGET_LEN_MAX {
+            break;
+        }
+        let most = symlink::blocks_for(geometry, TARGET_LEN_MAX).into();
+        let mut run = vec![0; (extent.len.min(most) as usize) << geometry.block_log];
+        let block = geometry.device_block(extent.start);
+        if !view.read(block, &mut run) {
+            break;
+        }
+        if !geometry.features.crc() {
+            target.extend_from_slice(&run);
+            continue;
+        }
+        match symlink::verify_structure(geometry, ino, block, &run) {
+            Ok(range) if range.start as usize == target.len() => {
+                target.extend_from_slice(&run[HEADER_SIZE..HEADER_SIZE + range.len()]);
+            }
+            // Its header is damaged: what is behind it is as long as the inode says.
+            _ if be64(&run, 32) == ino.0 => target.extend_from_slice(&run[HEADER_SIZE..]),
+            _ => break,
+        }
+    }
+    target
+}

@@ -1,0 +1,103 @@
+//! The log, before anything else is looked at.
+
+use std::sync::Arc;
+
+use ::repair::{Action, Staging};
+use check::{Finding, Options};
+use vfs::{Corruption, Error, Result};
+
+use crate::Xfs;
+use crate::check::codes;
+use crate::check::survey::Survey;
+use crate::format::superblock::Superblock;
+use crate::fs::OpenOptions;
+use crate::log;
+use crate::volume::read_superblock;
+
+/// Memory for the cache of a replay, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+/// A cycle of the log that is too late for another one to come.
+const CYCLE_MAX: u32 = u32::MAX - 16;
+
+/// Brings what the log holds to its places. Where it cannot be replayed, it is emptied.
+pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
+    let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
+    let damage = match log::log_is_clean(&**staging, &sb) {
+        Ok(true) => return Ok(()),
+        Ok(false) => match sb.read_only_because() {
+            Some(reason) => {
+                let what =
+                    format!("replaying the log of an image with what cannot be written ({reason})");
+                return Err(Error::unsupported(what, "mount and unmount it once"));
+            }
+            None => None,
+        },
+        // A log on another device, which is nobody's business here; whatever cannot be read stays so.
+        Err(Error::Unsupported(_) | Error::Device(_)) => return Ok(()),
+        Err(error) => Some(error),
+    };
+    let damage = match damage {
+        Some(error) => error,
+        None => match whole(staging) {
+            Ok(transactions) => {
+                let what = format!("The log is replayed: {transactions} transactions.");
+                return end(staging, Action::new(what));
+            }
+            Err(Error::Unsupported(unsupported)) => return Err(Error::Unsupported(unsupported)),
+            Err(error) => error,
+        },
+    };
+    staging.abandon();
+    let finding = match damage {
+        Error::Corrupt(damage) => Finding::of_damage(codes::LOG, &damage),
+        error => Finding::new(codes::LOG).detail(error.to_string()),
+    };
+    emptied(staging, &sb, &finding)
+}
+
+/// Replays the log as whoever opens the image does, and leaves it clean.
+fn whole(staging: &Arc<Staging>) -> Result<u64> {
+    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    let fs = Xfs::open_recovered(Arc::clone(staging) as _, &options)?;
+    fs.engine.checkpoint()?;
+    fs.flush_superblock()?;
+    fs.engine.empty_log()?;
+    fs.log.as_ref().map_or(Ok(()), log::XfsLog::close)?;
+    Ok(fs.recovered.transactions)
+}
+
+/// Replays what can be without looking at groups, whose headers may be damaged, and empties the log.
+fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result<()> {
+    let what = match log::recover(&**staging, sb) {
+        Ok(recovered) => format!(
+            "The log is replayed: {} transactions; {} changes that it announces are not made. It is emptied.",
+            recovered.report.transactions,
+            recovered.intents.len()
+        ),
+        Err(_) => {
+            staging.abandon();
+            "The log is emptied: what it holds cannot be replayed.".to_owned()
+        }
+    };
+    if restart(staging).is_err() {
+        // It stays as it is, and the check says so.
+        staging.abandon();
+        return Ok(());
+    }
+    end(staging, Action::about(finding, what))
+}
+
+/// Writes a log that is clean and goes on behind all that says when it was written.
+pub(super) fn restart(staging: &Arc<Staging>) -> Result<()> {
+    let sb = read_superblock(&**staging)?;
+    let survey = Survey::new(Arc::clone(staging) as _, Options::default().threads)?;
+    let latest = (survey.lsn_max() >> 32) as u32;
+    if latest >= CYCLE_MAX {
+        return Err(Corruption::new("log", "no cycle is left").into());
+    }
+    log::write_clean(&**staging, &sb, latest + 1)
+}
+
+fn end(staging: &Staging, action: Action) -> Result<()> {
+    staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}

@@ -1,0 +1,261 @@
+//! Finding chunks of inodes where the tree that lists them is damaged.
+//!
+//! The reverse map says which blocks have inodes, where there is a sound one. Else blocks are taken that old records
+//! name, and all that are full of inodes which bear their own number and the file system's uuid, and are not free.
+
+use std::collections::HashMap;
+
+use check::BitSet;
+
+use super::group::GroupDevice;
+use super::old::Old;
+use crate::btree::records::{InodeChunk, rmap_owner};
+use crate::check::survey::{Chunk, Claim, Survey};
+use crate::format::address::{AgBlock, AgIno, AgNumber};
+use crate::format::ag::{AGFL_SECTOR, sector_place};
+use crate::format::bytes::{be16, be64};
+use crate::format::features::Incompat;
+use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+use crate::format::inode;
+
+/// Inodes that a bit of a hole mask stands for.
+const INODES_PER_HOLE: u32 = 4;
+
+/// The chunks of a group, in order.
+pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
+    if old.ino.is_sound && old.ino.records.iter().all(|record| can_be(survey, device, record)) {
+        return old.ino.records.clone();
+    }
+    let hints = hints(survey, device, old);
+    let blocks = blocks_with_inodes(survey, device, old, &hints);
+    let mut starts: Vec<u32> = hints.keys().copied().collect();
+    starts.extend(other_starts(survey, device, &hints, &blocks));
+    starts.sort_unstable();
+    starts.dedup();
+    let records = starts
+        .into_iter()
+        .filter_map(|start| record(survey, device, start, hints.get(&start), &blocks));
+    records.collect()
+}
+
+/// What the inodes of some chunks claim.
+pub(super) fn claims(geometry: &Geometry, ag: AgNumber, records: &[InodeChunk]) -> Vec<Claim> {
+    let log = geometry.inodes_per_block_log();
+    let mut blocks: Vec<u32> = Vec::new();
+    for record in records {
+        let chunk = Chunk::new(record);
+        let with = (0..INODES_PER_CHUNK).filter(|nth| chunk.has(*nth));
+        blocks.extend(with.map(|nth| record.start.0.saturating_add(nth) >> log));
+    }
+    blocks.sort_unstable();
+    blocks.dedup();
+    let runs = blocks.chunk_by(|a, b| a + 1 == *b);
+    let claim = |run: &[u32]| Claim {
+        ag: ag.0,
+        start: run[0],
+        len: run.len() as u32,
+        owner: rmap_owner::INODES,
+        offset: 0,
+    };
+    runs.map(claim).collect()
+}
+
+/// Whether a chunk can be where a record says.
+fn can_be(survey: &Survey, device: &GroupDevice<'_>, record: &InodeChunk) -> bool {
+    let geometry = &survey.geometry;
+    let log = geometry.inodes_per_block_log();
+    let (headers_end, _) = sector_place(geometry, AGFL_SECTOR);
+    let chunk = Chunk::new(record);
+    let length = geometry.ag_len(device.ag);
+    let is_within = (0..INODES_PER_CHUNK).filter(|nth| chunk.has(*nth)).all(|nth| {
+        let block = record.start.0.checked_add(nth).map(|ino| ino >> log);
+        block.is_some_and(|block| block > headers_end && block < length)
+    });
+    let has_holes = record.holemask != 0;
+    is_within
+        && is_aligned(survey, record.start.0)
+        && record.holemask != u16::MAX
+        && (!has_holes || geometry.features.incompat(Incompat::SPINODES))
+}
+
+/// Blocks that the first block of a chunk is a multiple of.
+fn alignment(survey: &Survey) -> u32 {
+    survey.sb.raw.inoalignmt.get().max(1)
+}
+
+fn is_aligned(survey: &Survey, start: u32) -> bool {
+    let log = survey.geometry.inodes_per_block_log();
+    let unit = INODES_PER_CHUNK.min(1 << log);
+    start.is_multiple_of(unit) && (start >> log).is_multiple_of(alignment(survey))
+}
+
+/// Records that old trees have and that can be, by their first inode. None overlap.
+fn hints(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> HashMap<u32, InodeChunk> {
+    let mut all: Vec<InodeChunk> =
+        old.ino.records.iter().chain(&old.fino.records).copied().collect();
+    // Of two with the same start, the one from the tree of all chunks, which comes first.
+    all.sort_by_key(|record| record.start.0);
+    let mut hints = HashMap::new();
+    let mut end = 0;
+    for record in all {
+        let has_inodes = (0..INODES_PER_CHUNK)
+            .any(|nth| is_inode(device, AgIno(record.start.0.saturating_add(nth))));
+        if record.start.0 >= end && can_be(survey, device, &record) && has_inodes {
+            end = record.start.0 + INODES_PER_CHUNK;
+            hints.insert(record.start.0, record);
+        }
+    }
+    hints
+}
+
+/// Whether an inode bears its own number, and the magic number; of version 4, which has no numbers, only that.
+fn is_inode(device: &GroupDevice<'_>, ino: AgIno) -> bool {
+    let (block, at) = device.geometry.inode_place(ino);
+    if block.0 >= device.geometry.ag_len(device.ag) {
+        return false;
+    }
+    device.read_block(block).is_some_and(|bytes| bears_number(device, ino, &bytes[at..]))
+}
+
+fn bears_number(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
+    let geometry = device.geometry;
+    let is_own = || {
+        slot[4] == 3
+            && be64(slot, 152) == geometry.ino(device.ag, ino).0
+            && slot[160..176] == geometry.meta_uuid
+    };
+    be16(slot, 0) == inode::MAGIC && (!geometry.features.crc() || is_own())
+}
+
+/// The blocks of a group that have inodes.
+fn blocks_with_inodes(
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    old: &Old<'_>,
+    hints: &HashMap<u32, InodeChunk>,
+) -> BitSet {
+    let geometry = &survey.geometry;
+    let length = geometry.ag_len(device.ag);
+    let blocks = BitSet::new(length.into());
+    let rmap = old.rmap();
+    if rmap.is_sound {
+        for record in rmap.records.iter().filter(|record| record.owner == rmap_owner::INODES) {
+            blocks.insert_range(record.start.0.into()..record.end(), |_| {});
+        }
+        return blocks;
+    }
+    let known: Vec<InodeChunk> = hints.values().copied().collect();
+    for claim in claims(geometry, device.ag, &known) {
+        blocks.insert_range(claim.start.into()..u64::from(claim.start + claim.len), |_| {});
+    }
+    if !geometry.features.crc() {
+        return blocks;
+    }
+    let free = BitSet::new(length.into());
+    for run in old.free_runs() {
+        free.insert_range(run.start.0.into()..u64::from(run.start.0) + u64::from(run.len), |_| {});
+    }
+    let (headers_end, _) = sector_place(geometry, AGFL_SECTOR);
+    for block in headers_end + 1..length {
+        if free.contains(block.into()) {
+            continue;
+        }
+        let Some(bytes) = device.read_block(AgBlock(block)) else { continue };
+        let first = geometry.first_ino(AgBlock(block)).0;
+        let slots = bytes.chunks_exact(geometry.inode_size());
+        if (first..).zip(slots).any(|(ino, slot)| bears_number(device, AgIno(ino), slot)) {
+            blocks.insert(block.into());
+        }
+    }
+    blocks
+}
+
+/// Where chunks start that no old record names.
+fn other_starts(
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    hints: &HashMap<u32, InodeChunk>,
+    blocks: &BitSet,
+) -> Vec<u32> {
+    let geometry = &survey.geometry;
+    let log = geometry.inodes_per_block_log();
+    let mut known: Vec<u32> = hints.keys().copied().collect();
+    known.sort_unstable();
+    let is_known = |ino: u32| {
+        let at = known.partition_point(|start| *start <= ino);
+        at.checked_sub(1).is_some_and(|at| ino - known[at] < INODES_PER_CHUNK)
+    };
+    let mut starts: Vec<u32> = Vec::new();
+    for block in 0..geometry.ag_len(device.ag) {
+        if !blocks.contains(block.into()) {
+            continue;
+        }
+        let first = geometry.first_ino(AgBlock(block)).0;
+        // A block may have several chunks.
+        for ino in (first..first + (1 << log)).step_by(INODES_PER_CHUNK as usize) {
+            let is_met = starts.last().is_some_and(|start| ino - start < INODES_PER_CHUNK);
+            if is_met || is_known(ino) {
+                continue;
+            }
+            let aligned = block / alignment(survey) * alignment(survey);
+            let start = if aligned == block { ino } else { geometry.first_ino(AgBlock(aligned)).0 };
+            if starts.last().is_none_or(|last| start >= last + INODES_PER_CHUNK) && !is_known(start)
+            {
+                starts.push(start);
+            }
+        }
+    }
+    starts
+}
+
+/// The record of a chunk as its inodes have it; `None` if it has none.
+fn record(
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    start: u32,
+    hint: Option<&InodeChunk>,
+    blocks: &BitSet,
+) -> Option<InodeChunk> {
+    let geometry = &survey.geometry;
+    let log = geometry.inodes_per_block_log();
+    let may_have_holes = geometry.features.incompat(Incompat::SPINODES);
+    let has = |nth: u32| blocks.contains(((start + nth) >> log).into());
+    let mut holemask = 0_u16;
+    if may_have_holes {
+        for hole in 0..INODES_PER_CHUNK / INODES_PER_HOLE {
+            let mut inodes = hole * INODES_PER_HOLE..(hole + 1) * INODES_PER_HOLE;
+            if !inodes.any(has) {
+                holemask |= 1 << hole;
+            }
+        }
+    }
+    let mut free = 0_u64;
+    for nth in 0..INODES_PER_CHUNK {
+        let is_hole = holemask >> (nth / INODES_PER_HOLE) & 1 == 1;
+        let is_free = is_hole || is_free(device, AgIno(start + nth), nth, hint);
+        free |= u64::from(is_free) << nth;
+    }
+    let missing = holemask.count_ones() * INODES_PER_HOLE;
+    let inodes = INODES_PER_CHUNK - missing;
+    let record = InodeChunk {
+        start: AgIno(start),
+        holemask,
+        count: if may_have_holes { inodes as u8 } else { 0 },
+        freecount: (free.count_ones() - missing) as u8,
+        free,
+    };
+    (inodes > 0 && can_be(survey, device, &record)).then_some(record)
+}
+
+/// Whether an inode is free: it says so itself, and else the old record does.
+fn is_free(device: &GroupDevice<'_>, ino: AgIno, nth: u32, hint: Option<&InodeChunk>) -> bool {
+    let (block, at) = device.geometry.inode_place(ino);
+    let bytes = device.read_block(block);
+    let slot = bytes.as_ref().map(|bytes| &bytes[at..]);
+    match (slot, hint) {
+        (Some(slot), _) if bears_number(device, ino, slot) => be16(slot, 2) == 0,
+        (_, Some(hint)) => hint.free >> nth & 1 == 1,
+        (Some(slot), None) => be16(slot, 0) != inode::MAGIC || be16(slot, 2) == 0,
+        (None, None) => false,
+    }
+}

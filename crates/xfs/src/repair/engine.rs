@@ -1,0 +1,114 @@
+//! Changes through the engine, once the trees of space are right: the staging is opened as an image that nobody
+//! else uses, without a log.
+
+use ::repair::Action;
+use blockdev::BlockDevice;
+use operation::{Mode, Outcome, RunOperations};
+use vfs::{Error, Ino, Result};
+
+use super::Job;
+use crate::Xfs;
+use crate::inode::Handle;
+use crate::op::Op;
+use crate::volume::read_superblock;
+
+/// Memory for cached metadata, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+
+impl Job {
+    /// Writes at bytes of the image as one step. What the staging refuses, because it cannot be read, is left out as a
+    /// whole.
+    pub(super) fn write_step(&self, writes: &[(u64, &[u8])], actions: Vec<Action>) -> bool {
+        let written = writes.iter().try_for_each(|(byte, data)| self.staging.write_at(*byte, data));
+        match written.and_then(|()| self.staging.end_step(actions)) {
+            Ok(is_step) => is_step,
+            Err(_) => {
+                self.staging.abandon();
+                false
+            }
+        }
+    }
+}
+
+/// The staging, opened to be changed.
+pub(super) struct Session<'j> {
+    job: &'j Job,
+    pub(super) fs: Xfs,
+}
+
+impl<'j> Session<'j> {
+    /// Opens the staging. `None` if the engine cannot work with it: what is below is not right yet, or it has what
+    /// cannot be written.
+    pub(super) fn open(job: &'j Job) -> Option<Self> {
+        Self::try_open(job).ok().map(|fs| Self { job, fs })
+    }
+
+    fn try_open(job: &Job) -> Result<Xfs> {
+        let device: std::sync::Arc<dyn BlockDevice> = job.staging.clone();
+        let sb = read_superblock(&*device)?;
+        if let Some(reason) = sb.read_only_because() {
+            return Err(Error::unsupported(reason, "repair it with xfs_repair"));
+        }
+        let fs = Xfs::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
+        fs.load_unlinked_lists()?;
+        Ok(fs)
+    }
+
+    /// Does something that is a step by itself. If it cannot be done, nothing is changed. Whether it was done.
+    pub(super) fn step(
+        &mut self,
+        actions: Vec<Action>,
+        change: impl FnOnce(&Xfs) -> Result<()>,
+    ) -> bool {
+        let done = change(&self.fs).and_then(|()| {
+            self.fs.engine.checkpoint()?;
+            self.fs.flush_superblock()?;
+            Ok(self.fs.engine.checkpoint()?)
+        });
+        if done.is_ok() && self.job.staging.end_step(actions).is_ok() {
+            return true;
+        }
+        self.job.staging.abandon();
+        // What the engine keeps in memory is not what lies there any more.
+        if let Ok(fs) = Self::try_open(self.job) {
+            self.fs = fs;
+        }
+        false
+    }
+}
+
+/// Changes an inode in an operation of its own.
+pub(super) fn change(
+    fs: &Xfs,
+    ino: Ino,
+    change: impl Fn(&mut Op<'_>, &mut Handle) -> Outcome<()>,
+) -> Result<()> {
+    let _lock = fs.locks.exclusive(&[ino]);
+    let before = fs.load(ino)?;
+    fs.atomically(|op| {
+        let mut handle = before.clone();
+        change(op, &mut handle)?;
+        op.stage(handle);
+        Ok(())
+    })
+}
+
+/// Changes two inodes in one operation.
+pub(super) fn change_two(
+    fs: &Xfs,
+    (first, second): (Ino, Ino),
+    change: impl Fn(&mut Op<'_>, &mut Handle, &mut Handle) -> Outcome<()>,
+) -> Result<()> {
+    if first == second {
+        return Err(Error::Invalid("an inode that has itself"));
+    }
+    let _lock = fs.locks.exclusive(&[first, second]);
+    let before = (fs.load(first)?, fs.load(second)?);
+    fs.atomically(|op| {
+        let mut handles = before.clone();
+        change(op, &mut handles.0, &mut handles.1)?;
+        op.stage(handles.0);
+        op.stage(handles.1);
+        Ok(())
+    })
+}

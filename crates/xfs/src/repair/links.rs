@@ -1,0 +1,372 @@
+//! Which names lead to which inodes: lost inodes go back to where they were, and parent pointers and counts of links
+//! are set to what names say.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ::repair::Action;
+use check::Finding;
+use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result};
+
+use super::Job;
+use super::attributes::{self, Attribute, by_inode};
+use super::directory::{self, folded, free_name};
+use super::engine::{Session, change, change_two};
+use super::map;
+use crate::Xfs;
+use crate::check::codes;
+use crate::check::view::{Link, View, view};
+use crate::dir::{self, Entry};
+use crate::format::attr::flags;
+use crate::format::attr::leaf::parent_value;
+use crate::format::inode::{Fork, Inode};
+use crate::xattr::parent::Link as ParentLink;
+
+/// Where inodes go whose place is not known.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+/// Most levels that are followed upwards.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// What names say of some inodes.
+#[derive(Default)]
+struct Names {
+    links: HashMap<u64, Vec<Link>>,
+    /// Of directories, how many they have in them.
+    subdirectories: HashMap<u64, u32>,
+}
+
+/// Gathers the names of some inodes.
+fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
+    let mut names = Names::default();
+    for dir in view.used() {
+        let Some(inode) = view.inode(dir).filter(Inode::is_dir) else { continue };
+        if inode.nlink() == 0 {
+            continue;
+        }
+        let extents = map::read(view, dir, &inode, Fork::Data).extents;
+        let counts = wanted.contains(&dir.0);
+        let mut count = 0;
+        view.entries(dir, &inode, &extents, |name, child| {
+            if wanted.contains(&child.0) {
+                let link = (dir.0, inode.generation(), name.to_vec());
+                names.links.entry(child.0).or_default().push(link);
+            }
+            if counts && view.inode(child).is_some_and(|child| child.is_dir()) {
+                count += 1;
+            }
+            true
+        });
+        if counts {
+            names.subdirectories.insert(dir.0, count);
+        }
+    }
+    names
+}
+
+fn parents_of(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Link> {
+    let extents = map::read(view, ino, inode, Fork::Attr).extents;
+    view.parents(ino, inode, &extents)
+}
+
+/// Where `..` of a directory leads.
+fn dot_dot(view: &View<'_>, dir: Ino) -> Option<Ino> {
+    let inode = view.inode(dir).filter(Inode::is_dir)?;
+    directory::read(view, dir, &inode).parent
+}
+
+/// Whether `dir` is `ino` or below it.
+fn is_below(view: &View<'_>, dir: Ino, ino: Ino) -> bool {
+    let (mut at, mut met) = (dir, HashSet::new());
+    while met.insert(at) && met.len() < DEPTH_MAX {
+        if at == ino {
+            return true;
+        }
+        match dot_dot(view, at) {
+            Some(parent) if at != view.root() => at = parent,
+            _ => return false,
+        }
+    }
+    // A loop: it hangs from nothing.
+    met.len() < DEPTH_MAX && at != view.root()
+}
+
+/// What becomes of an inode.
+enum Move {
+    /// It gets names: directories and names there.
+    Home(Vec<(Ino, Vec<u8>)>),
+    /// It goes to lost+found, into a directory that stands for one that is gone, under its name there.
+    Gone(u64, Vec<u8>),
+    /// It goes to lost+found.
+    Lost,
+    /// Its `..` is set to where its name is.
+    DotDot(Ino),
+}
+
+struct Plan {
+    ino: Ino,
+    file_type: FileType,
+    /// Names that it loses.
+    from: Vec<Link>,
+    to: Move,
+}
+
+/// Gives lost inodes names, takes loops apart, and sets `..` to where names are.
+pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let all = by_inode(findings);
+    let plans = view(job.staging.clone(), |view| plan(view, &all));
+    let Ok(plans) = plans else { return Ok(()) };
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    for plan in plans {
+        let what = match &plan.to {
+            Move::Home(_) => "The inode goes back to where its parent pointers say that it was.",
+            Move::Gone(..) => {
+                "The inode goes to lost+found, into a directory in place of the one that it was in."
+            }
+            Move::Lost => "The inode goes to lost+found.",
+            Move::DotDot(_) => "The entry `..` is set to where the directory's name is.",
+        };
+        let actions = all[&plan.ino.0].iter().take(1);
+        let actions: Vec<_> = actions.map(|finding| Action::about(finding, what)).collect();
+        if session.step(actions.clone(), |fs| carry_out(fs, &plan)) {
+            continue;
+        }
+        if matches!(plan.to, Move::Home(_) | Move::Gone(..)) {
+            let plan = Plan { to: Move::Lost, ..plan };
+            session.step(actions, |fs| carry_out(fs, &plan));
+        }
+    }
+    Ok(())
+}
+
+fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
+    let names = gather(view, &all.keys().copied().collect());
+    let mut loops = HashSet::new();
+    let mut plans = Vec::new();
+    for (number, findings) in all {
+        let ino = Ino(*number);
+        let Some(inode) = view.inode(ino) else { continue };
+        let Some(file_type) = inode.file_type() else { continue };
+        let links = names.links.get(number).cloned().unwrap_or_default();
+        let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
+        if ino == view.root() {
+            plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+        } else if is_loop && !links.is_empty() {
+            if loops.insert(loop_of(view, ino)) {
+                let to = home(view, ino, &inode);
+                plans.push(Plan { ino, file_type, from: links, to });
+            }
+        } else if links.is_empty() {
+            let to = home(view, ino, &inode);
+            plans.push(Plan { ino, file_type, from: Vec::new(), to });
+        } else if file_type == FileType::Directory {
+            let said = parents_of(view, ino, &inode);
+            let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
+            let from = links.iter().filter(|link| *link != right).cloned().collect();
+            plans.push(Plan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
+        }
+    }
+    plans
+}
+
+/// The lowest inode of the loop that a directory is in.
+fn loop_of(view: &View<'_>, dir: Ino) -> Ino {
+    let (mut at, mut met) = (dir, HashSet::new());
+    while met.insert(at) && met.len() < DEPTH_MAX {
+        match dot_dot(view, at) {
+            Some(parent) => at = parent,
+            None => break,
+        }
+    }
+    met.into_iter().min().unwrap_or(dir)
+}
+
+/// Where an inode was, as far as its parent pointers tell.
+fn home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
+    let said = parents_of(view, ino, inode);
+    let is_there = |link: &&Link| {
+        let (dir, generation, name) = link;
+        let parent = view.inode(Ino(*dir)).filter(|dir| dir.is_dir() && dir.nlink() > 0);
+        parent.is_some_and(|parent| parent.generation() == *generation)
+            && !matches!(name.as_slice(), b"" | b"." | b"..")
+            && !(inode.is_dir() && is_below(view, Ino(*dir), ino))
+    };
+    let most = if inode.is_dir() { 1 } else { usize::MAX };
+    let homes: Vec<(Ino, Vec<u8>)> = (said.iter().filter(is_there))
+        .map(|(dir, _, name)| (Ino(*dir), name.clone()))
+        .take(most)
+        .collect();
+    if !homes.is_empty() {
+        return Move::Home(homes);
+    }
+    let is_gone = |dir: u64| !view.inode(Ino(dir)).is_some_and(|inode| inode.is_dir());
+    match said
+        .into_iter()
+        .find(|(dir, _, name)| is_gone(*dir) && !matches!(name.as_slice(), b"" | b"." | b".."))
+    {
+        Some((dir, _, name)) => Move::Gone(dir, name),
+        None => Move::Lost,
+    }
+}
+
+fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
+    for (dir, _, name) in &plan.from {
+        change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
+    }
+    match &plan.to {
+        Move::DotDot(parent) => set_parent(fs, plan.ino, *parent),
+        Move::Home(homes) => homes.iter().try_for_each(|(dir, name)| {
+            let name = free_name_in(fs, *dir, name)?;
+            add_name(fs, *dir, &name, plan)
+        }),
+        Move::Gone(gone, name) => {
+            let lost = make_dir(fs, fs.root_ino(), LOST_AND_FOUND)?;
+            let dir = make_dir(fs, lost, gone.to_string().as_bytes())?;
+            let name = free_name_in(fs, dir, name)?;
+            add_name(fs, dir, &name, plan)
+        }
+        Move::Lost => {
+            let dir = make_dir(fs, fs.root_ino(), LOST_AND_FOUND)?;
+            let name = free_name_in(fs, dir, plan.ino.to_string().as_bytes())?;
+            add_name(fs, dir, &name, plan)
+        }
+    }
+}
+
+fn set_parent(fs: &Xfs, ino: Ino, parent: Ino) -> Result<()> {
+    change(fs, ino, |op, handle| {
+        let entry = Entry { name: b"..", ino: parent, file_type: FileType::Directory };
+        op.replace_entry(handle, entry).map(drop)
+    })
+}
+
+/// Makes a name that leads to an inode. Its parent pointers and its count of links follow.
+fn add_name(fs: &Xfs, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
+    change_two(fs, (dir, plan.ino), |op, dir, child| {
+        op.add_entry(dir, Entry { name, ino: child.ino(), file_type: plan.file_type })?;
+        if plan.file_type == FileType::Directory {
+            let entry = Entry { name: b"..", ino: dir.ino(), file_type: FileType::Directory };
+            op.replace_entry(child, entry)?;
+        }
+        if child.inode.nlink() == 0 {
+            if op.fs.is_unlinked(child.ino()) {
+                op.remove_unlinked(child);
+            }
+            child.inode.set_nlink(if plan.file_type == FileType::Directory { 2 } else { 1 });
+        }
+        Ok(())
+    })
+}
+
+/// The directory of that name, which is made if there is none.
+fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
+    let handle = fs.load(parent)?;
+    if let Some(found) = dir::lookup(&mut &*fs, &handle, name)?
+        && fs.load(found.ino)?.inode.is_dir()
+    {
+        return Ok(found.ino);
+    }
+    let name = free_name_in(fs, parent, name)?;
+    let time = handle.inode.time(crate::format::inode::Time::Modify).unwrap_or_default();
+    let new = NewInode { permissions: 0o700, time, ..NewInode::default() };
+    fs.mkdir(parent, &name, &new)
+}
+
+/// The name, or one like it that a directory does not have yet.
+fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    let handle = fs.load(parent)?;
+    let layout = crate::format::dir::Layout::new(&fs.volume.geometry);
+    let mut taken = HashSet::new();
+    loop {
+        let name = free_name(&layout, &taken, name);
+        if dir::lookup(&mut &*fs, &handle, &name)?.is_none() {
+            return Ok(name);
+        }
+        if !taken.insert(folded(&layout, &name)) {
+            return Err(Error::Exists);
+        }
+    }
+}
+
+/// Sets parent pointers to what names say.
+pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let all = by_inode(findings);
+    let plans = view(job.staging.clone(), |view| {
+        let names = gather(view, &all.keys().copied().collect());
+        let plan = |ino: &u64| {
+            let inode = view.inode(Ino(*ino))?;
+            let said = parents_of(view, Ino(*ino), &inode);
+            let links = names.links.get(ino).cloned().unwrap_or_default();
+            let mut whole = attributes::read(view, Ino(*ino), &inode);
+            whole.retain(|attribute| attribute.namespace != flags::PARENT);
+            whole.extend(links.iter().map(|(dir, generation, name)| Attribute {
+                namespace: flags::PARENT,
+                name: name.clone(),
+                value: parent_value(*dir, *generation).to_vec(),
+            }));
+            Some((Ino(*ino), links, said, whole))
+        };
+        all.keys().filter_map(plan).collect::<Vec<_>>()
+    });
+    let Ok(plans) = plans else { return Ok(()) };
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    for (ino, links, said, whole) in plans {
+        let what = "The parent pointers are set to the names that lead to the inode.";
+        let actions = all[&ino.0].iter().take(1);
+        let actions: Vec<_> = actions.map(|finding| Action::about(finding, what)).collect();
+        let is_done = session.step(actions.clone(), |fs| {
+            change(fs, ino, |op, handle| {
+                for link in said.iter().filter(|link| !links.contains(link)) {
+                    op.remove_parent(handle, as_parent(link))?;
+                }
+                for link in links.iter().filter(|link| !said.contains(link)) {
+                    op.add_parent(handle, as_parent(link))?;
+                }
+                Ok(())
+            })
+        });
+        if !is_done {
+            session.step(actions, |fs| attributes::make(fs, ino, &whole));
+        }
+    }
+    Ok(())
+}
+
+fn as_parent(link: &Link) -> ParentLink<'_> {
+    ParentLink { dir: Ino(link.0), generation: link.1, name: &link.2 }
+}
+
+/// Sets counts of links to the names that there are.
+pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let all = by_inode(findings);
+    let counts = view(job.staging.clone(), |view| {
+        let names = gather(view, &all.keys().copied().collect());
+        let count = |ino: &u64| {
+            let inode = view.inode(Ino(*ino))?;
+            let links = names.links.get(ino).map_or(0, Vec::len) as u32;
+            let count = match names.subdirectories.get(ino) {
+                _ if view.is_special(Ino(*ino)) => links + 1,
+                Some(count) => 2 + count,
+                None if inode.is_dir() => 2,
+                None => links,
+            };
+            Some((Ino(*ino), count))
+        };
+        all.keys().filter_map(count).collect::<Vec<_>>()
+    });
+    let Ok(counts) = counts else { return Ok(()) };
+    let Some(mut session) = Session::open(job) else { return Ok(()) };
+    for (ino, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        let what = format!("The count of links is set to {count}.");
+        let actions = all[&ino.0].iter().take(1);
+        let actions = actions.map(|finding| Action::about(finding, what.clone())).collect();
+        session.step(actions, |fs| {
+            change(fs, ino, |op, handle| {
+                if op.fs.is_unlinked(ino) {
+                    op.remove_unlinked(handle);
+                }
+                handle.inode.set_nlink(count);
+                Ok(())
+            })
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Places of the log that structures say they were written at, where these are yet to come.
+
+use std::mem::offset_of;
+
+use ::repair::Action;
+use blockdev::BlockDevice;
+use check::Finding;
+use vfs::{Error, Ino, Result};
+
+use super::{Job, begin, group_of};
+use crate::btree::Tree;
+use crate::btree::records::{BmapTree, BnoTree};
+use crate::format::address::{AgBlock, AgNumber, Block};
+use crate::format::ag::{
+    AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, CRC_OFFSETS, RawAgf, RawAgfl, RawAgi,
+};
+use crate::format::btree::Side;
+use crate::format::bytes::put64;
+use crate::format::checksum;
+use crate::format::geometry::Geometry;
+use crate::format::inode;
+use crate::format::superblock::RawSuperblock;
+
+/// A cycle that no log ever reaches: at a round of 1 GiB a second, it would take 34 years.
+const CYCLE_ABSURD: u64 = 1 << 30;
+/// Byte of `di_lsn`.
+const INODE_LSN: usize = 112;
+/// Byte of the place behind the siblings of a block of a tree.
+const LSN_BEHIND_SIBLINGS: usize = 8;
+
+/// Starts the log again behind all such places. Where one cannot be a place of any log, it is taken back.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let (absurd, later): (Vec<&Finding>, Vec<&Finding>) =
+        findings.iter().copied().partition(|finding| is_absurd(finding));
+    let before = job.staging.step_count();
+    for finding in &absurd {
+        if take_back(job, finding)?.is_some() {
+            let what = "The structure says that it was never written through the log.";
+            let action = Action::about(finding, what);
+            job.staging.end_step(vec![action]).map_err(Error::Device)?;
+        }
+    }
+    if job.staging.step_count() > before && later.is_empty() {
+        return Ok(());
+    }
+    if begin::restart(&job.staging).is_err() {
+        // No cycle is left, or the device fails.
+        job.staging.abandon();
+        return Ok(());
+    }
+    let what = "The log is started anew behind that place.";
+    let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
+    job.staging.end_step(actions).map(drop).map_err(Error::Device)
+}
+
+fn is_absurd(finding: &Finding) -> bool {
+    let cycle = finding.found.as_deref().and_then(|found| found.split(':').next()?.parse().ok());
+    cycle.is_some_and(|cycle: u64| cycle >= CYCLE_ABSURD)
+}
+
+/// A structure with a checksum.
+struct Sealed {
+    byte: u64,
+    len: usize,
+    crc: usize,
+    lsn: usize,
+}
+
+/// Takes back what a structure says; `None` if it is not known what is there.
+fn take_back(job: &Job, finding: &Finding) -> Result<Option<()>> {
+    let geometry = job.survey()?.geometry;
+    let Some(Sealed { byte, len, crc, lsn }) = find(job, &geometry, finding) else {
+        return Ok(None);
+    };
+    let mut bytes = vec![0; len];
+    if job.staging.read_at(byte, &mut bytes).is_err() {
+        return Ok(None);
+    }
+    put64(&mut bytes, lsn, 0);
+    checksum::seal(&mut bytes, crc);
+    job.staging.write_at(byte, &bytes).map_err(Error::Device)?;
+    Ok(Some(()))
+}
+
+fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
+    let sector = match finding.place.field {
+        Some("sb_lsn") => Some((0, offset_of!(RawSuperblock, lsn))),
+        Some("agf_lsn") => Some((AGF_SECTOR, offset_of!(RawAgf, lsn))),
+        Some("agi_lsn") => Some((AGI_SECTOR, offset_of!(RawAgi, lsn))),
+        Some("agfl_lsn") => Some((AGFL_SECTOR, offset_of!(RawAgfl, lsn))),
+        _ => None,
+    };
+    if let Some((sector, lsn)) = sector {
+        let ag = AgNumber(group_of(geometry, finding)?);
+        let start = geometry.byte_of(geometry.block_of(ag, AgBlock(0)));
+        let byte = start + (u64::from(sector) << geometry.sector_log);
+        let len = geometry.sector_size();
+        return Some(Sealed { byte, len, crc: CRC_OFFSETS[sector as usize], lsn });
+    }
+    let Some(block) = finding.place.block else {
+        let (ag, ag_ino) = geometry.split_ino(Ino(finding.place.inode?))?;
+        let (block, at) = geometry.inode_place(ag_ino);
+        let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
+        let len = geometry.inode_size();
+        return Some(Sealed { byte, len, crc: inode::CRC_OFFSET, lsn: INODE_LSN });
+    };
+    if block >= geometry.blocks {
+        return None;
+    }
+    let byte = geometry.byte_of(Block(block));
+    if finding.place.field == Some("bb_lsn") {
+        let shape = if finding.place.group.is_some() { BnoTree::SHAPE } else { BmapTree::SHAPE };
+        let lsn = shape.sibling_range(Side::Right).end + LSN_BEHIND_SIBLINGS;
+        return Some(Sealed { byte, len: geometry.block_size(), crc: shape.crc_offset(), lsn });
+    }
+    of_file(job, geometry, byte)
+}
+
+/// A block of a directory, of attributes or of a link. Those of directories may be longer.
+fn of_file(job: &Job, geometry: &Geometry, byte: u64) -> Option<Sealed> {
+    let len_max = geometry.dir_block_size().max(geometry.block_size());
+    let left = job.staging.len().saturating_sub(byte);
+    let mut bytes = vec![0; len_max.min(usize::try_from(left).unwrap_or(len_max))];
+    job.staging.read_at(byte, &mut bytes).ok()?;
+    let (crc, lsn) = match bytes.get(..4)? {
+        b"XDB3" | b"XDD3" | b"XDF3" => (4, 16),
+        b"XSLM" | b"XARM" => (12, 48),
+        _ => (12, 24),
+    };
+    let lens = [geometry.block_size(), geometry.dir_block_size()];
+    let is_sealed =
+        |len: &usize| *len <= bytes.len() && checksum::check("block", &bytes[..*len], crc).is_ok();
+    let len = lens.into_iter().find(is_sealed)?;
+    Some(Sealed { byte, len, crc, lsn })
+}

@@ -1,0 +1,388 @@
+//! Maps of forks: read as far as they can be, and written anew as a whole.
+
+use std::collections::HashSet;
+
+use ::check::BitSet;
+use transaction::Changed;
+use vfs::{FileType, Ino};
+
+use crate::btree::records::rmap_offset;
+use crate::check::view::{Claims, Mapping, View};
+use crate::format::address::{Block, FileBlock, FsBlock};
+use crate::format::btree::{LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Shape, Side};
+use crate::format::bytes::{be32, be64, put16, put64};
+use crate::format::checksum;
+use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
+use crate::format::geometry::Geometry;
+use crate::format::inode::{Fork, Format, Inode};
+
+/// Byte of the owner in a block of a map's tree of version 5.
+const OWNER_OFFSET: usize = 56;
+/// Byte of a block's own place there.
+const PLACE_OFFSET: usize = 24;
+/// Bytes of the uuid there.
+const UUID: std::ops::Range<usize> = 40..56;
+
+/// What could be read of the map of a fork.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Map {
+    /// Extents that can be, in order and without overlap.
+    pub(super) extents: Vec<Extent>,
+    /// Extents of blocks that are not quite right.
+    poor: Vec<Extent>,
+    /// Blocks of the tree.
+    pub(super) tree: Vec<FsBlock>,
+    /// Whether nothing was wrong.
+    pub(super) is_sound: bool,
+}
+
+impl Map {
+    /// Blocks that it maps, with those of its tree.
+    pub(super) fn blocks(&self) -> u64 {
+        blocks_of(&self.extents) + self.tree.len() as u64
+    }
+
+    /// All that it has, better extents first, and behind them what the reverse map says.
+    pub(super) fn with(&self, geometry: &Geometry, mapped: &[Extent]) -> Vec<Extent> {
+        let mut all = Extents::default();
+        for extent in self.extents.iter().chain(mapped).chain(&self.poor) {
+            all.add(geometry, extent);
+        }
+        all.into_joined()
+    }
+}
+
+/// Blocks that extents have.
+pub(super) fn blocks_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.len).sum()
+}
+
+/// Extents of one fork without overlap, in the file or on the device.
+#[derive(Default)]
+struct Extents(std::collections::BTreeMap<u64, Extent>);
+
+impl Extents {
+    /// Adds as much of an extent as lies where there is none yet.
+    fn add(&mut self, geometry: &Geometry, extent: &Extent) {
+        if extent.check(geometry).is_err() {
+            return;
+        }
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let before = self.0.range(..=at.0).next_back().map(|(_, before)| *before);
+            if let Some(before) = before.filter(|before| before.end() > at) {
+                at = before.end();
+                continue;
+            }
+            let next = self.0.range(at.0..).next().map_or(u64::MAX, |(start, _)| *start);
+            let end = FileBlock(next).min(extent.end());
+            if let Some(part) = extent.part(at, end) {
+                self.0.insert(part.offset.0, part);
+            }
+            at = end;
+        }
+    }
+
+    fn into_joined(self) -> Vec<Extent> {
+        let mut joined: Vec<Extent> = Vec::new();
+        let mut all: Vec<Extent> = self.0.into_values().collect();
+        // Blocks that are there twice stay with what is first in the file.
+        let mut by_start: Vec<(u64, u64, usize)> =
+            (all.iter().enumerate()).map(|(at, extent)| (extent.start.0, extent.len, at)).collect();
+        by_start.sort_unstable();
+        let mut end = 0;
+        let mut dropped = HashSet::new();
+        for (start, len, at) in by_start {
+            if start < end {
+                dropped.insert(at);
+            } else {
+                end = start + len;
+            }
+        }
+        let mut at = 0;
+        all.retain(|_| {
+            at += 1;
+            !dropped.contains(&(at - 1))
+        });
+        for extent in all {
+            match joined.last().and_then(|last| last.joined(&extent)) {
+                Some(whole) => *joined.last_mut().unwrap_or(&mut { extent }) = whole,
+                None => joined.push(extent),
+            }
+        }
+        joined
+    }
+}
+
+/// Reads the map of a fork.
+pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map {
+    let bytes = inode.fork(fork);
+    let may_be_unwritten = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
+    let mut reader = Reader {
+        view,
+        ino,
+        visited: HashSet::new(),
+        good: Vec::new(),
+        map: Map { is_sound: true, ..Map::default() },
+    };
+    match inode.fork_format(fork) {
+        Format::Extents => {
+            let count = usize::try_from(inode.extents(fork)).unwrap_or(usize::MAX);
+            reader.map.is_sound = count <= bytes.len() / EXTENT_SIZE;
+            let records = bytes.chunks_exact(EXTENT_SIZE).take(count);
+            reader.good.extend(records.map(Extent::parse));
+        }
+        Format::Btree => reader.tree(bytes),
+        _ => {}
+    }
+    let (geometry, mut map) = (view.geometry(), reader.map);
+    let mut end = FileBlock(0);
+    let mut all = Extents::default();
+    for mut extent in reader.good {
+        let is_right = extent.check(geometry).is_ok() && extent.offset >= end;
+        map.is_sound &= is_right && (may_be_unwritten || !extent.unwritten);
+        end = extent.end();
+        extent.unwritten &= may_be_unwritten;
+        all.add(geometry, &extent);
+    }
+    map.extents = if map.is_sound { all.0.into_values().collect() } else { all.into_joined() };
+    map.poor.iter_mut().for_each(|extent| extent.unwritten &= may_be_unwritten);
+    map
+}
+
+struct Reader<'r, 's> {
+    view: &'r View<'s>,
+    ino: Ino,
+    visited: HashSet<u64>,
+    good: Vec<Extent>,
+    map: Map,
+}
+
+impl Reader<'_, '_> {
+    fn tree(&mut self, fork: &[u8]) {
+        if fork.len() < ROOT_HEADER_SIZE {
+            self.map.is_sound = false;
+            return;
+        }
+        let area = Shape::BMBT.root_area(fork.len());
+        let (level, count) = (usize::from(area.level(fork)), area.count(fork));
+        let is_root = (1..LEVELS_MAX).contains(&level) && (1..=area.max).contains(&count);
+        self.map.is_sound = is_root;
+        // From left to right: what is pushed last is visited first.
+        let pointers = (0..count.min(area.max)).rev().map(|at| area.pointer(fork, at));
+        let mut ways: Vec<(u64, Option<usize>)> =
+            pointers.map(|pointer| (pointer, is_root.then(|| level - 1))).collect();
+        let mut siblings = Vec::new();
+        loop {
+            while let Some((pointer, level)) = ways.pop() {
+                self.block(pointer, level, &mut ways, &mut siblings);
+            }
+            if self.map.is_sound || siblings.is_empty() {
+                return;
+            }
+            ways = std::mem::take(&mut siblings);
+            ways.retain(|(pointer, _)| !self.visited.contains(pointer));
+        }
+    }
+
+    /// Reads a block that should be at `level`, if that is known.
+    fn block(
+        &mut self,
+        pointer: u64,
+        level: Option<usize>,
+        ways: &mut Vec<(u64, Option<usize>)>,
+        siblings: &mut Vec<(u64, Option<usize>)>,
+    ) {
+        let geometry = *self.view.geometry();
+        if !geometry.contains(FsBlock(pointer), 1) || !self.visited.insert(pointer) {
+            self.map.is_sound = false;
+            return;
+        }
+        let (shape, block) = (Shape::BMBT, geometry.device_block(FsBlock(pointer)));
+        let mut data = vec![0; geometry.block_size()];
+        if !self.view.read(block, &mut data) {
+            self.map.is_sound = false;
+            return;
+        }
+        let whole = Changed::whole(data.len());
+        let is_sealed = shape.verify(&geometry, block, self.ino.0, &data).is_ok();
+        let is_right = is_sealed
+            && shape.verify_structure(&geometry, (block, self.ino.0), whole, &data).is_ok();
+        self.map.is_sound &= is_right;
+        if !is_right && !self.is_likely(&geometry, block, &data) {
+            return;
+        }
+        self.map.tree.push(FsBlock(pointer));
+        let found = usize::from(shape.leaf_area(&geometry).level(&data));
+        let level = level.unwrap_or(found);
+        self.map.is_sound &= level == found;
+        for side in [Side::Left, Side::Right] {
+            let sibling = shape.sibling(&data, side);
+            if sibling != NO_SIBLING {
+                siblings.push((sibling, Some(level)));
+            }
+        }
+        if level > 0 {
+            let area = shape.node_area(&geometry);
+            let count = area.count(&data).min(area.max);
+            ways.extend((0..count).rev().map(|at| (area.pointer(&data, at), Some(level - 1))));
+            return;
+        }
+        let area = shape.leaf_area(&geometry);
+        let records = (0..area.count(&data).min(area.max)).map(|at| area.entry(&data, at));
+        let list = if is_right { &mut self.good } else { &mut self.map.poor };
+        list.extend(records.map(Extent::parse));
+    }
+
+    /// Whether a block that is damaged is one of the tree: most of what it says of itself is right.
+    fn is_likely(&self, geometry: &Geometry, block: Block, data: &[u8]) -> bool {
+        if !geometry.features.crc() {
+            return be32(data, 0) == Shape::BMBT.magics[0];
+        }
+        let signs = [
+            be32(data, 0) == Shape::BMBT.magics[1],
+            be64(data, OWNER_OFFSET) == self.ino.0,
+            be64(data, PLACE_OFFSET) == geometry.daddr(block),
+            data[UUID] == geometry.meta_uuid,
+        ];
+        signs.iter().filter(|sign| **sign).count() >= 3 && be64(data, OWNER_OFFSET) == self.ino.0
+    }
+}
+
+/// The extents of a fork, as the reverse map says.
+pub(super) fn of_reverse_map(geometry: &Geometry, mapped: &[Mapping], fork: Fork) -> Vec<Extent> {
+    let flag = if fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 };
+    let mut extents = Vec::new();
+    let of_fork = mapped
+        .iter()
+        .filter(|mapping| !mapping.is_of_tree() && mapping.offset & rmap_offset::ATTR_FORK == flag);
+    for mapping in of_fork {
+        let (ag, start) = geometry.locate(mapping.block);
+        let start = geometry.fs_block(ag, start);
+        let offset = FileBlock(mapping.offset & rmap_offset::MASK);
+        let unwritten = mapping.offset & rmap_offset::UNWRITTEN != 0;
+        // Records of the reverse map may be longer than an extent can be.
+        let mut done = 0;
+        while done < mapping.len {
+            let len = (mapping.len - done).min(LEN_MAX);
+            let (offset, start) = (offset.plus(done), start.plus(done));
+            extents.push(Extent { offset, start, len, unwritten });
+            done += len;
+        }
+    }
+    extents.sort_by_key(|extent| extent.offset);
+    extents
+}
+
+/// Blocks that nobody has, for what is made anew before the trees of space are right.
+pub(super) struct Room<'r> {
+    geometry: Geometry,
+    claims: Option<&'r Claims>,
+    at: u64,
+}
+
+impl<'r> Room<'r> {
+    /// What is free, if that is known.
+    pub(super) const fn new(geometry: Geometry, claims: Option<&'r Claims>) -> Self {
+        Self { geometry, claims, at: 0 }
+    }
+
+    /// Takes a block.
+    pub(super) fn take(&mut self) -> Option<FsBlock> {
+        let claims = self.claims?;
+        let is_free = |block: &u64| claims.free.contains(*block) && is_new(&claims.taken, *block);
+        let block = (self.at..self.geometry.blocks).find(is_free)?;
+        self.at = block + 1;
+        let (ag, start) = self.geometry.locate(Block(block));
+        Some(self.geometry.fs_block(ag, start))
+    }
+}
+
+fn is_new(taken: &BitSet, block: u64) -> bool {
+    !taken.contains(block) && taken.insert(block)
+}
+
+/// Puts extents, which are in order, into a fork: as a list if they fit, else as a tree in blocks that it had or
+/// that are free. The blocks to write, or `None`, and nothing done, if there is no room.
+pub(super) fn install(
+    geometry: &Geometry,
+    (ino, inode, fork): (Ino, &mut Inode, Fork),
+    extents: &[Extent],
+    old: &[FsBlock],
+    room: &mut Room<'_>,
+) -> Option<Vec<(Block, Vec<u8>)>> {
+    let len = inode.fork(fork).len();
+    if extents.len() * EXTENT_SIZE <= len {
+        let bytes = inode.fork_mut(fork);
+        bytes.fill(0);
+        for (extent, record) in extents.iter().zip(bytes.chunks_exact_mut(EXTENT_SIZE)) {
+            extent.put(record);
+        }
+        inode.set_format(fork, Format::Extents);
+        return Some(Vec::new());
+    }
+    let (shape, root) = (Shape::BMBT, Shape::BMBT.root_area(len));
+    let leaf = shape.leaf_area(geometry);
+    let node = shape.node_area(geometry);
+    let mut old: Vec<FsBlock> = old.to_vec();
+    let mut take = || old.pop().or_else(|| room.take());
+    let mut blocks: Vec<(Block, Vec<u8>)> = Vec::new();
+    // First logical block and place of what is on the level below.
+    let mut below: Vec<(u64, FsBlock)> = Vec::new();
+    let mut level = 0_u16;
+    loop {
+        let (area, count) = match level {
+            0 => (&leaf, extents.len()),
+            _ => (&node, below.len()),
+        };
+        if level > 0 && count <= root.max {
+            break;
+        }
+        let pieces = count.div_ceil(area.max);
+        let places: Vec<FsBlock> = (0..pieces).map(|_| take()).collect::<Option<_>>()?;
+        let mut above = Vec::new();
+        for nth in 0..pieces {
+            let range = count * nth / pieces..count * (nth + 1) / pieces;
+            let block = geometry.device_block(places[nth]);
+            let mut data = vec![0; geometry.block_size()];
+            shape.init(geometry, block, ino.0, level, &mut data);
+            for (side, neighbour) in [(Side::Left, nth.wrapping_sub(1)), (Side::Right, nth + 1)] {
+                if let Some(place) = places.get(neighbour) {
+                    put64(&mut data, shape.sibling_range(side).start, place.0);
+                }
+            }
+            let first = range.start;
+            put16(&mut data, area.count_range().start, range.len() as u16);
+            for (at, index) in range.enumerate() {
+                let entry = area.entry_range(at, at + 1);
+                if level == 0 {
+                    extents[index].put(&mut data[entry]);
+                } else {
+                    put64(&mut data, entry.start, below[index].0);
+                    put64(&mut data, area.pointer_range(at, at + 1).start, below[index].1.0);
+                }
+            }
+            shape.seal(geometry, &mut data);
+            let key = if level == 0 { extents[first].offset.0 } else { below[first].0 };
+            above.push((key, places[nth]));
+            blocks.push((block, data));
+        }
+        below = above;
+        level += 1;
+    }
+    let bytes = inode.fork_mut(fork);
+    bytes.fill(0);
+    put16(bytes, root.level_range().start, level);
+    put16(bytes, root.count_range().start, below.len() as u16);
+    for (at, (key, place)) in below.iter().enumerate() {
+        put64(bytes, root.entry_range(at, at + 1).start, *key);
+        put64(bytes, root.pointer_range(at, at + 1).start, place.0);
+    }
+    inode.set_format(fork, Format::Btree);
+    Some(blocks)
+}
+
+/// Whether what starts a block is a checksum that matches, at `at`.
+pub(super) fn is_sealed(data: &[u8], at: usize) -> bool {
+    checksum::check("block", data, at).is_ok()
+}

@@ -1,0 +1,137 @@
+//! What the old trees of a group still tell.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+use zerocopy::FromBytes;
+
+use super::group::GroupDevice;
+use crate::btree::Tree;
+use crate::btree::records::{
+    BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountTree, RmapRecord, RmapTree,
+    rmap_owner,
+};
+use crate::check::codes;
+use crate::check::survey::{Contents, Survey};
+use crate::format::address::AgNumber;
+use crate::format::ag::{
+    AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi, sector_place,
+};
+use crate::format::features::RoCompat;
+
+/// Most levels that a tree of a group can have.
+const LEVELS_MAX: u32 = 9;
+
+/// The headers of a group as they lie, and its trees as far as they can be read.
+pub(super) struct Old<'o> {
+    survey: &'o Survey,
+    ag: AgNumber,
+    pub(super) agi: Option<RawAgi>,
+    agf: Option<RawAgf>,
+    pub(super) ino: Contents<InodeChunk>,
+    pub(super) fino: Contents<InodeChunk>,
+    rmap: OnceCell<Contents<RmapRecord>>,
+    bno: OnceCell<Contents<FreeRun>>,
+}
+
+impl<'o> Old<'o> {
+    pub(super) fn read(survey: &'o Survey, device: &GroupDevice<'_>) -> Self {
+        let read = |sector| device.read_sector(sector);
+        let agi = read(AGI_SECTOR).and_then(|s| Some(RawAgi::read_from_prefix(&s).ok()?.0));
+        let agf = read(AGF_SECTOR).and_then(|s| Some(RawAgf::read_from_prefix(&s).ok()?.0));
+        let mut old = Self {
+            survey,
+            ag: device.ag,
+            agi,
+            agf: agf.filter(|agf| agf.magicnum.get() == AGF_MAGIC),
+            ino: Contents::default(),
+            fino: Contents::default(),
+            rmap: OnceCell::new(),
+            bno: OnceCell::new(),
+        };
+        if let Some(agi) = old.agi.clone() {
+            old.ino = old.tree::<InoTree>(codes::INOBT, (agi.root.get(), agi.level.get()));
+            if survey.geometry.features.ro_compat(RoCompat::FINOBT) {
+                let root = (agi.free_root.get(), agi.free_level.get());
+                old.fino = old.tree::<FinoTree>(codes::FINOBT, root);
+            }
+        }
+        old
+    }
+
+    fn tree<T: Tree>(
+        &self,
+        codes: codes::TreeCodes,
+        (root, levels): (u32, u32),
+    ) -> Contents<T::Record> {
+        let (headers_end, _) = sector_place(&self.survey.geometry, AGFL_SECTOR);
+        let is_there = root > headers_end && root < self.survey.geometry.ag_len(self.ag);
+        if !is_there || !(1..=LEVELS_MAX).contains(&levels) {
+            return Contents::default();
+        }
+        self.survey.tree::<T>(self.ag, codes, (root, levels))
+    }
+
+    fn of_agf<T: Tree>(
+        &self,
+        codes: codes::TreeCodes,
+        root: impl Fn(&RawAgf) -> (u32, u32),
+    ) -> Contents<T::Record> {
+        self.agf.as_ref().map(|agf| self.tree::<T>(codes, root(agf))).unwrap_or_default()
+    }
+
+    /// The reverse map.
+    pub(super) fn rmap(&self) -> &Contents<RmapRecord> {
+        self.rmap.get_or_init(|| {
+            if !self.survey.geometry.features.ro_compat(RoCompat::RMAPBT) {
+                return Contents::default();
+            }
+            self.of_agf::<RmapTree>(codes::RMAPBT, |agf| (agf.roots[2].get(), agf.levels[2].get()))
+        })
+    }
+
+    fn bno(&self) -> &Contents<FreeRun> {
+        self.bno.get_or_init(|| {
+            self.of_agf::<BnoTree>(codes::BNOBT, |agf| (agf.roots[0].get(), agf.levels[0].get()))
+        })
+    }
+
+    /// What the tree of free space has, if that is sound.
+    pub(super) fn free_runs(&self) -> Vec<FreeRun> {
+        let bno = self.bno();
+        if bno.is_sound { bno.records.clone() } else { Vec::new() }
+    }
+
+    /// Blocks that the trees of inodes have, or had.
+    pub(super) fn blocks_of_inodes(&self) -> Vec<u32> {
+        let rmap = self.rmap();
+        if rmap.is_sound {
+            let own = rmap.records.iter().filter(|record| record.owner == rmap_owner::INOBT);
+            let length = u64::from(self.survey.geometry.ag_len(self.ag));
+            let ends = own.map(|record| record.start.0..record.end().min(length) as u32);
+            return ends.flatten().collect();
+        }
+        let of_space = self.blocks_of_space();
+        let mut own: Vec<u32> = self.ino.blocks.iter().chain(&self.fino.blocks).copied().collect();
+        own.sort_unstable();
+        own.dedup();
+        own.retain(|block| !of_space.contains(block));
+        own
+    }
+
+    /// Blocks that the trees of space and the AGFL have, as far as they can be read.
+    pub(super) fn blocks_of_space(&self) -> HashSet<u32> {
+        let mut blocks: HashSet<u32> = self.bno().blocks.iter().copied().collect();
+        blocks.extend(&self.rmap().blocks);
+        let cnt =
+            self.of_agf::<CntTree>(codes::CNTBT, |agf| (agf.roots[1].get(), agf.levels[1].get()));
+        blocks.extend(&cnt.blocks);
+        if self.survey.geometry.features.ro_compat(RoCompat::REFLINK) {
+            let refcount = self.of_agf::<RefcountTree>(codes::REFCOUNTBT, |agf| {
+                (agf.refcount_root.get(), agf.refcount_level.get())
+            });
+            blocks.extend(&refcount.blocks);
+        }
+        blocks
+    }
+}

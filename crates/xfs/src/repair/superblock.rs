@@ -1,0 +1,402 @@
+//! The superblock and its copies.
+//!
+//! What all superblocks of an image must agree in is decided by most of them; what only the first one knows stays as it
+//! is there, if that can be.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ::repair::{Action, Staging};
+use blockdev::{BlockDevice, OverlayDevice};
+use check::{Finding, Observer, Options};
+use vfs::{Error, Ino, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{Job, group_of};
+use crate::check::codes;
+use crate::check::superblock::{FLAG_READ_ONLY, numbers};
+use crate::format::address::{AgBlock, AgNumber};
+use crate::format::checksum;
+use crate::format::features::{Incompat, Version};
+use crate::format::geometry::Geometry;
+use crate::format::inode::{self, Inode};
+use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::open::superblock_copy::Copy;
+
+/// Largest sector in bytes.
+const SECTOR_SIZE_MAX: u64 = 32 << 10;
+/// `NULLFSINO`.
+const NO_INODE: u64 = u64::MAX;
+/// The most that inodes may take of the space where nothing better is known, in percent.
+const INODES_PERCENT: u8 = 25;
+/// Numbers in which a first superblock may differ from the copies and still be taken for one that is damaged. With more
+/// it is no superblock of this image.
+const DIFFERENCES_MAX: usize = 8;
+/// Most that is counted of what a check finds.
+const FAULTS_MAX: usize = 100_000;
+
+/// Puts a superblock that can be used in the place of one that cannot, or that most copies contradict.
+pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
+    let mut sector = vec![0; SECTOR_SIZE_MAX.min(staging.len()) as usize];
+    if staging.read_at(0, &mut sector).is_err() {
+        // What cannot be read is not written.
+        return Ok(());
+    }
+    let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
+    let parsed = Superblock::parse(&sector, staging.len());
+    if parsed.is_ok() && !found.features().crc() {
+        return Ok(());
+    }
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    let finished = |mut raw: RawSuperblock| {
+        raw.inprogress = 0;
+        let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+        raw.features_incompat = incompat.into();
+        set_root(staging, &mut raw, &copies);
+        raw
+    };
+    let raw = match elected(&found, &copies) {
+        Election::First => finished(found.clone()),
+        Election::Other(raw) => finished(raw),
+        Election::Tie(other) => {
+            let (first, other) = (finished(found.clone()), finished(other));
+            let faults = |raw: &RawSuperblock| {
+                sealed(raw, &sector).map_or(usize::MAX, |sector| faults(staging, &sector))
+            };
+            if faults(&other) < faults(&first) { other } else { first }
+        }
+    };
+    let is_same = raw.as_bytes() == found.as_bytes();
+    let error = match parsed {
+        Ok(_) if is_same => return Ok(()),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    let Some(sealed) = sealed(&raw, &sector) else {
+        // What is not supported stays so.
+        return error.map_or(Ok(()), |error| match error {
+            Error::Unsupported(_) => Err(error),
+            _ => Ok(()),
+        });
+    };
+    if Superblock::parse(&padded(&sealed, &sector), staging.len()).is_err() {
+        return match error {
+            Some(Error::Unsupported(unsupported)) => Err(Error::Unsupported(unsupported)),
+            _ => Ok(()),
+        };
+    }
+    staging.write_at(0, &sealed).map_err(Error::Device)?;
+    let is_marked = found.features().incompat.contains(Incompat::NEEDSREPAIR);
+    let (finding, what) = match error {
+        Some(Error::Corrupt(damage)) if damage.is_checksum() && is_same => (
+            Finding::of_damage(codes::SUPERBLOCK_CHECKSUM, &damage),
+            "The superblock is sealed anew: what it says agrees with its copies.",
+        ),
+        Some(Error::Corrupt(damage)) => (
+            Finding::of_damage(codes::SUPERBLOCK, &damage),
+            "The superblock is set to what its copies say.",
+        ),
+        _ if is_marked => (
+            Finding::new(codes::NEEDS_REPAIR),
+            "The mark that the image must be repaired is taken away.",
+        ),
+        _ => (
+            Finding::new(codes::SUPERBLOCK_FIELD),
+            "The superblock is set to what most of its copies say.",
+        ),
+    };
+    let action = Action::about(&finding.in_group(0_u64), what);
+    staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}
+
+/// What superblocks must agree in.
+fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
+    let mut all: Vec<u64> = numbers(raw).into_iter().map(|(_, number)| number).collect();
+    let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+    let more = [raw.features2.get(), raw.features_ro_compat.get(), incompat, raw.spino_align.get()];
+    all.extend(more.map(u64::from));
+    (all, raw.uuid, raw.meta_uuid)
+}
+
+/// Whom to believe.
+enum Election {
+    First,
+    /// Most others, or all if the first one is none.
+    Other(RawSuperblock),
+    /// As many say this as what the first one does.
+    Tie(RawSuperblock),
+}
+
+/// Counts what a check finds, up to a limit.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Observer for Count {
+    fn found(&self, _: Finding) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > FAULTS_MAX
+    }
+}
+
+/// How much a check finds with that in the place of the first sector.
+fn faults(staging: &Arc<Staging>, sector: &[u8]) -> usize {
+    let view = OverlayDevice::new(Arc::clone(staging) as _);
+    if view.write_at(0, sector).is_err() {
+        return usize::MAX;
+    }
+    let count = Count::default();
+    match crate::check::check(Arc::new(view), &Options::default(), &count) {
+        Ok(summary) => count.0.into_inner() + if summary.is_complete { 0 } else { FAULTS_MAX },
+        Err(_) => usize::MAX,
+    }
+}
+
+/// What superblocks agree in most.
+fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
+    let mut votes: HashMap<_, (usize, &RawSuperblock)> = HashMap::new();
+    for copy in copies {
+        votes.entry(key(copy)).or_insert((0, copy)).0 += 1;
+    }
+    let own = votes.get(&key(first)).map_or(0, |(count, _)| *count);
+    let Some((count, best)) = votes.into_values().max_by_key(|(count, _)| *count) else {
+        return Election::First;
+    };
+    let (ours, theirs) = (key(first), key(best));
+    let differences = ours.0.iter().zip(&theirs.0).filter(|(a, b)| a != b).count();
+    let is_ours = first.magicnum.get() == MAGIC
+        && differences <= DIFFERENCES_MAX
+        && (ours.1 == theirs.1 || differences == 0);
+    if !is_ours {
+        return Election::Other(best.clone());
+    }
+    // A single copy says no more than the first one, as long as that can be used.
+    let is_usable = {
+        let mut alone = first.clone();
+        alone.inprogress = 0;
+        let size = usize::from(alone.sectsize.get());
+        sealed(&alone, &vec![0; size.max(SUPERBLOCK_SIZE)])
+            .is_some_and(|sector| Superblock::parse(&sector, u64::MAX).is_ok())
+    };
+    if ours == theirs || count < own + 1 {
+        return Election::First;
+    }
+    let merged = merged(first, best);
+    let is_clear = count > own + 1 || !is_usable;
+    if is_clear { Election::Other(merged) } else { Election::Tie(merged) }
+}
+
+/// The first superblock with what it must have in common with a copy.
+fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
+    // What only the first one knows.
+    let own_bits = (Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK).bits();
+    let versionnum = copy.versionnum.get() & !own_bits | first.versionnum.get() & own_bits;
+    RawSuperblock {
+        versionnum: versionnum.into(),
+        rootino: first.rootino,
+        rbmino: first.rbmino,
+        rsumino: first.rsumino,
+        fname: first.fname,
+        imax_pct: first.imax_pct,
+        icount: first.icount,
+        ifree: first.ifree,
+        fdblocks: first.fdblocks,
+        frextents: first.frextents,
+        uquotino: first.uquotino,
+        gquotino: first.gquotino,
+        pquotino: first.pquotino,
+        qflags: first.qflags,
+        flags: first.flags,
+        unit: first.unit,
+        width: first.width,
+        features_compat: first.features_compat,
+        features_log_incompat: first.features_log_incompat,
+        lsn: first.lsn,
+        ..copy.clone()
+    }
+}
+
+/// Sets the root directory to what copies say, if there is one there and none where the superblock says. Inodes of a
+/// realtime device that is not there are the next two.
+fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]) {
+    let geometry = geometry(raw);
+    let knows = |copy: &&RawSuperblock| ![0, NO_INODE].contains(&copy.rootino.get());
+    let is_dir = |ino: u64| {
+        geometry.is_some_and(|geometry| {
+            read_slot(staging, &geometry, Ino(ino)).is_some_and(|inode| inode.is_dir())
+        })
+    };
+    if !is_dir(raw.rootino.get())
+        && let Some(copy) = copies.iter().filter(knows).find(|copy| is_dir(copy.rootino.get()))
+    {
+        raw.rootino = copy.rootino;
+    }
+    if !is_dir(raw.rootino.get()) || raw.features().incompat.contains(Incompat::METADIR) {
+        return;
+    }
+    let root = raw.rootino.get();
+    let is_there = |ino: u64| {
+        let inode = geometry.and_then(|geometry| read_slot(staging, &geometry, Ino(ino)));
+        inode.is_some_and(|inode| inode.mode() != 0)
+    };
+    if raw.rbmino.get() != root + 1 && is_there(root + 1) {
+        raw.rbmino = (root + 1).into();
+    }
+    if raw.rsumino.get() != root + 2 && is_there(root + 2) {
+        raw.rsumino = (root + 2).into();
+    }
+}
+
+/// The geometry of a superblock whose numbers fit each other.
+fn geometry(raw: &RawSuperblock) -> Option<Geometry> {
+    let size = usize::from(raw.sectsize.get()).max(SUPERBLOCK_SIZE);
+    let mut raw = raw.clone();
+    raw.inprogress = 0;
+    let sector = sealed(&raw, &vec![0; size])?;
+    Superblock::parse(&sector, u64::MAX).ok().map(|sb| Geometry::new(&sb))
+}
+
+/// An inode that is where it must be.
+fn read_slot(staging: &Staging, geometry: &Geometry, ino: Ino) -> Option<Inode> {
+    let (ag, ag_ino) = geometry.split_ino(ino)?;
+    let (block, at) = geometry.inode_place(ag_ino);
+    let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
+    let mut slot = vec![0; geometry.inode_size()];
+    staging.read_at(byte, &mut slot).ok()?;
+    inode::verify_structure(geometry, ino, &slot).ok()?;
+    Some(Inode::from_slot(&slot))
+}
+
+/// The sector of a superblock, sealed; what lies behind it is zero in version 5. `None` if its sector cannot be.
+fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
+    let size = usize::from(raw.sectsize.get());
+    if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)
+    {
+        return None;
+    }
+    let mut raw = raw.clone();
+    let mut sector = vec![0; size];
+    if raw.features().crc() {
+        raw.metadirino = 0.into();
+        (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
+        raw.pad.fill(0);
+        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+        checksum::seal(&mut sector, CRC_OFFSET);
+    } else {
+        let same = size.min(found.len());
+        sector[..same].copy_from_slice(&found[..same]);
+        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    }
+    Some(sector)
+}
+
+fn padded(sector: &[u8], found: &[u8]) -> Vec<u8> {
+    let mut all = found.to_vec();
+    if all.len() < sector.len() {
+        all.resize(sector.len(), 0);
+    }
+    all[..sector.len()].copy_from_slice(sector);
+    all
+}
+
+/// Reads the first superblock.
+pub(super) fn read(job: &Job) -> Option<(RawSuperblock, Vec<u8>)> {
+    let mut sector = vec![0; SECTOR_SIZE_MAX.min(job.staging.len()) as usize];
+    job.staging.read_at(0, &mut sector).ok()?;
+    let (raw, _) = RawSuperblock::read_from_prefix(&sector).ok()?;
+    Some((raw, sector))
+}
+
+/// Changes the first superblock. A step of its own.
+pub(super) fn change(
+    job: &Job,
+    findings: &[&Finding],
+    what: &str,
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let Some((mut raw, found)) = read(job) else { return Ok(()) };
+    change(&mut raw);
+    let Some(sector) = sealed(&raw, &found) else { return Ok(()) };
+    job.staging.write_at(0, &sector).map_err(Error::Device)?;
+    let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
+    job.staging.end_step(actions).map(drop).map_err(Error::Device)
+}
+
+/// Sets fields to values that can be.
+pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let first: Vec<&Finding> =
+        findings.iter().filter(|finding| finding.place.group.unwrap_or(0) == 0).copied().collect();
+    if !first.is_empty() {
+        let survey = job.survey()?;
+        let is_ino = |ino: u64| ino != 0 && survey.geometry.split_ino(Ino(ino)).is_some();
+        change(job, &first, "The superblock is set to what can be.", |raw| {
+            let root = raw.rootino.get();
+            for (ino, own) in [(&mut raw.rbmino, root + 1), (&mut raw.rsumino, root + 2)] {
+                if ino.get() != own && is_ino(own) {
+                    *ino = own.into();
+                }
+            }
+            plausible(raw, is_ino);
+        })?;
+    }
+    let others: Vec<&Finding> =
+        findings.iter().filter(|finding| finding.place.group.unwrap_or(0) != 0).copied().collect();
+    copies(job, &others)
+}
+
+fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
+    if raw.imax_pct > 100 {
+        raw.imax_pct = INODES_PERCENT;
+    }
+    let (unit, width) = (raw.unit.get(), raw.width.get());
+    let is_striped = unit > 0 && width >= unit && width.is_multiple_of(unit);
+    if !is_striped {
+        (raw.unit, raw.width) = (0.into(), 0.into());
+    }
+    let mut bits = Version::from_bits_retain(raw.versionnum.get());
+    bits.set(Version::DALIGN, is_striped);
+    raw.flags &= FLAG_READ_ONLY;
+    (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
+    raw.shared_vn = 0;
+    let inos = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
+    let has_quota = inos.into_iter().any(|ino| ino != NO_INODE && is_ino(ino));
+    if !bits.contains(Version::QUOTA) && has_quota {
+        bits.insert(Version::QUOTA);
+    }
+    if !has_quota {
+        raw.qflags = 0.into();
+    }
+    for ino in [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino] {
+        if ![0, NO_INODE].contains(&ino.get()) && !is_ino(ino.get()) {
+            *ino = NO_INODE.into();
+        }
+    }
+    raw.versionnum = bits.bits().into();
+}
+
+/// Writes copies anew, from the first superblock.
+pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some((raw, found)) = read(job) else { return Ok(()) };
+    let survey = job.survey()?;
+    let geometry = &survey.geometry;
+    for same in findings.chunk_by(|a, b| a.place.group == b.place.group) {
+        let Some(ag) = group_of(geometry, same[0]).filter(|ag| *ag != 0) else { continue };
+        let byte = geometry.byte_of(geometry.block_of(AgNumber(ag), AgBlock(0)));
+        let mut copy = raw.clone();
+        // So does mkfs.
+        copy.inprogress = 1;
+        copy.lsn = 0.into();
+        let Some(sector) = sealed(&copy, &found) else { continue };
+        if job.staging.write_at(byte, &sector).is_err() {
+            job.staging.abandon();
+            continue;
+        }
+        let what = "The copy of the superblock is written anew.";
+        let actions = same.iter().map(|finding| Action::about(finding, what)).collect();
+        job.staging.end_step(actions).map_err(Error::Device)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! Repair: images are damaged, and what comes of a repair is judged by our own check, by `xfs_repair -n` and by
+//! what the image held before.
+
+mod kept;
+mod subject;
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use blockdev::{BlockDevice, MemoryDevice};
+use check::Finding;
+use parking_lot::Mutex;
+
+use crate::check_damage::{Case, IMAGES, Kinds, is_explained, place, shared};
+use crate::common::image::{GOLDEN, device, golden, unpack};
+use crate::common::layout::Layout;
+use kept::Kept;
+use oracle::crash::write_image;
+use subject::{Repaired, repaired};
+
+/// Longest time that the repair of a small image may take, on a machine that is busy.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
+/// An image, and what is known of it.
+struct Image {
+    name: &'static str,
+    bytes: Vec<u8>,
+    layout: Layout,
+    base: MemoryDevice,
+}
+
+impl Image {
+    fn new(name: &'static str, bytes: Vec<u8>) -> Self {
+        let (layout, base) = (Layout::of(&bytes), device(&bytes));
+        Self { name, bytes, layout, base }
+    }
+
+    /// All images whose repair is judged.
+    fn all() -> Vec<Self> {
+        let golden = IMAGES.iter().map(|name| (*name, golden(name)));
+        let all = golden.chain([("shared", shared())]);
+        all.map(|(name, bytes)| Self::new(name, bytes)).collect()
+    }
+}
+
+/// The first findings, short.
+fn shown(findings: &[Finding]) -> String {
+    let one = |finding: &Finding| {
+        let Finding { code, place, detail, expected, found, .. } = finding;
+        let place = [("group", place.group), ("block", place.block), ("inode", place.inode)];
+        let place: Vec<String> =
+            place.iter().filter_map(|(name, at)| at.map(|at| format!("{name} {at}"))).collect();
+        let said = [detail, expected, found].map(|text| text.as_deref().unwrap_or_default());
+        format!("{} {} {:?} {said:?}", code.name, place.join(" "), finding.place.field)
+    };
+    let first: Vec<String> = findings.iter().take(6).map(one).collect();
+    format!("{} findings\n    {}", findings.len(), first.join("\n    "))
+}
+
+/// What is wrong with the outcome of a repair; `None` if it is as it must be.
+fn fault(
+    image: &Image,
+    kept: &Kept,
+    damaged: MemoryDevice,
+    spoilt: &[Range<usize>],
+) -> Option<String> {
+    let begun = Instant::now();
+    let outcome = repaired(damaged);
+    let took = begun.elapsed();
+    if took > TIME_MAX {
+        return Some(format!("it took {took:?}"));
+    }
+    let Repaired { device, codes, left, is_complete, is_repaired_again } = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return Some(error),
+    };
+    let mut faults = Vec::new();
+    if !left.is_empty() || !is_complete {
+        faults.push(format!("left (complete: {is_complete}): {}", shown(&left)));
+    }
+    if is_repaired_again {
+        faults.push("a second repair finds something to do".to_owned());
+    }
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    write_image(&device, &path).unwrap();
+    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
+        && !is_explained(&complaint)
+        && left.is_empty()
+    {
+        let lines: Vec<&str> = complaint.lines().take(6).collect();
+        faults.push(format!("xfs_repair: {}", lines.join("\n    ")));
+    }
+    if left.is_empty()
+        && let Err(lost) = kept.check(image, device, spoilt)
+    {
+        faults.push(format!("lost: {lost}"));
+    }
+    (!faults.is_empty()).then(|| format!("found {codes:?}\n  {}", faults.join("\n  ")))
+}
+
+/// Calls `harm` with many seeds for each image; it damages a fork of it and says where, and how to call that. Panics
+/// with all outcomes that are not right.
+#[track_caller]
+fn judge(
+    seeds: u64,
+    harm: impl Fn(&Image, &MemoryDevice, &mut fastrand::Rng) -> Option<(Vec<Range<usize>>, String)>
+    + Sync,
+) {
+    let wrong = Mutex::new(Vec::new());
+    let tried = std::sync::atomic::AtomicU64::new(0);
+    let images = Image::all();
+    let only: Option<(String, u64)> = std::env::var("REPAIR_CASE").ok().and_then(|case| {
+        let (name, seed) = case.split_once(',')?;
+        Some((name.to_owned(), seed.parse().ok()?))
+    });
+    std::thread::scope(|scope| {
+        for image in &images {
+            let (wrong, tried, harm, only) = (&wrong, &tried, &harm, &only);
+            scope.spawn(move || {
+                let kept = Kept::of(&image.base);
+                for seed in 0..seeds {
+                    if only.as_ref().is_some_and(|(name, only)| name != image.name || *only != seed)
+                    {
+                        continue;
+                    }
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let damaged = image.base.fork();
+                    let Some((spoilt, place)) = harm(image, &damaged, &mut random) else {
+                        continue;
+                    };
+                    tried.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if let Some(fault) = fault(image, &kept, damaged, &spoilt) {
+                        wrong.lock().push(format!("{},{seed}: {place}: {fault}", image.name));
+                    }
+                }
+            });
+        }
+    });
+    let (wrong, tried) = (wrong.into_inner(), tried.into_inner());
+    assert!(wrong.is_empty(), "{} of {tried} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Which structures are damaged.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// Superblocks, and headers and trees of groups: nothing may be lost.
+    Groups,
+    /// Inodes and all that they own.
+    Files,
+    All,
+}
+
+impl Of {
+    fn kinds(self, image: &Image) -> Kinds {
+        let kinds = Kinds::new(&image.bytes, &image.layout);
+        kinds.filter(&image.bytes, |bytes| match self {
+            Self::Groups => kept::is_of_group(bytes),
+            Self::Files => !kept::is_of_group(bytes),
+            Self::All => true,
+        })
+    }
+}
+
+/// What was damaged, and what to call it.
+type Harm = (Vec<Range<usize>>, String);
+
+/// One field of one structure.
+fn field(
+    of: Of,
+    image: &Image,
+    damaged: &MemoryDevice,
+    random: &mut fastrand::Rng,
+) -> Option<Harm> {
+    let case = Case::random(&of.kinds(image), random);
+    let spoilt = case.structure.start..case.structure.start + case.structure.len;
+    case.apply(damaged, &image.layout)
+        .then(|| (vec![spoilt], place(&image.bytes, &image.layout, &case)))
+}
+
+/// A whole structure: zeros, noise, or another one.
+fn whole(
+    of: Of,
+    image: &Image,
+    damaged: &MemoryDevice,
+    random: &mut fastrand::Rng,
+) -> Option<Harm> {
+    let kinds = of.kinds(image);
+    let (a, b) = (kinds.random(random), kinds.random(random));
+    let (to, from) = (a.start..a.start + a.len, b.start..b.start + a.len.min(b.len));
+    let how = random.u8(..3);
+    match how {
+        0 => damaged.zero_range(a.start as u64, a.len as u64).unwrap(),
+        1 => {
+            let noise: Vec<u8> = (0..a.len).map(|_| random.u8(..)).collect();
+            damaged.write_at(a.start as u64, &noise).unwrap();
+        }
+        _ => damaged.write_at(a.start as u64, &image.bytes[from]).unwrap(),
+    }
+    let block = a.start as u64 >> image.layout.geometry.block_log;
+    let magic = image.bytes[a.start..a.start + 16].escape_ascii().to_string();
+    let how = ["zeroed", "noise", "another's"][usize::from(how)];
+    Some((vec![to], format!("{how}: {magic} in block {block} ({:#x})", a.start)))
+}
+
+#[test]
+fn fields_of_groups_are_repaired() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    judge(oracle::effort(15, 150, 20_000), |image, damaged, random| {
+        field(Of::Groups, image, damaged, random)
+    });
+}
+
+#[test]
+fn blocks_of_groups_are_repaired() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    judge(oracle::effort(8, 80, 10_000), |image, damaged, random| {
+        whole(Of::Groups, image, damaged, random)
+    });
+}
+
+#[test]
+fn fields_of_files_are_repaired() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    judge(oracle::effort(15, 150, 20_000), |image, damaged, random| {
+        field(Of::Files, image, damaged, random)
+    });
+}
+
+#[test]
+fn blocks_of_files_are_repaired() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    judge(oracle::effort(8, 80, 10_000), |image, damaged, random| {
+        whole(Of::Files, image, damaged, random)
+    });
+}
+
+/// Several structures are damaged at once.
+#[test]
+fn much_is_repaired() {
+    oracle::require!(Tool("xfs_repair"), Tool("mkfs.xfs"), Mount("xfs"));
+    judge(oracle::effort(6, 60, 10_000), |image, damaged, random| {
+        let count = random.usize(2..8);
+        let one = |random: &mut fastrand::Rng| match random.u8(..4) {
+            0 => whole(Of::All, image, damaged, random),
+            _ => field(Of::All, image, damaged, random),
+        };
+        let all: Vec<Harm> = (0..count).filter_map(|_| one(random)).collect();
+        let places: Vec<&str> = all.iter().map(|(_, place)| &place[..]).collect();
+        let places = places.join("\n  and ");
+        Some((all.into_iter().flat_map(|(spoilt, _)| spoilt).collect(), places))
+    });
+}
+
+/// Whatever is done to an image, a repair ends, and if it says that nothing is left, `xfs_repair` says so, too.
+#[test]
+fn any_damage_is_survived() {
+    oracle::require!(Tool("xfs_repair"));
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for (name, packed) in GOLDEN {
+            let wrong = &wrong;
+            scope.spawn(move || {
+                let bytes = unpack(packed);
+                let base = device(&bytes);
+                for seed in 0..oracle::effort(4, 40, 10_000) {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let mut damaged = base.fork();
+                    if seed % 4 == 3 {
+                        damaged = device(&bytes[..random.usize(..bytes.len())]);
+                    }
+                    for _ in 0..random.usize(1..40) {
+                        let at = random.u64(..damaged.len().max(8) / 8) * 8;
+                        if at + 8 <= damaged.len() {
+                            damaged.write_at(at, &random.u64(..).to_be_bytes()).unwrap();
+                        }
+                    }
+                    let begun = Instant::now();
+                    let outcome = repaired(damaged);
+                    if begun.elapsed() > TIME_MAX {
+                        wrong.lock().push(format!("{name}, {seed}: it took {:?}", begun.elapsed()));
+                    }
+                    let Ok(outcome) = outcome else { continue };
+                    if !outcome.left.is_empty() || !outcome.is_complete {
+                        continue;
+                    }
+                    let home = oracle::scratch();
+                    let path = home.path().join("image");
+                    write_image(&outcome.device, &path).unwrap();
+                    // Version 4 is checked less strictly than xfs_repair does.
+                    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
+                        && !is_explained(&complaint)
+                        && !name.starts_with("v4")
+                    {
+                        wrong.lock().push(format!("{name}, {seed}: {complaint}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner();
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,60 @@
+//! A repair of an image in memory, with what came of it.
+
+use std::sync::Arc;
+
+use ::repair::{PAGE_BYTES, Plan, Staging, make_plan};
+use blockdev::{BlockDevice, MemoryDevice};
+use check::{Finding, Observer};
+use xfs::repair::Repair;
+
+/// What came of a repair.
+pub(super) struct Repaired {
+    /// The image with all steps written.
+    pub(super) device: MemoryDevice,
+    /// What was found at first.
+    pub(super) codes: Vec<&'static str>,
+    pub(super) left: Vec<Finding>,
+    pub(super) is_complete: bool,
+    /// Whether another repair would change something.
+    pub(super) is_repaired_again: bool,
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn found(&self, _: Finding) {}
+}
+
+fn plan(device: &MemoryDevice) -> Result<Plan, String> {
+    let staging = Arc::new(Staging::new(Arc::new(device.fork())));
+    make_plan(&Repair::default(), &staging, &Silent).map_err(|error| format!("refused: {error}"))
+}
+
+/// Repairs an image.
+///
+/// # Errors
+/// Why there is no plan.
+pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
+    let first = plan(&device)?;
+    for step in &first.steps {
+        if std::env::var_os("REPAIR_CASE").is_some() {
+            step.actions.iter().for_each(|action| eprintln!("{action:?}"));
+        }
+        for (number, page) in &step.pages {
+            let start = number * PAGE_BYTES;
+            let len = PAGE_BYTES.min(device.len() - start) as usize;
+            device.write_at(start, &page[..len]).unwrap();
+        }
+    }
+    let again = plan(&device)?;
+    let mut codes: Vec<&str> = first.findings.iter().map(|finding| finding.code.name).collect();
+    codes.dedup();
+    let is_complete = first.summary.is_complete;
+    Ok(Repaired {
+        device,
+        codes,
+        left: first.left,
+        is_complete,
+        is_repaired_again: !again.steps.is_empty(),
+    })
+}
