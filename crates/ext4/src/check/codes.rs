@@ -5,7 +5,7 @@ use check::{Code, Severity};
 /// Declares codes and lists them all.
 macro_rules! codes {
     ($($name:ident: $text:literal, $severity:ident, $structure:literal, $meaning:literal, $repair:literal;)*) => {
-        $(pub(super) const $name: &Code = &Code {
+        $(pub(crate) const $name: &Code = &Code {
             name: $text,
             severity: Severity::$severity,
             structure: $structure,

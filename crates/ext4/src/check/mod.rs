@@ -18,12 +18,13 @@
 mod attributes;
 mod bitmaps;
 mod claims;
-mod codes;
+pub(crate) mod codes;
 mod connect;
 mod contents;
 mod context;
 mod directories;
 mod groups;
+mod in_use;
 mod inode;
 mod inodes;
 mod journal;
@@ -50,6 +51,7 @@ use vfs::Result;
 pub use codes::CODES;
 use context::Context;
 use directories::Directories;
+pub(crate) use in_use::{GroupCounts, InUse, find_in_use};
 
 use crate::params::Params;
 

@@ -2,6 +2,8 @@
 //! what is here, lowest level first, until the check finds nothing.
 
 mod files;
+mod image;
+mod space;
 mod volume;
 
 use std::sync::Arc;
