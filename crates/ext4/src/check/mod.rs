@@ -51,7 +51,7 @@ use vfs::Result;
 pub use codes::CODES;
 use context::Context;
 use directories::Directories;
-pub(crate) use in_use::{GroupCounts, InUse, find_in_use};
+pub(crate) use in_use::{InUse, find_in_use};
 
 use crate::params::Params;
 

@@ -26,6 +26,16 @@ pub(crate) struct Copy {
     block: u64,
     block_size: u64,
     raw: RawSuperblock,
+    /// What it says.
+    pub(crate) const fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// The group that it lies in.
+    pub(crate) const fn group(&self) -> u32 {
+        self.group
+    }
+
     /// Whether the damaged superblock says that the journal holds changes.
     is_marked: bool,
 }

@@ -1,0 +1,279 @@
+//! The primary superblock, if it cannot be read: sealed again, taken from a copy, or mended field by field.
+
+use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::image::step;
+use crate::alloc::groups::{Groups, Trust};
+use crate::check::codes::SUPERBLOCK;
+use crate::format::address::Group;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::geometry::Geometry;
+use crate::format::group::GroupDescriptor;
+use crate::format::inode::{self, Inode, ROOT_INO};
+use crate::format::superblock::{
+    MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, STATE_VALID, Superblock,
+};
+use crate::open::superblock_copy::Copy;
+use crate::params::read_superblock;
+
+/// Makes sure that there is a superblock.
+///
+/// # Errors
+/// `Unsupported` for features that are not known; `Corrupt` if there is nothing to make one from.
+pub(super) fn ensure(staging: &Staging) -> Result<()> {
+    let damage = match read_superblock(staging) {
+        Ok(sb) => return prefer_copy(staging, &sb),
+        Err(Error::Corrupt(damage)) => damage,
+        Err(error) => return Err(error),
+    };
+    let Some((raw, what)) = mended(staging) else { return Err(damage.into()) };
+    let action = Action::about(&check::Finding::of_damage(SUPERBLOCK, &damage), what);
+    write(staging, &raw, action)
+}
+
+fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> Result<()> {
+    step(staging, || {
+        staging.write_at(SUPERBLOCK_OFFSET, raw.as_bytes())?;
+        Ok(vec![action])
+    })
+}
+
+/// A superblock in the place of one that cannot be right, and how it was come by.
+pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
+    let damaged = read_raw(device)?;
+    let seems_ours = damaged.magic == MAGIC;
+    if let Some(copy) = Copy::find(device) {
+        let raw = if seems_ours { merged(copy.raw(), &damaged) } else { alone(copy.raw()) };
+        let same = seems_ours && is_same_but_for_checksum(&raw, &damaged);
+        let what = if same {
+            "The checksum of the superblock is computed again.".to_owned()
+        } else {
+            format!("The superblock is made from its copy in group {}.", copy.group())
+        };
+        return parse(&raw, device).map(|_| (raw, what));
+    }
+    let mut sealed = damaged.clone();
+    sealed.seal();
+    if parse(&sealed, device).is_some_and(|sb| score(device, &sb) > 0) {
+        return Some((sealed, "The checksum of the superblock is computed again.".into()));
+    }
+    candidates(&damaged, device).into_iter().find_map(|(field, mut raw)| {
+        let is_proved = raw.features().metadata_csum() && is_sealed(&raw);
+        raw.seal();
+        let sb = parse(&raw, device)?;
+        let what = format!("The superblock's field {field} gets the value that fits the others.");
+        (is_proved || score(device, &sb) > 0).then_some((raw, what))
+    })
+}
+
+fn read_raw(device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
+    RawSuperblock::read_from_bytes(&bytes).ok()
+}
+
+fn parse(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<Superblock> {
+    Superblock::parse(raw.as_bytes().try_into().ok()?, device.len()).ok()
+}
+
+fn is_sealed(raw: &RawSuperblock) -> bool {
+    let mut sealed = raw.clone();
+    sealed.seal();
+    sealed.checksum == raw.checksum
+}
+
+fn is_same_but_for_checksum(one: &RawSuperblock, other: &RawSuperblock) -> bool {
+    one.as_bytes()[..SUPERBLOCK_SIZE - 4] == other.as_bytes()[..SUPERBLOCK_SIZE - 4]
+}
+
+/// A copy as the primary superblock, of which nothing is known.
+fn alone(copy: &RawSuperblock) -> RawSuperblock {
+    let mut raw = copy.clone();
+    raw.block_group_nr = 0.into();
+    let mut features = raw.features();
+    // Nothing is replayed from a journal that is empty.
+    features.incompat.set(Incompat::RECOVER, features.compat(Compat::HAS_JOURNAL));
+    raw.set_features(&features);
+    raw.state = (raw.state.get() | STATE_VALID).into();
+    raw.seal();
+    raw
+}
+
+/// A copy, with what only the primary superblock knows.
+fn merged(copy: &RawSuperblock, primary: &RawSuperblock) -> RawSuperblock {
+    let mut raw = copy.clone();
+    raw.block_group_nr = 0.into();
+    let mut features = raw.features();
+    let has_journal = features.compat(Compat::HAS_JOURNAL);
+    features.incompat.set(Incompat::RECOVER, has_journal);
+    let now = primary.features();
+    features.compat |= now.compat & Compat::EXT_ATTR;
+    features.incompat |= now.incompat & Incompat::EXTENTS;
+    let later = RoCompat::LARGE_FILE | RoCompat::DIR_NLINK;
+    features.ro_compat |= now.ro_compat & later;
+    features.ro_compat.set(
+        RoCompat::ORPHAN_PRESENT,
+        features.compat(Compat::ORPHAN_FILE) && now.ro_compat.contains(RoCompat::ORPHAN_PRESENT),
+    );
+    raw.set_features(&features);
+    let copied = [
+        ("r_blocks", 8..12),
+        ("free counts", 12..20),
+        ("times and mounts", 0x2c..0x38),
+        ("state and errors", 0x3a..0x3e),
+        ("checks", 0x40..0x48),
+        ("label and directory", 0x78..0xc8),
+        ("last orphan", 0xe8..0xec),
+        ("free blocks, high", 0x158..0x15c),
+        ("written", 0x178..0x180),
+        ("errors and mount options", 0x194..0x240),
+        ("high parts of times", 0x274..0x276),
+        ("high part of the last check", 0x277..0x278),
+    ];
+    for (_, range) in copied {
+        raw.as_mut_bytes()[range.clone()].copy_from_slice(&primary.as_bytes()[range]);
+    }
+    raw.state = (raw.state.get() | STATE_VALID).into();
+    if raw.last_orphan.get() > raw.inodes_count.get() {
+        raw.last_orphan = 0.into();
+    }
+    raw.seal();
+    raw
+}
+
+/// What the superblock may have been if one field of it is wrong.
+fn candidates(
+    damaged: &RawSuperblock,
+    device: &dyn BlockDevice,
+) -> Vec<(&'static str, RawSuperblock)> {
+    let mut list = Vec::new();
+    let mut add = |field: &'static str, change: &dyn Fn(&mut RawSuperblock)| {
+        let mut raw = damaged.clone();
+        change(&mut raw);
+        list.push((field, raw));
+    };
+    let (log, per_group) = (damaged.log_block_size.get(), damaged.blocks_per_group.get());
+    add("magic", &|raw| raw.magic = MAGIC.into());
+    add("rev_level", &|raw| raw.rev_level = 1.into());
+    add("checksum_type", &|raw| raw.checksum_type = 1);
+    add("first_data_block", &|raw| raw.first_data_block = u32::from(log == 0).into());
+    add("log_cluster_size", &|raw| raw.log_cluster_size = log.into());
+    add("clusters_per_group", &|raw| raw.clusters_per_group = per_group.into());
+    add("blocks_per_group", &|raw| raw.blocks_per_group = damaged.clusters_per_group);
+    add("first_ino", &|raw| raw.first_ino = 11.into());
+    add("first_meta_bg", &|raw| raw.first_meta_bg = 0.into());
+    add("reserved_gdt_blocks", &|raw| raw.reserved_gdt_blocks = 0.into());
+    for log in 0..=6_u32 {
+        add("log_block_size", &|raw| raw.log_block_size = log.into());
+    }
+    for size in [32_u16, 64, 128, 256, 512, 1024] {
+        add("desc_size", &|raw| raw.desc_size = size.into());
+        add("inode_size", &|raw| raw.inode_size = size.into());
+    }
+    if log <= 6 && per_group > 0 {
+        let blocks = device.len() >> (10 + log);
+        add("blocks_count", &|raw| {
+            (raw.blocks_count_lo, raw.blocks_count_hi) =
+                ((blocks as u32).into(), ((blocks >> 32) as u32).into());
+        });
+        add("blocks_count", &|raw| raw.blocks_count_hi = 0.into());
+        let low = u64::from(damaged.blocks_count_lo.get());
+        let groups = low.saturating_sub(u64::from(log == 0)).div_ceil(per_group.into()) as u32;
+        let inodes = damaged.inodes_per_group.get().saturating_mul(groups);
+        add("inodes_count", &|raw| raw.inodes_count = inodes.into());
+        if let Some(each) = damaged.inodes_count.get().checked_div(groups) {
+            add("inodes_per_group", &|raw| raw.inodes_per_group = each.into());
+        }
+    }
+    list
+}
+
+/// How much of an image is as a superblock says: 0 if it leads nowhere.
+pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
+    /// Most groups that are looked at.
+    const GROUPS_MAX: u32 = 64;
+    let geometry = Geometry::new(sb);
+    let mut points = 0;
+    for group in (0..geometry.groups_count.min(GROUPS_MAX)).map(Group) {
+        let (block, offset) = geometry.descriptor_position(group);
+        let mut bytes = vec![0; usize::from(geometry.desc_size)];
+        let at = geometry.byte_of(block) + offset as u64;
+        if device.read_at(at, &mut bytes).is_err() {
+            continue;
+        }
+        let Some(desc) = GroupDescriptor::read(&bytes) else { continue };
+        if desc.check_places(sb).is_err() {
+            continue;
+        }
+        points += 1 + u64::from(GroupDescriptor::check_sum(&bytes, sb, group).is_ok());
+        if group.0 == 0 {
+            points += 4 * score_of_root(device, sb, &geometry, &desc);
+        }
+    }
+    points
+}
+
+/// How much the root directory's inode looks like one.
+fn score_of_root(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    geometry: &Geometry,
+    desc: &GroupDescriptor,
+) -> u64 {
+    let Some((_, index)) = geometry.place_of(ROOT_INO) else { return 0 };
+    let (block, offset) = geometry.inode_position(desc.inode_table, index);
+    let mut slot = vec![0; usize::from(geometry.inode_size)];
+    if device.read_at(geometry.byte_of(block) + offset as u64, &mut slot).is_err() {
+        return 0;
+    }
+    let inode = Inode::from_slot(&slot);
+    let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
+    let (computed, stored) = inode::slot_checksums(seed, &slot);
+    let is_sealed = !sb.features.metadata_csum() || computed == stored;
+    u64::from(inode.is_dir()) + u64::from(is_sealed)
+}
+
+/// Takes a copy of the superblock in the place of one that can be read, if the image is as the copy says and
+/// not as the primary one does.
+fn prefer_copy(staging: &Staging, sb: &Superblock) -> Result<()> {
+    let is_fine = Groups::read(staging, sb, &Geometry::new(sb), Trust::Checksums).is_ok();
+    let Some(copy) = Copy::find(staging) else { return Ok(()) };
+    let raw = merged(copy.raw(), &sb.raw);
+    let Some(other) = parse(&raw, staging) else { return Ok(()) };
+    let differs = identity(&other.raw) != identity(&sb.raw);
+    if !differs || is_fine && score(staging, sb) >= score(staging, &other) {
+        return Ok(());
+    }
+    if score(staging, &other) <= score(staging, sb) {
+        return Ok(());
+    }
+    let what = format!(
+        "The superblock is made from its copy in group {}, which describes the image better.",
+        copy.group()
+    );
+    write(staging, &raw, Action::new(what))
+}
+
+/// What stays as it is while a file system is in use.
+fn identity(raw: &RawSuperblock) -> Vec<u8> {
+    let mut raw = raw.clone();
+    let mut features = raw.features();
+    features.incompat.remove(Incompat::RECOVER | Incompat::EXTENTS);
+    features.compat.remove(Compat::EXT_ATTR);
+    features.ro_compat.remove(
+        RoCompat::LARGE_FILE | RoCompat::DIR_NLINK | RoCompat::ORPHAN_PRESENT,
+    );
+    raw.set_features(&features);
+    let bytes = raw.as_bytes();
+    let mut list = Vec::new();
+    for range in [0..8, 0x14..0x2c, 0x4c..0x50, 0x54..0x5a, 0x5c..0x78, 0xfe..0x100, 0x150..0x154]
+    {
+        list.extend_from_slice(&bytes[range]);
+    }
+    list.extend_from_slice(&raw.checksum_seed.get().to_le_bytes());
+    list.extend_from_slice(&raw.first_meta_bg.get().to_le_bytes());
+    list
+}
