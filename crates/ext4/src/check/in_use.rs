@@ -8,6 +8,8 @@ use blockdev::BlockDevice;
 use vfs::Result;
 
 use super::context::Context;
+use super::mapping::walk;
+use super::references::Runs;
 use super::tally::Usage;
 use super::{superblock, survey};
 use crate::format::address::{Block, Group};
@@ -47,8 +49,7 @@ pub(crate) fn find_in_use<R>(
     job: impl FnOnce(&InUse<'_>) -> R,
 ) -> Result<Option<R>> {
     let Some(start) = superblock::begin(device, options, &Nobody)? else { return Ok(None) };
-    let mut context =
-        Context::new(start.device, &Nobody, options.threads, Params::of(start.sb));
+    let mut context = Context::new(start.device, &Nobody, options.threads, Params::of(start.sb));
     context.check_groups();
     context.check_superblock();
     context.find_orphans();
@@ -57,11 +58,6 @@ pub(crate) fn find_in_use<R>(
 }
 
 impl InUse<'_> {
-    /// What the superblock says.
-    pub(crate) fn params(&self) -> &Params {
-        &self.0.params
-    }
-
     /// Whether all could be read. What could not be may use more than is known.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_complete()
@@ -77,6 +73,13 @@ impl InUse<'_> {
         self.0.claims.used()
     }
 
+    /// Whether no two claim a block, and the file system itself does not.
+    pub(crate) fn is_alone(&self, block: Block) -> bool {
+        let cluster = self.0.claims.clusters(block, 1).start;
+        let is_shared = self.0.claims.shared().is_some_and(|shared| shared.contains(cluster));
+        !is_shared && !self.0.system.overlaps(block, 1)
+    }
+
     /// The first block of a cluster.
     pub(crate) fn block_of(&self, cluster: u64) -> Block {
         self.0.claims.block_of(cluster)
@@ -85,6 +88,22 @@ impl InUse<'_> {
     /// What owners use, for each kind of quota; `None` if it could not be counted.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.0.tally.is_wanted().then(|| self.0.tally.take())
+    }
+
+    /// The blocks of a small file, in order, up to the first hole and at most `max`.
+    pub(crate) fn places(&self, ino: u32, max: usize) -> Vec<Block> {
+        let Some(slot) = self.0.slot(ino) else { return Vec::new() };
+        let mut runs = Runs::default();
+        walk(&self.0, &self.0.subject(ino, &slot), &mut runs);
+        let mut places = Vec::new();
+        for run in runs.0 {
+            if run.unwritten || run.first as usize != places.len() || places.len() >= max {
+                break;
+            }
+            let count = (run.len as usize).min(max - places.len()) as u64;
+            places.extend((0..count).map(|at| run.start.plus(at)));
+        }
+        places
     }
 
     /// The counts of a group.

@@ -218,6 +218,7 @@ impl Context<'_> {
             state.is_some_and(|state| state.type_code() == code)
         };
         if !is(ROOT, FileType::Directory) {
+            self.check_left_out(ROOT);
             self.tell_special(ROOT, "the root is not a directory in use");
         }
         let raw = &self.params.sb.raw;
@@ -230,6 +231,7 @@ impl Context<'_> {
         ];
         for (ino, problem) in files {
             if ino != 0 && !is(ino, FileType::Regular) {
+                self.check_left_out(ino);
                 self.tell_special(ino, problem);
             }
         }

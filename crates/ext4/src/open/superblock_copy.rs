@@ -26,16 +26,6 @@ pub(crate) struct Copy {
     block: u64,
     block_size: u64,
     raw: RawSuperblock,
-    /// What it says.
-    pub(crate) const fn raw(&self) -> &RawSuperblock {
-        &self.raw
-    }
-
-    /// The group that it lies in.
-    pub(crate) const fn group(&self) -> u32 {
-        self.group
-    }
-
     /// Whether the damaged superblock says that the journal holds changes.
     is_marked: bool,
 }
@@ -103,6 +93,16 @@ impl Copy {
         view.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
         let sb = crate::params::read_superblock(&view)?;
         Ok((Arc::new(view), sb))
+    }
+
+    /// What it says.
+    pub(crate) const fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// The group that it lies in.
+    pub(crate) const fn group(&self) -> u32 {
+        self.group
     }
 
     /// Whether the damaged superblock says that the journal holds changes.

@@ -1,9 +1,18 @@
 //! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
 //! what is here, lowest level first, until the check finds nothing.
 
+mod fields;
 mod files;
+mod groups;
 mod image;
+mod journal;
+mod orphans;
+mod quota;
+mod replay;
+mod resize;
 mod space;
+mod superblock;
+mod system_files;
 mod volume;
 
 use std::sync::Arc;
@@ -11,6 +20,11 @@ use std::sync::Arc;
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+pub(crate) use superblock::mended as mended_superblock;
+
+/// The inode of the root directory.
+const ROOT: u32 = 2;
 
 /// Repairs an ext2, ext3 or ext4 image.
 #[derive(Clone, Debug, Default)]

@@ -51,15 +51,13 @@ fn mend_group(
     let sb = &image.params.sb;
     let has = |codes: &[&Code]| findings.iter().any(|finding| codes.contains(&finding.code));
     if has(OF_BLOCKS) {
-        let bitmap =
-            write_bitmap(image, in_use, desc.block_bitmap, in_use.block_bitmap(group))?;
+        let bitmap = write_bitmap(image, in_use, desc.block_bitmap, in_use.block_bitmap(group))?;
         desc.block_bitmap_csum =
             if image.params.checksums { block_bitmap_checksum(&bitmap, sb) } else { 0 };
         desc.flags.remove(GroupFlags::BLOCK_UNINIT);
     }
     if has(OF_INODES) {
-        let bitmap =
-            write_bitmap(image, in_use, desc.inode_bitmap, in_use.inode_bitmap(group))?;
+        let bitmap = write_bitmap(image, in_use, desc.inode_bitmap, in_use.inode_bitmap(group))?;
         desc.inode_bitmap_csum =
             if image.params.checksums { inode_bitmap_checksum(&bitmap, sb) } else { 0 };
     }
@@ -110,10 +108,7 @@ pub(super) fn mend_totals(job: &Job, findings: &[&Finding]) -> Result<()> {
         image.params.geometry.groups().map(|group| in_use.counts(group)).fold(
             (0, 0),
             |(clusters, inodes), counts| {
-                (
-                    clusters + u64::from(counts.free_clusters),
-                    inodes + u64::from(counts.free_inodes),
-                )
+                (clusters + u64::from(counts.free_clusters), inodes + u64::from(counts.free_inodes))
             },
         )
     })?;

@@ -14,7 +14,7 @@ use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::format::inode::{self, Inode, ROOT_INO};
 use crate::format::superblock::{
-    MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, STATE_VALID, Superblock,
+    MAGIC, RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 use crate::open::superblock_copy::Copy;
 use crate::params::read_superblock;
@@ -120,7 +120,8 @@ fn merged(copy: &RawSuperblock, primary: &RawSuperblock) -> RawSuperblock {
     );
     raw.set_features(&features);
     let copied = [
-        ("r_blocks", 8..12),
+        ("reserved blocks", 8..12),
+        ("reserved blocks, high", 0x154..0x158),
         ("free counts", 12..20),
         ("times and mounts", 0x2c..0x38),
         ("state and errors", 0x3a..0x3e),
@@ -263,14 +264,13 @@ fn identity(raw: &RawSuperblock) -> Vec<u8> {
     let mut features = raw.features();
     features.incompat.remove(Incompat::RECOVER | Incompat::EXTENTS);
     features.compat.remove(Compat::EXT_ATTR);
-    features.ro_compat.remove(
-        RoCompat::LARGE_FILE | RoCompat::DIR_NLINK | RoCompat::ORPHAN_PRESENT,
-    );
+    features
+        .ro_compat
+        .remove(RoCompat::LARGE_FILE | RoCompat::DIR_NLINK | RoCompat::ORPHAN_PRESENT);
     raw.set_features(&features);
     let bytes = raw.as_bytes();
     let mut list = Vec::new();
-    for range in [0..8, 0x14..0x2c, 0x4c..0x50, 0x54..0x5a, 0x5c..0x78, 0xfe..0x100, 0x150..0x154]
-    {
+    for range in [0..8, 0x14..0x2c, 0x4c..0x50, 0x54..0x5a, 0x5c..0x78, 0xfe..0x100, 0x150..0x154] {
         list.extend_from_slice(&bytes[range]);
     }
     list.extend_from_slice(&raw.checksum_seed.get().to_le_bytes());

@@ -200,4 +200,3 @@ pub(crate) fn made(work: &Path) -> Vec<(&'static str, Vec<u8>)> {
     };
     kinds.into_iter().map(make).collect()
 }
-
