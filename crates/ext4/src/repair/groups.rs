@@ -8,6 +8,9 @@ use vfs::{Ino, Result};
 
 use super::Job;
 use super::image::{Image, step};
+use super::system_files::free_block_in;
+use crate::check::codes::GROUP_OVERLAP;
+use crate::check::find_in_use;
 use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
 use crate::format::group::{
@@ -39,6 +42,14 @@ impl Part {
         }
     }
 
+    /// Blocks that it takes.
+    const fn len(self, image: &Image<'_>) -> u64 {
+        match self {
+            Self::InodeTable => image.params.geometry.itable_blocks() as u64,
+            Self::BlockBitmap | Self::InodeBitmap => 1,
+        }
+    }
+
     const fn set(self, desc: &mut GroupDescriptor, place: Block) {
         match self {
             Self::BlockBitmap => desc.block_bitmap = place,
@@ -54,7 +65,7 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
     let usual = crate::mkfs::usual_places(&image.params.geometry);
     for group in image.params.geometry.groups() {
         let usual = usual.as_ref().and_then(|all| all.get(group.0 as usize));
-        settle_group(&image, group, usual, &[])?;
+        settle_group(&image, group, usual, &[], &Taken::default())?;
     }
     Ok(())
 }
@@ -64,13 +75,75 @@ pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
     let groups: BTreeSet<u64> = findings.iter().filter_map(|finding| finding.place.group).collect();
+    let before = job.staging.step_count();
+    let taken = Taken::of(&image);
     for group in groups {
         let of_group: Vec<&Finding> =
             findings.iter().filter(|f| f.place.group == Some(group)).copied().collect();
         let usual = usual.as_ref().and_then(|all| all.get(group as usize));
-        settle_group(&image, Group(group as u32), usual, &of_group)?;
+        settle_group(&image, Group(group as u32), usual, &of_group, &taken)?;
+    }
+    if job.staging.step_count() == before {
+        move_bitmaps(job, &image, findings, &taken)?;
     }
     Ok(())
+}
+
+/// Moves bitmaps that lie on something else to blocks that nobody uses.
+fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Taken) -> Result<()> {
+    for finding in findings.iter().filter(|f| f.code == GROUP_OVERLAP) {
+        let Some(group) = finding.place.group.map(|group| Group(group as u32)) else { continue };
+        let free = find_in_use(job.staging.clone(), &job.options, |in_use| {
+            free_block_in(image, in_use, group)
+        })?;
+        let Some(place) = free.flatten() else { continue };
+        let Ok(mut desc) = image.descriptor(group) else { continue };
+        let is_on = |part: &Part| taken.is_taken(group, *part, part.of(&desc), 1);
+        let Some(part) = [Part::BlockBitmap, Part::InodeBitmap].into_iter().find(is_on) else {
+            continue;
+        };
+        part.set(&mut desc, place);
+        return step(&job.staging, || {
+            image.write_descriptor(group, &desc)?;
+            let what = format!("A bitmap of group {group} is moved to a block of its own.");
+            Ok(vec![Action::about(finding, what)])
+        });
+    }
+    Ok(())
+}
+
+/// Where the structures of all groups lie, as their descriptors say.
+#[derive(Default)]
+struct Taken(Vec<(u64, u64, Group, Part)>);
+
+impl Taken {
+    fn of(image: &Image<'_>) -> Self {
+        let geometry = &image.params.geometry;
+        let mut all = Vec::new();
+        for group in geometry.groups() {
+            let Ok(desc) = image.descriptor(group) else { continue };
+            for part in PARTS {
+                let start = part.of(&desc).0;
+                let end = start.saturating_add(part.len(image));
+                if end <= geometry.blocks_count {
+                    all.push((start, end, group, part));
+                }
+            }
+        }
+        all.sort_unstable_by_key(|(start, end, group, _)| (*start, *end, *group));
+        Self(all)
+    }
+
+    /// Whether a structure would lie on another one at a place.
+    fn is_taken(&self, group: Group, part: Part, place: Block, len: u64) -> bool {
+        let end = place.0.saturating_add(len);
+        let until = self.0.partition_point(|(start, ..)| *start < end);
+        // Those that start before may be long: tables are the longest there are.
+        let longest = self.0.iter().map(|(start, end, ..)| end - start).max().unwrap_or(0);
+        let near = self.0[..until].iter().rev();
+        near.take_while(|(start, ..)| start.saturating_add(longest) > place.0)
+            .any(|(_, other_end, of, its)| *other_end > place.0 && (*of, *its) != (group, part))
+    }
 }
 
 /// Chooses the places of one group.
@@ -79,6 +152,7 @@ fn settle_group(
     group: Group,
     usual: Option<&GroupDescriptor>,
     findings: &[&Finding],
+    taken: &Taken,
 ) -> Result<()> {
     let Ok(bytes) = image.descriptor_bytes(group) else { return Ok(()) };
     let Some(primary) = GroupDescriptor::read(&bytes) else { return Ok(()) };
@@ -95,7 +169,15 @@ fn settle_group(
     for part in PARTS {
         let candidates =
             std::iter::once(&primary).chain(&backups).chain(usual).map(|desc| part.of(desc));
-        if let Some(best) = best_place(image, group, part, &primary, candidates) {
+        let len = part.len(image);
+        let is_free = |place: Block| {
+            let lies_on = |other: Part| {
+                let start = other.of(&primary);
+                other != part && place < start.plus(other.len(image)) && start < place.plus(len)
+            };
+            !taken.is_taken(group, part, place, len) && !PARTS.into_iter().any(lies_on)
+        };
+        if let Some(best) = best_place(image, group, part, &primary, candidates, &is_free) {
             part.set(&mut desc, best);
         }
     }
@@ -149,6 +231,7 @@ fn best_place(
     part: Part,
     desc: &GroupDescriptor,
     candidates: impl Iterator<Item = Block>,
+    is_free: &dyn Fn(Block) -> bool,
 ) -> Option<Block> {
     let mut votes: Vec<(Block, u32)> = Vec::new();
     for place in candidates.filter(|place| is_possible(image, group, part, *place)) {
@@ -160,8 +243,10 @@ fn best_place(
     if let [(only, _)] = votes[..] {
         return Some(only);
     }
-    let rank = |(place, votes): (Block, u32)| (score(image, group, part, desc, place), votes);
-    let mut best: Option<((u64, u32), Block)> = None;
+    let rank = |(place, votes): (Block, u32)| {
+        (is_free(place), score(image, group, part, desc, place), votes)
+    };
+    let mut best: Option<((bool, u64, u32), Block)> = None;
     for vote in votes {
         let rank = rank(vote);
         if best.is_none_or(|(before, _)| rank > before) {
@@ -174,7 +259,7 @@ fn best_place(
 /// Whether a structure of a group can lie at a place.
 fn is_possible(image: &Image<'_>, group: Group, part: Part, place: Block) -> bool {
     let geometry = &image.params.geometry;
-    let len = if part == Part::InodeTable { u64::from(geometry.itable_blocks()) } else { 1 };
+    let len = part.len(image);
     if !geometry.contains(place, len) {
         return false;
     }

@@ -9,6 +9,7 @@ use super::image::step;
 use crate::alloc::groups::{Groups, Trust};
 use crate::check::codes::SUPERBLOCK;
 use crate::format::address::Group;
+use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
@@ -55,6 +56,9 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
         };
         return parse(&raw, device).map(|_| (raw, what));
     }
+    if let Some(raw) = corrected(&damaged, device) {
+        return Some((raw, "The superblock gets the value that its checksum tells back.".into()));
+    }
     let mut sealed = damaged.clone();
     sealed.seal();
     if parse(&sealed, device).is_some_and(|sb| score(device, &sb) > 0) {
@@ -67,6 +71,58 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
         let what = format!("The superblock's field {field} gets the value that fits the others.");
         (is_proved || score(device, &sb) > 0).then_some((raw, what))
     })
+}
+
+/// The superblock as it was before a word of it was changed: for each word there is one value that fits the checksum.
+/// Only one with which much more of the image makes sense counts.
+fn corrected(damaged: &RawSuperblock, device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    if !damaged.features().metadata_csum() {
+        return None;
+    }
+    let points = |raw: &RawSuperblock| parse(raw, device).map_or(0, |sb| score(device, &sb));
+    let mut sealed = damaged.clone();
+    sealed.seal();
+    let syndrome = sealed.checksum.get() ^ damaged.checksum.get();
+    let mut best = (points(&sealed), None);
+    for at in (0..SUPERBLOCK_SIZE - 4).step_by(4) {
+        let Some(change) = word_before(at, syndrome) else { continue };
+        let mut raw = damaged.clone();
+        for (byte, change) in raw.as_mut_bytes()[at..at + 4].iter_mut().zip(change.to_le_bytes()) {
+            *byte ^= change;
+        }
+        let points = points(&raw);
+        if points > best.0 {
+            best = (points, Some(raw));
+        }
+    }
+    best.1
+}
+
+/// What must be changed in the word at byte `at` of a superblock for its checksum to change by `syndrome`: checksums
+/// are linear, so that this is a system of 32 equations.
+fn word_before(at: usize, syndrome: u32) -> Option<u32> {
+    let rest = vec![0; SUPERBLOCK_SIZE - 4 - at - 4];
+    // Pairs of a change and what comes of it, brought to a form in which each has a leading bit of its own.
+    let mut rows: Vec<(u32, u32)> = (0..32)
+        .map(|bit| {
+            let change = 1_u32 << bit;
+            (change, crc32c(crc32c(0, &change.to_le_bytes()), &rest))
+        })
+        .collect();
+    let (mut left, mut change) = (syndrome, 0);
+    for bit in (0..32).rev() {
+        let Some(index) = rows.iter().position(|(_, effect)| effect >> bit & 1 == 1) else {
+            continue;
+        };
+        let pivot = rows.swap_remove(index);
+        for row in rows.iter_mut().filter(|row| row.1 >> bit & 1 == 1) {
+            *row = (row.0 ^ pivot.0, row.1 ^ pivot.1);
+        }
+        if left >> bit & 1 == 1 {
+            (left, change) = (left ^ pivot.1, change ^ pivot.0);
+        }
+    }
+    (left == 0).then_some(change)
 }
 
 fn read_raw(device: &dyn BlockDevice) -> Option<RawSuperblock> {
@@ -209,7 +265,8 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
         if desc.check_places(sb).is_err() {
             continue;
         }
-        points += 1 + u64::from(GroupDescriptor::check_sum(&bytes, sb, group).is_ok());
+        let is_sealed = GroupDescriptor::check_sum(&bytes, sb, group).is_ok();
+        points += 1 + worth(sb.features.group_csum(), is_sealed);
         if group.0 == 0 {
             points += 4 * score_of_root(device, sb, &geometry, &desc);
         }
@@ -233,8 +290,16 @@ fn score_of_root(
     let inode = Inode::from_slot(&slot);
     let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
     let (computed, stored) = inode::slot_checksums(seed, &slot);
-    let is_sealed = !sb.features.metadata_csum() || computed == stored;
-    u64::from(inode.is_dir()) + u64::from(is_sealed)
+    u64::from(inode.is_dir()) + worth(sb.features.metadata_csum(), computed == stored)
+}
+
+/// What a checksum says: one that matches more than none, and one that does not match less.
+fn worth(has_checksum: bool, matches: bool) -> u64 {
+    match (has_checksum, matches) {
+        (true, true) => 2,
+        (false, _) => 1,
+        (true, false) => 0,
+    }
 }
 
 /// Takes a copy of the superblock in the place of one that can be read, if the image is as the copy says and
@@ -276,4 +341,25 @@ fn identity(raw: &RawSuperblock) -> Vec<u8> {
     list.extend_from_slice(&raw.checksum_seed.get().to_le_bytes());
     list.extend_from_slice(&raw.first_meta_bg.get().to_le_bytes());
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_word_is_told_back_by_the_checksum() {
+        let mut bytes = [0_u8; SUPERBLOCK_SIZE - 4];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = (at * 7) as u8;
+        }
+        let before = crc32c(u32::MAX, &bytes);
+        for at in [0, 0x68, SUPERBLOCK_SIZE - 8] {
+            let mut damaged = bytes;
+            damaged[at + 1] ^= 0x5a;
+            damaged[at + 3] ^= 1;
+            let change = word_before(at, crc32c(u32::MAX, &damaged) ^ before);
+            assert_eq!(change, Some(0x0100_5a00));
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::journal::{new_file, write_inode};
 use super::quota;
 use crate::check::codes::JOURNAL_INODE;
 use crate::check::{InUse, find_in_use};
-use crate::format::address::Block;
+use crate::format::address::{Block, Group};
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::jbd2;
 use crate::format::orphan;
@@ -48,6 +48,17 @@ fn free_space(image: &Image<'_>, in_use: &InUse<'_>) -> Space {
         space.take(in_use.block_of(first).0..geometry.blocks_count);
     }
     space
+}
+
+/// A block that nobody uses, in a group if it has one.
+pub(super) fn free_block_in(image: &Image<'_>, in_use: &InUse<'_>, group: Group) -> Option<Block> {
+    let geometry = &image.params.geometry;
+    let goal = geometry.first_block(group);
+    let start = free_space(image, in_use).take_run(goal.0, 1).filter(|_| in_use.is_complete());
+    let is_possible = |block: &Block| {
+        geometry.group_of(*block) == group || image.params.sb.features.incompat(Incompat::FLEX_BG)
+    };
+    start.map(Block).filter(is_possible)
 }
 
 /// A block that nobody uses.

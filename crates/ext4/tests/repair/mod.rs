@@ -47,10 +47,19 @@ pub(crate) fn apply(image: &[u8], steps: &[Step]) -> Vec<u8> {
 pub(crate) fn describe(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |title: &str, what: String| text.push_str(&format!("  {title} {what}\n"));
-    plan.findings.iter().take(20).for_each(|finding| line("found", crate::check::show(finding)));
-    for action in plan.steps.iter().flat_map(|step| &step.actions).take(30) {
+    plan.findings.iter().take(8).for_each(|finding| line("found", short(finding)));
+    for action in plan.steps.iter().flat_map(|step| &step.actions).take(16) {
         line("done", format!("{} {:?}", action.what, action.code.map(|code| code.name)));
     }
-    plan.left.iter().take(20).for_each(|finding| line("left", crate::check::show(finding)));
+    plan.left.iter().take(8).for_each(|finding| line("left", short(finding)));
     text
+}
+
+/// A finding in a line that is not too long.
+fn short(finding: &Finding) -> String {
+    let place = &finding.place;
+    let numbers = format!("{:?}/{:?}/{:?}", place.group, place.block, place.inode);
+    let text = [&finding.detail, &finding.expected, &finding.found]
+        .map(|text| text.as_deref().map_or(String::new(), |text| text.chars().take(60).collect()));
+    format!("{} {numbers} {} {}", finding.code.name, place.field.unwrap_or(""), text.join(" | "))
 }
