@@ -35,6 +35,7 @@ mod paths;
 mod quota;
 mod references;
 mod resize;
+pub(crate) mod scene;
 mod shared;
 mod superblock;
 mod survey;

@@ -45,9 +45,11 @@ pub(crate) struct Job {
 const LEVELS: &[&[Fix<Job>]] = &[
     volume::PLACES,
     files::INODES,
+    files::SHARING,
     files::DIRECTORIES,
     volume::SPACE,
     files::NAMES,
+    files::LINKS,
     volume::COUNTS,
 ];
 
