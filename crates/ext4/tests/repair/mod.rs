@@ -1,6 +1,7 @@
 //! Repair: what it leaves has nothing that the check or e2fsck finds, and what was not damaged is as before.
 
 mod damage;
+mod files;
 mod tree;
 
 use std::num::NonZero;
