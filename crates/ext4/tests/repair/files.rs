@@ -6,7 +6,7 @@ use oracle::{effort, require, scratch};
 
 use super::tree::Tree;
 use super::{apply, describe, plan};
-use crate::check::victim::{Victim, damage, is_explained, judge, made};
+use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
 /// Leaves only what belongs to files as targets.
@@ -31,6 +31,16 @@ fn assert_repaired(
     victims: impl Iterator<Item = (&'static str, Victim)>,
     count: usize,
     at_once: usize,
+) {
+    assert_repaired_of(victims, count, at_once, damage);
+}
+
+/// The same of another kind of damage.
+fn assert_repaired_of(
+    victims: impl Iterator<Item = (&'static str, Victim)>,
+    count: usize,
+    at_once: usize,
+    damage: fn(&Victim, &mut fastrand::Rng) -> Case,
 ) {
     let work = scratch();
     let place = work.path().join("image");
@@ -117,4 +127,40 @@ fn files_of_images_of_mke2fs_are_repaired() {
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
     assert_repaired(victims, effort(20, 200, 5_000), 1);
+}
+
+/// Damages a whole structure: it is lost, random, or that of another file.
+fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
+    let targets = &victim.targets;
+    let target = &targets[random.usize(..targets.len())];
+    let other = &targets[random.usize(..targets.len())];
+    let mut image = victim.image.clone();
+    let len = target.range.len().min(other.range.len());
+    let start = target.range.start;
+    let kind = random.u8(..4);
+    match kind {
+        0 => image[target.range.clone()].fill(0),
+        1 => image[target.range.clone()].fill_with(|| random.u8(..)),
+        _ => image.copy_within(other.range.start..other.range.start + len, start),
+    }
+    let is_mended = random.bool();
+    if is_mended {
+        victim.layout.seal(&mut image);
+    }
+    let kind = ["zeros", "random", &other.name, &other.name][usize::from(kind)];
+    Case { image, what: format!("{} is {kind}, {is_mended}", target.name), ino: target.ino }
+}
+
+#[test]
+fn lost_and_exchanged_structures_of_files_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired_of(victims, effort(30, 200, 5_000), 1, damage_whole);
+}
+
+#[test]
+fn several_lost_and_exchanged_structures_of_files_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired_of(victims, effort(15, 200, 5_000), 5, damage_whole);
 }

@@ -421,14 +421,15 @@ impl Case<'_, '_, '_> {
         let is_text = root[..len].iter().all(|byte| !byte.is_ascii_control());
         let size = self.patient.inode.size();
         let is_encrypted = self.patient.has(flags::ENCRYPT);
-        if self.has(&[SYMLINK]) && (!is_encrypted || size >= I_BLOCK_SIZE as u64) {
+        let is_wrong = self.has(&[SYMLINK, INODE_SIZE]) || self.has(OF_MAP) && !is_fast;
+        if is_wrong && (!is_encrypted || size >= I_BLOCK_SIZE as u64) {
             if len == 0 || !is_text {
                 self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
                 return self.patient.clear();
             }
             self.patient.inode.set_size(len as u64);
             self.patient.inode.set_flag(flags::EXTENTS, false);
-        } else if self.has(&[SYMLINK]) {
+        } else if is_wrong {
             let len = 2 + u64::from(u16::from_le_bytes([root[0], root[1]]));
             if !(3..I_BLOCK_SIZE as u64).contains(&len) {
                 self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
