@@ -192,6 +192,23 @@ impl Scene {
             );
         }
     }
+
+    /// Calls `each` with number and slot of every inode that may be in use.
+    pub(crate) fn for_each_slot(&self, each: &mut dyn FnMut(u32, &[u8])) {
+        let geometry = self.geometry();
+        let per_block = geometry.inodes_per_block();
+        for group in geometry.groups() {
+            let Some(desc) = self.descriptor(group) else { continue };
+            let count = self.inodes_read(group);
+            for at in 0..count.div_ceil(per_block) {
+                let Some(bytes) = self.block(desc.inode_table.plus(at.into())) else { continue };
+                let slots = bytes.chunks_exact(usize::from(geometry.inode_size));
+                for (index, slot) in (at * per_block..count).zip(slots) {
+                    each(geometry.ino_of(group, index).0 as u32, slot);
+                }
+            }
+        }
+    }
 }
 
 fn ways(directory: &super::directories::Directory) -> Ways {

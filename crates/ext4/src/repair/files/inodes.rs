@@ -14,7 +14,7 @@ use crate::check::codes::*;
 use crate::format::dirent;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::indirect::DIRECT_COUNT;
-use crate::format::inode::{EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 use crate::format::xattr::VALUE_SIZE_MAX;
 use crate::repair::Job;
 
@@ -164,7 +164,8 @@ impl Case<'_, '_, '_> {
         }
         let map = Map::read(&self.ward.scene, &self.patient);
         let is_whole = !map.runs.is_empty() && !map.is_damaged && !map.is_unreadable;
-        if is_whole && self.patient.inode.size() > 0 && !self.has(&[INODE_CHECKSUM]) {
+        let was_never_freed = self.patient.inode.dtime() == 0 && !self.has(&[INODE_CHECKSUM]);
+        if is_whole && self.patient.inode.size() > 0 && was_never_freed {
             self.patient.inode.set_links_count(1);
             return true;
         }
@@ -204,6 +205,10 @@ impl Case<'_, '_, '_> {
             return;
         }
         self.patient.patch(FADDR, &[0; 4]);
+        for at in inode::early_times(self.patient.bytes()) {
+            let extra = self.patient.bytes()[at] & !3;
+            self.patient.patch(at, &[extra]);
+        }
         let size = usize::from(self.ward.scene.geometry().inode_size);
         let extra = usize::from(self.patient.inode.extra_isize());
         let most = size - GOOD_OLD_INODE_SIZE;
@@ -273,8 +278,10 @@ impl Case<'_, '_, '_> {
             self.patient.inode.set_mode(0o04_0000 | permissions);
             return true;
         }
-        let has_map = self.patient.has(flags::EXTENTS | flags::INLINE_DATA) && !map.is_damaged;
-        if has_map || !map.runs.is_empty() && !map.is_damaged {
+        let is_inline = self.patient.has(flags::INLINE_DATA)
+            && attributes::inline_rest(&self.patient).is_some();
+        let has_map = self.patient.has(flags::EXTENTS) && !map.is_damaged;
+        if is_inline || has_map || !map.runs.is_empty() && !map.is_damaged {
             return true;
         }
         let size = self.patient.inode.size();
@@ -350,6 +357,10 @@ impl Case<'_, '_, '_> {
             if file_type == FileType::Directory || file_type == FileType::Symlink && is_too_large {
                 self.patient.inode.set_size(room);
             }
+        }
+        if self.has(&[INODE_SIZE]) && file_type == FileType::Regular {
+            let rest = attributes::inline_rest(&self.patient).map_or(0, |rest| rest.len());
+            self.patient.inode.set_size((I_BLOCK_SIZE + rest) as u64);
         }
         self.mend_blocks(0);
     }

@@ -44,6 +44,7 @@ struct Owner {
 /// Gives blocks that several claim to one of them.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
+    ward.claim_all();
     let concerned = by_inode(findings);
     let mut owners: HashMap<u64, Owner> = HashMap::new();
     if let Some(cluster) = resize_cluster(&ward) {
@@ -187,7 +188,10 @@ fn part(
         }
     }
     let mut map = Map::read_without(&ward.scene, &patient, lost);
-    map.nodes.retain(|node| !moved.contains(node));
+    if !moved.is_empty() {
+        // What lies below a node that others have too is theirs as well.
+        map.nodes.clear();
+    }
     let mut changes = BTreeMap::new();
     take_system(ward, &map, &mut changes);
     if findings.iter().any(|finding| finding.code == EXTENT_CLUSTER) {

@@ -9,9 +9,11 @@ use repair::{Action, Staging};
 use vfs::Result;
 
 use super::draft::Draft;
+use super::map::Map;
 use super::patient::Patient;
 use crate::check::scene::Scene;
 use crate::format::address::Block;
+use crate::format::inode::Inode;
 use crate::repair::Job;
 
 /// Times that the same was mended before the sternest way is taken.
@@ -81,9 +83,28 @@ impl<'j> Ward<'j> {
         Patient::read(&self.scene, ino)
     }
 
+    /// Counts as in use also what damaged maps lead to, and those that share parts with others: the check does not
+    /// look into them, but they are still to be read.
+    pub(super) fn claim_all(&mut self) {
+        self.survey();
+        let scene = &self.scene;
+        scene.for_each_slot(&mut |ino, slot| {
+            let inode = Inode::from_slot(slot);
+            let is_used = inode.links_count() > 0 || scene.is_orphan(ino);
+            let Some(patient) = Patient::read(scene, ino).filter(|_| is_used) else { return };
+            let map = Map::read(scene, &patient);
+            let runs = map.runs.iter().map(|run| (run.start, u64::from(run.len)));
+            for (start, len) in runs.chain(map.nodes.iter().map(|node| (*node, 1))) {
+                scene.used().insert_range(scene.clusters(start, len), |_| {});
+            }
+        });
+    }
+
     /// Takes a free cluster, whose first block this is. `None` if there is none.
     pub(super) fn take_cluster(&mut self) -> Option<Block> {
-        self.survey();
+        if !self.is_surveyed {
+            self.claim_all();
+        }
         let limit = self.scene.used().limit();
         let found = self.find_free(self.next..limit).or_else(|| self.find_free(0..limit))?;
         self.scene.used().insert(found);
