@@ -65,8 +65,8 @@ impl Scanner<'_, '_> {
         if faddr != 0 {
             tell("faddr", "0", faddr);
         }
-        if let Some(at) = inode::early_times(slot).next() {
-            tell("times", "an epoch that goes with the seconds", slot[at].into());
+        if let Some(at) = inode::early_times(slot).first() {
+            tell("times", "an epoch that goes with the seconds", slot[*at].into());
         }
         let (extra, most) =
             (usize::from(subject.inode.extra_isize()), slot.len() - GOOD_OLD_INODE_SIZE);
