@@ -6,6 +6,7 @@ mod files;
 mod groups;
 mod image;
 mod journal;
+mod log_writer;
 mod orphans;
 mod quota;
 mod replay;
@@ -21,6 +22,7 @@ use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
 
+pub use log_writer::open_log;
 pub(crate) use superblock::mended as mended_superblock;
 
 /// The inode of the root directory.

@@ -11,6 +11,7 @@ use oracle::{Mke2fs, Sample, sample_tree};
 use vfs::Ino;
 
 use super::sound::settle;
+pub(crate) use super::sound::settle as settled;
 use crate::common::image::{device, golden};
 use crate::common::layout::Layout;
 

@@ -2,6 +2,7 @@
 
 mod damage;
 mod files;
+mod log;
 mod tree;
 
 use std::num::NonZero;
