@@ -22,5 +22,6 @@ mod orphans;
 mod others;
 mod quotas;
 mod random;
+mod repair;
 mod xattr;
 mod xattr_damage;

@@ -5,7 +5,7 @@ use check::{Code, Severity};
 /// Declares codes and lists them all.
 macro_rules! codes {
     ($($name:ident: $text:literal, $severity:ident, $structure:literal, $meaning:literal, $repair:literal;)*) => {
-        $(pub(super) const $name: &Code = &Code {
+        $(pub(crate) const $name: &Code = &Code {
             name: $text,
             severity: Severity::$severity,
             structure: $structure,
@@ -58,6 +58,9 @@ codes! {
     GROUP_FLAGS: "ext4-group-flags", Harmless, "group descriptor",
         "A descriptor says that parts of its group are not initialised, in a file system without that feature.",
         "The flags and the number of unused inodes are cleared.";
+    GROUP_UNUSED: "ext4-group-unused", AtRisk, "group descriptor",
+        "A descriptor says that inodes were never used that are in use.",
+        "The inodes of the group are looked through, and their number is set right.";
     GROUP_BACKUP: "ext4-group-backup", AtRisk, "group descriptor backup",
         "A backup of a group descriptor has other places than the primary one.",
         "The backup is written again.";

@@ -141,9 +141,7 @@ impl Scanner<'_, '_> {
         let most = if subject.has(flags::EXTENTS) {
             1 << (32 + log)
         } else {
-            let pointers = u64::from(geometry.block_size() / 4);
-            let blocks = u64::from(DIRECT_COUNT) + pointers + pointers.pow(2) + pointers.pow(3);
-            blocks.min((1 << 32) - 1) << log
+            self.context.largest_mapped()
         };
         if size > most {
             self.tell_size(subject, format_args!("at most {most}"));
@@ -179,6 +177,13 @@ impl Scanner<'_, '_> {
 }
 
 impl Context<'_> {
+    /// Most bytes of a file whose blocks are named by pointers.
+    pub(super) fn largest_mapped(&self) -> u64 {
+        let pointers = u64::from(self.geometry().block_size() / 4);
+        let blocks = u64::from(DIRECT_COUNT) + pointers + pointers.pow(2) + pointers.pow(3);
+        blocks.min((1 << 32) - 1) << self.geometry().block_size_log
+    }
+
     /// Checks that features say what was found to be used.
     pub(super) fn check_used_features(&self) {
         let features = &self.params.sb.features;

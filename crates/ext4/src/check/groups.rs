@@ -1,14 +1,17 @@
 //! Group descriptors, their backups, and what lies where they say.
 
 use check::Finding;
-use vfs::Corruption;
+use vfs::{Corruption, Ino};
 
-use super::codes::{GROUP_BACKUP, GROUP_CHECKSUM, GROUP_FLAGS, GROUP_OVERLAP, GROUP_PLACES};
+use super::codes::{
+    GROUP_BACKUP, GROUP_CHECKSUM, GROUP_FLAGS, GROUP_OVERLAP, GROUP_PLACES, GROUP_UNUSED,
+};
 use super::context::Context;
 use crate::alloc::system::SystemZone;
 use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
 use crate::format::group::{GroupDescriptor, GroupFlags};
+use crate::format::inode;
 
 /// A group descriptor, and how far it can be believed.
 #[derive(Clone, Copy, Default)]
@@ -172,6 +175,28 @@ impl Context<'_> {
             let detail = format!("it lies on a structure of group {}", pair[0].2);
             let finding = Finding::new(GROUP_OVERLAP).in_group(pair[1].2.0).at_block(pair[1].0);
             self.tell(finding.detail(detail));
+        }
+    }
+
+    /// Tells if an inode that was not looked at, for it lies in the part of its group that was never used, seems
+    /// to be in use.
+    pub(super) fn check_left_out(&self, ino: u32) {
+        let Some((group, index)) = self.geometry().place_of(Ino(ino.into())) else { return };
+        let is_left_out = self
+            .group(group)
+            .is_some_and(|facts| facts.is_usable && index >= facts.inodes_to_read(self));
+        let Some(slot) = Some(ino).filter(|_| is_left_out).and_then(|ino| self.slot(ino)) else {
+            return;
+        };
+        let subject = self.subject(ino, &slot);
+        let is_live = subject.inode.file_type().is_some() && subject.inode.links_count() > 0;
+        let is_sealed = subject.seed.is_none_or(|seed| {
+            let (computed, stored) = inode::slot_checksums(seed, &slot);
+            computed == stored
+        });
+        if is_live && is_sealed {
+            let finding = Finding::new(GROUP_UNUSED).in_group(group.0);
+            self.tell(finding.detail(format!("inode {ino} is in use")));
         }
     }
 

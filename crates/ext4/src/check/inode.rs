@@ -12,7 +12,7 @@ use super::context::{Context, Subject};
 use super::survey::{Scanner, Target, target_problem};
 use crate::format::address::Block;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 
 /// `i_flags`: for the AFS server.
 const IMAGIC: u32 = 0x2000;
@@ -64,6 +64,9 @@ impl Scanner<'_, '_> {
         let faddr = slot.get(FADDR).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         if faddr != 0 {
             tell("faddr", "0", faddr);
+        }
+        if let Some(at) = inode::early_times(slot).first() {
+            tell("times", "an epoch that goes with the seconds", slot[*at].into());
         }
         let (extra, most) =
             (usize::from(subject.inode.extra_isize()), slot.len() - GOOD_OLD_INODE_SIZE);
@@ -134,6 +137,10 @@ impl Scanner<'_, '_> {
             FileType::Regular if is_inline => {
                 // What its size has beyond what is there reads as zeros: mke2fs makes such files of holes.
                 self.check_inline_size(subject, space, None);
+                let most = self.context.largest_mapped();
+                if subject.inode.size() > most {
+                    self.tell_size(subject, format_args!("at most {most}"));
+                }
                 Claimed::default()
             }
             FileType::Regular => self.claim_file(subject),

@@ -223,7 +223,10 @@ impl<'r, 'c> Reader<'r, 'c> {
         if ino < context.params.sb.first_ino {
             return bad("which is reserved");
         }
-        let Some(state) = context.inodes.get(ino) else { return bad("which is not in use") };
+        let Some(state) = context.inodes.get(ino) else {
+            context.check_left_out(ino);
+            return bad("which is not in use");
+        };
         if state.has(VALUE | HIDDEN) {
             return bad("which has no names");
         }

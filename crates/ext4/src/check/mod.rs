@@ -18,12 +18,13 @@
 mod attributes;
 mod bitmaps;
 mod claims;
-mod codes;
+pub(crate) mod codes;
 mod connect;
 mod contents;
 mod context;
 mod directories;
 mod groups;
+mod in_use;
 mod inode;
 mod inodes;
 mod journal;
@@ -34,6 +35,7 @@ mod paths;
 mod quota;
 mod references;
 mod resize;
+pub(crate) mod scene;
 mod shared;
 mod superblock;
 mod survey;
@@ -50,6 +52,7 @@ use vfs::Result;
 pub use codes::CODES;
 use context::Context;
 use directories::Directories;
+pub(crate) use in_use::{InUse, find_in_use};
 
 use crate::params::Params;
 

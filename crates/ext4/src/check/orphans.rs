@@ -104,7 +104,9 @@ impl Context<'_> {
                 || !self.orphans.insert(ino.into())
             {
                 let finding = Finding::new(ORPHAN_FILE_ENTRY).of_inode(file.ino.into());
-                self.tell(finding.at_block(place.0).detail(format!("it names inode {ino}")));
+                self.tell(
+                    finding.at_block(place.0).mismatch("an inode that can be an orphan", ino),
+                );
             }
         }
         slots.iter().any(|slot| slot.get() != 0)

@@ -105,7 +105,9 @@ impl Context<'_> {
         let blocks = std::mem::take(&mut *self.references.blocks.lock());
         for (block, left) in blocks.into_iter().filter(|(_, left)| *left != 0) {
             let detail = format!("it says {} more than there are", left);
-            self.tell(Finding::new(XATTR_REFERENCES).at_block(block.0).detail(detail));
+            let finding = Finding::new(XATTR_REFERENCES).at_block(block.0).detail(detail);
+            let stored = self.block(block).map_or(0, |bytes| xattr::block_refcount(&bytes).into());
+            self.tell(finding.mismatch(stored - left, stored));
         }
         let values = std::mem::take(&mut *self.references.values.lock());
         for (ino, holder) in values {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use blockdev::{BlockDevice, OverlayDevice};
 use check::{Finding, Observer, Options};
 use vfs::{Error, Result};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::codes::{
     JOURNAL_REPLAY, MMP, SUPERBLOCK, SUPERBLOCK_BACKUP, SUPERBLOCK_FIELD, SUPERBLOCK_TIME,
@@ -76,13 +76,23 @@ fn find(
         Error::Corrupt(damage) => Finding::of_damage(SUPERBLOCK, damage),
         other => Finding::new(SUPERBLOCK).detail(other.to_string()),
     };
-    let copy = Copy::find(&*device);
-    let (Some(copy), Error::Corrupt(damage)) = (copy, &error) else {
+    let Error::Corrupt(damage) = &error else {
         observer.found(finding);
         return Ok(None);
     };
-    observer.found(finding.detail(copy.remark(damage)));
-    copy.in_place(device).map(Some)
+    if let Some(copy) = Copy::find(&*device) {
+        observer.found(finding.detail(copy.remark(damage)));
+        return copy.in_place(device).map(Some);
+    }
+    let Some((raw, _)) = crate::repair::mended_superblock(&*device) else {
+        observer.found(finding);
+        return Ok(None);
+    };
+    observer.found(finding.detail(format!("{damage}; its other fields agree with the image")));
+    let view: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
+    view.write_at(superblock::SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
+    let sb = read_superblock(&*view)?;
+    Ok(Some((view, sb)))
 }
 
 /// Replays the journal in memory.

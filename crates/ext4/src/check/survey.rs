@@ -120,6 +120,9 @@ impl<'s, 'c> Scanner<'s, 'c> {
             }
             return self.check_bad_blocks(&subject);
         }
+        if links == 0 {
+            self.check_deletion_time(ino, slot);
+        }
         if mode == 0 && links == 0 {
             return;
         }
@@ -142,6 +145,24 @@ impl<'s, 'c> Scanner<'s, 'c> {
                 let finding = Finding::new(INODE_MODE).of_inode(ino.into()).field("mode");
                 context.tell(finding.mismatch("a file type", found));
             }
+        }
+    }
+
+    /// A time of deletion that is a number of an inode is the next in a list of orphans, which the inode is not
+    /// on, if the clock was ever right.
+    fn check_deletion_time(&self, ino: u32, slot: &[u8]) {
+        let context = self.context;
+        let (sb, raw) = (&context.params.sb, &context.params.sb.raw);
+        let dtime = slot[inode::DTIME_BYTES].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+        let is_right = |time: u32| time >= sb.inodes_count;
+        // It was never mounted, or made by something that does not say when.
+        let may_be_missing = [raw.mtime.get(), raw.mkfs_time.get()];
+        let is_clock_right = is_right(raw.wtime.get())
+            && may_be_missing.iter().all(|time| *time == 0 || is_right(*time));
+        let is_low = dtime != 0 && dtime < sb.inodes_count && is_clock_right;
+        if is_low && !context.orphans.contains(ino.into()) {
+            let finding = Finding::new(INODE_DELETION_TIME).of_inode(ino.into());
+            context.tell(finding.mismatch("a time", dtime));
         }
     }
 
@@ -218,6 +239,7 @@ impl Context<'_> {
             state.is_some_and(|state| state.type_code() == code)
         };
         if !is(ROOT, FileType::Directory) {
+            self.check_left_out(ROOT);
             self.tell_special(ROOT, "the root is not a directory in use");
         }
         let raw = &self.params.sb.raw;
@@ -230,6 +252,7 @@ impl Context<'_> {
         ];
         for (ino, problem) in files {
             if ino != 0 && !is(ino, FileType::Regular) {
+                self.check_left_out(ino);
                 self.tell_special(ino, problem);
             }
         }

@@ -10,7 +10,7 @@ use crate::format::inode::flags;
 use crate::params::Params;
 
 /// Inodes and bytes by id, for each kind of quota.
-pub(super) type Usage = [HashMap<u32, (u64, u64)>; 3];
+pub(crate) type Usage = [HashMap<u32, (u64, u64)>; 3];
 
 /// One thread's part.
 #[derive(Default)]

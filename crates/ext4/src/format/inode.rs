@@ -451,6 +451,18 @@ fn encode_time(time: Timestamp, wide: bool) -> (u32, u32) {
     (low.cast_unsigned(), epoch | time.nsec << 2)
 }
 
+/// Bytes of the slot at which the times lie whose epoch cannot be meant: before 1970 by the seconds, and in the last
+/// epoch, as old kernels wrote times before 1970.
+pub fn early_times(slot: &[u8]) -> Vec<usize> {
+    // Where the seconds lie, and the epoch.
+    const TIMES: [(usize, usize); 4] = [(0xc, 0x84), (0x10, 0x88), (0x8, 0x8c), (0x90, 0x94)];
+    let inode = Inode::from_slot(slot);
+    let is_early = |&(sec, extra): &(usize, usize)| {
+        inode.has(extra + 4) && slot[sec + 3] & 0x80 != 0 && slot[extra] & 3 == 3
+    };
+    TIMES.into_iter().filter(is_early).map(|(_, extra)| extra).collect()
+}
+
 /// Bytes of a slot that are checksummed in one go: all of the usual size.
 const CHECKSUM_PIECE: usize = 256;
 

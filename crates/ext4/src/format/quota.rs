@@ -110,7 +110,36 @@ const _: () = assert!(std::mem::offset_of!(Entry, inodes) == 24);
 const _: () = assert!(std::mem::offset_of!(Entry, space) == 48);
 const _: () = assert!(ENTRIES_PER_BLOCK == 14);
 
+/// Seconds for which a soft limit may be exceeded, where nobody says otherwise: a week.
+const GRACE_DEFAULT: u32 = 7 * 24 * 3600;
+
+impl Info {
+    /// The start of a file of `blocks` blocks, of which `free_leaf` is the leaf with room; times and flags are those
+    /// of `before`, if it is known.
+    #[must_use]
+    pub fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
+        let grace = |time: Option<U32>| time.unwrap_or_else(|| GRACE_DEFAULT.into());
+        Self {
+            magic: kind.magic().into(),
+            version: VERSION.into(),
+            block_grace: grace(before.map(|info| info.block_grace)),
+            inode_grace: grace(before.map(|info| info.inode_grace)),
+            flags: before.map_or_else(|| 0.into(), |info| info.flags),
+            blocks: blocks.into(),
+            free_block: 0.into(),
+            free_leaf: free_leaf.into(),
+        }
+    }
+}
+
 impl Entry {
+    /// Whether it limits anything.
+    #[must_use]
+    pub fn has_limits(&self) -> bool {
+        let limits = [self.inodes_hard, self.inodes_soft, self.blocks_hard, self.blocks_soft];
+        limits.iter().any(|limit| limit.get() != 0)
+    }
+
     /// An entry without limits or usage.
     #[must_use]
     pub fn new(id: u32) -> Self {

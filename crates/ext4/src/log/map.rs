@@ -79,6 +79,33 @@ impl JournalMap {
         Ok(Some(map))
     }
 
+    /// The map that starts in an inode, whatever else the inode says, and with whatever checksums.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn of_inode(
+        device: &dyn BlockDevice,
+        sb: &Superblock,
+        i_block: &[u8; I_BLOCK_SIZE],
+        size: u64,
+    ) -> Result<Self> {
+        let is_extents = Node::parse(i_block, None).is_ok();
+        let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
+        walk.map(&Root { i_block: *i_block, size, is_extents }, None)
+    }
+
+    /// What an inode must have to hold the journal, by the copy of that in a superblock: `i_block`, size, and whether
+    /// it holds extents. `None` if there is no copy, or it leads nowhere.
+    pub(crate) fn backup(
+        device: &dyn BlockDevice,
+        sb: &Superblock,
+    ) -> Option<([u8; I_BLOCK_SIZE], u64, bool)> {
+        let root = Root::from_backup(sb)?;
+        let walk = Walk { device, sb, geometry: Geometry::new(sb), runs: Vec::new(), next: 0 };
+        let map = walk.map(&root, None).ok()?;
+        (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
+    }
+
     /// Blocks of the journal.
     #[must_use]
     pub fn blocks(&self) -> u32 {

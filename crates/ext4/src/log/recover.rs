@@ -6,11 +6,11 @@ use zerocopy::IntoBytes;
 
 use super::map::JournalMap;
 use super::reader::Reader;
-use super::replay::{Log, Verified};
+use super::replay::{Log, Revoked, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::alloc::groups::Trust;
 use crate::format::features::Incompat;
-use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid};
+use crate::format::jbd2::{FastCommitScan, FastCommitTag, JournalSuperblock, Scanned, Tid, header};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, SUPERBLOCK_OFFSET, Superblock};
 use crate::params::read_superblock;
 use crate::volume::Volume;
@@ -77,6 +77,29 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
     }
 }
 
+/// As [`recover`], but of a log with damage in it: replays the transactions before that and forgets the others, and
+/// all fast commits.
+///
+/// # Errors
+/// As [`recover`], but for damage in the log.
+pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
+    let sb = read_superblock(device)?;
+    let Some(map) = JournalMap::read(device, &sb)? else { return Ok(Report::default()) };
+    let journal = read_journal_superblock(device, &map)?;
+    let recovery = Recovery { device, sb: &sb, map: &map, journal: &journal };
+    match journal.start {
+        Some(start) => recovery.salvage(start),
+        None => recovery.clear(journal.sequence),
+    }
+}
+
+/// The highest number that a block of the journal has, or 0: a new log must start after it.
+pub(crate) fn highest_sequence(device: &dyn BlockDevice, map: &JournalMap) -> u32 {
+    let mut reader = Reader::new(device, map);
+    let number = |block| reader.block(block).ok().and_then(header).map_or(0, |(_, tid)| tid.0);
+    (1..map.blocks()).map(number).max().unwrap_or(0)
+}
+
 /// Reads and checks the journal's superblock.
 pub(super) fn read_journal_superblock(
     device: &dyn BlockDevice,
@@ -138,6 +161,45 @@ impl Recovery<'_> {
         let Extent { head, end, .. } = log.extent;
         let resume = Some(Resume { head, next: end });
         Ok(Report { fast_commits, resume, errno: self.errno(), ..report })
+    }
+
+    /// Replays the transactions before the first damage.
+    fn salvage(&self, start: u32) -> Result<Report> {
+        let mut reader = Reader::new(self.device, self.map);
+        let all = Scan::run_to(self.journal, &mut reader, start, u32::MAX).transactions;
+        // The first so many that are not sound together.
+        let (mut sound, mut damaged) = (0, all + 1);
+        while damaged - sound > 1 {
+            let middle = sound + (damaged - sound) / 2;
+            let is_sound = self.sound_prefix(&mut reader, start, middle).is_ok();
+            if is_sound { sound = middle } else { damaged = middle }
+        }
+        let mut report = Report { transactions: sound, ..Report::default() };
+        if sound > 0 {
+            let (log, revoked) = self.sound_prefix(&mut reader, start, sound)?;
+            let counts = log.replay(&mut reader, &revoked, self.device)?;
+            (report.blocks_replayed, report.blocks_revoked) = (counts.replayed, counts.revoked);
+        }
+        // Numbers after all that it can hold cannot be taken for its own.
+        let end = Tid(self.journal.sequence.0.wrapping_add(self.map.blocks()));
+        Ok(Report { errno: self.clear(end)?.errno, ..report })
+    }
+
+    /// The first `count` transactions, if they are sound.
+    fn sound_prefix(
+        &self,
+        reader: &mut Reader<'_>,
+        start: u32,
+        count: u32,
+    ) -> Result<(Log<'_>, Revoked)> {
+        let extent = Scan::run_to(self.journal, reader, start, count);
+        let log = Log { sb: self.journal, map: self.map, start, extent, may_be_interrupted: false };
+        let device_blocks = self.device.len() >> self.sb.block_size_log;
+        let revoked = log.revoked(reader, device_blocks)?;
+        if let Ok(verified) = log.verify(reader, &revoked)? {
+            self.check_targets(&verified)?;
+        }
+        Ok((log, revoked))
     }
 
     /// Checks that all replayed blocks lie in the file system: in the one that the log's own

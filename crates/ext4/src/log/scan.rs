@@ -83,6 +83,8 @@ pub(super) struct Scan<'a, 'j> {
     /// The damage that ends the log, if its transaction is the last: an asynchronous commit block
     /// may have been faster than the rest.
     interrupted: Option<Corruption>,
+    /// Most transactions to look at, if damage shall be where the log ends.
+    transactions_max: Option<u32>,
 }
 
 impl<'a, 'j> Scan<'a, 'j> {
@@ -92,7 +94,33 @@ impl<'a, 'j> Scan<'a, 'j> {
         reader: &'a mut Reader<'j>,
         start: u32,
     ) -> Result<Extent> {
-        let mut scan = Self {
+        Self::new(sb, reader, start, None).finish()
+    }
+
+    /// As [`Self::run`], but the log ends after that many transactions, or before the first damage.
+    pub(super) fn run_to(
+        sb: &'a JournalSuperblock,
+        reader: &'a mut Reader<'j>,
+        start: u32,
+        transactions_max: u32,
+    ) -> Extent {
+        let mut scan = Self::new(sb, reader, start, Some(transactions_max));
+        while let Ok(Some(())) = scan.step() {}
+        scan.extent
+    }
+
+    fn finish(mut self) -> Result<Extent> {
+        while self.step()?.is_some() {}
+        Ok(self.extent)
+    }
+
+    fn new(
+        sb: &'a JournalSuperblock,
+        reader: &'a mut Reader<'j>,
+        start: u32,
+        transactions_max: Option<u32>,
+    ) -> Self {
+        Self {
             sb,
             reader,
             cursor: Cursor::new(sb, start),
@@ -101,15 +129,15 @@ impl<'a, 'j> Scan<'a, 'j> {
             last_sec: 0,
             suspect: None,
             interrupted: None,
-        };
-        while scan.step()?.is_some() {}
-        Ok(scan.extent)
+            transactions_max,
+        }
     }
 
     /// Reads what is at the cursor and goes on. `None` at the end of the log.
     fn step(&mut self) -> Result<Option<()>> {
         let at = self.cursor.at;
-        if self.cursor.advance(self.sb, 1).is_none() {
+        let is_enough = self.transactions_max.is_some_and(|max| self.extent.transactions >= max);
+        if is_enough || self.cursor.advance(self.sb, 1).is_none() {
             return Ok(None);
         }
         let block = self.reader.block(at)?;

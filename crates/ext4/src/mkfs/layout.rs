@@ -79,6 +79,18 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     Ok(layout)
 }
 
+/// Where the bitmaps and inode tables of a file system of this geometry usually lie. `None` if there is no room.
+pub(crate) fn usual_places(geometry: &Geometry) -> Option<Vec<GroupDescriptor>> {
+    let mut space = Space::new(u64::from(geometry.first_data_block)..geometry.blocks_count);
+    for group in geometry.groups() {
+        let base = geometry.base_metadata(group);
+        if space.taken_in(base.start.0..base.end.0) == 0 {
+            space.take(base.start.0..base.end.0);
+        }
+    }
+    place_tables(geometry, &mut space).ok()
+}
+
 /// Places the bitmaps and inode tables. With `flex_bg` those of several groups lie together: first
 /// all block bitmaps, then all inode bitmaps, then all tables.
 fn place_tables(geometry: &Geometry, space: &mut Space) -> Result<Vec<GroupDescriptor>> {

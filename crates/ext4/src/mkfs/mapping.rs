@@ -8,28 +8,28 @@ use crate::format::extent::{self, Extent, IndexEntry, WRITTEN_LEN_MAX};
 use crate::format::inode::I_BLOCK_SIZE;
 
 /// Blocks that a block map names in the inode itself.
-pub(super) const DIRECT_BLOCKS: u64 = 12;
+pub(crate) const DIRECT_BLOCKS: u64 = 12;
 /// Deepest tree of a block map.
 const LEVELS: u32 = 3;
 
 /// The blocks of a file and what names them.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     /// What goes into the inode.
-    pub(super) i_block: [u8; I_BLOCK_SIZE],
+    pub(crate) i_block: [u8; I_BLOCK_SIZE],
     /// Blocks that name others, with their contents.
-    pub(super) index: Vec<(Block, Vec<u8>)>,
+    pub(crate) index: Vec<(Block, Vec<u8>)>,
     /// The file's blocks in order.
-    pub(super) data: Vec<Range<u64>>,
+    pub(crate) data: Vec<Range<u64>>,
 }
 
 impl Mapped {
     /// The file's blocks one by one.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> {
         self.data.iter().cloned().flatten().map(Block)
     }
 
     /// All blocks, those that name others included.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         let data: u64 = self.data.iter().map(|run| run.end - run.start).sum();
         data + self.index.len() as u64
     }
@@ -37,7 +37,7 @@ impl Mapped {
 
 /// Gives a file `len` blocks near `goal` as extents. `seed` is that of the inode's checksums,
 /// where the file system has them. `None` if there is no room.
-pub(super) fn extents(
+pub(crate) fn extents(
     space: &mut Space,
     goal: u64,
     len: u64,
@@ -103,7 +103,7 @@ fn write_leaf(node: &mut [u8], extents: &[Extent]) {
 }
 
 /// Gives a file `len` blocks near `goal` as a block map. `None` if there is no room.
-pub(super) fn block_map(
+pub(crate) fn block_map(
     space: &mut Space,
     goal: u64,
     len: u64,

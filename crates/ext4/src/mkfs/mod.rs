@@ -9,14 +9,15 @@
 
 mod journal;
 mod layout;
-mod mapping;
+pub(crate) mod mapping;
 mod numbers;
 mod options;
-mod space;
+pub(crate) mod space;
 mod system_files;
 mod write;
 
 pub use layout::Layout;
+pub(crate) use layout::usual_places;
 pub use options::{FeatureChange, InodeCount, Options};
 pub use write::{Contents, format};
 

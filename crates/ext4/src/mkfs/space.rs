@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Taken blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Start of each run to its end.
     taken: BTreeMap<u64, u64>,
     /// Blocks before the first and from the last on cannot be taken.
@@ -17,12 +17,12 @@ pub(super) struct Space {
 
 impl Space {
     /// All of `blocks` free.
-    pub(super) fn new(blocks: Range<u64>) -> Self {
+    pub(crate) fn new(blocks: Range<u64>) -> Self {
         Self { taken: BTreeMap::new(), blocks }
     }
 
     /// Takes a run that is free.
-    pub(super) fn take(&mut self, run: Range<u64>) {
+    pub(crate) fn take(&mut self, run: Range<u64>) {
         if run.is_empty() {
             return;
         }
@@ -75,7 +75,7 @@ impl Space {
     }
 
     /// Takes `len` blocks in one piece: the first that are free from `goal` on, or from the start.
-    pub(super) fn take_run(&mut self, goal: u64, len: u64) -> Option<u64> {
+    pub(crate) fn take_run(&mut self, goal: u64, len: u64) -> Option<u64> {
         let fits = |run: &Range<u64>| run.end - run.start >= len;
         let Range { start, end } = self.blocks;
         let found = self.free_runs(goal..end).find(fits);

@@ -95,6 +95,16 @@ impl Copy {
         Ok((Arc::new(view), sb))
     }
 
+    /// What it says.
+    pub(crate) const fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// The group that it lies in.
+    pub(crate) const fn group(&self) -> u32 {
+        self.group
+    }
+
     /// Whether the damaged superblock says that the journal holds changes.
     pub(crate) fn is_marked(&self) -> bool {
         self.is_marked

@@ -1,7 +1,19 @@
 //! Repairing an image. Everything is tried out in a staging first; [`repair::make_plan`] goes round between the check and
 //! what is here, lowest level first, until the check finds nothing.
 
+mod fields;
 mod files;
+mod groups;
+mod image;
+mod journal;
+mod log_writer;
+mod orphans;
+mod quota;
+mod replay;
+mod resize;
+mod space;
+mod superblock;
+mod system_files;
 mod volume;
 
 use std::sync::Arc;
@@ -9,6 +21,12 @@ use std::sync::Arc;
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+pub use log_writer::open_log;
+pub(crate) use superblock::mended as mended_superblock;
+
+/// The inode of the root directory.
+const ROOT: u32 = 2;
 
 /// Repairs an ext2, ext3 or ext4 image.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +47,11 @@ pub(crate) struct Job {
 const LEVELS: &[&[Fix<Job>]] = &[
     volume::PLACES,
     files::INODES,
+    files::SHARING,
     files::DIRECTORIES,
     volume::SPACE,
     files::NAMES,
+    files::LINKS,
     volume::COUNTS,
 ];
 

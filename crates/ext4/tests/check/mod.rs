@@ -2,6 +2,7 @@
 
 mod damage;
 mod sound;
+pub(crate) mod victim;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
 }
 
 /// A finding in a line, for a message.
-fn show(finding: &Finding) -> String {
+pub(crate) fn show(finding: &Finding) -> String {
     let Finding { code, place, detail, expected, found, path } = finding;
     let path = path.as_deref().map(String::from_utf8_lossy);
     format!("{} {place:?} {detail:?}: expected {expected:?}, found {found:?} {path:?}", code.name)

@@ -69,7 +69,7 @@ const KINDS: &[(&str, &[&str])] = &[
 ];
 
 /// Counts the usage of what mke2fs copied, which it does not do itself.
-pub(super) fn settle(image: &Path) {
+pub(crate) fn settle(image: &Path) {
     let output = oracle::command("e2fsck").arg("-fy").arg(image).output().expect("e2fsck");
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
 }

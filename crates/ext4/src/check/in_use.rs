@@ -1,0 +1,163 @@
+//! What a survey of all inodes found in use, for whoever writes bitmaps and counts anew.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::check::{BitSet, Finding, Observer, Options};
+use blockdev::BlockDevice;
+use vfs::Result;
+
+use super::context::Context;
+use super::mapping::walk;
+use super::references::Runs;
+use super::tally::Usage;
+use super::{superblock, survey};
+use crate::format::address::{Block, Group};
+use crate::format::group::GroupDescriptor;
+use crate::params::Params;
+
+/// Keeps nothing of what is found.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn found(&self, _: Finding) {}
+}
+
+/// What inodes say, all taken together.
+pub(crate) struct InUse<'c>(Context<'c>);
+
+/// What a group has, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupCounts {
+    /// Clusters that nobody uses.
+    pub(crate) free_clusters: u32,
+    /// Inodes that are not in use.
+    pub(crate) free_inodes: u32,
+    /// Directories among those that are.
+    pub(crate) directories: u32,
+    /// Inodes up to the last one in use.
+    pub(crate) inodes_to_last: u32,
+}
+
+/// Surveys an image as a check does, without telling anybody of anything. `None` if it has no superblock.
+///
+/// # Errors
+/// As [`super::check`].
+pub(crate) fn find_in_use<R>(
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    job: impl FnOnce(&InUse<'_>) -> R,
+) -> Result<Option<R>> {
+    let Some(start) = superblock::begin(device, options, &Nobody)? else { return Ok(None) };
+    let mut context = Context::new(start.device, &Nobody, options.threads, Params::of(start.sb));
+    context.check_groups();
+    context.check_superblock();
+    context.find_orphans();
+    survey::survey(&context);
+    Ok(Some(job(&InUse(context))))
+}
+
+impl InUse<'_> {
+    /// Whether all could be read. What could not be may use more than is known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.is_complete()
+    }
+
+    /// A group's descriptor, if its places can be used.
+    pub(crate) fn descriptor(&self, group: Group) -> Option<GroupDescriptor> {
+        self.0.group(group).filter(|facts| facts.is_usable).map(|facts| facts.desc)
+    }
+
+    /// The clusters in use, counted from the first of group 0.
+    pub(crate) fn clusters(&self) -> &BitSet {
+        self.0.claims.used()
+    }
+
+    /// Whether no two claim a block, and the file system itself does not.
+    pub(crate) fn is_alone(&self, block: Block) -> bool {
+        let cluster = self.0.claims.clusters(block, 1).start;
+        let is_shared = self.0.claims.shared().is_some_and(|shared| shared.contains(cluster));
+        !is_shared && !self.0.system.overlaps(block, 1)
+    }
+
+    /// The first block of a cluster.
+    pub(crate) fn block_of(&self, cluster: u64) -> Block {
+        self.0.claims.block_of(cluster)
+    }
+
+    /// What owners use, for each kind of quota; `None` if it could not be counted.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.0.tally.is_wanted().then(|| self.0.tally.take())
+    }
+
+    /// The blocks of a small file, in order, up to the first hole and at most `max`.
+    pub(crate) fn places(&self, ino: u32, max: usize) -> Vec<Block> {
+        let Some(slot) = self.0.slot(ino) else { return Vec::new() };
+        let mut runs = Runs::default();
+        walk(&self.0, &self.0.subject(ino, &slot), &mut runs);
+        let mut places = Vec::new();
+        for run in runs.0 {
+            if run.unwritten || run.first as usize != places.len() || places.len() >= max {
+                break;
+            }
+            let count = (run.len as usize).min(max - places.len()) as u64;
+            places.extend((0..count).map(|at| run.start.plus(at)));
+        }
+        places
+    }
+
+    /// The counts of a group.
+    pub(crate) fn counts(&self, group: Group) -> GroupCounts {
+        let geometry = self.0.geometry();
+        let clusters = geometry.clusters_in(group);
+        let used = self.clusters().count(self.0.claims.of_group(geometry, group)) as u32;
+        let states = self.0.inodes.of(group);
+        let in_use = (0..).zip(states).filter(|(_, state)| state.is_used());
+        let reserved = self.reserved_in(group);
+        let used_inodes = in_use.clone().filter(|(index, _)| *index >= reserved).count() as u32;
+        let last = in_use.clone().last().map_or(0, |(index, _)| index + 1);
+        GroupCounts {
+            free_clusters: clusters - used.min(clusters),
+            free_inodes: geometry.inodes_per_group - reserved - used_inodes,
+            directories: in_use.filter(|(_, state)| state.is_dir()).count() as u32,
+            inodes_to_last: last.max(reserved),
+        }
+    }
+
+    /// How many of the first inodes of a group are reserved.
+    fn reserved_in(&self, group: Group) -> u32 {
+        let geometry = self.0.geometry();
+        let first = geometry.ino_of(group, 0).0;
+        let reserved = u64::from(self.0.params.sb.first_ino).saturating_sub(first);
+        reserved.min(u64::from(geometry.inodes_per_group)) as u32
+    }
+
+    /// The block bitmap that a group must have.
+    pub(crate) fn block_bitmap(&self, group: Group) -> Vec<u8> {
+        let geometry = self.0.geometry();
+        let clusters: Range<u64> = self.0.claims.of_group(geometry, group);
+        let count = geometry.clusters_in(group);
+        let used = self.clusters();
+        self.bitmap(count, |bit| used.contains(clusters.start + u64::from(bit)))
+    }
+
+    /// The inode bitmap that a group must have.
+    pub(crate) fn inode_bitmap(&self, group: Group) -> Vec<u8> {
+        let states = self.0.inodes.of(group);
+        let reserved = self.reserved_in(group);
+        let is_used = |bit: u32| states.get(bit as usize).is_some_and(|state| state.is_used());
+        let count = self.0.geometry().inodes_per_group;
+        self.bitmap(count, |bit| bit < reserved || is_used(bit))
+    }
+
+    /// A block of bits, of which those from `count` on stand for nothing and are set.
+    fn bitmap(&self, count: u32, is_set: impl Fn(u32) -> bool) -> Vec<u8> {
+        let mut bytes = vec![0; self.0.block_size()];
+        for (byte, first) in bytes.iter_mut().zip((0_u32..).step_by(8)) {
+            for bit in (0..8).filter(|bit| first + bit >= count || is_set(first + bit)) {
+                *byte |= 1 << bit;
+            }
+        }
+        bytes
+    }
+}

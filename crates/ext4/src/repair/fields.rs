@@ -1,0 +1,276 @@
+//! Fields of the superblock, its backups, and the block that guards against two mounts.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::repair::Action;
+use check::Finding;
+use vfs::Result;
+use zerocopy::IntoBytes;
+
+use super::Job;
+use super::image::{Image, now, step};
+use crate::format::address::Block;
+use crate::format::checksum::{crc32c, file_system_seed};
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
+use crate::format::superblock::{RawSuperblock, STATE_VALID};
+use crate::log::JOURNAL_INO;
+use crate::open::superblock_copy::Copy;
+
+/// The inode that keeps blocks for descriptors.
+const RESIZE_INO: u32 = 7;
+/// Groups whose structures lie together, as mke2fs has it.
+const LOG_GROUPS_PER_FLEX: u8 = 4;
+
+/// Sets fields right that have values which they cannot have.
+pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
+    for finding in findings {
+        let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+        let Some(field) = finding.place.field else { continue };
+        step(&job.staging, || {
+            let copy = Copy::find(&*job.staging).map(|copy| copy.raw().clone());
+            let mut what = String::new();
+            let facts = Facts::of(&image)?;
+            image.edit_superblock(|raw| what = mend_field(raw, field, &facts, copy.as_ref()))?;
+            Ok(vec![Action::about(finding, what)])
+        })?;
+    }
+    Ok(())
+}
+
+/// What the image itself says about fields.
+struct Facts {
+    blocks_count: u64,
+    groups_count: u32,
+    /// Whether inode 7 has the form of one that keeps blocks for descriptors.
+    has_resize_inode: bool,
+    /// Whether inode 8 is a journal.
+    has_journal: bool,
+    checksum_seed: u32,
+}
+
+impl Facts {
+    fn of(image: &Image<'_>) -> std::io::Result<Self> {
+        let sb = &image.params.sb;
+        let resize = image.inode(RESIZE_INO)?;
+        let mut with_journal = sb.clone();
+        with_journal.features.compat.insert(Compat::HAS_JOURNAL);
+        with_journal.raw.journal_inum = JOURNAL_INO.into();
+        let journal = crate::log::JournalMap::read(image.staging, &with_journal);
+        Ok(Self {
+            blocks_count: sb.blocks_count,
+            groups_count: sb.groups_count,
+            has_resize_inode: resize.is_some_and(|inode| {
+                let double = &inode.i_block()[13 * 4..14 * 4];
+                inode.links_count() > 0 && double.iter().any(|&byte| byte != 0)
+            }),
+            has_journal: matches!(journal, Ok(Some(map)) if map.blocks() > 0),
+            checksum_seed: file_system_seed(&sb.raw.uuid),
+        })
+    }
+}
+
+fn set_features(raw: &mut RawSuperblock, change: impl FnOnce(&mut Features)) {
+    let mut features = raw.features();
+    change(&mut features);
+    raw.set_features(&features);
+}
+
+/// Mends one field. Returns what was done.
+fn mend_field(
+    raw: &mut RawSuperblock,
+    field: &str,
+    facts: &Facts,
+    copy: Option<&RawSuperblock>,
+) -> String {
+    let usual = |field: &str| format!("The superblock's field {field} gets its usual value.");
+    match field {
+        "r_blocks_count" => {
+            let reserved = facts.blocks_count / 20;
+            raw.r_blocks_count_lo = (reserved as u32).into();
+            raw.r_blocks_count_hi = ((reserved >> 32) as u32).into();
+            usual(field)
+        }
+        "uuid" => {
+            give_uuid(raw, facts, copy);
+            "The file system gets a uuid.".into()
+        }
+        "clusters_per_group" => {
+            raw.clusters_per_group = raw.blocks_per_group;
+            usual(field)
+        }
+        "log_cluster_size" => {
+            raw.log_cluster_size = raw.log_block_size;
+            usual(field)
+        }
+        "reserved_gdt_blocks" if facts.has_resize_inode => {
+            set_features(raw, |features| features.compat.insert(Compat::RESIZE_INODE));
+            "The feature resize_inode is turned on, for there is a resize inode.".into()
+        }
+        "reserved_gdt_blocks" => {
+            raw.reserved_gdt_blocks = 0.into();
+            usual(field)
+        }
+        "log_groups_per_flex" => {
+            let from_copy = copy.map(|copy| copy.log_groups_per_flex).filter(|log| *log < 32);
+            raw.log_groups_per_flex = from_copy.unwrap_or(LOG_GROUPS_PER_FLEX);
+            usual(field)
+        }
+        "backup_bgs" => {
+            for group in &mut raw.backup_bgs {
+                if group.get() >= facts.groups_count {
+                    *group = 0.into();
+                }
+            }
+            usual(field)
+        }
+        "feature_ro_compat" => {
+            set_features(raw, |features| features.ro_compat.remove(RoCompat::GDT_CSUM));
+            "The feature uninit_bg is turned off, for metadata_csum includes it.".into()
+        }
+        "journal_uuid" => {
+            raw.journal_uuid = [0; 16];
+            "The journal's uuid is cleared, for the journal is not on another device.".into()
+        }
+        "journal_inum" | "feature_incompat" if facts.has_journal => {
+            raw.journal_inum = JOURNAL_INO.into();
+            set_features(raw, |features| features.compat.insert(Compat::HAS_JOURNAL));
+            "The feature has_journal is turned on, for there is a journal.".into()
+        }
+        "journal_inum" => {
+            raw.journal_inum = 0.into();
+            usual(field)
+        }
+        "journal_dev" => {
+            raw.journal_dev = 0.into();
+            usual(field)
+        }
+        "feature_incompat" => {
+            set_features(raw, |features| features.incompat.remove(Incompat::RECOVER));
+            "The mark that a journal must be replayed is taken back, for there is none.".into()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Gives a file system a uuid: that of a copy, or a new one. Checksums do not change by that.
+fn give_uuid(raw: &mut RawSuperblock, facts: &Facts, copy: Option<&RawSuperblock>) {
+    let features = raw.features();
+    if features.metadata_csum() && !features.incompat(Incompat::CSUM_SEED) {
+        raw.checksum_seed = facts.checksum_seed.into();
+        set_features(raw, |features| features.incompat.insert(Incompat::CSUM_SEED));
+    }
+    if let Some(copy) = copy.filter(|copy| copy.uuid != [0; 16]) {
+        raw.uuid = copy.uuid;
+        return;
+    }
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut register = crc32c(time.subsec_nanos(), &time.as_secs().to_le_bytes());
+    for word in raw.uuid.chunks_exact_mut(4) {
+        register = crc32c(register, &time.as_nanos().to_le_bytes());
+        word.copy_from_slice(&register.to_le_bytes());
+    }
+    // Version 4 (random), of the usual variant.
+    raw.uuid[6] = raw.uuid[6] & 0x0f | 0x40;
+    raw.uuid[8] = raw.uuid[8] & 0x3f | 0x80;
+}
+
+/// Brings times that lie in the future back to now.
+pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    step(&job.staging, || {
+        let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
+        image.edit_superblock(|raw| {
+            let times = [
+                ("mtime", &mut raw.mtime, &mut raw.mtime_hi),
+                ("wtime", &mut raw.wtime, &mut raw.wtime_hi),
+                ("lastcheck", &mut raw.lastcheck, &mut raw.lastcheck_hi),
+            ];
+            for (field, low, high) in times {
+                if has(field) {
+                    (*low, *high) = (now().into(), 0);
+                }
+            }
+        })?;
+        let what = |f: &&Finding| Action::about(f, "The time becomes now.");
+        Ok(findings.iter().map(what).collect())
+    })
+}
+
+/// Turns on features that are in use.
+pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    step(&job.staging, || {
+        image.edit_superblock(|raw| {
+            set_features(raw, |features| features.ro_compat.insert(RoCompat::LARGE_FILE));
+        })?;
+        let what = |f: &&Finding| Action::about(f, "The feature large_file is turned on.");
+        Ok(findings.iter().map(what).collect())
+    })
+}
+
+/// Writes backups of the superblock again.
+pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let mut done = std::collections::BTreeSet::new();
+    for finding in findings {
+        let (Some(group), Some(block)) = (finding.place.group, finding.place.block) else {
+            continue;
+        };
+        if !done.insert(group) {
+            continue;
+        }
+        step(&job.staging, || {
+            let mut raw = image.params.sb.raw.clone();
+            raw.block_group_nr = (group as u16).into();
+            raw.state = (raw.state.get() & !STATE_VALID).into();
+            set_features(&mut raw, |features| features.incompat.remove(Incompat::RECOVER));
+            raw.seal();
+            image.write(Block(block), raw.as_bytes())?;
+            let what = format!("The backup of the superblock in group {group} is written again.");
+            let own = findings.iter().filter(|f| f.place.group == Some(group));
+            Ok(own.map(|finding| Action::about(finding, what.clone())).collect())
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes the block that guards against two mounts again, as of a file system that is not mounted.
+pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
+    /// Bytes of the structure, with the checksum in its last word.
+    const SIZE: usize = 1024;
+    const MAGIC: u32 = 0x004d_4d50;
+    /// The sequence number of a file system that is not mounted.
+    const CLEAN: u32 = 0xff4d_4d50;
+    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let sb = &image.params.sb;
+    let told = Block(sb.raw.mmp_block.get());
+    let copied = Copy::find(&*job.staging).map(|copy| Block(copy.raw().mmp_block.get()));
+    let geometry = &image.params.geometry;
+    let place = std::iter::once(told).chain(copied).find(|place| geometry.contains(*place, 1));
+    step(&job.staging, || {
+        let Some(place) = place else {
+            image.edit_superblock(|raw| {
+                set_features(raw, |features| features.incompat.remove(Incompat::MMP));
+                raw.mmp_block = 0.into();
+            })?;
+            let what = "The feature mmp is turned off, for its block cannot be found.";
+            return Ok(findings.iter().map(|f| Action::about(f, what)).collect());
+        };
+        let mut bytes = vec![0; SIZE];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&CLEAN.to_le_bytes());
+        bytes[8..16].copy_from_slice(&u64::from(now()).to_le_bytes());
+        let interval = sb.raw.mmp_interval.get().max(5);
+        bytes[112..114].copy_from_slice(&interval.to_le_bytes());
+        if image.params.checksums {
+            let checksum = crc32c(sb.checksum_seed, &bytes[..SIZE - 4]);
+            bytes[SIZE - 4..].copy_from_slice(&checksum.to_le_bytes());
+        }
+        image.write(place, &bytes)?;
+        if place != told {
+            image.edit_superblock(|raw| raw.mmp_block = place.0.into())?;
+        }
+        let what = "The block is written again, as of a file system that is not mounted.";
+        Ok(findings.iter().map(|f| Action::about(f, what)).collect())
+    })
+}

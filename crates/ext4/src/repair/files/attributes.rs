@@ -1,0 +1,257 @@
+//! Extended attributes: those that can be read are written anew.
+
+use check::Finding;
+use repair::Action;
+use vfs::{FileType, Result};
+
+use super::draft::Draft;
+use super::patient::Patient;
+use super::ward::Ward;
+use crate::check::scene::Scene;
+use crate::format::address::Block;
+use crate::format::features::Incompat;
+use crate::format::inode::{Inode, Time, flags};
+use crate::format::xattr::{
+    self, Area, AttributeName, BLOCK_HEADER_SIZE, BLOCK_REFCOUNT_RANGE, INODE_HEADER_SIZE,
+    NewAttribute, NewValue, VALUE_SIZE_MAX, Value, entry_hash, entry_size, is_acl_index,
+};
+
+/// Bytes of an entry before its name.
+const ENTRY_SIZE: usize = 16;
+/// The magic number of both places.
+const MAGIC: [u8; 4] = 0xea02_0000_u32.to_le_bytes();
+/// Most inodes that may share a block.
+const REFCOUNT_MAX: u32 = 1024;
+
+/// An attribute that was read.
+struct Kept<'b> {
+    index: u8,
+    name: &'b [u8],
+    value: Value<'b>,
+    hash: u32,
+}
+
+/// Reads entries from a byte of an area on, as far as they can be read, whether or not their values can.
+fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
+    let word = |at: usize| {
+        let bytes = base.get(at..).and_then(<[u8]>::first_chunk::<4>);
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let mut found: Vec<(usize, Kept<'_>)> = Vec::new();
+    let mut at = start;
+    while word(at) != 0 {
+        let name_len = usize::from(base[at]);
+        let Some(name) = base.get(at + ENTRY_SIZE..at + ENTRY_SIZE + name_len) else { break };
+        let (offset, ino, size) = ((word(at) >> 16) as usize, word(at + 4), word(at + 8));
+        let value = if ino != 0 {
+            (size <= VALUE_SIZE_MAX).then_some(Value::Inode { ino, size })
+        } else if size == 0 {
+            Some(Value::Here(&[]))
+        } else {
+            let end = offset.checked_add(size as usize);
+            end.and_then(|end| base.get(offset..end)).map(Value::Here)
+        };
+        if let Some(value) = value {
+            let kept = Kept { index: base[at + 1], name, value, hash: word(at + 12) };
+            found.push((offset, kept));
+        }
+        at += entry_size(name_len);
+    }
+    // A value among the entries is none.
+    found.retain(|(offset, kept)| match kept.value {
+        Value::Here(value) => value.is_empty() || *offset >= at,
+        Value::Inode { .. } => true,
+    });
+    found.into_iter().map(|(_, kept)| kept).collect()
+}
+
+/// What to write of what was read: no name twice, no damaged list, no value that is not there.
+fn choose<'b>(
+    scene: &Scene,
+    patient: &Patient,
+    mut all: Vec<Kept<'b>>,
+    in_block: bool,
+) -> Vec<NewAttribute<'b>> {
+    all.sort_by_key(|kept| (kept.index, kept.name.len(), kept.name));
+    all.dedup_by_key(|kept| (kept.index, kept.name));
+    let chosen = all.into_iter().filter_map(|kept| {
+        let name = AttributeName { index: kept.index, suffix: kept.name };
+        let value = match kept.value {
+            Value::Here(value) => {
+                let is_damaged_list =
+                    is_acl_index(kept.index) && xattr::acl_to_linux(value).is_none();
+                let is_misplaced = in_block && name == AttributeName::INLINE_DATA;
+                (!is_damaged_list && !is_misplaced).then_some(NewValue::Here(value))?
+            }
+            Value::Inode { ino, size } => {
+                let hash = value_hash(scene, patient, &kept, (ino, size))?;
+                NewValue::Inode { ino, size, hash }
+            }
+        };
+        Some(NewAttribute { name, value })
+    });
+    chosen.collect()
+}
+
+/// The hash of an attribute whose value is in an inode; `None` if the value is not there.
+fn value_hash(
+    scene: &Scene,
+    patient: &Patient,
+    kept: &Kept<'_>,
+    (ino, size): (u32, u32),
+) -> Option<u32> {
+    let params = scene.params();
+    let is_possible = params.sb.features.incompat(Incompat::EA_INODE)
+        && (params.sb.first_ino..=params.sb.inodes_count).contains(&ino);
+    let holder = Inode::from_slot(&scene.slot(ino).filter(|_| is_possible)?);
+    let is_holder = holder.file_type() == Some(FileType::Regular)
+        && holder.links_count() > 0
+        && holder.has_flag(flags::EA_INODE)
+        && !holder.has_flag(flags::INLINE_DATA)
+        && holder.size() == u64::from(size);
+    let is_plain = holder.time(Time::Modify).sec as u64 & 0xffff_ffff == u64::from(patient.ino)
+        && holder.generation() == patient.inode.generation();
+    let hash = if is_plain {
+        kept.hash
+    } else {
+        entry_hash(kept.name, &holder.value_hash().to_le_bytes())
+    };
+    is_holder.then_some(hash)
+}
+
+/// Writes the attributes in an inode anew. Returns whether there is anything to write.
+pub(super) fn mend_in_inode(scene: &Scene, patient: &mut Patient) -> bool {
+    let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return false };
+    if tail.get(..4) != Some(&MAGIC) {
+        return false;
+    }
+    let all = salvage(&tail[INODE_HEADER_SIZE..], 0);
+    let mut chosen = choose(scene, patient, all, false);
+    write_in_inode(patient, &mut chosen)
+}
+
+fn write_in_inode(patient: &mut Patient, attributes: &mut Vec<NewAttribute<'_>>) -> bool {
+    let Some(tail) = patient.tail_mut() else { return false };
+    while !xattr::encode_in_inode(tail, attributes) {
+        attributes.pop();
+    }
+    true
+}
+
+/// The inline data behind `i_block`, if there is any.
+pub(super) fn inline_rest(patient: &Patient) -> Option<Vec<u8>> {
+    let area = Area::in_inode(patient.tail()?).ok()??;
+    match area.find(AttributeName::INLINE_DATA)?.value {
+        Value::Here(value) => Some(value.to_vec()),
+        Value::Inode { .. } => None,
+    }
+}
+
+/// Sets the inline data behind `i_block`, or takes it away. Whether there was room.
+pub(super) fn set_inline_rest(patient: &mut Patient, rest: Option<&[u8]>) -> bool {
+    let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return rest.is_none() };
+    let Ok(area) = Area::in_inode(&tail) else { return false };
+    let mut all: Vec<NewAttribute<'_>> = Vec::new();
+    for entry in area.into_iter().flat_map(Area::entries) {
+        let name = AttributeName { index: entry.name_index, suffix: entry.name };
+        let value = match entry.value {
+            Value::Here(value) => NewValue::Here(value),
+            Value::Inode { ino, size } => NewValue::Inode { ino, size, hash: entry.hash },
+        };
+        if name != AttributeName::INLINE_DATA {
+            all.push(NewAttribute { name, value });
+        }
+    }
+    if let Some(rest) = rest {
+        all.push(NewAttribute { name: AttributeName::INLINE_DATA, value: NewValue::Here(rest) });
+    }
+    patient.tail_mut().is_some_and(|tail| xattr::encode_in_inode(tail, &mut all))
+}
+
+/// Whether one of the attributes says how the inode is encrypted.
+pub(super) fn has_encryption_context(scene: &Scene, patient: &Patient) -> bool {
+    const CONTEXT: AttributeName<'_> = AttributeName { index: 9, suffix: b"c" };
+    let in_inode = patient.tail().and_then(|tail| Area::in_inode(tail).ok().flatten());
+    let is_in_inode = in_inode.is_some_and(|area| area.find(CONTEXT).is_some());
+    let place = Block(patient.inode.file_acl());
+    is_in_inode
+        || scene.can_be_of_file(place, 1)
+            && scene.block(place).is_some_and(|bytes| {
+                xattr::verify_block_structure(&bytes).is_ok()
+                    && Area::in_block(&bytes).find(CONTEXT).is_some()
+            })
+}
+
+/// What became of a block of attributes.
+pub(super) enum Mended {
+    /// Nothing could be done.
+    Left,
+    /// It was written anew.
+    Written,
+    /// It is none, and the inode has none any more.
+    Dropped,
+}
+
+/// Writes an inode's block of attributes anew, or takes it from the inode if it holds none.
+pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> Mended {
+    let scene = &ward.scene;
+    let place = Block(patient.inode.file_acl());
+    if place.0 == 0 {
+        return Mended::Left;
+    }
+    if !scene.can_be_of_file(place, 1) {
+        patient.inode.set_file_acl(0);
+        return Mended::Dropped;
+    }
+    let Some(old) = scene.block(place) else { return Mended::Left };
+    let all = salvage(&old, BLOCK_HEADER_SIZE);
+    let is_hashed = |kept: &Kept<'_>| match kept.value {
+        Value::Here(value) => kept.hash == entry_hash(kept.name, value),
+        Value::Inode { .. } => false,
+    };
+    if old[..4] != MAGIC && !all.iter().any(is_hashed) {
+        patient.inode.set_file_acl(0);
+        return Mended::Dropped;
+    }
+    let mut chosen = choose(scene, patient, all, true);
+    let mut block = vec![0; old.len()];
+    while !xattr::encode_block(&mut block, &mut chosen) {
+        chosen.pop();
+    }
+    let count = u32::from_le_bytes(*old[BLOCK_REFCOUNT_RANGE].first_chunk().unwrap_or(&[0; 4]));
+    let count = if (1..=REFCOUNT_MAX).contains(&count) { count } else { 1 };
+    block[BLOCK_REFCOUNT_RANGE].copy_from_slice(&count.to_le_bytes());
+    let params = scene.params();
+    if params.checksums {
+        xattr::seal_block(&mut block, place, params.sb.checksum_seed);
+    }
+    draft.write(ward.byte_of(place), block);
+    Mended::Written
+}
+
+/// Sets how many inodes share blocks of attributes.
+pub(super) fn mend_references(job: &crate::repair::Job, findings: &[&Finding]) -> Result<()> {
+    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+    for finding in findings {
+        let count = finding.expected.as_ref().and_then(|text| text.parse::<u32>().ok());
+        let (Some(count), Some(place)) = (count.filter(|count| *count > 0), finding.place.block)
+        else {
+            continue;
+        };
+        let place = Block(place);
+        let Some(mut block) = ward.scene.block(place) else { continue };
+        if xattr::verify_block_structure(&block).is_err() {
+            continue;
+        }
+        block[BLOCK_REFCOUNT_RANGE].copy_from_slice(&count.to_le_bytes());
+        let params = ward.scene.params();
+        if params.checksums {
+            xattr::seal_block(&mut block, place, params.sb.checksum_seed);
+        }
+        let mut draft = Draft::default();
+        draft.write(ward.byte_of(place), block);
+        let what = format!("The block of attributes {place} says that {count} inodes share it.");
+        ward.end(draft, vec![Action::about(finding, what)])?;
+    }
+    Ok(())
+}

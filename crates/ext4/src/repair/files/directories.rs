@@ -1,0 +1,238 @@
+//! Directories: each is written anew, with all entries that can be read.
+
+use std::collections::BTreeMap;
+
+use check::Finding;
+use repair::Action;
+use vfs::Result;
+
+use super::attributes;
+use super::draft::Draft;
+use super::inodes::{ROOT, set_blocks};
+use super::layout::{Form, fill};
+use super::map::{self, Map};
+use super::names_in::{self, Name, Names};
+use super::patient::Patient;
+use super::ward::{Ward, by_inode};
+use crate::check::codes::*;
+use crate::dir::compare::Style;
+use crate::format::address::Block;
+use crate::format::dirent;
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+use crate::repair::Job;
+
+/// Mends directories.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let of_directories: Vec<_> = by_inode(findings);
+    let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
+    for (ino, findings) in of_directories {
+        let actions =
+            || findings.iter().map(|finding| Action::about(finding, sentence(finding))).collect();
+        let Some(directory) = Directory::read(&ward, ino) else { continue };
+        let Some(draft) = directory.write(&mut ward) else { continue };
+        ward.end(draft, actions())?;
+    }
+    Ok(())
+}
+
+fn sentence(finding: &Finding) -> &'static str {
+    let sentences = [
+        (DIR_HOLE, "The directory is written anew without the hole."),
+        (DIR_BLOCK, "The directory is written anew with the entries that can be read."),
+        (DIR_CHECKSUM, "The entries that make sense are kept, and the checksum is computed again."),
+        (DIR_DOTS, "The entries \".\" and \"..\" are made anew."),
+        (DIR_NAME, "The entry gets a name that there can be."),
+        (DIR_DUPLICATE, "The second entry gets another name."),
+        (DIR_INODE, "The entry is removed."),
+        (DIR_TYPE, "The type is set right."),
+        (INODE_SIZE, "The directory gets a block."),
+    ];
+    let found = sentences.iter().find(|(code, _)| *code == finding.code);
+    found.map_or("The index of the directory is built anew.", |(_, sentence)| sentence)
+}
+
+/// A directory as it can be read, to be changed and written.
+pub(super) struct Directory {
+    patient: Patient,
+    map: Map,
+    names: Names,
+}
+
+impl Directory {
+    /// `None` if it is no directory, or not all of it can be read by the device.
+    pub(super) fn read(ward: &Ward<'_>, ino: u32) -> Option<Self> {
+        let patient = ward.patient(ino).filter(|patient| patient.inode.is_dir())?;
+        let map = Map::read(&ward.scene, &patient);
+        let names = names_in::read(&ward.scene, &patient, &map);
+        (!names.is_unreadable).then_some(Self { patient, map, names })
+    }
+
+    /// One that is new and empty, in a slot that is read.
+    pub(super) fn new(patient: Patient, dot_dot: u32) -> Self {
+        let names = Names { dot_dot, ..Names::default() };
+        Self { patient, map: Map::default(), names }
+    }
+
+    pub(super) fn entries(&self) -> &[Name] {
+        &self.names.entries
+    }
+
+    pub(super) fn entries_mut(&mut self) -> &mut Vec<Name> {
+        &mut self.names.entries
+    }
+
+    pub(super) fn set_dot_dot(&mut self, parent: u32) {
+        self.names.dot_dot = parent;
+    }
+
+    /// Whether names are stored as nobody without the key can make them.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.patient.has(flags::ENCRYPT)
+    }
+
+    /// Writes the directory. `None` if there is no room for it.
+    pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
+        let mut draft = Draft::default();
+        names_in::settle(&self.patient, &mut self.names.entries);
+        let parent = self.names.dot_dot;
+        let is_dir = ward.scene.known(parent).is_some_and(|known| known.is_dir);
+        if !is_dir {
+            self.names.dot_dot = ROOT;
+        }
+        let is_inline = self.patient.has(flags::INLINE_DATA);
+        if is_inline && self.write_inline() {
+            self.patient.store(&mut draft);
+            return Some(draft);
+        }
+        if is_inline {
+            attributes::set_inline_rest(&mut self.patient, None);
+            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+            map::write_empty(&ward.scene, &mut self.patient);
+        }
+        let blocks = self.layout(ward);
+        self.place(ward, &blocks, &mut draft)?;
+        for (number, bytes) in (0..).zip(blocks) {
+            let place = self.map.place(number)?;
+            draft.write(ward.byte_of(place), bytes);
+        }
+        self.patient.store(&mut draft);
+        Some(draft)
+    }
+
+    /// The contents of its blocks. Sets the flag of an index.
+    fn layout(&mut self, ward: &Ward<'_>) -> Vec<Vec<u8>> {
+        let params = ward.scene.params();
+        let is_encrypted = self.patient.has(flags::ENCRYPT);
+        let is_folded = self.patient.has(flags::CASEFOLD);
+        let style = match (is_encrypted, is_folded) {
+            (true, _) => Style::Encrypted,
+            (false, true) => Style::Folded,
+            (false, false) => Style::Plain,
+        };
+        let form = Form {
+            block_size: ward.block_size(),
+            seed: self.patient.block_seed(),
+            ino: self.patient.ino,
+            dot_dot: self.names.dot_dot,
+            directory_code: names_in::directory_code(&ward.scene),
+            style,
+            is_large: params.large_dir,
+        };
+        let entries = &self.names.entries;
+        let size = self.patient.inode.size() >> ward.scene.geometry().block_size_log;
+        let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
+        let had = had.min(size).min(ward.scene.geometry().blocks_count) as usize;
+        let was_indexed = self.patient.has(flags::INDEX);
+        self.patient.inode.set_flag(flags::INDEX, false);
+        // The directory for what is found keeps its blocks, so that there is room the next time.
+        let list = form.list(entries, 1);
+        let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
+        // How such names are hashed depends on a key.
+        let is_known = !(is_encrypted && is_folded);
+        if is_wanted && is_known {
+            let version = self.names.hash_version.filter(|version| *version <= 2);
+            let version = version.unwrap_or(params.default_hash_version());
+            let hasher = params.hasher(version);
+            let indexed = hasher.and_then(|hasher| form.indexed(entries, version, &hasher));
+            if let Some(blocks) = indexed {
+                self.patient.inode.set_flag(flags::INDEX, true);
+                return blocks;
+            }
+        }
+        if was_indexed || had <= list.len() { list } else { form.list(entries, had) }
+    }
+
+    /// Gives it as many blocks as there are contents, and writes its map if that changes.
+    fn place(&mut self, ward: &mut Ward<'_>, blocks: &[Vec<u8>], draft: &mut Draft) -> Option<()> {
+        let before = self.map.runs.clone();
+        self.map.truncate(blocks.len() as u64);
+        self.map.runs.iter_mut().for_each(|run| run.unwritten = false);
+        let mut added = BTreeMap::new();
+        for number in 0..blocks.len() as u32 {
+            if self.map.place(number).is_none() {
+                let place = new_place(ward, &self.map, &added, number)?;
+                added.insert(number, Some(place));
+            }
+        }
+        self.map.replace(&added);
+        let is_mapped = self.patient.has(flags::EXTENTS) || !before.is_empty();
+        if before != self.map.runs || self.map.is_damaged || !is_mapped {
+            let is_written = map::write(ward, &mut self.patient, &mut self.map, draft);
+            is_written.then_some(())?;
+        }
+        let size = blocks.len() as u64 * ward.block_size() as u64;
+        self.patient.inode.set_size(size);
+        let clusters = self.map.clusters(&ward.scene);
+        set_blocks(ward, &mut self.patient, clusters, true);
+        Some(())
+    }
+
+    /// Writes entries into the inode, if they fit.
+    fn write_inline(&mut self) -> bool {
+        const PARENT_SIZE: usize = 4;
+        let mut rest = attributes::inline_rest(&self.patient).unwrap_or_default();
+        let mut parts = [Vec::new(), Vec::new()];
+        let rooms = [I_BLOCK_SIZE - PARENT_SIZE, rest.len()];
+        let mut left = rooms;
+        for entry in &self.names.entries {
+            let Some(part) = left.iter().position(|left| *left >= entry.size()) else {
+                return false;
+            };
+            left[part] -= entry.size();
+            parts[part].push(entry);
+        }
+        let root = self.patient.inode.i_block_mut();
+        root.fill(0);
+        root[..PARENT_SIZE].copy_from_slice(&self.names.dot_dot.to_le_bytes());
+        rest.fill(0);
+        for (bytes, entries) in [(&mut root[PARENT_SIZE..], &parts[0]), (&mut rest[..], &parts[1])]
+        {
+            if entries.is_empty() && bytes.len() >= dirent::HEADER_SIZE {
+                let len = bytes.len();
+                dirent::write_record(bytes, len, 0, 0, &[]);
+            }
+            fill(bytes, 0, entries);
+        }
+        self.patient.inode.set_size((I_BLOCK_SIZE + rest.len()) as u64);
+        attributes::set_inline_rest(&mut self.patient, Some(&rest))
+    }
+}
+
+/// A place for a file block: in the cluster that the file has for it, or in a new one.
+fn new_place(
+    ward: &mut Ward<'_>,
+    map: &Map,
+    added: &BTreeMap<u32, Option<Block>>,
+    number: u32,
+) -> Option<Block> {
+    let geometry = *ward.scene.geometry();
+    let within = number & (geometry.cluster_blocks() - 1);
+    let first = number - within;
+    for other in first..first.saturating_add(geometry.cluster_blocks()) {
+        let place = map.place(other).or_else(|| added.get(&other).copied().flatten());
+        if let Some(place) = place {
+            return Some(geometry.cluster_start(place).plus(within.into()));
+        }
+    }
+    Some(ward.take_cluster()?.plus(within.into()))
+}

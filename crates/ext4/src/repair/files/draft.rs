@@ -1,0 +1,37 @@
+//! Changes that are written together, once all of them are known.
+
+use blockdev::BlockDevice;
+use repair::Staging;
+
+/// Bytes to be written: where, and what.
+#[derive(Default)]
+pub(super) struct Draft {
+    writes: Vec<(u64, Vec<u8>)>,
+}
+
+impl Draft {
+    pub(super) fn write(&mut self, offset: u64, bytes: Vec<u8>) {
+        self.writes.push((offset, bytes));
+    }
+
+    /// Writes everything, or nothing if the device cannot read one of the places. Returns whether it did.
+    ///
+    /// # Errors
+    /// None that reading the places first would not have shown.
+    pub(super) fn apply(self, staging: &Staging) -> vfs::Result<bool> {
+        let mut page = Vec::new();
+        for (offset, bytes) in &self.writes {
+            // What is around it must be read, too, for whole pages are kept.
+            let start = offset / repair::PAGE_BYTES * repair::PAGE_BYTES;
+            let end = (offset + bytes.len() as u64).next_multiple_of(repair::PAGE_BYTES);
+            page.resize((end.min(staging.len()).saturating_sub(start)) as usize, 0);
+            if staging.read_at(start, &mut page).is_err() {
+                return Ok(false);
+            }
+        }
+        for (offset, bytes) in &self.writes {
+            staging.write_at(*offset, bytes).map_err(vfs::Error::Device)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,557 @@
+//! Inodes one by one: each is brought to what its contents say, as far as it does not depend on others.
+
+use check::{Code, Finding};
+use repair::Action;
+use vfs::{FileType, Result, S_IFMT};
+
+use super::attributes::{self, Mended};
+use super::draft::Draft;
+use super::map::{self, Map};
+use super::patient::Patient;
+use super::ward::{Ward, by_inode};
+use super::words;
+use crate::check::codes::*;
+use crate::format::dirent;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::indirect::DIRECT_COUNT;
+use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
+use crate::format::xattr::VALUE_SIZE_MAX;
+use crate::repair::Job;
+
+/// The inode of bad blocks.
+const BAD_BLOCKS_INO: u32 = 1;
+/// The inode of the root directory.
+pub(super) const ROOT: u32 = 2;
+/// The inode that keeps blocks for descriptors.
+const RESIZE_INO: u32 = 7;
+/// Byte of `obso_faddr`.
+const FADDR: usize = 0x70;
+/// `i_flags`: for the AFS server.
+const IMAGIC: u32 = 0x2000;
+/// Most faults that an inode with a wrong checksum may have and still be taken for one.
+const FAULTS_MAX: usize = 2;
+
+/// What is found of an inode that was never one, or is overwritten.
+const FAULTS: &[&Code] = &[
+    INODE_MODE,
+    INODE_FIELD,
+    INODE_FLAGS,
+    INODE_DELETION_TIME,
+    INODE_SIZE,
+    INODE_BLOCKS,
+    SYMLINK,
+    EXTENT_NODE,
+    EXTENT_PLACE,
+    INDIRECT_PLACE,
+    BLOCK_METADATA,
+    XATTR_BLOCK,
+];
+
+/// What concerns an inode's map.
+const OF_MAP: &[&Code] = &[
+    INODE_FLAGS,
+    INODE_MODE,
+    EXTENT_NODE,
+    EXTENT_CHECKSUM,
+    EXTENT_PLACE,
+    EXTENT_START,
+    EXTENT_UNWRITTEN,
+    INDIRECT_PLACE,
+];
+
+/// What concerns attributes in an inode.
+const OF_ATTRIBUTES: &[&Code] =
+    &[XATTR_INODE, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_VALUE, ACL];
+
+/// Mends inodes.
+pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
+    for (ino, findings) in by_inode(findings) {
+        mend_one(&mut ward, ino, &findings)?;
+    }
+    Ok(())
+}
+
+/// Makes the root a directory. The file system's other inodes are not this one's to mend.
+pub(super) fn mend_root_only(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let of_root = |finding: &&&Finding| finding.place.inode == Some(ROOT.into());
+    let findings: Vec<&Finding> = findings.iter().filter(of_root).copied().collect();
+    if findings.is_empty() { Ok(()) } else { mend(job, &findings) }
+}
+
+fn mend_one(ward: &mut Ward<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
+    let Some(patient) = ward.patient(ino) else { return Ok(()) };
+    let mut case = Case { ward, patient, findings, draft: Draft::default(), cleared: None };
+    case.treat();
+    let Case { ward, patient, draft, cleared, .. } = case;
+    let mut draft = draft;
+    patient.store(&mut draft);
+    let action = |finding: &&Finding| {
+        let what = cleared.map_or_else(|| words::of_inode(finding), ToOwned::to_owned);
+        Action::about(finding, what)
+    };
+    ward.end(draft, findings.iter().map(action).collect())?;
+    Ok(())
+}
+
+/// An inode under treatment.
+struct Case<'c, 'j, 'f> {
+    ward: &'c mut Ward<'j>,
+    patient: Patient,
+    findings: &'c [&'f Finding],
+    draft: Draft,
+    /// What is said of it if nothing of it is left.
+    cleared: Option<&'static str>,
+}
+
+impl Case<'_, '_, '_> {
+    fn has(&self, codes: &[&'static Code]) -> bool {
+        self.findings.iter().any(|finding| codes.contains(&finding.code))
+    }
+
+    fn is_own(&self) -> bool {
+        self.ward.scene.is_hidden(self.patient.ino) || self.patient.ino == ROOT
+    }
+
+    fn treat(&mut self) {
+        let ino = self.patient.ino;
+        if ino == BAD_BLOCKS_INO {
+            return self.mend_bad_blocks();
+        }
+        let is_free = self.patient.inode.links_count() == 0 && !self.ward.scene.is_orphan(ino);
+        if is_free && ino != ROOT && !self.revive() {
+            return;
+        }
+        if ino == ROOT {
+            self.mend_root();
+        } else if self.is_beyond_help() && !self.is_own() {
+            self.cleared = Some("The inode is not one any more, and is freed.");
+            return self.patient.clear();
+        }
+        self.mend_fields();
+        self.mend_attributes();
+        if self.patient.file_type().is_none() && !self.guess_type() {
+            if !self.is_own() {
+                self.cleared = Some("Nothing says what the inode is, and it is freed.");
+                self.patient.clear();
+            }
+            return;
+        }
+        self.mend_flags();
+        if ino == RESIZE_INO {
+            return;
+        }
+        self.mend_contents();
+    }
+
+    /// Whether nothing that the inode says can be believed, or nothing helped so far.
+    fn is_beyond_help(&self) -> bool {
+        let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
+        let is_unsealed = self.patient.is_sealed() == Some(false);
+        let most = if is_unsealed { FAULTS_MAX } else { 2 * FAULTS_MAX };
+        let is_stubborn = |finding: &&Finding| {
+            !OF_ATTRIBUTES.contains(&finding.code)
+                && self.ward.is_stubborn(self.patient.ino, finding.code)
+        };
+        faults > most || self.findings.iter().any(is_stubborn)
+    }
+
+    /// An inode without names that nobody freed: one with contents gets a link again, so that it comes to
+    /// lost+found; any other gets a time of deletion. Returns whether it has a link now.
+    fn revive(&mut self) -> bool {
+        if !self.has(&[INODE_DELETION_TIME]) {
+            return false;
+        }
+        let map = Map::read(&self.ward.scene, &self.patient);
+        let is_whole = !map.runs.is_empty() && !map.is_damaged && !map.is_unreadable;
+        let was_never_freed = self.patient.inode.dtime() == 0 && !self.has(&[INODE_CHECKSUM]);
+        if is_whole && self.patient.inode.size() > 0 && was_never_freed {
+            self.patient.inode.set_links_count(1);
+            return true;
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        self.patient.inode.set_dtime(now.map_or(1, |now| (now.as_secs() as u32).max(1)));
+        false
+    }
+
+    fn mend_bad_blocks(&mut self) {
+        if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE]) {
+            self.patient.inode.i_block_mut().fill(0);
+            self.patient.inode.set_flag(flags::EXTENTS, false);
+        }
+    }
+
+    /// The root is a directory, whatever its inode says. Its entries are found later.
+    fn mend_root(&mut self) {
+        let inode = &mut self.patient.inode;
+        if !inode.is_dir() {
+            inode.set_mode(0o04_0755);
+        }
+        if inode.links_count() == 0 {
+            inode.set_links_count(2);
+        }
+        if self.is_beyond_help() {
+            inode_reset(&mut self.patient);
+            map::write_empty(&self.ward.scene, &mut self.patient);
+        }
+    }
+
+    fn mend_fields(&mut self) {
+        let is_orphan = self.ward.scene.is_orphan(self.patient.ino);
+        if self.has(&[INODE_DELETION_TIME]) && !is_orphan || self.patient.ino == ROOT {
+            self.patient.inode.set_dtime(0);
+        }
+        if !self.has(&[INODE_FIELD]) {
+            return;
+        }
+        self.patient.patch(FADDR, &[0; 4]);
+        for at in inode::early_times(self.patient.bytes()) {
+            let extra = self.patient.bytes()[at] & !3;
+            self.patient.patch(at, &[extra]);
+        }
+        let size = usize::from(self.ward.scene.geometry().inode_size);
+        let extra = usize::from(self.patient.inode.extra_isize());
+        let most = size - GOOD_OLD_INODE_SIZE;
+        if extra != 0 && (!(4..=most).contains(&extra) || !extra.is_multiple_of(4)) {
+            // Attributes start where the fixed fields end, with a number of their own.
+            let slot = self.patient.bytes();
+            let magic = 0xea02_0000_u32.to_le_bytes();
+            let found = (4..most)
+                .step_by(4)
+                .find(|extra| slot[GOOD_OLD_INODE_SIZE + extra..].get(..4) == Some(&magic));
+            let extra = found.unwrap_or(usize::from(EXTRA_ISIZE).min(most)) as u16;
+            self.patient.patch(GOOD_OLD_INODE_SIZE, &extra.to_le_bytes());
+        }
+    }
+
+    fn mend_attributes(&mut self) {
+        if !self.has(OF_ATTRIBUTES) && !self.has(&[INODE_FIELD]) {
+            return;
+        }
+        let in_block = |finding: &&&Finding| {
+            finding.place.block.is_some() || finding.place.field == Some("file_acl")
+        };
+        let of_attributes =
+            self.findings.iter().filter(|finding| OF_ATTRIBUTES.contains(&finding.code));
+        let (blocks, inodes): (Vec<&&Finding>, Vec<&&Finding>) = of_attributes.partition(in_block);
+        if !inodes.is_empty() {
+            if self.patient.has(flags::EA_INODE) && self.has(&[XATTR_VALUE]) {
+                self.mend_value_hash();
+            }
+            attributes::mend_in_inode(&self.ward.scene, &mut self.patient);
+        }
+        let is_stubborn =
+            blocks.iter().any(|finding| self.ward.is_stubborn(self.patient.ino, finding.code));
+        if is_stubborn {
+            self.patient.inode.set_file_acl(0);
+        } else if !blocks.is_empty()
+            && let Mended::Dropped =
+                attributes::mend_block(self.ward, &mut self.patient, &mut self.draft)
+        {
+            self.patient.inode.set_file_acl(0);
+        }
+    }
+
+    /// Makes the hash of a value that of its contents.
+    fn mend_value_hash(&mut self) {
+        let Some(value) = read_contents(self.ward, &self.patient, VALUE_SIZE_MAX.into()) else {
+            return;
+        };
+        let seed = self.ward.scene.params().sb.checksum_seed;
+        self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
+    }
+
+    /// Finds out what an inode without a type is. False if nothing says so.
+    fn guess_type(&mut self) -> bool {
+        let permissions = self.patient.inode.mode() & !S_IFMT;
+        let mut try_mode = |mode: u16| self.patient.inode.set_mode(mode | permissions);
+        try_mode(0o10_0000);
+        let map = Map::read(&self.ward.scene, &self.patient);
+        let first = map.place(0).and_then(|place| self.ward.scene.block(place));
+        let is_own_dot = |bytes: &[u8]| {
+            let mut records = dirent::records(bytes);
+            let dot = records.next();
+            dot.is_some_and(|dot| dot.name == b"." && dot.inode == self.patient.ino)
+                && records.next().is_some_and(|record| record.name == b"..")
+        };
+        if first.as_deref().is_some_and(is_own_dot) {
+            self.patient.inode.set_mode(0o04_0000 | permissions);
+            return true;
+        }
+        let is_inline = self.patient.has(flags::INLINE_DATA)
+            && attributes::inline_rest(&self.patient).is_some();
+        let has_map = self.patient.has(flags::EXTENTS) && !map.is_damaged;
+        if is_inline || has_map || !map.runs.is_empty() && !map.is_damaged {
+            return true;
+        }
+        let size = self.patient.inode.size();
+        let is_target = (1..I_BLOCK_SIZE as u64).contains(&size) && {
+            let (target, rest) = self.patient.inode.i_block().split_at(size as usize);
+            target.iter().all(|byte| byte.is_ascii_graphic()) && rest.iter().all(|byte| *byte == 0)
+        };
+        let mode = if is_target { 0o12_0000 } else { 0 };
+        self.patient.inode.set_mode(mode | permissions);
+        is_target
+    }
+
+    fn mend_flags(&mut self) {
+        if !self.has(&[INODE_FLAGS, INODE_MODE, INLINE_DATA]) {
+            return;
+        }
+        let Some(file_type) = self.patient.file_type() else { return };
+        let features = self.ward.scene.params().sb.features;
+        let (is_dir, is_file) = (file_type == FileType::Directory, file_type == FileType::Regular);
+        let has_map = is_dir || is_file || file_type == FileType::Symlink;
+        let allowed = [
+            (flags::EXTENTS, has_map),
+            (flags::INLINE_DATA, features.incompat(Incompat::INLINE_DATA) && has_map),
+            (flags::INDEX, features.compat(Compat::DIR_INDEX) && is_dir),
+            (flags::CASEFOLD, features.incompat(Incompat::CASEFOLD) && is_dir),
+            (flags::ENCRYPT, features.incompat(Incompat::ENCRYPT) && has_map),
+            (flags::VERITY, features.ro_compat(RoCompat::VERITY) && is_file),
+            (flags::EA_INODE, features.incompat(Incompat::EA_INODE) && is_file),
+            (IMAGIC, features.compat(Compat::IMAGIC_INODES)),
+            (flags::IMMUTABLE | flags::APPEND, is_dir || is_file),
+        ];
+        for (flag, is_allowed) in allowed {
+            if !is_allowed {
+                self.patient.inode.set_flag(flag, false);
+            }
+        }
+        let is_encrypted = self.patient.has(flags::ENCRYPT);
+        if is_encrypted && !attributes::has_encryption_context(&self.ward.scene, &self.patient) {
+            self.patient.inode.set_flag(flags::ENCRYPT, false);
+        }
+        if self.patient.has(flags::INLINE_DATA) && self.patient.has(flags::EXTENTS) {
+            let is_inline = attributes::inline_rest(&self.patient).is_some();
+            self.patient.inode.set_flag(flags::EXTENTS, !is_inline);
+            self.patient.inode.set_flag(flags::INLINE_DATA, is_inline);
+        }
+    }
+
+    fn mend_contents(&mut self) {
+        let Some(file_type) = self.patient.file_type() else { return };
+        match file_type {
+            _ if self.patient.has(flags::INLINE_DATA) => self.mend_inline(file_type),
+            FileType::Regular | FileType::Directory => self.mend_mapped(file_type),
+            FileType::Symlink => self.mend_symlink(),
+            _ => {
+                if self.has(&[INODE_SIZE]) {
+                    self.patient.inode.set_size(0);
+                }
+                self.mend_blocks(0);
+            }
+        }
+    }
+
+    fn mend_inline(&mut self, file_type: FileType) {
+        if self.has(&[INLINE_DATA]) {
+            let rest = attributes::inline_rest(&self.patient);
+            if rest.is_none() && !attributes::set_inline_rest(&mut self.patient, Some(&[])) {
+                // There is no room even for a name: the contents are not inline.
+                self.patient.inode.set_flag(flags::INLINE_DATA, false);
+                return self.mend_mapped(file_type);
+            }
+            let room = (I_BLOCK_SIZE + rest.map_or(0, |rest| rest.len())) as u64;
+            let is_too_large = self.patient.inode.size() > room;
+            if file_type == FileType::Directory || file_type == FileType::Symlink && is_too_large {
+                self.patient.inode.set_size(room);
+            }
+        }
+        if self.has(&[INODE_SIZE]) && file_type == FileType::Regular {
+            let rest = attributes::inline_rest(&self.patient).map_or(0, |rest| rest.len());
+            self.patient.inode.set_size((I_BLOCK_SIZE + rest) as u64);
+        }
+        self.mend_blocks(0);
+    }
+
+    fn mend_mapped(&mut self, file_type: FileType) {
+        let mut map = Map::read(&self.ward.scene, &self.patient);
+        if map.is_unreadable {
+            return;
+        }
+        let may_be_unwritten = file_type == FileType::Regular;
+        if self.has(&[EXTENT_UNWRITTEN]) && !may_be_unwritten {
+            map.runs.iter_mut().for_each(|run| run.unwritten = false);
+        }
+        let is_written = if self.has(&[EXTENT_NODE]) && map.runs.is_empty() {
+            map.nodes.clear();
+            map::write_empty(&self.ward.scene, &mut self.patient);
+            true
+        } else {
+            !self.has(OF_MAP) || map::write(self.ward, &mut self.patient, &mut map, &mut self.draft)
+        };
+        if !is_written {
+            return;
+        }
+        if self.has(&[INODE_SIZE]) {
+            self.mend_size(&map, file_type);
+        }
+        let clusters = map.clusters(&self.ward.scene);
+        self.mend_blocks(clusters);
+    }
+
+    fn mend_size(&mut self, map: &Map, file_type: FileType) {
+        let geometry = self.ward.scene.geometry();
+        let log = geometry.block_size_log;
+        let size = match file_type {
+            // One without any block gets one when its entries are written.
+            FileType::Directory => map.end().max(1) << log,
+            _ => {
+                let pointers = u64::from(geometry.block_size() / 4);
+                let reach = u64::from(DIRECT_COUNT) + pointers + pointers.pow(2) + pointers.pow(3);
+                let blocks = if self.patient.has(flags::EXTENTS) {
+                    1 << 32
+                } else {
+                    reach.min((1 << 32) - 1)
+                };
+                let (least, most) = (map.written_end().saturating_sub(1) << log, blocks << log);
+                let size = self.patient.inode.size();
+                let is_right = size <= most && (size >= least || map.written_end() == 0);
+                if is_right { size } else { map.written_end() << log }
+            }
+        };
+        self.patient.inode.set_size(size);
+    }
+
+    fn mend_symlink(&mut self) {
+        let size = self.patient.inode.size();
+        let is_fast = size < I_BLOCK_SIZE as u64;
+        if !is_fast || size == 0 && self.patient.has(flags::EXTENTS) {
+            // The target may be in a block although the size does not say so.
+            if is_fast {
+                self.patient.inode.set_size(I_BLOCK_SIZE as u64);
+            }
+            let size_is_known = self.mend_slow_target();
+            if size_is_known {
+                return self.mend_mapped(FileType::Symlink);
+            }
+        }
+        let root = *self.patient.inode.i_block();
+        let len = root.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let is_text = root[..len].iter().all(|byte| !byte.is_ascii_control());
+        let size = self.patient.inode.size();
+        let is_encrypted = self.patient.has(flags::ENCRYPT);
+        let is_wrong = self.has(&[SYMLINK, INODE_SIZE]) || self.has(OF_MAP) && !is_fast;
+        if is_wrong && (!is_encrypted || size >= I_BLOCK_SIZE as u64) {
+            if len == 0 || !is_text {
+                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                return self.patient.clear();
+            }
+            self.patient.inode.set_size(len as u64);
+            self.patient.inode.set_flag(flags::EXTENTS, false);
+        } else if is_wrong {
+            let len = 2 + u64::from(u16::from_le_bytes([root[0], root[1]]));
+            if !(3..I_BLOCK_SIZE as u64).contains(&len) {
+                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                return self.patient.clear();
+            }
+            self.patient.inode.set_size(len);
+            self.patient.inode.set_flag(flags::EXTENTS, false);
+        }
+        self.mend_blocks(0);
+    }
+
+    /// Sets the size of a symbolic link whose target is in a block to what is there. False if none is.
+    fn mend_slow_target(&mut self) -> bool {
+        let mut map = Map::read(&self.ward.scene, &self.patient);
+        if map.is_unreadable {
+            return true;
+        }
+        let Some(bytes) = map.place(0).and_then(|place| self.ward.scene.block(place)) else {
+            return false;
+        };
+        if !self.has(&[SYMLINK]) {
+            return true;
+        }
+        let len = if self.patient.has(flags::ENCRYPT) {
+            2 + usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))
+        } else {
+            bytes.iter().position(|byte| *byte == 0).unwrap_or(0)
+        };
+        if len < I_BLOCK_SIZE || len >= bytes.len() {
+            return false;
+        }
+        map.truncate(1);
+        let is_written = map::write(self.ward, &mut self.patient, &mut map, &mut self.draft);
+        if is_written {
+            self.patient.inode.set_size(len as u64);
+        }
+        is_written
+    }
+
+    /// Counts the space that an inode takes, if that is wrong or was changed.
+    fn mend_blocks(&mut self, clusters: u64) {
+        if self.patient.ino != RESIZE_INO {
+            let is_wrong = self.has(&[INODE_BLOCKS]);
+            set_blocks(self.ward, &mut self.patient, clusters, is_wrong);
+        }
+    }
+}
+
+/// Forgets what an inode has beside its type, owner and times.
+fn inode_reset(patient: &mut Patient) {
+    patient.inode.set_flag(u32::MAX, false);
+    patient.inode.set_size(0);
+    patient.inode.set_file_acl(0);
+    patient.patch(FADDR, &[0; 4]);
+}
+
+/// Sets the space that an inode takes: `clusters` beside its attributes. Values in inodes of their own may be
+/// counted too: what is there stays if it can be right, unless it is known to be `wrong`.
+pub(super) fn set_blocks(ward: &Ward<'_>, patient: &mut Patient, clusters: u64, wrong: bool) {
+    let geometry = ward.scene.geometry();
+    let clusters = clusters + u64::from(patient.inode.file_acl() != 0);
+    let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+    let found = patient.inode.blocks_512(geometry.block_size());
+    let may_count_values = ward.scene.params().sb.features.incompat(Incompat::EA_INODE);
+    if wrong || !may_count_values || found < units {
+        patient.inode.set_blocks_512(units, geometry.block_size());
+    }
+}
+
+/// The contents of a file of at most `max` bytes; holes are zeros. `None` if it is larger, or cannot be read.
+pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Option<Vec<u8>> {
+    let size = patient.inode.size();
+    if size > max {
+        return None;
+    }
+    let map = Map::read(&ward.scene, patient);
+    let log = ward.scene.geometry().block_size_log;
+    let mut bytes = vec![0; size.next_multiple_of(1 << log) as usize];
+    for run in map.runs.iter().filter(|run| !run.unwritten) {
+        for at in 0..run.len {
+            let start = ((run.first + at) as usize) << log;
+            if let Some(room) = bytes.get_mut(start..start + (1 << log)) {
+                room.copy_from_slice(&ward.scene.block(run.start.plus(at.into()))?);
+            }
+        }
+    }
+    bytes.truncate(size as usize);
+    Some(bytes)
+}
+
+/// Sets how many attributes refer to inodes that hold values; one without any is freed.
+pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+    for (ino, findings) in by_inode(findings) {
+        let Some(mut patient) = ward.patient(ino) else { continue };
+        let count = findings[0].expected.as_ref().and_then(|text| text.parse::<u64>().ok());
+        let what = match count {
+            None => continue,
+            Some(0) => {
+                patient.clear();
+                "No attribute has its value here, and the inode is freed.".to_owned()
+            }
+            Some(count) => {
+                patient.inode.set_value_refcount(count);
+                format!("The inode says that {count} attributes have their value here.")
+            }
+        };
+        let mut draft = Draft::default();
+        patient.store(&mut draft);
+        let actions = findings.iter().map(|finding| Action::about(finding, what.clone()));
+        ward.end(draft, actions.collect())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The blocks of a directory that is written anew: a list, or leaves in the order of hashes and an index.
+
+use super::names_in::Name;
+use crate::dir::compare::Style;
+use crate::format::address::FileBlock;
+use crate::format::dirent::{self, TAIL_SIZE, record_size};
+use crate::format::hash::NameHasher;
+use crate::format::htree::{self, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
+
+/// How a directory is to be written.
+pub(super) struct Form {
+    pub(super) block_size: usize,
+    /// Seed of the checksums of its blocks, where there are any.
+    pub(super) seed: Option<u32>,
+    pub(super) ino: u32,
+    pub(super) dot_dot: u32,
+    /// The type of directories in entries.
+    pub(super) directory_code: u8,
+    pub(super) style: Style,
+    pub(super) is_large: bool,
+}
+
+/// Parts of a leaf that are filled: of 8.
+const FILLED: usize = 7;
+
+impl Form {
+    /// Bytes of a block that entries may take.
+    fn end(&self) -> usize {
+        self.block_size - if self.seed.is_some() { TAIL_SIZE } else { 0 }
+    }
+
+    fn dots(&self, bytes: &mut [u8], rest: usize) {
+        let first = record_size(1);
+        dirent::write_record(bytes, first, self.ino, self.directory_code, b".");
+        dirent::write_record(&mut bytes[first..], rest, self.dot_dot, self.directory_code, b"..");
+    }
+
+    fn seal_leaf(&self, bytes: &mut [u8]) {
+        if let Some(seed) = self.seed {
+            dirent::write_tail(bytes);
+            dirent::seal(bytes, seed);
+        }
+    }
+
+    /// A block with entries from byte `start` on; the last takes the rest. `start` is that of the first record.
+    fn leaf(&self, start: usize, entries: &[&Name]) -> Vec<u8> {
+        let mut bytes = vec![0; self.block_size];
+        let end = self.end();
+        if start > 0 {
+            let rest = if entries.is_empty() { end } else { start };
+            self.dots(&mut bytes, rest - record_size(1));
+        } else if entries.is_empty() {
+            dirent::write_record(&mut bytes, end, 0, 0, &[]);
+        }
+        fill(&mut bytes[..end], start, entries);
+        self.seal_leaf(&mut bytes);
+        bytes
+    }
+
+    /// A directory without index, of at least `least` blocks.
+    pub(super) fn list(&self, entries: &[Name], least: usize) -> Vec<Vec<u8>> {
+        let mut blocks = Vec::new();
+        let mut start = record_size(1) + record_size(2);
+        let mut pending: Vec<&Name> = Vec::new();
+        let mut used = start;
+        for entry in entries {
+            if used + entry.size() > self.end() {
+                blocks.push(self.leaf(start, &pending));
+                pending.clear();
+                (start, used) = (0, 0);
+            }
+            used += entry.size();
+            pending.push(entry);
+        }
+        blocks.push(self.leaf(start, &pending));
+        while blocks.len() < least {
+            blocks.push(self.leaf(0, &[]));
+        }
+        blocks
+    }
+
+    /// A directory with an index. `None` if it has too many names for one.
+    pub(super) fn indexed(
+        &self,
+        entries: &[Name],
+        version: u8,
+        hasher: &NameHasher,
+    ) -> Option<Vec<Vec<u8>>> {
+        let mut folded = Vec::new();
+        let mut items: Vec<(u32, &Name)> = entries
+            .iter()
+            .map(|entry| (self.style.hash(hasher, &entry.name, &mut folded).major & !1, entry))
+            .collect();
+        items.sort_by_key(|(hash, _)| *hash);
+        let mut blocks = vec![Vec::new()];
+        let mut level: Vec<(u32, FileBlock)> = Vec::new();
+        let (mut from, mut used) = (0, 0);
+        for at in 0..=items.len() {
+            let size = items.get(at).map_or(0, |(_, entry)| entry.size());
+            let is_last = at == items.len();
+            if at > from && used + size > self.end() * FILLED / 8 || is_last {
+                let names: Vec<&Name> = items[from..at].iter().map(|(_, entry)| *entry).collect();
+                let hash = items.get(from).map_or(0, |(hash, _)| *hash);
+                // Bit 0 says that names of that hash go on from the block before.
+                let goes_on = from > 0 && items[from - 1].0 == hash;
+                level.push((hash | u32::from(goes_on), FileBlock(blocks.len() as u32)));
+                blocks.push(self.leaf(0, &names));
+                (from, used) = (at, 0);
+            }
+            used += size;
+        }
+        let mut levels = 0;
+        while level.len() > usize::from(self.limit(Place::Root)) {
+            level = self.nodes(&level, &mut blocks);
+            levels += 1;
+        }
+        let levels_max = if self.is_large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
+        blocks[0] = self.root(&level, RootInfo { hash_version: version, indirect_levels: levels });
+        (levels <= levels_max).then_some(blocks)
+    }
+
+    fn limit(&self, place: Place) -> u16 {
+        place.limit(self.block_size, self.seed.is_some())
+    }
+
+    fn nodes(
+        &self,
+        level: &[(u32, FileBlock)],
+        blocks: &mut Vec<Vec<u8>>,
+    ) -> Vec<(u32, FileBlock)> {
+        let mut above = Vec::new();
+        for chunk in level.chunks(self.limit(Place::Node).into()) {
+            let mut bytes = vec![0; self.block_size];
+            dirent::write_record(&mut bytes, self.block_size, 0, 0, &[]);
+            self.index(&mut bytes, Place::Node, chunk);
+            above.push((chunk[0].0, FileBlock(blocks.len() as u32)));
+            blocks.push(bytes);
+        }
+        above
+    }
+
+    fn root(&self, level: &[(u32, FileBlock)], info: RootInfo) -> Vec<u8> {
+        let mut bytes = vec![0; self.block_size];
+        self.dots(&mut bytes, self.block_size - record_size(1));
+        htree::write_root_info(&mut bytes[htree::ROOT_INFO_RANGE], info);
+        self.index(&mut bytes, Place::Root, level);
+        bytes
+    }
+
+    fn index(&self, bytes: &mut [u8], place: Place, level: &[(u32, FileBlock)]) {
+        let Some(first) = level.first() else { return };
+        let counts = &mut bytes[htree::count_range(place)];
+        htree::write_counts(counts, self.limit(place), level.len() as u16, first.1);
+        for (at, (hash, block)) in level.iter().enumerate().skip(1) {
+            htree::insert(&mut bytes[htree::insert_range(place, at, at)], *hash, *block);
+        }
+        if let Some(seed) = self.seed {
+            htree::seal(bytes, place, seed);
+        }
+    }
+}
+
+/// Writes entries one after the other from a byte on; the last takes all that is left.
+pub(super) fn fill(bytes: &mut [u8], start: usize, entries: &[&Name]) {
+    let end = bytes.len();
+    let mut at = start;
+    for (nth, entry) in entries.iter().enumerate() {
+        let rec_len = if nth + 1 == entries.len() { end - at } else { entry.size() };
+        entry.write(&mut bytes[at..], rec_len);
+        at += rec_len;
+    }
+}

@@ -1,0 +1,509 @@
+//! The blocks of an inode: what can be read of its map, and a new map of that.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::draft::Draft;
+use super::patient::Patient;
+use super::ward::Ward;
+use crate::check::scene::Scene;
+use crate::format::address::{Block, FileBlock};
+use crate::format::extent::{
+    self, DEPTH_MAX, ENTRY_SIZE, Extent, IndexEntry, Node, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX,
+};
+use crate::format::features::Incompat;
+use crate::format::indirect::{self, DIRECT_COUNT, LEVELS_MAX, Path};
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+
+/// `eh_magic`.
+const MAGIC: [u8; 2] = [0x0a, 0xf3];
+
+/// Blocks of a file that lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) first: u32,
+    pub(super) start: Block,
+    pub(super) len: u32,
+    pub(super) unwritten: bool,
+}
+
+impl Run {
+    pub(super) fn end(&self) -> u64 {
+        u64::from(self.first) + u64::from(self.len)
+    }
+
+    /// The part of it from a file block on, up to before another.
+    fn part(&self, from: u64, to: u64) -> Option<Self> {
+        let (from, to) = (from.max(self.first.into()), to.min(self.end()));
+        let skipped = from - u64::from(self.first);
+        (from < to).then(|| Self {
+            first: from as u32,
+            start: self.start.plus(skipped),
+            len: (to - from) as u32,
+            unwritten: self.unwritten,
+        })
+    }
+}
+
+/// What an inode's map holds.
+#[derive(Clone, Default)]
+pub(super) struct Map {
+    /// In the order of the file, apart from each other; all of them can be of a file.
+    pub(super) runs: Vec<Run>,
+    /// Blocks of the map itself that can be used again.
+    pub(super) nodes: Vec<Block>,
+    /// Whether something of it was left out or must be written in another way.
+    pub(super) is_damaged: bool,
+    /// Whether the device failed to read a part of it: then it must stay as it is.
+    pub(super) is_unreadable: bool,
+}
+
+impl Map {
+    /// Reads all of a map that can be read: as extents if it looks like those, else as pointers.
+    pub(super) fn read(scene: &Scene, patient: &Patient) -> Self {
+        Self::read_without(scene, patient, HashSet::new())
+    }
+
+    /// The same without some blocks of the map and all that they lead to.
+    pub(super) fn read_without(scene: &Scene, patient: &Patient, met: HashSet<Block>) -> Self {
+        let mut reader = Reader { scene, map: Self::default(), met };
+        if !patient.has_map() {
+            return reader.map;
+        }
+        let root = patient.inode.i_block();
+        let is_extents = looks_like_extents(scene, patient);
+        if is_extents {
+            reader.extents(root);
+        } else {
+            reader.pointers(root);
+        }
+        let mut map = reader.map;
+        map.is_damaged |= is_extents != patient.has(flags::EXTENTS);
+        map.settle();
+        map
+    }
+
+    /// Puts the runs in order, and takes away what lies on others.
+    fn settle(&mut self) {
+        self.runs.sort_by_key(|run| run.first);
+        let mut end = 0;
+        let mut settled: Vec<Run> = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let part = run.part(end, u64::MAX);
+            self.is_damaged |= part != Some(*run);
+            let Some(part) = part else { continue };
+            end = part.end();
+            match settled.last_mut() {
+                Some(last)
+                    if last.end() == u64::from(part.first)
+                        && last.start.plus(last.len.into()) == part.start
+                        && last.unwritten == part.unwritten =>
+                {
+                    last.len += part.len;
+                }
+                _ => settled.push(part),
+            }
+        }
+        self.runs = settled;
+    }
+
+    /// One past the last file block.
+    pub(super) fn end(&self) -> u64 {
+        self.runs.last().map_or(0, Run::end)
+    }
+
+    /// One past the last file block that was written.
+    pub(super) fn written_end(&self) -> u64 {
+        self.runs.iter().rev().find(|run| !run.unwritten).map_or(0, Run::end)
+    }
+
+    /// Where a file block is.
+    pub(super) fn place(&self, block: u32) -> Option<Block> {
+        let run = self.runs[..self.runs.partition_point(|run| run.first <= block)].last()?;
+        let within = block - run.first;
+        (within < run.len).then(|| run.start.plus(within.into()))
+    }
+
+    /// Makes file blocks lie elsewhere, or nowhere.
+    pub(super) fn replace(&mut self, changes: &BTreeMap<u32, Option<Block>>) {
+        let mut runs = Vec::with_capacity(self.runs.len() + changes.len());
+        let mut unwritten = HashSet::new();
+        for run in &self.runs {
+            let mut from = u64::from(run.first);
+            let last = (run.end() - 1) as u32;
+            for block in changes.range(run.first..=last).map(|(block, _)| *block) {
+                runs.extend(run.part(from, block.into()));
+                from = u64::from(block) + 1;
+                if run.unwritten {
+                    unwritten.insert(block);
+                }
+            }
+            runs.extend(run.part(from, u64::MAX));
+        }
+        for (block, place) in changes {
+            let unwritten = unwritten.contains(block);
+            runs.extend(place.map(|start| Run { first: *block, start, len: 1, unwritten }));
+        }
+        self.runs = runs;
+        self.settle();
+    }
+
+    /// Gives up what lies from a file block on.
+    pub(super) fn truncate(&mut self, end: u64) {
+        self.runs = self.runs.iter().filter_map(|run| run.part(0, end)).collect();
+    }
+
+    /// The clusters that the file takes, those of the map included.
+    pub(super) fn clusters(&self, scene: &Scene) -> u64 {
+        let log = scene.geometry().cluster_blocks_log;
+        let mut last = None;
+        let mut count = self.nodes.len() as u64;
+        for run in &self.runs {
+            let clusters = scene.clusters(run.start, run.len.into());
+            let is_same = log > 0 && last == Some((run.first >> log, clusters.start));
+            count += clusters.end - clusters.start - u64::from(is_same);
+            last = Some((((run.end() - 1) >> log) as u32, clusters.end - 1));
+        }
+        count
+    }
+}
+
+/// Whether the map in an inode is made of extents. What the flag says counts unless the contents are clear.
+fn looks_like_extents(scene: &Scene, patient: &Patient) -> bool {
+    let root = patient.inode.i_block();
+    let is_header = root[..2] == MAGIC && Node::parse(root, None).is_ok();
+    let can_be = scene.params().sb.features.incompat(Incompat::EXTENTS);
+    if !patient.has(flags::EXTENTS) {
+        return is_header && can_be;
+    }
+    if root[..2] == MAGIC || root.iter().all(|&byte| byte == 0) {
+        return true;
+    }
+    let is_pointer = |index: u16| {
+        indirect::pointer(root, index).is_none_or(|block| scene.can_be_of_file(block, 1))
+    };
+    !(0..(I_BLOCK_SIZE / 4) as u16).all(is_pointer)
+}
+
+struct Reader<'s> {
+    scene: &'s Scene,
+    map: Map,
+    /// Nodes that were met, so that the walk ends.
+    met: HashSet<Block>,
+}
+
+/// A node that is still to be read: where, the first block that it is for, and its depth.
+struct Child {
+    block: Block,
+    key: u32,
+    depth: u16,
+}
+
+impl Reader<'_> {
+    fn extents(&mut self, root: &[u8]) {
+        let mut children = Vec::new();
+        self.node(root, None, &mut children);
+        while let Some(child) = children.pop() {
+            if !self.met.insert(child.block) {
+                self.map.is_damaged = true;
+                continue;
+            }
+            let Some(bytes) = self.scene.block(child.block) else {
+                self.map.is_unreadable = true;
+                continue;
+            };
+            if self.node(&bytes, Some(&child), &mut children) {
+                self.map.nodes.push(child.block);
+            }
+        }
+    }
+
+    /// Reads what a node holds as far as it is plausible. Whether it looks like a node at all.
+    fn node(&mut self, bytes: &[u8], child: Option<&Child>, children: &mut Vec<Child>) -> bool {
+        let expected = child.map(|child| child.depth);
+        let sound = Node::parse(bytes, expected);
+        let has_magic = bytes[..2] == MAGIC;
+        self.map.is_damaged |= sound.is_err();
+        let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let room = usize::from(extent::capacity(bytes.len()));
+        let depth = expected.unwrap_or(if has_magic { word(6) } else { 0 });
+        if depth > DEPTH_MAX {
+            return false;
+        }
+        let count = match &sound {
+            Ok(node) => node.len(),
+            Err(_) if has_magic && usize::from(word(2)) <= room => word(2).into(),
+            Err(_) => room,
+        };
+        let mut end = 0;
+        let mut taken = 0;
+        for at in 0..count {
+            let entry: &[u8; ENTRY_SIZE] = match bytes[extent::entry_range(at)].first_chunk() {
+                Some(entry) => entry,
+                None => break,
+            };
+            let found = self.entry(entry, depth, end, children);
+            // Without a header, only what starts as the parent says is believed, and only as far as it goes.
+            let is_first_wrong = at == 0
+                && !has_magic
+                && child.is_some_and(|child| child.key.to_le_bytes() != entry[..4]);
+            match found {
+                Some(next) if !is_first_wrong => (end, taken) = (next, taken + 1),
+                _ if !has_magic || sound.is_err() && usize::from(word(2)) > room => break,
+                _ => self.map.is_damaged = true,
+            }
+        }
+        has_magic || taken > 0
+    }
+
+    /// Takes an entry if it is plausible; where the next one may start.
+    fn entry(
+        &mut self,
+        bytes: &[u8; ENTRY_SIZE],
+        depth: u16,
+        after: u64,
+        children: &mut Vec<Child>,
+    ) -> Option<u64> {
+        let mut node = [0; 2 * ENTRY_SIZE];
+        extent::write_header(&mut node[..ENTRY_SIZE], 1, 1, depth);
+        node[extent::entry_range(0)].copy_from_slice(bytes);
+        let node = Node::parse(&node, Some(depth)).ok()?;
+        if depth > 0 {
+            let entry = node.index(0);
+            let is_good =
+                u64::from(entry.block.0) >= after && self.scene.can_be_of_file(entry.leaf, 1);
+            is_good.then(|| {
+                let child = Child { block: entry.leaf, key: entry.block.0, depth: depth - 1 };
+                children.push(child);
+                u64::from(entry.block.0) + 1
+            })
+        } else {
+            let Extent { block, len, start, unwritten } = node.extent(0);
+            let is_good =
+                u64::from(block.0) >= after && self.scene.geometry().contains(start, len.into());
+            is_good.then(|| {
+                self.map.runs.push(Run { first: block.0, start, len, unwritten });
+                u64::from(block.0) + u64::from(len)
+            })
+        }
+    }
+
+    fn pointers(&mut self, root: &[u8]) {
+        let per_block = u64::from(self.scene.geometry().block_size()) / 4;
+        // Blocks of pointers that are still to be read: where, the file block they start at, and levels below.
+        let mut pending: Vec<(Block, u64, usize)> = Vec::new();
+        let mut first = 0;
+        for index in 0..(DIRECT_COUNT as usize + LEVELS_MAX) as u16 {
+            let level = (usize::from(index) + 1).saturating_sub(DIRECT_COUNT as usize);
+            self.pointer(root, index, first, level, &mut pending);
+            first += per_block.pow(level as u32);
+        }
+        while let Some((block, first, level)) = pending.pop() {
+            if !self.met.insert(block) {
+                self.map.is_damaged = true;
+                continue;
+            }
+            let Some(bytes) = self.scene.block(block) else {
+                self.map.is_unreadable = true;
+                continue;
+            };
+            self.map.nodes.push(block);
+            let span = per_block.pow(level as u32 - 1);
+            for index in 0..per_block as u16 {
+                let first = first + u64::from(index) * span;
+                self.pointer(&bytes, index, first, level - 1, &mut pending);
+            }
+        }
+        // Those that are used again first are those that were met first.
+        self.map.nodes.sort_unstable();
+    }
+
+    fn pointer(
+        &mut self,
+        bytes: &[u8],
+        index: u16,
+        first: u64,
+        level: usize,
+        pending: &mut Vec<(Block, u64, usize)>,
+    ) {
+        let Some(block) = indirect::pointer(bytes, index) else { return };
+        let is_inside = match level {
+            0 => self.scene.geometry().contains(block, 1),
+            _ => self.scene.can_be_of_file(block, 1),
+        };
+        let (true, Ok(number)) = (is_inside, u32::try_from(first)) else {
+            self.map.is_damaged = true;
+            return;
+        };
+        if level > 0 {
+            pending.push((block, first, level));
+            return;
+        }
+        match self.map.runs.last_mut() {
+            Some(run)
+                if run.end() == first
+                    && run.start.plus(run.len.into()) == block
+                    && !run.unwritten =>
+            {
+                run.len += 1;
+            }
+            _ => self.map.runs.push(Run { first: number, start: block, len: 1, unwritten: false }),
+        }
+    }
+}
+
+/// Writes a map into an inode: extents where the file system has them and the inode had them, else pointers.
+/// Takes the blocks of the map that there are, and others if there are too few. False, and nothing of use in the
+/// draft, if there is no room for it.
+pub(super) fn write(
+    ward: &mut Ward<'_>,
+    patient: &mut Patient,
+    map: &mut Map,
+    draft: &mut Draft,
+) -> bool {
+    let can_have = ward.scene.params().sb.features.incompat(Incompat::EXTENTS);
+    let is_extents = can_have && looks_like_extents(&ward.scene, patient);
+    let nodes = std::mem::take(&mut map.nodes);
+    let mut writer = Writer {
+        seed: patient.block_seed(),
+        size: ward.block_size(),
+        ward,
+        spare: nodes.into_iter().rev().collect(),
+        used: Vec::new(),
+        draft,
+    };
+    let root = if is_extents { writer.extents(&map.runs) } else { writer.pointers(&map.runs) };
+    map.nodes = writer.used;
+    let Some(root) = root else { return false };
+    patient.inode.set_flag(flags::EXTENTS, is_extents);
+    *patient.inode.i_block_mut() = root;
+    true
+}
+
+/// Makes the map of an inode one without blocks.
+pub(super) fn write_empty(scene: &Scene, patient: &mut Patient) {
+    let is_extents = scene.params().sb.features.incompat(Incompat::EXTENTS);
+    let root = patient.inode.i_block_mut();
+    root.fill(0);
+    if is_extents {
+        let room = extent::capacity(I_BLOCK_SIZE);
+        extent::write_header(&mut root[..ENTRY_SIZE], 0, room, 0);
+    }
+    patient.inode.set_flag(flags::EXTENTS, is_extents);
+}
+
+struct Writer<'w, 'j> {
+    ward: &'w mut Ward<'j>,
+    seed: Option<u32>,
+    size: usize,
+    /// Blocks that the map had, the next one last.
+    spare: Vec<Block>,
+    used: Vec<Block>,
+    draft: &'w mut Draft,
+}
+
+impl Writer<'_, '_> {
+    fn take(&mut self) -> Option<Block> {
+        let block = match self.spare.pop() {
+            Some(block) => block,
+            None => self.ward.take_cluster()?,
+        };
+        self.used.push(block);
+        Some(block)
+    }
+
+    fn put(&mut self, block: Block, bytes: Vec<u8>) {
+        let offset = self.ward.byte_of(block);
+        self.draft.write(offset, bytes);
+    }
+
+    fn extents(&mut self, runs: &[Run]) -> Option<[u8; I_BLOCK_SIZE]> {
+        let mut entries: Vec<[u8; ENTRY_SIZE]> = Vec::new();
+        for run in runs {
+            let most = if run.unwritten { UNWRITTEN_LEN_MAX } else { WRITTEN_LEN_MAX };
+            let mut from = u64::from(run.first);
+            while let Some(part) = run.part(from, from + u64::from(most)) {
+                let Run { first, start, len, unwritten } = part;
+                let extent = Extent { block: FileBlock(first), len, start, unwritten };
+                entries.push(extent.encode());
+                from = part.end();
+            }
+        }
+        let mut depth = 0;
+        while entries.len() > usize::from(extent::capacity(I_BLOCK_SIZE)) {
+            entries = self.extent_level(&entries, depth)?;
+            depth += 1;
+        }
+        let mut root = [0; I_BLOCK_SIZE];
+        write_node(&mut root, &entries, depth);
+        (depth <= DEPTH_MAX).then_some(root)
+    }
+
+    /// Writes one level of nodes, and returns the entries that lead to them.
+    fn extent_level(
+        &mut self,
+        entries: &[[u8; ENTRY_SIZE]],
+        depth: u16,
+    ) -> Option<Vec<[u8; ENTRY_SIZE]>> {
+        let mut above = Vec::new();
+        for chunk in entries.chunks(extent::capacity(self.size).into()) {
+            let leaf = self.take()?;
+            let mut bytes = vec![0; self.size];
+            write_node(&mut bytes, chunk, depth);
+            if let Some(seed) = self.seed {
+                extent::seal(&mut bytes, seed);
+            }
+            self.put(leaf, bytes);
+            let first = [chunk[0][0], chunk[0][1], chunk[0][2], chunk[0][3]];
+            let block = FileBlock(u32::from_le_bytes(first));
+            above.push(IndexEntry { block, leaf }.encode());
+        }
+        Some(above)
+    }
+
+    fn pointers(&mut self, runs: &[Run]) -> Option<[u8; I_BLOCK_SIZE]> {
+        let mut root = [0; I_BLOCK_SIZE];
+        // The blocks of pointers on the way to the last file block: the index that leads to each, its place and its
+        // bytes. They are written once the way goes elsewhere.
+        let mut way: Vec<(u16, Block, Vec<u8>)> = Vec::new();
+        for run in runs {
+            for at in 0..run.len {
+                let path = Path::to(FileBlock(run.first + at), self.size as u32)?;
+                let (last, steps) = path.indexes().split_last()?;
+                let common =
+                    way.iter().zip(steps).take_while(|(open, step)| open.0 == **step).count();
+                self.close(&mut way, common);
+                for step in &steps[common..] {
+                    let block = self.take()?;
+                    let above = way.last_mut().map_or(&mut root[..], |(_, _, bytes)| bytes);
+                    put_pointer(above, *step, block)?;
+                    way.push((*step, block, vec![0; self.size]));
+                }
+                let above = way.last_mut().map_or(&mut root[..], |(_, _, bytes)| bytes);
+                put_pointer(above, *last, run.start.plus(at.into()))?;
+            }
+        }
+        self.close(&mut way, 0);
+        Some(root)
+    }
+
+    fn close(&mut self, way: &mut Vec<(u16, Block, Vec<u8>)>, keep: usize) {
+        for (_, block, bytes) in way.drain(keep..) {
+            self.put(block, bytes);
+        }
+    }
+}
+
+fn put_pointer(bytes: &mut [u8], index: u16, block: Block) -> Option<()> {
+    let at = usize::from(index) * 4;
+    let number = u32::try_from(block.0).ok()?;
+    bytes.get_mut(at..at + 4)?.copy_from_slice(&number.to_le_bytes());
+    Some(())
+}
+
+fn write_node(bytes: &mut [u8], entries: &[[u8; ENTRY_SIZE]], depth: u16) {
+    let room = extent::capacity(bytes.len());
+    extent::write_header(&mut bytes[..ENTRY_SIZE], entries.len() as u16, room, depth);
+    for (at, entry) in entries.iter().enumerate() {
+        bytes[extent::entry_range(at)].copy_from_slice(entry);
+    }
+}

@@ -1,0 +1,293 @@
+//! The entries that can be read of a directory, and names that there can be.
+
+use std::collections::HashSet;
+
+use vfs::FileType;
+
+use super::attributes;
+use super::map::Map;
+use super::patient::Patient;
+use super::ward::Ward;
+use crate::check::scene::Scene;
+use crate::dir::casefold;
+use crate::format::dirent::{self, HEADER_SIZE, Record, record_size};
+use crate::format::features::Incompat;
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+
+/// Longest name.
+const NAME_MAX: usize = 255;
+/// Shortest name that encryption makes.
+const ENCRYPTED_NAME_MIN: usize = 16;
+/// Bytes of the hash behind a name that is encrypted and compared without regard to case.
+const HASH_SIZE: usize = 8;
+
+/// An entry of a directory, `.` and `..` left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) name: Vec<u8>,
+    pub(super) ino: u32,
+    /// The type as entries have it, if they have any.
+    pub(super) file_type: u8,
+    /// What follows the name in directories whose names are encrypted and compared without regard to case.
+    hash: Option<[u8; HASH_SIZE]>,
+}
+
+impl Name {
+    pub(super) const fn new(name: Vec<u8>, ino: u32, file_type: u8) -> Self {
+        Self { name, ino, file_type, hash: None }
+    }
+
+    /// Bytes that its record needs.
+    pub(super) fn size(&self) -> usize {
+        record_size(self.name.len() + self.hash.map_or(0, |hash| hash.len()))
+    }
+
+    /// Writes its record, `rec_len` bytes long.
+    pub(super) fn write(&self, bytes: &mut [u8], rec_len: usize) {
+        dirent::write_record(bytes, rec_len, self.ino, self.file_type, &self.name);
+        if let Some(hash) = self.hash {
+            let at = (HEADER_SIZE + self.name.len()).next_multiple_of(4);
+            if let Some(room) = bytes.get_mut(at..at + HASH_SIZE) {
+                room.copy_from_slice(&hash);
+            }
+        }
+    }
+}
+
+/// What a directory holds.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    pub(super) entries: Vec<Name>,
+    /// Where `..` leads; 0 if that cannot be read.
+    pub(super) dot_dot: u32,
+    /// Whether the device failed to read a part of it: then it must stay as it is.
+    pub(super) is_unreadable: bool,
+    /// What its index says of how names are hashed.
+    pub(super) hash_version: Option<u8>,
+}
+
+/// Reads all entries of a directory that lead somewhere, after a survey. Broken chains are taken up again behind
+/// the break.
+pub(super) fn read(scene: &Scene, patient: &Patient, map: &Map) -> Names {
+    let mut reader = Reader { scene, patient, names: Names::default() };
+    if patient.has(flags::INLINE_DATA) {
+        reader.inline();
+        return reader.names;
+    }
+    reader.names.is_unreadable = map.is_unreadable;
+    let blocks = patient.inode.size() >> scene.geometry().block_size_log;
+    for run in &map.runs {
+        for at in 0..run.len {
+            let number = run.first + at;
+            if u64::from(number) >= blocks {
+                break;
+            }
+            match scene.block(run.start.plus(at.into())) {
+                Some(bytes) => reader.block(number, &bytes),
+                None => reader.names.is_unreadable = true,
+            }
+        }
+    }
+    reader.names
+}
+
+struct Reader<'s> {
+    scene: &'s Scene,
+    patient: &'s Patient,
+    names: Names,
+}
+
+impl Reader<'_> {
+    fn inline(&mut self) {
+        let root = *self.patient.inode.i_block();
+        let parent = [root[0], root[1], root[2], root[3]];
+        self.names.dot_dot = u32::from_le_bytes(parent);
+        self.chain(&root[4..I_BLOCK_SIZE], 0);
+        if let Some(rest) = attributes::inline_rest(self.patient) {
+            self.chain(&rest, 0);
+        }
+    }
+
+    fn block(&mut self, number: u32, bytes: &[u8]) {
+        if number > 0 {
+            // A block that starts another directory is no part of this one.
+            let dot = dirent::record_at(bytes, 0).filter(|dot| dot.name == b"." && dot.inode != 0);
+            let is_other = dot.is_some_and(|dot| dot.inode != self.patient.ino)
+                && dirent::record_at(bytes, record_size(1)).is_some_and(|r| r.name == b"..");
+            if !is_other {
+                self.chain(bytes, 0);
+            }
+            return;
+        }
+        const DOT_DOT: usize = record_size(1);
+        let dot_dot = dirent::record_at(bytes, DOT_DOT).filter(|record| record.name == b"..");
+        if let Some(dot_dot) = dot_dot {
+            self.names.dot_dot = dot_dot.inode;
+        }
+        if self.patient.has(flags::INDEX) {
+            // Behind the two there is the index.
+            if bytes[0x1d] == 8 {
+                self.names.hash_version = Some(bytes[0x1c]);
+            }
+            if dot_dot.is_some_and(|record| DOT_DOT + record.rec_len == bytes.len()) {
+                return;
+            }
+        }
+        self.chain(bytes, 0);
+    }
+
+    /// Takes entries from a chain.
+    fn chain(&mut self, bytes: &[u8], start: usize) {
+        let mut at = start;
+        let mut is_sure = true;
+        while at + HEADER_SIZE <= bytes.len() {
+            let record = dirent::record_at(bytes, at);
+            let record = record.filter(|record| is_sure || self.is_plausible(record));
+            match record {
+                Some(record) => {
+                    self.take(bytes, &record);
+                    at += record.rec_len;
+                    is_sure = true;
+                }
+                None => {
+                    at += 4;
+                    is_sure = false;
+                }
+            }
+        }
+    }
+
+    /// Whether bytes in the midst of a broken chain are an entry.
+    fn is_plausible(&self, record: &Record<'_>) -> bool {
+        let has_types = self.scene.params().filetype;
+        let is_name = !record.name.is_empty()
+            && !record.name.iter().any(|&byte| byte == 0 || byte == b'/')
+            || self.patient.has(flags::ENCRYPT) && record.name.len() >= ENCRYPTED_NAME_MIN;
+        let known = self.scene.known(record.inode);
+        is_name && known.is_some_and(|known| !has_types || known.type_code == record.file_type)
+    }
+
+    fn take(&mut self, bytes: &[u8], record: &Record<'_>) {
+        let own = self.patient.ino;
+        let is_dot = matches!(record.name, b"." | b"..");
+        let known = self.scene.known(record.inode);
+        let first = self.scene.params().sb.first_ino;
+        let (Some(known), true) = (known, record.inode >= first && record.inode != own) else {
+            return;
+        };
+        // An empty name leads somewhere, but nobody can say it: what it led to is found again.
+        let is_empty = record.name.is_empty();
+        let is_parent = is_dot && known.is_dir;
+        if known.is_nameless || is_empty || is_parent {
+            return;
+        }
+        let file_type = if self.scene.params().filetype { known.type_code } else { 0 };
+        let is_hashed = self.patient.has(flags::ENCRYPT) && self.patient.has(flags::CASEFOLD);
+        let hash = is_hashed.then(|| {
+            let at = record.offset + (HEADER_SIZE + record.name.len()).next_multiple_of(4);
+            bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default()
+        });
+        let name = record.name.to_vec();
+        self.names.entries.push(Name { name, ino: record.inode, file_type, hash });
+    }
+}
+
+/// Makes names possible and different from each other. An entry that is there twice is kept once.
+pub(super) fn settle(patient: &Patient, entries: &mut Vec<Name>) {
+    let is_encrypted = patient.has(flags::ENCRYPT);
+    if is_encrypted {
+        entries.retain(|entry| entry.name.len() >= ENCRYPTED_NAME_MIN);
+    }
+    let is_folded = patient.has(flags::CASEFOLD) && !is_encrypted;
+    let key = |name: &[u8]| {
+        let mut folded = Vec::new();
+        if is_folded {
+            casefold::fold(name, &mut folded);
+            folded
+        } else {
+            name.to_vec()
+        }
+    };
+    let mut met: HashSet<Vec<u8>> = HashSet::with_capacity(entries.len());
+    let mut both: HashSet<(Vec<u8>, u32)> = HashSet::with_capacity(entries.len());
+    let mut settled = Vec::with_capacity(entries.len());
+    // Names that can stay have them before those that need another.
+    let mut others = Vec::new();
+    for mut entry in entries.drain(..) {
+        let is_twice = !both.insert((key(&entry.name), entry.ino));
+        if is_twice {
+            continue;
+        }
+        let is_possible = is_encrypted || {
+            let bad = |byte: &u8| *byte == b'/' || *byte == 0;
+            !entry.name.iter().any(bad) && !matches!(&entry.name[..], b"." | b"..")
+        };
+        if is_possible && met.insert(key(&entry.name)) {
+            settled.push(entry);
+        } else if !is_encrypted {
+            for byte in &mut entry.name {
+                if matches!(*byte, b'/' | 0) {
+                    *byte = b'_';
+                }
+            }
+            others.push(entry);
+        }
+    }
+    for mut entry in others {
+        let is_dot = matches!(&entry.name[..], b"." | b"..");
+        if is_dot || !met.insert(key(&entry.name)) {
+            entry.name = other_name(&entry.name, |name| met.insert(key(name)));
+        }
+        settled.push(entry);
+    }
+    *entries = settled;
+}
+
+/// A name like this one that is new.
+pub(super) fn other_name(name: &[u8], mut is_new: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
+    let mut number = 1_u64;
+    loop {
+        let suffix = format!("~{number}");
+        let mut end = name.len().min(NAME_MAX - suffix.len());
+        // A character is not cut.
+        while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        let other = [&name[..end], suffix.as_bytes()].concat();
+        if is_new(&other) {
+            return other;
+        }
+        number += 1;
+    }
+}
+
+/// The name of an inode that a directory had once: of an entry that was removed, whose bytes are still there.
+pub(super) fn old_name(ward: &Ward<'_>, directory: &Patient, ino: u32) -> Option<Vec<u8>> {
+    let scene = &ward.scene;
+    let map = Map::read(scene, directory);
+    let code = scene.known(ino).map_or(0, |known| known.type_code);
+    let has_types = scene.params().filetype;
+    for run in &map.runs {
+        for at in 0..run.len {
+            let Some(bytes) = scene.block(run.start.plus(at.into())) else { continue };
+            for offset in (0..bytes.len().saturating_sub(HEADER_SIZE)).step_by(4) {
+                let Some(record) = dirent::record_at(&bytes, offset) else { continue };
+                let is_it = record.inode == ino
+                    && !record.name.is_empty()
+                    && (!has_types || record.file_type == code)
+                    && record.name.iter().all(|&byte| byte > b' ' && byte != b'/' && byte != 0x7f)
+                    && !matches!(record.name, b"." | b"..");
+                if is_it {
+                    return Some(record.name.to_vec());
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The type of directories as entries have it in this file system.
+pub(super) fn directory_code(scene: &Scene) -> u8 {
+    let has_types = scene.params().sb.features.incompat(Incompat::FILETYPE);
+    if has_types { dirent::file_type_code(FileType::Directory) } else { 0 }
+}

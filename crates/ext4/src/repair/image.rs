@@ -1,0 +1,144 @@
+//! The image that is being repaired, as its superblock describes it, and steps that change it.
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
+use vfs::{Error, Ino, Result};
+use zerocopy::IntoBytes;
+
+use crate::format::address::{Block, Group};
+use crate::format::checksum::inode_seed;
+use crate::format::group::GroupDescriptor;
+use crate::format::inode::{self, Inode};
+use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
+use crate::params::{Params, read_superblock};
+
+/// An image in a staging.
+pub(super) struct Image<'s> {
+    pub(super) staging: &'s Staging,
+    pub(super) params: Params,
+}
+
+impl<'s> Image<'s> {
+    /// The image, if its superblock can be read.
+    pub(super) fn of(staging: &'s Staging) -> Option<Self> {
+        let sb = read_superblock(staging).ok()?;
+        Some(Self { staging, params: Params::of(sb) })
+    }
+
+    pub(super) fn block_size(&self) -> usize {
+        self.params.block_size()
+    }
+
+    /// One block.
+    pub(super) fn block(&self, block: Block) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.block_size()];
+        self.staging.read_at(self.params.geometry.byte_of(block), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes to the start of a block.
+    pub(super) fn write(&self, block: Block, bytes: &[u8]) -> io::Result<()> {
+        self.staging.write_at(self.params.geometry.byte_of(block), bytes)
+    }
+
+    /// The bytes of a group's descriptor.
+    pub(super) fn descriptor_bytes(&self, group: Group) -> io::Result<Vec<u8>> {
+        let (block, offset) = self.params.geometry.descriptor_position(group);
+        let mut bytes = vec![0; usize::from(self.params.geometry.desc_size)];
+        let at = self.params.geometry.byte_of(block) + offset as u64;
+        self.staging.read_at(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A group's descriptor, whatever it says.
+    pub(super) fn descriptor(&self, group: Group) -> io::Result<GroupDescriptor> {
+        let bytes = self.descriptor_bytes(group)?;
+        Ok(GroupDescriptor::read(&bytes).unwrap_or_default())
+    }
+
+    /// Writes a group's descriptor, with its checksum.
+    pub(super) fn write_descriptor(&self, group: Group, desc: &GroupDescriptor) -> io::Result<()> {
+        let mut bytes = self.descriptor_bytes(group)?;
+        desc.write(&mut bytes, &self.params.sb, group);
+        let (block, offset) = self.params.geometry.descriptor_position(group);
+        let at = self.params.geometry.byte_of(block) + offset as u64;
+        self.staging.write_at(at, &bytes)
+    }
+
+    /// The byte of the device at which the slot of an inode starts. `None` if there is no such inode.
+    fn slot_place(&self, ino: u32) -> io::Result<Option<u64>> {
+        let geometry = &self.params.geometry;
+        let Some((group, index)) = geometry.place_of(Ino(ino.into())) else { return Ok(None) };
+        let desc = self.descriptor(group)?;
+        if desc.check_places(&self.params.sb).is_err() {
+            return Ok(None);
+        }
+        let (block, offset) = geometry.inode_position(desc.inode_table, index);
+        Ok(Some(geometry.byte_of(block) + offset as u64))
+    }
+
+    /// The slot of an inode. `None` if there is no such inode.
+    pub(super) fn slot(&self, ino: u32) -> io::Result<Option<Vec<u8>>> {
+        let Some(at) = self.slot_place(ino)? else { return Ok(None) };
+        let mut bytes = vec![0; usize::from(self.params.geometry.inode_size)];
+        self.staging.read_at(at, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// The fixed fields of an inode.
+    pub(super) fn inode(&self, ino: u32) -> io::Result<Option<Inode>> {
+        Ok(self.slot(ino)?.map(|slot| Inode::from_slot(&slot)))
+    }
+
+    /// Writes the slot of an inode, with its checksum.
+    pub(super) fn write_slot(&self, ino: u32, mut slot: Vec<u8>) -> io::Result<()> {
+        let Some(at) = self.slot_place(ino)? else { return Ok(()) };
+        if let Some(seed) = self.seed(ino, Inode::from_slot(&slot).generation()) {
+            inode::seal_slot(seed, &mut slot);
+        }
+        self.staging.write_at(at, &slot)
+    }
+
+    /// The seed of the checksums of an inode and its blocks, where there are any.
+    pub(super) fn seed(&self, ino: u32, generation: u32) -> Option<u32> {
+        let seed = || inode_seed(self.params.sb.checksum_seed, Ino(ino.into()), generation);
+        self.params.checksums.then(seed)
+    }
+
+    /// Changes the primary superblock.
+    pub(super) fn edit_superblock(
+        &self,
+        change: impl FnOnce(&mut RawSuperblock),
+    ) -> io::Result<()> {
+        let mut raw = RawSuperblock::zeroed();
+        self.staging.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes())?;
+        change(&mut raw);
+        raw.seal();
+        self.staging.write_at(SUPERBLOCK_OFFSET, raw.as_bytes())
+    }
+}
+
+/// Makes a step of what `change` does and says. What the device refuses is left as it is.
+///
+/// # Errors
+/// If the device fails when the step ends.
+pub(super) fn step(
+    staging: &Staging,
+    change: impl FnOnce() -> io::Result<Vec<Action>>,
+) -> Result<()> {
+    match change() {
+        Ok(actions) => {
+            staging.end_step(actions).map_err(Error::Device)?;
+        }
+        Err(_) => staging.abandon(),
+    }
+    Ok(())
+}
+
+/// Seconds since the epoch.
+pub(super) fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as u32)
+}

@@ -1,0 +1,169 @@
+//! Writing whole blocks to an image through its own journal, whatever they hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::repair::StepWriter;
+use blockdev::BlockDevice;
+use transaction::{Changed, Corruption, Engine, Format, Log, Options, Tag, Txn};
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::features::{Compat, Incompat};
+use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use crate::log::{self, Journal, JournalMap};
+use crate::params::read_superblock;
+
+/// Most blocks of a transaction, however large the journal is.
+const BLOCKS_MAX: usize = 16 << 10;
+/// How many blocks the cache has for each of a transaction.
+const CACHE_SHARE: usize = 8;
+
+/// Blocks that are verified and sealed by nobody: they are written as they are.
+struct Raw;
+
+impl Format for Raw {
+    fn verify(&self, _: Tag, _: u64, _: &[u8]) -> std::result::Result<(), Corruption> {
+        Ok(())
+    }
+
+    fn seal(
+        &self,
+        _: Tag,
+        _: u64,
+        _: Changed,
+        _: &mut [u8],
+    ) -> std::result::Result<(), Corruption> {
+        Ok(())
+    }
+
+    fn flush_deferred(&self, _: &mut Txn<'_>) -> transaction::Result<()> {
+        Ok(())
+    }
+}
+
+/// The journal of an image, to write blocks through.
+///
+/// While it is open, the superblock calls for recovery, whatever the blocks say that are written.
+struct LogWriter {
+    engine: Engine,
+    map: JournalMap,
+    blocks_max: usize,
+    /// Whether the superblock shall call for recovery in the end.
+    needs_recovery: bool,
+}
+
+/// Opens the journal of an image to write a repair through it. What it holds is replayed first. `None` if the image has no
+/// journal of its own, or one that cannot be trusted: nothing was written then.
+///
+/// # Errors
+/// If the device fails.
+pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWriter>>> {
+    let Some(journal) = open_journal(&device)? else { return Ok(None) };
+    let (journal, map, mut sb) = journal;
+    let block_size = sb.block_size() as usize;
+    // Room for what a checkpoint adds of its own.
+    let blocks_max = (journal.blocks_max() / 8 * 7).min(BLOCKS_MAX);
+    if blocks_max == 0 {
+        return Ok(None);
+    }
+    let cache_bytes = CACHE_SHARE * blocks_max * block_size;
+    let options = Options { block_size, cache_bytes };
+    set_recovery(&mut sb.raw, true);
+    write_superblock(&*device, &sb.raw)?;
+    let engine = Engine::new(device, Arc::new(Raw), Some(Box::new(journal)), options);
+    Ok(Some(Box::new(LogWriter { engine, map, blocks_max, needs_recovery: false })))
+}
+
+/// The journal, empty. `None` if it cannot be trusted.
+fn open_journal(
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<(Journal, JournalMap, Superblock)>> {
+    let Some(sb) = trusted(read_superblock(&**device))? else { return Ok(None) };
+    if !sb.features.compat(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    // Who replays it after a crash may know no copy of its inode.
+    let mut alone = sb;
+    alone.raw.jnl_backup_type = 0;
+    let Some(Some(map)) = trusted(JournalMap::read(&**device, &alone))? else { return Ok(None) };
+    let Some(report) = trusted(log::recover(&**device))? else { return Ok(None) };
+    if !report.fast_commits.is_empty() {
+        return Ok(None);
+    }
+    let Some(sb) = trusted(read_superblock(&**device))? else { return Ok(None) };
+    let journal = trusted(Journal::open(Arc::clone(device), map.clone(), &sb, None))?;
+    Ok(journal.map(|journal| (journal, map, sb)))
+}
+
+/// What there is, unless it is damaged or not supported.
+fn trusted<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::Device(error)) => Err(Error::Device(error)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn set_recovery(raw: &mut RawSuperblock, on: bool) {
+    let mut features = raw.features();
+    features.incompat.set(Incompat::RECOVER, on);
+    raw.set_features(&features);
+    raw.seal();
+}
+
+fn write_superblock(device: &dyn BlockDevice, raw: &RawSuperblock) -> Result<()> {
+    device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
+    device.flush().map_err(Error::Device)
+}
+
+impl LogWriter {
+    /// Makes a superblock that is about to be written call for recovery, and notes what it said.
+    fn keep_recovery(&mut self, bytes: &mut [u8]) {
+        let at = SUPERBLOCK_OFFSET as usize % self.block_size();
+        let Some(bytes) = bytes.get_mut(at..at + SUPERBLOCK_SIZE) else { return };
+        let Ok(raw) = RawSuperblock::mut_from_bytes(bytes) else { return };
+        self.needs_recovery = raw.features().incompat(Incompat::RECOVER);
+        set_recovery(raw, true);
+    }
+}
+
+impl StepWriter for LogWriter {
+    fn block_size(&self) -> usize {
+        self.engine.block_size()
+    }
+
+    fn blocks_max(&self) -> usize {
+        self.blocks_max
+    }
+
+    fn write(&mut self, blocks: &BTreeMap<u64, Vec<u8>>) -> Result<()> {
+        const TAG: Tag = Tag { kind: 0, seed: 0, owner: 0 };
+        let own = SUPERBLOCK_OFFSET / self.block_size() as u64;
+        let superblock = blocks.get(&own).map(|bytes| {
+            let mut bytes = bytes.clone();
+            self.keep_recovery(&mut bytes);
+            bytes
+        });
+        let mut txn = self.engine.begin()?;
+        for (&block, bytes) in blocks {
+            if self.map.contains(crate::format::address::Block(block)) {
+                continue;
+            }
+            let bytes = superblock.as_ref().filter(|_| block == own).unwrap_or(bytes);
+            let id = txn.create(block, TAG)?;
+            txn.edit(id, 0..bytes.len()).copy_from_slice(bytes);
+        }
+        txn.commit();
+        Ok(self.engine.checkpoint()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.engine.empty_log()?;
+        let device = self.engine.device();
+        let mut raw = RawSuperblock::zeroed();
+        device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).map_err(Error::Device)?;
+        set_recovery(&mut raw, self.needs_recovery);
+        write_superblock(&**device, &raw)
+    }
+}

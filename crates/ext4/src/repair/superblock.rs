@@ -1,0 +1,365 @@
+//! The primary superblock, if it cannot be read: sealed again, taken from a copy, or mended field by field.
+
+use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::image::step;
+use crate::alloc::groups::{Groups, Trust};
+use crate::check::codes::SUPERBLOCK;
+use crate::format::address::Group;
+use crate::format::checksum::crc32c;
+use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::geometry::Geometry;
+use crate::format::group::GroupDescriptor;
+use crate::format::inode::{self, Inode, ROOT_INO};
+use crate::format::superblock::{
+    MAGIC, RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use crate::open::superblock_copy::Copy;
+use crate::params::read_superblock;
+
+/// Makes sure that there is a superblock.
+///
+/// # Errors
+/// `Unsupported` for features that are not known; `Corrupt` if there is nothing to make one from.
+pub(super) fn ensure(staging: &Staging) -> Result<()> {
+    let damage = match read_superblock(staging) {
+        Ok(sb) => return prefer_copy(staging, &sb),
+        Err(Error::Corrupt(damage)) => damage,
+        Err(error) => return Err(error),
+    };
+    let Some((raw, what)) = mended(staging) else { return Err(damage.into()) };
+    let action = Action::about(&check::Finding::of_damage(SUPERBLOCK, &damage), what);
+    write(staging, &raw, action)
+}
+
+fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> Result<()> {
+    step(staging, || {
+        staging.write_at(SUPERBLOCK_OFFSET, raw.as_bytes())?;
+        Ok(vec![action])
+    })
+}
+
+/// A superblock in the place of one that cannot be right, and how it was come by.
+pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
+    let damaged = read_raw(device)?;
+    let seems_ours = damaged.magic == MAGIC;
+    if let Some(copy) = Copy::find(device) {
+        let raw = if seems_ours { merged(copy.raw(), &damaged) } else { alone(copy.raw()) };
+        let same = seems_ours && is_same_but_for_checksum(&raw, &damaged);
+        let what = if same {
+            "The checksum of the superblock is computed again.".to_owned()
+        } else {
+            format!("The superblock is made from its copy in group {}.", copy.group())
+        };
+        return parse(&raw, device).map(|_| (raw, what));
+    }
+    if let Some(raw) = corrected(&damaged, device) {
+        return Some((raw, "The superblock gets the value that its checksum tells back.".into()));
+    }
+    let mut sealed = damaged.clone();
+    sealed.seal();
+    if parse(&sealed, device).is_some_and(|sb| score(device, &sb) > 0) {
+        return Some((sealed, "The checksum of the superblock is computed again.".into()));
+    }
+    candidates(&damaged, device).into_iter().find_map(|(field, mut raw)| {
+        let is_proved = raw.features().metadata_csum() && is_sealed(&raw);
+        raw.seal();
+        let sb = parse(&raw, device)?;
+        let what = format!("The superblock's field {field} gets the value that fits the others.");
+        (is_proved || score(device, &sb) > 0).then_some((raw, what))
+    })
+}
+
+/// The superblock as it was before a word of it was changed: for each word there is one value that fits the checksum.
+/// Only one with which much more of the image makes sense counts.
+fn corrected(damaged: &RawSuperblock, device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    if !damaged.features().metadata_csum() {
+        return None;
+    }
+    let points = |raw: &RawSuperblock| parse(raw, device).map_or(0, |sb| score(device, &sb));
+    let mut sealed = damaged.clone();
+    sealed.seal();
+    let syndrome = sealed.checksum.get() ^ damaged.checksum.get();
+    let mut best = (points(&sealed), None);
+    for at in (0..SUPERBLOCK_SIZE - 4).step_by(4) {
+        let Some(change) = word_before(at, syndrome) else { continue };
+        let mut raw = damaged.clone();
+        for (byte, change) in raw.as_mut_bytes()[at..at + 4].iter_mut().zip(change.to_le_bytes()) {
+            *byte ^= change;
+        }
+        let points = points(&raw);
+        if points > best.0 {
+            best = (points, Some(raw));
+        }
+    }
+    best.1
+}
+
+/// What must be changed in the word at byte `at` of a superblock for its checksum to change by `syndrome`: checksums
+/// are linear, so that this is a system of 32 equations.
+fn word_before(at: usize, syndrome: u32) -> Option<u32> {
+    let rest = vec![0; SUPERBLOCK_SIZE - 4 - at - 4];
+    // Pairs of a change and what comes of it, brought to a form in which each has a leading bit of its own.
+    let mut rows: Vec<(u32, u32)> = (0..32)
+        .map(|bit| {
+            let change = 1_u32 << bit;
+            (change, crc32c(crc32c(0, &change.to_le_bytes()), &rest))
+        })
+        .collect();
+    let (mut left, mut change) = (syndrome, 0);
+    for bit in (0..32).rev() {
+        let Some(index) = rows.iter().position(|(_, effect)| effect >> bit & 1 == 1) else {
+            continue;
+        };
+        let pivot = rows.swap_remove(index);
+        for row in rows.iter_mut().filter(|row| row.1 >> bit & 1 == 1) {
+            *row = (row.0 ^ pivot.0, row.1 ^ pivot.1);
+        }
+        if left >> bit & 1 == 1 {
+            (left, change) = (left ^ pivot.1, change ^ pivot.0);
+        }
+    }
+    (left == 0).then_some(change)
+}
+
+fn read_raw(device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
+    RawSuperblock::read_from_bytes(&bytes).ok()
+}
+
+fn parse(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<Superblock> {
+    Superblock::parse(raw.as_bytes().try_into().ok()?, device.len()).ok()
+}
+
+fn is_sealed(raw: &RawSuperblock) -> bool {
+    let mut sealed = raw.clone();
+    sealed.seal();
+    sealed.checksum == raw.checksum
+}
+
+fn is_same_but_for_checksum(one: &RawSuperblock, other: &RawSuperblock) -> bool {
+    one.as_bytes()[..SUPERBLOCK_SIZE - 4] == other.as_bytes()[..SUPERBLOCK_SIZE - 4]
+}
+
+/// A copy as the primary superblock, of which nothing is known.
+fn alone(copy: &RawSuperblock) -> RawSuperblock {
+    let mut raw = copy.clone();
+    raw.block_group_nr = 0.into();
+    let mut features = raw.features();
+    // Nothing is replayed from a journal that is empty.
+    features.incompat.set(Incompat::RECOVER, features.compat(Compat::HAS_JOURNAL));
+    raw.set_features(&features);
+    raw.state = (raw.state.get() | STATE_VALID).into();
+    raw.seal();
+    raw
+}
+
+/// A copy, with what only the primary superblock knows.
+fn merged(copy: &RawSuperblock, primary: &RawSuperblock) -> RawSuperblock {
+    let mut raw = copy.clone();
+    raw.block_group_nr = 0.into();
+    let mut features = raw.features();
+    let has_journal = features.compat(Compat::HAS_JOURNAL);
+    features.incompat.set(Incompat::RECOVER, has_journal);
+    let now = primary.features();
+    features.compat |= now.compat & Compat::EXT_ATTR;
+    features.incompat |= now.incompat & Incompat::EXTENTS;
+    let later = RoCompat::LARGE_FILE | RoCompat::DIR_NLINK;
+    features.ro_compat |= now.ro_compat & later;
+    features.ro_compat.set(
+        RoCompat::ORPHAN_PRESENT,
+        features.compat(Compat::ORPHAN_FILE) && now.ro_compat.contains(RoCompat::ORPHAN_PRESENT),
+    );
+    raw.set_features(&features);
+    let copied = [
+        ("reserved blocks", 8..12),
+        ("reserved blocks, high", 0x154..0x158),
+        ("free counts", 12..20),
+        ("times and mounts", 0x2c..0x38),
+        ("state and errors", 0x3a..0x3e),
+        ("checks", 0x40..0x48),
+        ("label and directory", 0x78..0xc8),
+        ("last orphan", 0xe8..0xec),
+        ("free blocks, high", 0x158..0x15c),
+        ("written", 0x178..0x180),
+        ("errors and mount options", 0x194..0x240),
+        ("high parts of times", 0x274..0x276),
+        ("high part of the last check", 0x277..0x278),
+    ];
+    for (_, range) in copied {
+        raw.as_mut_bytes()[range.clone()].copy_from_slice(&primary.as_bytes()[range]);
+    }
+    raw.state = (raw.state.get() | STATE_VALID).into();
+    if raw.last_orphan.get() > raw.inodes_count.get() {
+        raw.last_orphan = 0.into();
+    }
+    raw.seal();
+    raw
+}
+
+/// What the superblock may have been if one field of it is wrong.
+fn candidates(
+    damaged: &RawSuperblock,
+    device: &dyn BlockDevice,
+) -> Vec<(&'static str, RawSuperblock)> {
+    let mut list = Vec::new();
+    let mut add = |field: &'static str, change: &dyn Fn(&mut RawSuperblock)| {
+        let mut raw = damaged.clone();
+        change(&mut raw);
+        list.push((field, raw));
+    };
+    let (log, per_group) = (damaged.log_block_size.get(), damaged.blocks_per_group.get());
+    add("magic", &|raw| raw.magic = MAGIC.into());
+    add("rev_level", &|raw| raw.rev_level = 1.into());
+    add("checksum_type", &|raw| raw.checksum_type = 1);
+    add("first_data_block", &|raw| raw.first_data_block = u32::from(log == 0).into());
+    add("log_cluster_size", &|raw| raw.log_cluster_size = log.into());
+    add("clusters_per_group", &|raw| raw.clusters_per_group = per_group.into());
+    add("blocks_per_group", &|raw| raw.blocks_per_group = damaged.clusters_per_group);
+    add("first_ino", &|raw| raw.first_ino = 11.into());
+    add("first_meta_bg", &|raw| raw.first_meta_bg = 0.into());
+    add("reserved_gdt_blocks", &|raw| raw.reserved_gdt_blocks = 0.into());
+    for log in 0..=6_u32 {
+        add("log_block_size", &|raw| raw.log_block_size = log.into());
+    }
+    for size in [32_u16, 64, 128, 256, 512, 1024] {
+        add("desc_size", &|raw| raw.desc_size = size.into());
+        add("inode_size", &|raw| raw.inode_size = size.into());
+    }
+    if log <= 6 && per_group > 0 {
+        let blocks = device.len() >> (10 + log);
+        add("blocks_count", &|raw| {
+            (raw.blocks_count_lo, raw.blocks_count_hi) =
+                ((blocks as u32).into(), ((blocks >> 32) as u32).into());
+        });
+        add("blocks_count", &|raw| raw.blocks_count_hi = 0.into());
+        let low = u64::from(damaged.blocks_count_lo.get());
+        let groups = low.saturating_sub(u64::from(log == 0)).div_ceil(per_group.into()) as u32;
+        let inodes = damaged.inodes_per_group.get().saturating_mul(groups);
+        add("inodes_count", &|raw| raw.inodes_count = inodes.into());
+        if let Some(each) = damaged.inodes_count.get().checked_div(groups) {
+            add("inodes_per_group", &|raw| raw.inodes_per_group = each.into());
+        }
+    }
+    list
+}
+
+/// How much of an image is as a superblock says: 0 if it leads nowhere.
+pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
+    /// Most groups that are looked at.
+    const GROUPS_MAX: u32 = 64;
+    let geometry = Geometry::new(sb);
+    let mut points = 0;
+    for group in (0..geometry.groups_count.min(GROUPS_MAX)).map(Group) {
+        let (block, offset) = geometry.descriptor_position(group);
+        let mut bytes = vec![0; usize::from(geometry.desc_size)];
+        let at = geometry.byte_of(block) + offset as u64;
+        if device.read_at(at, &mut bytes).is_err() {
+            continue;
+        }
+        let Some(desc) = GroupDescriptor::read(&bytes) else { continue };
+        if desc.check_places(sb).is_err() {
+            continue;
+        }
+        let is_sealed = GroupDescriptor::check_sum(&bytes, sb, group).is_ok();
+        points += 1 + worth(sb.features.group_csum(), is_sealed);
+        if group.0 == 0 {
+            points += 4 * score_of_root(device, sb, &geometry, &desc);
+        }
+    }
+    points
+}
+
+/// How much the root directory's inode looks like one.
+fn score_of_root(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    geometry: &Geometry,
+    desc: &GroupDescriptor,
+) -> u64 {
+    let Some((_, index)) = geometry.place_of(ROOT_INO) else { return 0 };
+    let (block, offset) = geometry.inode_position(desc.inode_table, index);
+    let mut slot = vec![0; usize::from(geometry.inode_size)];
+    if device.read_at(geometry.byte_of(block) + offset as u64, &mut slot).is_err() {
+        return 0;
+    }
+    let inode = Inode::from_slot(&slot);
+    let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
+    let (computed, stored) = inode::slot_checksums(seed, &slot);
+    u64::from(inode.is_dir()) + worth(sb.features.metadata_csum(), computed == stored)
+}
+
+/// What a checksum says: one that matches more than none, and one that does not match less.
+fn worth(has_checksum: bool, matches: bool) -> u64 {
+    match (has_checksum, matches) {
+        (true, true) => 2,
+        (false, _) => 1,
+        (true, false) => 0,
+    }
+}
+
+/// Takes a copy of the superblock in the place of one that can be read, if the image is as the copy says and
+/// not as the primary one does.
+fn prefer_copy(staging: &Staging, sb: &Superblock) -> Result<()> {
+    let is_fine = Groups::read(staging, sb, &Geometry::new(sb), Trust::Checksums).is_ok();
+    let Some(copy) = Copy::find(staging) else { return Ok(()) };
+    let raw = merged(copy.raw(), &sb.raw);
+    let Some(other) = parse(&raw, staging) else { return Ok(()) };
+    let differs = identity(&other.raw) != identity(&sb.raw);
+    if !differs || is_fine && score(staging, sb) >= score(staging, &other) {
+        return Ok(());
+    }
+    if score(staging, &other) <= score(staging, sb) {
+        return Ok(());
+    }
+    let what = format!(
+        "The superblock is made from its copy in group {}, which describes the image better.",
+        copy.group()
+    );
+    write(staging, &raw, Action::new(what))
+}
+
+/// What stays as it is while a file system is in use.
+fn identity(raw: &RawSuperblock) -> Vec<u8> {
+    let mut raw = raw.clone();
+    let mut features = raw.features();
+    features.incompat.remove(Incompat::RECOVER | Incompat::EXTENTS);
+    features.compat.remove(Compat::EXT_ATTR);
+    features
+        .ro_compat
+        .remove(RoCompat::LARGE_FILE | RoCompat::DIR_NLINK | RoCompat::ORPHAN_PRESENT);
+    raw.set_features(&features);
+    let bytes = raw.as_bytes();
+    let mut list = Vec::new();
+    for range in [0..8, 0x14..0x2c, 0x4c..0x50, 0x54..0x5a, 0x5c..0x78, 0xfe..0x100, 0x150..0x154] {
+        list.extend_from_slice(&bytes[range]);
+    }
+    list.extend_from_slice(&raw.checksum_seed.get().to_le_bytes());
+    list.extend_from_slice(&raw.first_meta_bg.get().to_le_bytes());
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_word_is_told_back_by_the_checksum() {
+        let mut bytes = [0_u8; SUPERBLOCK_SIZE - 4];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = (at * 7) as u8;
+        }
+        let before = crc32c(u32::MAX, &bytes);
+        for at in [0, 0x68, SUPERBLOCK_SIZE - 8] {
+            let mut damaged = bytes;
+            damaged[at + 1] ^= 0x5a;
+            damaged[at + 3] ^= 1;
+            let change = word_before(at, crc32c(u32::MAX, &damaged) ^ before);
+            assert_eq!(change, Some(0x0100_5a00));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Damage to inodes and what they own, and what becomes of the files.
+
+use std::collections::BTreeMap;
+
+use oracle::{effort, require, scratch};
+
+use super::tree::Tree;
+use super::{apply, describe, plan};
+use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
+use crate::common::image::GOLDEN;
+
+/// Leaves only what belongs to files as targets.
+fn only_files(mut victim: Victim) -> Victim {
+    let raw = &victim.layout.sb.raw;
+    let own = [
+        raw.journal_inum,
+        raw.usr_quota_inum,
+        raw.grp_quota_inum,
+        raw.prj_quota_inum,
+        raw.orphan_file_inum,
+    ];
+    let own = own.map(|ino| ino.get());
+    let first = victim.layout.sb.first_ino;
+    let is_file = |ino: u32| ino == 2 || ino >= first && !own.contains(&ino);
+    victim.targets.retain(|target| target.ino.is_some_and(is_file));
+    victim
+}
+
+/// Damages and repairs each of these `count` times, `at_once` places in one image.
+fn assert_repaired(
+    victims: impl Iterator<Item = (&'static str, Victim)>,
+    count: usize,
+    at_once: usize,
+) {
+    assert_repaired_of(victims, count, at_once, damage);
+}
+
+/// The same of another kind of damage.
+fn assert_repaired_of(
+    victims: impl Iterator<Item = (&'static str, Victim)>,
+    count: usize,
+    at_once: usize,
+    damage: fn(&Victim, &mut fastrand::Rng) -> Case,
+) {
+    let work = scratch();
+    let place = work.path().join("image");
+    let mut problems: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (mut cases, mut repaired) = (0, 0);
+    for (name, victim) in victims {
+        let mut victim = only_files(victim);
+        let sound = victim.image.clone();
+        let before = Tree::of(&sound).expect("a sound image");
+        let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum::<u64>() + 7);
+        for _ in 0..count {
+            cases += 1;
+            victim.image.clone_from(&sound);
+            let mut touched = Vec::new();
+            let mut what = name.to_owned();
+            for _ in 0..at_once {
+                let case = damage(&victim, &mut random);
+                victim.image = case.image;
+                touched.extend(case.ino.map(u64::from));
+                what = format!("{what}: {}", case.what);
+            }
+            let mut problem =
+                |kind: String, text: String| problems.entry(kind).or_default().push(text);
+            let made = match plan(&victim.image) {
+                Ok(made) => made,
+                Err(error) => {
+                    problem("refused".to_owned(), format!("{what}\n{error}"));
+                    continue;
+                }
+            };
+            let text = format!("{what}\n{}", describe(&made));
+            if let Some(first) = made.left.first() {
+                problem(format!("left {}", first.code.name), text);
+                continue;
+            }
+            let after = apply(&victim.image, &made.steps);
+            if let Some(remarks) = judge(&after, &place).filter(|text| !is_explained(text)) {
+                problem("e2fsck finds more".to_owned(), format!("{text}{remarks}"));
+                continue;
+            }
+            repaired += 1;
+            let now = match Tree::of(&after) {
+                Ok(now) => now,
+                Err(error) => {
+                    problem("cannot be read".to_owned(), format!("{text}{error}"));
+                    continue;
+                }
+            };
+            if let &[one] = &touched[..] {
+                let lost = before.lost_in(&now, Some(one), !what.contains("Attributes"));
+                if !lost.inodes.is_empty() || !lost.names.is_empty() {
+                    problem("lost".to_owned(), format!("{text}{lost:?}"));
+                }
+            }
+        }
+    }
+    println!("{cases} cases, {repaired} repaired");
+    let shown = problems.iter().map(|(kind, list)| {
+        println!("{} times {kind}", list.len());
+        let some: Vec<_> = list.iter().take(6).cloned().collect();
+        format!("=== {kind}: {} times\n{}", list.len(), some.join("\n"))
+    });
+    let shown: Vec<String> = shown.collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn files_of_golden_images_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired(victims, effort(40, 400, 10_000), 1);
+}
+
+#[test]
+fn files_with_several_damages_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired(victims, effort(15, 200, 5_000), 4);
+}
+
+#[test]
+fn files_of_images_of_mke2fs_are_repaired() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let work = scratch();
+    let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
+    assert_repaired(victims, effort(20, 200, 5_000), 1);
+}
+
+/// Damages a whole structure: it is lost, random, or that of another file.
+fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
+    let targets = &victim.targets;
+    let target = &targets[random.usize(..targets.len())];
+    let other = &targets[random.usize(..targets.len())];
+    let mut image = victim.image.clone();
+    let len = target.range.len().min(other.range.len());
+    let start = target.range.start;
+    let kind = random.u8(..4);
+    match kind {
+        0 => image[target.range.clone()].fill(0),
+        1 => image[target.range.clone()].fill_with(|| random.u8(..)),
+        _ => image.copy_within(other.range.start..other.range.start + len, start),
+    }
+    let is_mended = random.bool();
+    if is_mended {
+        victim.layout.seal(&mut image);
+    }
+    let kind = ["zeros", "random", &other.name, &other.name][usize::from(kind)];
+    Case { image, what: format!("{} is {kind}, {is_mended}", target.name), ino: target.ino }
+}
+
+#[test]
+fn lost_and_exchanged_structures_of_files_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired_of(victims, effort(30, 200, 5_000), 1, damage_whole);
+}
+
+#[test]
+fn several_lost_and_exchanged_structures_of_files_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired_of(victims, effort(15, 200, 5_000), 5, damage_whole);
+}

@@ -1,0 +1,99 @@
+//! A repair that is written through the image's own journal is there as a whole or not at all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, MemoryDevice};
+use ext4::format::features::Incompat;
+use ext4::format::superblock::Superblock;
+use oracle::{Mke2fs, require, scratch};
+use repair::{PAGE_BYTES, Staging, write_through_log};
+
+use super::tree::Tree;
+use super::{Nobody, apply, plan};
+use crate::check::victim::{judge, settled};
+use crate::common::image::device;
+
+fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
+    let mut bytes = vec![0; device.len() as usize];
+    device.read_at(0, &mut bytes).expect("memory");
+    bytes
+}
+
+fn calls_for_recovery(image: &[u8]) -> bool {
+    let bytes = image[1024..2048].try_into().expect("its size");
+    let sb = Superblock::parse(bytes, image.len() as u64).expect("a superblock");
+    sb.features.incompat(Incompat::RECOVER)
+}
+
+/// An image with a journal, and the same with a wrong count in the superblock.
+fn images() -> (Vec<u8>, Vec<u8>) {
+    let work = scratch();
+    let place = work.path().join("image");
+    Mke2fs::new("ext4").block_size(1024).create(&place, 24 << 20);
+    settled(&place);
+    let image = std::fs::read(&place).expect("an image");
+    let mut damaged = image.clone();
+    crate::common::layout::edit_superblock(&mut damaged, |raw| raw.free_inodes_count = 3.into());
+    (image, damaged)
+}
+
+#[test]
+fn steps_go_through_the_journal() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (_, damaged) = images();
+    let steps = plan(&damaged).expect("a plan").steps;
+    assert!(!steps.is_empty());
+    let memory = device(&damaged);
+    let writer = ext4::repair::open_log(memory.clone()).expect("memory").expect("a journal");
+    assert!(calls_for_recovery(&bytes_of(&memory)));
+    write_through_log(memory.clone(), writer, &steps, &mut |_, _| true).expect("memory");
+    let after = bytes_of(&memory);
+    assert!(!calls_for_recovery(&after));
+    let work = scratch();
+    assert_eq!(judge(&after, &work.path().join("image")), None);
+    let again = plan(&after).expect("a plan");
+    assert!(again.steps.is_empty() && again.findings.is_empty());
+    assert!(
+        Tree::of(&after).is_ok()
+            && judge(&apply(&damaged, &steps), &work.path().join("image")).is_none()
+    );
+}
+
+#[test]
+fn what_was_written_is_replayed_after_a_crash() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (image, _) = images();
+    let memory = device(&image);
+    let mut writer = ext4::repair::open_log(memory.clone()).expect("memory").expect("a journal");
+    // The last blocks belong to nobody.
+    let size = writer.block_size();
+    let last = (image.len() / size - 1) as u64;
+    let blocks: BTreeMap<u64, Vec<u8>> =
+        (last - 20..last).map(|block| (block, vec![7; size])).collect();
+    writer.write(&blocks).expect("memory");
+    let crashed = bytes_of(&memory);
+    drop(writer);
+    assert!(calls_for_recovery(&crashed));
+    let recovered = device(&crashed);
+    let report = ext4::log::recover(&*recovered).expect("a sound journal");
+    assert_eq!((report.transactions, report.blocks_replayed), (1, 20));
+    let bytes = bytes_of(&recovered);
+    let start = (last - 20) as usize * size;
+    assert!(bytes[start..start + 20 * size].iter().all(|&byte| byte == 7));
+    assert!(!calls_for_recovery(&bytes));
+}
+
+#[test]
+fn only_a_journal_that_can_be_trusted_is_opened() {
+    let none = |image: &[u8]| {
+        let memory = device(image);
+        assert!(ext4::repair::open_log(memory.clone()).expect("memory").is_none());
+        assert!(bytes_of(&memory) == image, "nothing is written");
+    };
+    none(&crate::common::image::golden("ext4-plain"));
+    none(&[0; 100_000]);
+    let staging = Arc::new(Staging::new(device(&[0; 5 * PAGE_BYTES as usize])));
+    let repairer = super::repairer();
+    assert!(repair::make_plan(&repairer, &staging, &Nobody).is_err(), "there is nothing to repair");
+}
