@@ -1,7 +1,9 @@
 //! Trying a repair out until nothing is found any more.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use blockdev::BlockDevice;
 use check::{Finding, Observer, Phase, Summary};
 use parking_lot::Mutex;
 use vfs::Result;
@@ -39,11 +41,14 @@ pub trait Repairer: Sync {
     /// # Errors
     /// If the device fails.
     fn finish(&self, staging: &Arc<Staging>) -> Result<()>;
+
+    /// Bytes of a sound image that change whenever the image is changed by anybody.
+    fn witnesses(&self, device: &dyn BlockDevice) -> Vec<Range<u64>>;
 }
 
 /// What a repair would do.
 pub struct Plan {
-    /// What the first check found, after the log was replayed.
+    /// What a check of the image as it is finds.
     pub findings: Vec<Finding>,
     /// What that check looked at.
     pub looked_at: Summary,
@@ -88,32 +93,39 @@ pub fn make_plan(
     staging: &Arc<Staging>,
     observer: &dyn Observer,
 ) -> Result<Plan> {
+    // As the image is: what it takes to begin is damage, too. One that cannot be checked may be so afterwards.
+    let (first, looked_at) = look(repairer, staging, observer).unwrap_or_default();
+    first.iter().for_each(|finding| observer.found(finding.clone()));
     repairer.begin(staging)?;
     staging.abandon();
-    let mut first = None;
     for round in 0.. {
-        let keep = Keep { observer, findings: Mutex::default() };
-        let summary = repairer.check(staging, &keep)?;
-        let findings = keep.findings.into_inner();
-        if round == 0 {
-            findings.iter().for_each(|finding| observer.found(finding.clone()));
-        }
+        let (findings, summary) = look(repairer, staging, observer)?;
         let is_done = findings.is_empty() || round == ROUNDS_MAX || observer.is_cancelled();
         let is_changed = !is_done && {
             let changed = repairer.mend(staging, &findings);
             staging.abandon();
             changed?
         };
-        let before = first.get_or_insert_with(|| (findings.clone(), summary));
-        if !is_changed {
-            if findings.is_empty() && summary.is_complete {
-                repairer.finish(staging)?;
-                staging.abandon();
-            }
-            let (first, looked_at) = std::mem::take(before);
-            let steps = staging.steps();
-            return Ok(Plan { findings: first, looked_at, steps, left: findings, summary });
+        if is_changed {
+            continue;
         }
+        if findings.is_empty() && summary.is_complete {
+            repairer.finish(staging)?;
+            staging.abandon();
+        }
+        let steps = staging.steps();
+        return Ok(Plan { findings: first, looked_at, steps, left: findings, summary });
     }
     unreachable!("rounds are limited")
+}
+
+/// Checks what is in the staging, and keeps what is found.
+fn look(
+    repairer: &dyn Repairer,
+    staging: &Arc<Staging>,
+    observer: &dyn Observer,
+) -> Result<(Vec<Finding>, Summary)> {
+    let keep = Keep { observer, findings: Mutex::default() };
+    let summary = repairer.check(staging, &keep)?;
+    Ok((keep.findings.into_inner(), summary))
 }

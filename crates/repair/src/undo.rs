@@ -9,7 +9,7 @@
 //! | kind | what follows | sense |
 //! |---|---|---|
 //! | 1 | a page | what the page was before |
-//! | 2 | a CRC-32C (4) | of the page as the repair left it |
+//! | 2 | a CRC-32C (4) | of the page as the repair left it; also of pages without a record of kind 1 |
 //! | 3 | nothing | the repair came to its end; it stands last |
 //!
 //! INVARIANT: a page is changed in the image only after its record is durable. So the records up to the first that is
@@ -18,6 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -136,13 +137,18 @@ impl UndoDevice {
         undo.sync()
     }
 
-    /// Ends the undo file: from now on it tells whether the image was changed after the repair.
+    /// Ends the undo file: from now on it tells whether the image was changed after the repair. `witnesses` are bytes
+    /// that change whenever anybody changes the image.
     ///
     /// # Errors
     /// As [`Self::save`].
-    pub fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self, witnesses: &[Range<u64>]) -> io::Result<()> {
         let mut undo = self.undo.lock();
-        let pages: Vec<u64> = undo.saved.iter().copied().collect();
+        let pages = |range: &Range<u64>| {
+            range.start / PAGE_BYTES..range.end.min(self.len()).div_ceil(PAGE_BYTES)
+        };
+        let witnesses = witnesses.iter().flat_map(pages);
+        let pages: BTreeSet<u64> = undo.saved.iter().copied().chain(witnesses).collect();
         for page in pages {
             let checksum = crc32c::crc32c(&read_page(&*self.inner, page)?);
             undo.record(AFTER, page, &checksum.to_le_bytes())?;
@@ -265,6 +271,14 @@ pub fn restore(
         }
         changed.push((page, before));
     }
+    for (&page, &after) in &records.after {
+        let is_witness = records.has_end && !records.before.contains_key(&page);
+        if is_witness
+            && crc32c::crc32c(&read_page(device, page).map_err(RestoreError::Image)?) != after
+        {
+            return Err(RestoreError::Changed(page * PAGE_BYTES));
+        }
+    }
     for (page, before) in &changed {
         let start = page * PAGE_BYTES;
         let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
@@ -294,7 +308,7 @@ fn read_records(len: u64, undo: &mut impl Read) -> std::result::Result<Records, 
             (BEFORE, n) if n as u64 == PAGE_BYTES && is_inside => {
                 records.before.entry(page).or_insert(data);
             }
-            (AFTER, 4) => {
+            (AFTER, 4) if is_inside => {
                 records.after.insert(page, u32_at(&data, 0));
             }
             (END, 0) => {

@@ -46,7 +46,7 @@ fn repaired(finish: bool) -> (Arc<MemoryDevice>, Vec<u8>) {
     device.zero_range(LEN - 50, 50).unwrap();
     device.write_at(PAGE_BYTES, &[0xcc; 3]).unwrap();
     if finish {
-        device.finish().unwrap();
+        device.finish(&[10 * PAGE_BYTES..LEN, 0..10]).unwrap();
     }
     let state = sink.0.lock();
     assert_eq!(state.0.len(), state.1, "all is durable");
@@ -133,6 +133,10 @@ fn an_image_that_was_changed_since_stays() {
     let error = restore(&*device, &undo[..]).unwrap_err();
     assert!(matches!(error, RestoreError::Changed(at) if at == 2 * PAGE_BYTES), "{error}");
     assert_eq!(all(&*device), changed);
+    // Nor one that was changed elsewhere, if a witness tells.
+    let (device, undo) = repaired(true);
+    device.write_at(100, &[0xee]).unwrap();
+    assert!(matches!(restore(&*device, &undo[..]), Err(RestoreError::Changed(0))));
     let other = MemoryDevice::new(LEN + 1);
     assert!(matches!(restore(&other, &undo[..]), Err(RestoreError::OtherImage { .. })));
 }

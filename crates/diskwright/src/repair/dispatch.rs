@@ -20,8 +20,9 @@ pub(super) fn open_log(
     format: Format,
     device: Arc<dyn BlockDevice>,
 ) -> vfs::Result<Option<Box<dyn StepWriter>>> {
-    let _ = device;
     match format {
-        Format::Ext4 | Format::Xfs => Ok(None),
+        Format::Ext4 => ext4::repair::open_log(device),
+        // Kernels must know what they replay, and a block of a plan is any block.
+        Format::Xfs => Ok(None),
     }
 }

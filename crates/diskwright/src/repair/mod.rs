@@ -232,7 +232,10 @@ impl Prepared<'_> {
             self.kept.clone().map_or_else(|| Arc::clone(&self.repair.device), |kept| kept as _);
         self.write(device, progress).map_err(|source| self.repair.failed(source))?;
         if let (Some(kept), Some(path)) = (&self.kept, &self.done.undo) {
-            kept.finish().map_err(|error| Error::host("write the undo file", path, error))?;
+            let repairer = dispatch::repairer(self.repair.format, &Options::default());
+            let witnesses = repairer.witnesses(&*self.repair.device);
+            let failed = |error| Error::host("write the undo file", path, error);
+            kept.finish(&witnesses).map_err(failed)?;
         }
         Ok(self.done)
     }

@@ -16,11 +16,15 @@ mod superblock;
 mod system_files;
 mod volume;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
+use blockdev::BlockDevice;
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 
 pub use log_writer::open_log;
 pub(crate) use superblock::mended as mended_superblock;
@@ -70,5 +74,10 @@ impl Repairer for Repair {
     }
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {
         volume::finish(staging)
+    }
+
+    /// The superblock, which has the time of the last change.
+    fn witnesses(&self, _device: &dyn BlockDevice) -> Vec<Range<u64>> {
+        vec![SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + size_of::<RawSuperblock>() as u64]
     }
 }

@@ -52,6 +52,13 @@ pub fn log_end(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Opti
     }
 }
 
+/// Where the next record will be written, in bytes of the device, if the end of the log can be made out.
+pub(crate) fn head_byte(device: &dyn BlockDevice, superblock: &Superblock) -> Option<u64> {
+    let end = log_end(device, superblock).ok().flatten()?;
+    let area = Area::find(superblock)?;
+    Some(area.start + u64::from(end.head) * BLOCK_SIZE as u64)
+}
+
 /// The blocks of a log.
 pub(super) struct Ring<'a> {
     device: &'a dyn BlockDevice,

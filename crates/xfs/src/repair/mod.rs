@@ -25,14 +25,18 @@ mod superblock;
 mod unlinked;
 mod volume;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
+use blockdev::BlockDevice;
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
 
 use crate::check::survey::Survey;
 use crate::format::geometry::Geometry;
+use crate::log;
+use crate::volume::read_superblock;
 
 /// Repairs an XFS image.
 #[derive(Clone, Debug, Default)]
@@ -92,5 +96,12 @@ impl Repairer for Repair {
     }
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {
         volume::finish(staging)
+    }
+
+    /// Where the log goes on: every change begins there.
+    fn witnesses(&self, device: &dyn BlockDevice) -> Vec<Range<u64>> {
+        let Ok(sb) = read_superblock(device) else { return Vec::new() };
+        let head = log::head_byte(device, &sb);
+        head.map_or_else(Vec::new, |head| vec![0..512, head..head + 1])
     }
 }
