@@ -173,6 +173,16 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         } else if file_type == FileType::Directory {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
+            let to = home(view, ino, &inode);
+            // `..` and parent pointers agree with each other, or the name would make a loop.
+            let is_home = match &to {
+                Move::Home(homes) => dot_dot(view, ino) == homes.first().map(|home| home.dir),
+                _ => false,
+            };
+            if !said.contains(right) && (is_home || is_below(view, Ino(right.0), ino)) {
+                plans.push(Plan { ino, file_type, from: links, to });
+                continue;
+            }
             let from = links.iter().filter(|link| *link != right).cloned().collect();
             plans.push(Plan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
         }
