@@ -144,7 +144,7 @@ pub(super) fn compare(
         let ino = inodes.chunks.ino(*number);
         let finding = |code| Finding::new(code).of_inode(ino.0);
         let mut expected = names.remove(number).unwrap_or_default();
-        let mut is_explained = false;
+        let mut is_explained = is_lost_directory(inodes, *number, &expected);
         if let Some(parent) = inodes.links.parent_of(*number)
             && let [(dir, ..)] = expected.as_slice()
             && inodes.chunks.ino(parent).0 != *dir
@@ -175,6 +175,19 @@ pub(super) fn compare(
             inodes.ctx.found(finding.detail("names and what the inode says of its parents differ"));
         }
     }
+}
+
+/// Tells of a directory without a name whose count of links did not show that: it has directories in it.
+fn is_lost_directory(inodes: &Inodes<'_>, number: u32, names: &[Link]) -> bool {
+    let (links, ino) = (inodes.links, inodes.chunks.ino(number));
+    if !names.is_empty() || ino == links.root() || links.kind(number) != Some(DIRECTORY) {
+        return false;
+    }
+    let nlink = read_inode(inodes.ctx, ino).map_or(0, |inode| i64::from(inode.nlink()));
+    if nlink - links.left(number) >= 2 {
+        inodes.ctx.found(Finding::new(codes::INODE_LOST).of_inode(ino.0));
+    }
+    true
 }
 
 /// Finds paths.

@@ -11,6 +11,7 @@ use super::engine::{self, Session};
 use super::inode::free_slot;
 use super::map;
 use crate::Xfs;
+use crate::check::codes;
 use crate::check::view::{View, view};
 use crate::format::address::{Block, FileBlock};
 use crate::format::attr::leaf::{Entry, Value, parent_of};
@@ -186,7 +187,11 @@ impl Reader<'_, '_> {
 
 /// Makes the attributes of inodes anew.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let inodes = by_inode(findings);
+    // Parent pointers that are none are attributes that cannot be read; others are told from names.
+    let is_own =
+        |finding: &&&Finding| finding.code != codes::PARENT || finding.place.name.is_some();
+    let findings: Vec<&Finding> = findings.iter().filter(is_own).copied().collect();
+    let inodes = by_inode(&findings);
     let all = view(job.staging.clone(), |view| {
         let read = |ino: &u64| Some((Ino(*ino), read(view, Ino(*ino), &view.inode(Ino(*ino))?)));
         inodes.keys().filter_map(read).collect::<Vec<_>>()

@@ -91,14 +91,24 @@ fn is_below(view: &View<'_>, dir: Ino, ino: Ino) -> bool {
 
 /// What becomes of an inode.
 enum Move {
-    /// It gets names: directories and names there.
-    Home(Vec<(Ino, Vec<u8>)>),
+    /// It gets names.
+    Home(Vec<Name>),
     /// It goes to lost+found, into a directory that stands for one that is gone, under its name there.
     Gone(u64, Vec<u8>),
     /// It goes to lost+found.
     Lost,
     /// Its `..` is set to where its name is.
     DotDot(Ino),
+    /// It has no names and needs none: the superblock names it.
+    Special,
+}
+
+/// A name that an inode is to have.
+struct Name {
+    dir: Ino,
+    name: Vec<u8>,
+    /// An entry of that name leads elsewhere by mistake.
+    is_mistaken: bool,
 }
 
 struct Plan {
@@ -123,6 +133,7 @@ pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
             }
             Move::Lost => "The inode goes to lost+found.",
             Move::DotDot(_) => "The entry `..` is set to where the directory's name is.",
+            Move::Special => "The count of links is set to 1.",
         };
         let actions = all[&plan.ino.0].iter().take(1);
         let actions: Vec<_> = actions.map(|finding| Action::about(finding, what)).collect();
@@ -147,7 +158,9 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         let Some(file_type) = inode.file_type() else { continue };
         let links = names.links.get(number).cloned().unwrap_or_default();
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
-        if ino == view.root() {
+        if view.is_special(ino) {
+            plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::Special });
+        } else if ino == view.root() {
             plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
         } else if is_loop && !links.is_empty() {
             if loops.insert(loop_of(view, ino)) {
@@ -160,6 +173,16 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         } else if file_type == FileType::Directory {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
+            let to = home(view, ino, &inode);
+            // `..` and parent pointers agree with each other, or the name would make a loop.
+            let is_home = match &to {
+                Move::Home(homes) => dot_dot(view, ino) == homes.first().map(|home| home.dir),
+                _ => false,
+            };
+            if !said.contains(right) && (is_home || is_below(view, Ino(right.0), ino)) {
+                plans.push(Plan { ino, file_type, from: links, to });
+                continue;
+            }
             let from = links.iter().filter(|link| *link != right).cloned().collect();
             plans.push(Plan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
         }
@@ -190,8 +213,12 @@ fn home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
             && !(inode.is_dir() && is_below(view, Ino(*dir), ino))
     };
     let most = if inode.is_dir() { 1 } else { usize::MAX };
-    let homes: Vec<(Ino, Vec<u8>)> = (said.iter().filter(is_there))
-        .map(|(dir, _, name)| (Ino(*dir), name.clone()))
+    let homes: Vec<Name> = (said.iter().filter(is_there))
+        .map(|link| Name {
+            dir: Ino(link.0),
+            name: link.2.clone(),
+            is_mistaken: is_mistaken(view, link),
+        })
         .take(most)
         .collect();
     if !homes.is_empty() {
@@ -207,15 +234,36 @@ fn home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
     }
 }
 
+/// Whether an entry that there is in place of a link leads to an inode that knows nothing of it.
+fn is_mistaken(view: &View<'_>, link: &Link) -> bool {
+    let Some(dir) = view.inode(Ino(link.0)) else { return false };
+    let contents = directory::read(view, Ino(link.0), &dir);
+    let Some(entry) = contents.entries.iter().find(|entry| entry.name == link.2) else {
+        return false;
+    };
+    let Some(other) = view.inode(entry.ino) else { return true };
+    !other.is_dir() && !parents_of(view, entry.ino, &other).contains(link)
+}
+
 fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
     for (dir, _, name) in &plan.from {
         change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
     }
     match &plan.to {
         Move::DotDot(parent) => set_parent(fs, plan.ino, *parent),
-        Move::Home(homes) => homes.iter().try_for_each(|(dir, name)| {
-            let name = free_name_in(fs, *dir, name)?;
-            add_name(fs, *dir, &name, plan)
+        Move::Special => change(fs, plan.ino, |op, handle| {
+            if op.fs.is_unlinked(plan.ino) {
+                op.remove_unlinked(handle);
+            }
+            handle.inode.set_nlink(1);
+            Ok(())
+        }),
+        Move::Home(homes) => homes.iter().try_for_each(|home| {
+            if home.is_mistaken {
+                change(fs, home.dir, |op, dir| op.remove_entry(dir, &home.name, None).map(drop))?;
+            }
+            let name = free_name_in(fs, home.dir, &home.name)?;
+            add_name(fs, home.dir, &name, plan)
         }),
         Move::Gone(gone, name) => {
             let lost = make_dir(fs, fs.root_ino(), LOST_AND_FOUND)?;

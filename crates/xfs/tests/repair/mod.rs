@@ -1,6 +1,7 @@
 //! Repair: images are damaged, and what comes of a repair is judged by our own check, by `xfs_repair -n` and by
 //! what the image held before.
 
+mod files;
 mod kept;
 mod subject;
 
