@@ -20,8 +20,8 @@ pub(super) fn open_log(
     format: Format,
     device: Arc<dyn BlockDevice>,
 ) -> vfs::Result<Option<Box<dyn StepWriter>>> {
-    let _ = device;
     match format {
-        Format::Ext4 | Format::Xfs => Ok(None),
+        Format::Ext4 => Ok(None),
+        Format::Xfs => xfs::repair::open_log(device),
     }
 }

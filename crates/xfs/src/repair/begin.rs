@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
 use check::{Finding, Options};
 use vfs::{Corruption, Error, Result};
 
@@ -38,7 +39,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     };
     let damage = match damage {
         Some(error) => error,
-        None => match whole(staging) {
+        None => match whole(Arc::clone(staging) as _) {
             Ok(transactions) => {
                 let what = format!("The log is replayed: {transactions} transactions.");
                 return end(staging, Action::new(what));
@@ -56,9 +57,9 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
 }
 
 /// Replays the log as whoever opens the image does, and leaves it clean.
-fn whole(staging: &Arc<Staging>) -> Result<u64> {
+pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    let fs = Xfs::open_recovered(Arc::clone(staging) as _, &options)?;
+    let fs = Xfs::open_recovered(device, &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
     fs.engine.empty_log()?;

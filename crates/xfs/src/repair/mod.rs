@@ -24,12 +24,15 @@ mod space;
 mod superblock;
 mod unlinked;
 mod volume;
+mod writer;
 
 use std::sync::Arc;
 
 use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+pub use writer::open_log;
 
 use crate::check::survey::Survey;
 use crate::format::geometry::Geometry;

@@ -2,6 +2,7 @@
 //! what the image held before.
 
 mod kept;
+mod logs;
 mod subject;
 
 use std::ops::Range;
