@@ -17,5 +17,6 @@ mod xfs_log;
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub(crate) use empty::write_clean;
 pub use end::{LogEnd, log_end, log_is_clean};
+pub(crate) use recover::has_torn_records;
 pub use recover::{Position, Recovered, Report, recover};
 pub(crate) use xfs_log::XfsLog;

@@ -24,7 +24,7 @@ const CYCLE_MAX: u32 = u32::MAX - 16;
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
     let damage = match log::log_is_clean(&**staging, &sb) {
-        Ok(true) => return Ok(()),
+        Ok(true) => return without_torn(staging, &sb),
         Ok(false) => match sb.read_only_because() {
             Some(reason) => {
                 let what =
@@ -54,6 +54,18 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
         error => Finding::new(codes::LOG).detail(error.to_string()),
     };
     emptied(staging, &sb, &finding)
+}
+
+/// Clears what lies behind the end of a clean log, if kernels may take it for records.
+fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
+    if sb.read_only_because().is_some() || !log::has_torn_records(&**staging, sb).unwrap_or(false) {
+        return Ok(());
+    }
+    if log::recover(&**staging, sb).is_err() {
+        staging.abandon();
+        return Ok(());
+    }
+    end(staging, Action::new("Torn records behind the end of the log are written over."))
 }
 
 /// Replays the log as whoever opens the image does, and leaves it clean.
