@@ -17,7 +17,6 @@ mod links;
 mod lsn;
 mod map;
 mod old;
-mod owners;
 mod quota;
 mod shared;
 mod space;
