@@ -51,10 +51,12 @@ pub(crate) enum Kind {
     Symlink,
     /// One of several blocks of a directory block, which is verified and sealed as a whole.
     Part,
+    /// Whatever it holds: blocks that a repair writes, which another engine verified and sealed.
+    Raw,
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::AgHeader,
         Self::Inodes,
         Self::BnoBtree,
@@ -71,6 +73,7 @@ impl Kind {
         Self::AttrRemote,
         Self::Symlink,
         Self::Part,
+        Self::Raw,
     ];
 
     /// The tag of a block of inodes.

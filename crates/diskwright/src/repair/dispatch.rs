@@ -22,7 +22,6 @@ pub(super) fn open_log(
 ) -> vfs::Result<Option<Box<dyn StepWriter>>> {
     match format {
         Format::Ext4 => ext4::repair::open_log(device),
-        // Kernels must know what they replay, and a block of a plan is any block.
-        Format::Xfs => Ok(None),
+        Format::Xfs => xfs::repair::open_log(device),
     }
 }

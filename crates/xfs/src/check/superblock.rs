@@ -94,7 +94,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
 }
 
 /// Where the log goes on, if it is clean: what is written from now on is behind that.
-pub(super) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
+pub(crate) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
     let end =
         log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
     Some(end.head_lsn().to_raw())

@@ -346,7 +346,7 @@ fn refuse_whole((at, bytes, says): &Harm) {
 /// Each kind is made wrong in several ways.
 #[test]
 fn no_kind_of_block_is_written_that_is_wrong() {
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Raw) {
         let harms = harms(kind);
         assert!(!harms.is_empty(), "no way to make {kind:?} wrong");
         for harm in &harms {
@@ -359,7 +359,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 #[test]
 fn what_is_sound_is_written() {
     let (device, fs) = open(false);
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Part) {
+    for kind in Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Part | Kind::Raw)) {
         let sound = sound(&fs, kind);
         let Some(made) = &sound.made else { continue };
         write(&fs, &sound, 0, made);

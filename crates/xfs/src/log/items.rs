@@ -279,7 +279,7 @@ fn type_of(kind: Kind, data: &[u8]) -> BufferType {
         Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
         Kind::AttrRemote => BufferType::AttrRemote,
         Kind::Symlink => BufferType::Symlink,
-        Kind::AgHeader | Kind::Part => BufferType::Unknown,
+        Kind::AgHeader | Kind::Part | Kind::Raw => BufferType::Unknown,
     }
 }
 

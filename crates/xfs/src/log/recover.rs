@@ -99,6 +99,17 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     Ok(Recovered { report, intents, position })
 }
 
+/// Whether a clean log has records behind its end that count for nothing: torn ones, or some behind damage.
+///
+/// # Errors
+/// If the device fails.
+pub(crate) fn has_torn_records(device: &dyn BlockDevice, sb: &Superblock) -> Result<bool> {
+    let Some(ring) = Ring::of(device, sb)? else { return Ok(false) };
+    let Some(end) = log_end(device, sb)?.filter(|end| end.is_clean) else { return Ok(false) };
+    let Some(last) = end.last else { return Ok(false) };
+    stale::has_torn(&ring, &Bounds { tail: last.lsn, head: end.head_lsn() })
+}
+
 /// Refuses what cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
     const ADVICE: &str =

@@ -18,7 +18,8 @@ use crate::format::superblock::Superblock;
 const BATCH: u32 = 256;
 
 /// The same where the log is clean, if there is anything: the first record behind a clean end may have been
-/// torn. A log without such leftovers is not touched.
+/// torn, and programs that gave the image another uuid leave blocks of no cycle there, so that kernels do not find
+/// what is written before those. A log without such leftovers is not touched.
 ///
 /// # Errors
 /// If the device fails.
@@ -28,18 +29,41 @@ pub(super) fn clear_leftovers(
     ring: &Ring<'_>,
     bounds: &Bounds,
 ) -> Result<()> {
+    let expected = |head: Lsn, is_around: bool| match is_around {
+        true => head.cycle,
+        false => head.cycle.wrapping_sub(1),
+    };
+    if any_ahead(ring, bounds, |head, is_around, cycle| cycle != expected(head, is_around))? {
+        clear(device, sb, bounds)?;
+    }
+    Ok(())
+}
+
+/// Whether blocks ahead of the end of a clean log are of its cycle: records that were torn, or come after damage.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn has_torn(ring: &Ring<'_>, bounds: &Bounds) -> Result<bool> {
+    any_ahead(ring, bounds, |head, is_around, cycle| {
+        cycle == if is_around { next_cycle(head.cycle) } else { head.cycle }
+    })
+}
+
+/// Whether `is_left` holds of a block ahead of the head, given the head, whether the block is behind the end of the
+/// ring, and its cycle.
+fn any_ahead(
+    ring: &Ring<'_>,
+    bounds: &Bounds,
+    is_left: impl Fn(Lsn, bool, u32) -> bool,
+) -> Result<bool> {
     let head = bounds.head;
     let count = room(ring.blocks, bounds).min(IN_FLIGHT_BLOCKS);
     let mut bytes = vec![0; count as usize * BLOCK_SIZE];
     ring.read_around(head.block, &mut bytes)?;
-    let is_left = |(index, block): (u32, &[u8])| {
-        let is_around = head.block + index >= ring.blocks;
-        cycle_of(block) == if is_around { next_cycle(head.cycle) } else { head.cycle }
-    };
-    if (0..).zip(bytes.chunks_exact(BLOCK_SIZE)).any(is_left) {
-        clear(device, sb, bounds)?;
-    }
-    Ok(())
+    let mut ahead = (0..).zip(bytes.chunks_exact(BLOCK_SIZE));
+    Ok(ahead.any(|(index, block): (u32, &[u8])| {
+        is_left(head, head.block + index >= ring.blocks, cycle_of(block))
+    }))
 }
 
 /// Blocks from the head to the tail.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
 use check::{Finding, Options};
 use vfs::{Corruption, Error, Result};
 
@@ -23,7 +24,7 @@ const CYCLE_MAX: u32 = u32::MAX - 16;
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
     let damage = match log::log_is_clean(&**staging, &sb) {
-        Ok(true) => return Ok(()),
+        Ok(true) => return without_torn(staging, &sb),
         Ok(false) => match sb.read_only_because() {
             Some(reason) => {
                 let what =
@@ -38,7 +39,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     };
     let damage = match damage {
         Some(error) => error,
-        None => match whole(staging) {
+        None => match whole(Arc::clone(staging) as _) {
             Ok(transactions) => {
                 let what = format!("The log is replayed: {transactions} transactions.");
                 return end(staging, Action::new(what));
@@ -55,10 +56,22 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     emptied(staging, &sb, &finding)
 }
 
+/// Clears what lies behind the end of a clean log, if kernels may take it for records.
+fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
+    if sb.read_only_because().is_some() || !log::has_torn_records(&**staging, sb).unwrap_or(false) {
+        return Ok(());
+    }
+    if log::recover(&**staging, sb).is_err() {
+        staging.abandon();
+        return Ok(());
+    }
+    end(staging, Action::new("Torn records behind the end of the log are written over."))
+}
+
 /// Replays the log as whoever opens the image does, and leaves it clean.
-fn whole(staging: &Arc<Staging>) -> Result<u64> {
+pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    let fs = Xfs::open_recovered(Arc::clone(staging) as _, &options)?;
+    let fs = Xfs::open_recovered(device, &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
     fs.engine.empty_log()?;

@@ -17,13 +17,13 @@ mod links;
 mod lsn;
 mod map;
 mod old;
-mod owners;
 mod quota;
 mod shared;
 mod space;
 mod superblock;
 mod unlinked;
 mod volume;
+mod writer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ use ::repair::{Fix, Repairer, Staging, mend_lowest};
 use blockdev::BlockDevice;
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
+
+pub use writer::open_log;
 
 use crate::check::survey::Survey;
 use crate::format::geometry::Geometry;

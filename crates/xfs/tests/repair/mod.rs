@@ -3,6 +3,7 @@
 
 mod files;
 mod kept;
+mod logs;
 mod subject;
 
 use std::ops::Range;

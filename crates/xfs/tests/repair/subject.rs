@@ -19,7 +19,7 @@ pub(super) struct Repaired {
     pub(super) is_repaired_again: bool,
 }
 
-struct Silent;
+pub(super) struct Silent;
 
 impl Observer for Silent {
     fn found(&self, _: Finding) {}

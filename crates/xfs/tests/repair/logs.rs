@@ -1,0 +1,151 @@
+//! Repairs and the log: what it holds is replayed, a damaged one is emptied, and steps are written through it.
+
+use std::sync::Arc;
+
+use ::repair::{PAGE_BYTES, Staging, make_plan, write_through_log};
+use blockdev::{BlockDevice, MemoryDevice};
+use oracle::crash::write_image;
+use vfs::{FileSystem, NewInode};
+use xfs::format::address::FsBlock;
+use xfs::format::geometry::Geometry;
+use xfs::format::superblock::Superblock;
+use xfs::repair::{Repair, open_log};
+use xfs::{OpenOptions, Xfs};
+
+use super::subject::{Silent, repaired};
+use crate::common::image::{device, golden};
+
+/// An image whose log has changes that are not in their places.
+fn dirty() -> MemoryDevice {
+    let device = Arc::new(device(&golden("default")));
+    let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+    for nth in 0..200 {
+        let name = format!("new {nth}");
+        let ino = fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+        fs.write(ino, 0, name.as_bytes(), None).unwrap();
+    }
+    fs.sync().unwrap();
+    let crashed = device.fork();
+    drop(fs);
+    crashed
+}
+
+fn log_bytes(device: &MemoryDevice) -> std::ops::Range<u64> {
+    let mut sector = vec![0; 4096];
+    device.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, device.len()).unwrap();
+    let geometry = Geometry::new(&sb);
+    let start = geometry.byte_of(geometry.device_block(FsBlock(sb.raw.logstart.get())));
+    start..start + (u64::from(sb.raw.logblocks.get()) << geometry.block_log)
+}
+
+fn judge(device: &MemoryDevice) -> Result<(), String> {
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    write_image(device, &path).unwrap();
+    oracle::xfs_repair_verdict(&path)
+}
+
+#[test]
+fn what_a_log_holds_is_replayed() {
+    oracle::require!(Tool("xfs_repair"));
+    let outcome = repaired(dirty()).unwrap();
+    assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
+    assert!(!outcome.is_repaired_again);
+    judge(&outcome.device).unwrap();
+    let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
+    for nth in 0..200 {
+        fs.lookup(fs.root(), format!("new {nth}").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_log_is_emptied() {
+    oracle::require!(Tool("xfs_repair"));
+    let base = dirty();
+    let log = log_bytes(&base);
+    for seed in 0..oracle::effort(4, 40, 1000) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let damaged = base.fork();
+        // Somewhere in the part that was written, and sometimes all of it.
+        for _ in 0..random.u32(1..4) {
+            let noise: Vec<u8> = (0..512).map(|_| random.u8(..)).collect();
+            let block = random.u64(..200);
+            damaged.write_at(log.start + block * 512, &noise).unwrap();
+        }
+        let outcome = repaired(damaged).unwrap();
+        assert!(!outcome.is_repaired_again, "{seed}");
+        if outcome.left.is_empty() && outcome.is_complete {
+            judge(&outcome.device).unwrap_or_else(|what| panic!("{seed}: {what}"));
+        } else {
+            panic!("{seed}: {:#?}", outcome.left);
+        }
+    }
+}
+
+/// After a crash at any moment, an image has all of a step or nothing; here, of the last one written.
+#[test]
+fn steps_are_written_through_the_log() {
+    oracle::require!(Tool("xfs_repair"));
+    let base = device(&golden("default"));
+    // The AGF and the root of the first tree behind the headers, of the second group.
+    let mut sector = vec![0; 4096];
+    base.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, base.len()).unwrap();
+    let start = u64::from(sb.raw.agblocks.get()) << sb.raw.blocklog;
+    base.write_at(start + 512, &[0; 512]).unwrap();
+    base.write_at(start + 4096, &[0; 4096]).unwrap();
+    let staging = Arc::new(Staging::new(Arc::new(base.fork())));
+    let plan = make_plan(&Repair::default(), &staging, &Silent).unwrap();
+    assert!(plan.left.is_empty() && !plan.steps.is_empty());
+    let written: Arc<MemoryDevice> = Arc::new(base.fork());
+    let writer = open_log(written.clone()).unwrap().expect("a log to write through");
+    write_through_log(written.clone(), writer, &plan.steps, &mut |_, _| true).unwrap();
+    judge(&written).unwrap();
+    // A crash before anything came to its place: the log has it.
+    let crashed: Arc<MemoryDevice> = Arc::new(base.fork());
+    let mut writer = open_log(crashed.clone()).unwrap().expect("a log to write through");
+    let mut blocks = std::collections::BTreeMap::new();
+    for step in &plan.steps {
+        for (number, page) in &step.pages {
+            assert_eq!(writer.block_size() as u64, PAGE_BYTES);
+            blocks.insert(*number, page.to_vec());
+        }
+    }
+    writer.write(&blocks).unwrap();
+    let left = crashed.fork();
+    drop(writer);
+    let fs = Xfs::open_writable(Arc::new(left.fork()), &OpenOptions::default()).unwrap();
+    fs.close().unwrap();
+    let outcome = repaired(left).unwrap();
+    assert!(outcome.codes.is_empty() && outcome.left.is_empty(), "{:?}", outcome.codes);
+    judge(&outcome.device).unwrap();
+}
+
+/// The kernel replays steps as they were written.
+#[test]
+fn a_kernel_replays_steps() {
+    oracle::require!(Tool("xfs_repair"), Mount("xfs"));
+    let base = device(&golden("default"));
+    let mut sector = vec![0; 4096];
+    base.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, base.len()).unwrap();
+    let start = u64::from(sb.raw.agblocks.get()) << sb.raw.blocklog;
+    base.write_at(start + 512, &[0; 1024]).unwrap();
+    base.write_at(start + 4096, &[0; 4096]).unwrap();
+    let staging = Arc::new(Staging::new(Arc::new(base.fork())));
+    let plan = make_plan(&Repair::default(), &staging, &Silent).unwrap();
+    assert!(plan.left.is_empty() && !plan.steps.is_empty());
+    let crashed: Arc<MemoryDevice> = Arc::new(base.fork());
+    let mut writer = open_log(crashed.clone()).unwrap().expect("a log to write through");
+    let pages = plan.steps.iter().flat_map(|step| &step.pages);
+    writer.write(&pages.map(|(number, page)| (*number, page.to_vec())).collect()).unwrap();
+    let left = crashed.fork();
+    drop(writer);
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    write_image(&left, &path).unwrap();
+    let mounted = oracle::KernelMount::new(&path, &oracle::MountOptions::read_write("xfs"));
+    mounted.unmount();
+    oracle::xfs_repair(&path);
+}
