@@ -127,8 +127,19 @@ impl Context<'_> {
         let start = geometry.first_block(group);
         let end = start.plus(geometry.blocks_in(group).into());
         let first = self.claims.of_group(geometry, group).start;
-        for part in self.system.within(start..end) {
-            for cluster in self.claims.clusters(part.start, part.end.0 - part.start.0) {
+        // Only the group's own structures, not those of others that lie in it.
+        let mut ranges = vec![geometry.base_metadata(group)];
+        if let Some(GroupFacts { desc, .. }) = self.group(group) {
+            let table = u64::from(geometry.itable_blocks());
+            for (place, len) in
+                [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, table)]
+            {
+                ranges.push(place..place.plus(len));
+            }
+        }
+        for part in ranges {
+            let (start, end) = (part.start.max(start), part.end.min(end));
+            for cluster in self.claims.clusters(start, end.0.saturating_sub(start.0)) {
                 set_bit(bitmap, (cluster - first) as usize);
             }
         }

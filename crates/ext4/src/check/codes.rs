@@ -83,7 +83,7 @@ codes! {
         "The journal holds changes that cannot be replayed; the image was checked as it lies.",
         "The transactions before the damage are replayed, and the journal is emptied.";
     JOURNAL_PENDING: "ext4-journal-pending", Harmless, "journal",
-        "The journal holds transactions though the superblock does not call for recovery.",
+        "The journal holds transactions though the superblock does not call for recovery, or an error.",
         "The journal is emptied.";
     ORPHAN_LIST: "ext4-orphan-list", AtRisk, "orphan list",
         "The list of orphans leads to an inode that cannot be one.",

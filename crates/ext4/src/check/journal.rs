@@ -50,6 +50,16 @@ impl Context<'_> {
                 if journal.start.is_some() && !sb.features.incompat(Incompat::RECOVER) {
                     self.tell(Finding::new(JOURNAL_PENDING).at_block(block_number));
                 }
+                let errno = journal.raw.errno.get();
+                if errno != 0 {
+                    let finding = Finding::new(JOURNAL_PENDING).at_block(block_number);
+                    self.tell(finding.field("errno").mismatch(0, errno as i32));
+                }
+                let users = journal.raw.users_count();
+                if users > 1 {
+                    let finding = Finding::new(JOURNAL_SUPERBLOCK).at_block(block_number);
+                    self.tell(finding.field("nr_users").mismatch(1, users));
+                }
                 Ok(())
             }
             Err(error @ Error::Unsupported(_)) => Err(error),

@@ -16,7 +16,8 @@ use crate::Ext4;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::format::inode::Inode;
+use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
 use crate::open::superblock_copy::Copy;
@@ -134,6 +135,13 @@ impl Context<'_> {
         if raw.reserved_blocks() > sb.blocks_count / 2 {
             let expected = format!("at most {}", sb.blocks_count / 2);
             self.field("r_blocks_count", expected, raw.reserved_blocks());
+        }
+        if sb.first_ino > FIRST_INO_REV0 {
+            // lost+found, in every file system that mke2fs made.
+            let first = self.slot(FIRST_INO_REV0).map(|slot| Inode::from_slot(&slot));
+            if first.is_some_and(|inode| inode.is_dir() && inode.links_count() > 0) {
+                self.field("first_ino", FIRST_INO_REV0, sb.first_ino);
+            }
         }
         let has_groups_512 = sb.features.ro_compat(RoCompat::BIGALLOC)
             || raw.clusters_per_group == raw.blocks_per_group;

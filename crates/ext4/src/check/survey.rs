@@ -118,6 +118,12 @@ impl<'s, 'c> Scanner<'s, 'c> {
             if slot.iter().any(|&byte| byte != 0) {
                 self.check_checksum(&subject, slot);
             }
+            let inode = &subject.inode;
+            let owner = [inode.uid(), inode.gid(), u32::from(inode.mode()), u32::from(links)];
+            let is_none = owner == [0; 4] && inode.file_acl() == 0;
+            if !is_none || subject.has(flags::INLINE_DATA) {
+                context.tell_special(ino, "the list of bad blocks is not one");
+            }
             return self.check_bad_blocks(&subject);
         }
         if links == 0 {

@@ -102,6 +102,10 @@ fn mend_field(
             raw.log_cluster_size = raw.log_block_size;
             usual(field)
         }
+        "first_ino" => {
+            raw.first_ino = 11.into();
+            usual(field)
+        }
         "reserved_gdt_blocks" if facts.has_resize_inode => {
             set_features(raw, |features| features.compat.insert(Compat::RESIZE_INODE));
             "The feature resize_inode is turned on, for there is a resize inode.".into()

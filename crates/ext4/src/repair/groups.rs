@@ -320,7 +320,12 @@ fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u6
 /// Whether a slot looks like that of an inode in use.
 fn is_in_use(image: &Image<'_>, ino: Ino, slot: &[u8]) -> bool {
     let inode = Inode::from_slot(slot);
-    let is_live = inode.file_type().is_some() && inode.links_count() > 0;
+    let extra = usize::from(inode.extra_isize());
+    let fits = inode.file_acl() < image.params.geometry.blocks_count
+        && extra.is_multiple_of(4)
+        && slot.len() >= inode::GOOD_OLD_INODE_SIZE + extra;
+    let is_live =
+        fits && inode.file_type().is_some() && inode.links_count() > 0 && inode.dtime() == 0;
     let is_sealed = image.seed(ino.0 as u32, inode.generation()).is_none_or(|seed| {
         let (computed, stored) = inode::slot_checksums(seed, slot);
         computed == stored

@@ -27,6 +27,22 @@ pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
     mend_inode_of(&image, &[])
 }
 
+/// Sets the number of the journal's inode again, if it is lost: a journal on another device has a uuid.
+pub(super) fn settle_number(staging: &Staging) -> Result<()> {
+    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let sb = &image.params.sb;
+    let is_lost = sb.features.compat(Compat::HAS_JOURNAL)
+        && sb.raw.journal_inum == 0
+        && sb.raw.journal_uuid == [0; 16];
+    if !is_lost {
+        return Ok(());
+    }
+    step(staging, || {
+        image.edit_superblock(|raw| raw.journal_inum = JOURNAL_INO.into())?;
+        Ok(vec![Action::new("The number of the journal's inode is set again.")])
+    })
+}
+
 /// Whether the journal's inode leads to it, without any copy.
 fn is_sound(image: &Image<'_>) -> bool {
     let mut sb = image.params.sb.clone();

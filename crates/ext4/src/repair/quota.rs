@@ -13,11 +13,16 @@ use super::image::{Image, step};
 use super::system_files::make_file;
 use crate::check::{InUse, find_in_use};
 use crate::format::address::Block;
+use crate::format::features::RoCompat;
 use crate::format::quota::{
     BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, INFO_RANGE, Info, LeafHeader, QuotaKind,
     ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, leaf_header, parse_info, reference_range,
 };
+use crate::format::superblock::RawSuperblock;
+use crate::open::superblock_copy::Copy;
 
+/// The inodes of the quota files of owners and groups.
+const USUAL: [u32; 2] = [3, 4];
 /// Most bytes of a quota file that are read for limits.
 const BYTES_MAX: usize = 64 << 20;
 
@@ -31,6 +36,43 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         make(job, &image, ino as u32, &own)?;
     }
     Ok(())
+}
+
+/// Sets the number of a quota file right, if the file cannot be where it leads. Whether there was anything to set.
+pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Result<bool> {
+    let sb = &image.params.sb;
+    let has_quota = sb.features.ro_compat(RoCompat::QUOTA);
+    let numbers = |raw: &RawSuperblock| {
+        [raw.usr_quota_inum.get(), raw.grp_quota_inum.get(), raw.prj_quota_inum.get()]
+    };
+    let own = numbers(&sb.raw);
+    let copied = Copy::find(image.staging).map(|copy| numbers(copy.raw()));
+    let mut right = own;
+    for kind in (0..own.len()).filter(|kind| own[*kind] == ino) {
+        let can_be = |ino: u32| {
+            let is_usual = kind < USUAL.len() && ino == USUAL[kind];
+            is_usual || (sb.first_ino..=sb.inodes_count).contains(&ino)
+        };
+        if !has_quota {
+            right[kind] = 0;
+        } else if !can_be(ino) {
+            let copied = copied.map(|copied| copied[kind]).filter(|ino| can_be(*ino));
+            right[kind] = copied.or_else(|| USUAL.get(kind).copied()).unwrap_or(0);
+        }
+    }
+    if right == own {
+        return Ok(false);
+    }
+    step(image.staging, || {
+        image.edit_superblock(|raw| {
+            raw.usr_quota_inum = right[0].into();
+            raw.grp_quota_inum = right[1].into();
+            raw.prj_quota_inum = right[2].into();
+        })?;
+        let what = "The number of the quota file's inode is set right.";
+        Ok(vec![Action::about(finding, what)])
+    })?;
+    Ok(true)
 }
 
 /// Writes one quota file anew, in its own blocks if it has enough.

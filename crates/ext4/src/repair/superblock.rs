@@ -26,7 +26,7 @@ use crate::params::read_superblock;
 /// `Unsupported` for features that are not known; `Corrupt` if there is nothing to make one from.
 pub(super) fn ensure(staging: &Staging) -> Result<()> {
     let damage = match read_superblock(staging) {
-        Ok(sb) => return prefer_copy(staging, &sb),
+        Ok(sb) => return settle(staging, &sb),
         Err(Error::Corrupt(damage)) => damage,
         Err(error) => return Err(error),
     };
@@ -62,15 +62,42 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
     let mut sealed = damaged.clone();
     sealed.seal();
     if parse(&sealed, device).is_some_and(|sb| score(device, &sb) > 0) {
-        return Some((sealed, "The checksum of the superblock is computed again.".into()));
+        let what = "The checksum of the superblock is computed again.".into();
+        return Some(better(&sealed, device).unwrap_or((sealed, what)));
     }
-    candidates(&damaged, device).into_iter().find_map(|(field, mut raw)| {
+    best_candidate(&damaged, device, 0)
+}
+
+/// Another superblock, if the root directory is not where this one says and is where the other does.
+fn better(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
+    let sb = parse(raw, device)?;
+    let has_root = |sb: &Superblock| root_points(device, sb) > 0;
+    if has_root(&sb) {
+        return None;
+    }
+    let found = best_candidate(raw, device, score(device, &sb))?;
+    parse(&found.0, device).filter(has_root).map(|_| found)
+}
+
+/// The candidate that fits the image best, and better than `points`.
+fn best_candidate(
+    raw: &RawSuperblock,
+    device: &dyn BlockDevice,
+    points: u64,
+) -> Option<(RawSuperblock, String)> {
+    let mut best = (points, None);
+    for (field, mut raw) in candidates(raw, device) {
         let is_proved = raw.features().metadata_csum() && is_sealed(&raw);
         raw.seal();
-        let sb = parse(&raw, device)?;
-        let what = format!("The superblock's field {field} gets the value that fits the others.");
-        (is_proved || score(device, &sb) > 0).then_some((raw, what))
-    })
+        let Some(sb) = parse(&raw, device) else { continue };
+        let points = if is_proved { u64::MAX } else { score(device, &sb) };
+        if points > best.0 {
+            best = (points, Some((field, raw)));
+        }
+    }
+    let (field, raw) = best.1?;
+    let what = format!("The superblock's field {field} gets the value that fits the others.");
+    Some((raw, what))
 }
 
 /// The superblock as it was before a word of it was changed: for each word there is one value that fits the checksum.
@@ -267,11 +294,26 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
         }
         let is_sealed = GroupDescriptor::check_sum(&bytes, sb, group).is_ok();
         points += 1 + worth(sb.features.group_csum(), is_sealed);
-        if group.0 == 0 {
-            points += 4 * score_of_root(device, sb, &geometry, &desc);
-        }
     }
-    points
+    // What mke2fs makes is a multiple of 8, and fills whole blocks.
+    let per_group = geometry.inodes_per_group;
+    points += u64::from(per_group.is_multiple_of(8));
+    points += u64::from(per_group.is_multiple_of(geometry.inodes_per_block()));
+    points + 8 * root_points(device, sb)
+}
+
+/// How much the root directory's inode, where a superblock says that it is, looks like one.
+fn root_points(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
+    let geometry = Geometry::new(sb);
+    let (block, offset) = geometry.descriptor_position(Group(0));
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    let at = geometry.byte_of(block) + offset as u64;
+    let is_read = device.read_at(at, &mut bytes).is_ok();
+    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok());
+    match desc.filter(|_| is_read) {
+        Some(desc) => score_of_root(device, sb, &geometry, &desc),
+        None => 0,
+    }
 }
 
 /// How much the root directory's inode looks like one.
@@ -290,7 +332,10 @@ fn score_of_root(
     let inode = Inode::from_slot(&slot);
     let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
     let (computed, stored) = inode::slot_checksums(seed, &slot);
-    u64::from(inode.is_dir()) + worth(sb.features.metadata_csum(), computed == stored)
+    if !inode.is_dir() || inode.links_count() < 2 || inode.dtime() != 0 {
+        return 0;
+    }
+    1 + worth(sb.features.metadata_csum(), computed == stored)
 }
 
 /// What a checksum says: one that matches more than none, and one that does not match less.
@@ -302,11 +347,54 @@ fn worth(has_checksum: bool, matches: bool) -> u64 {
     }
 }
 
+/// Puts another superblock in the place of one that can be read, if the image is not as that says: its copy, or one with
+/// a field that fits better.
+fn settle(staging: &Staging, sb: &Superblock) -> Result<()> {
+    let Some(copy) = Copy::find(staging) else {
+        let other = better(&sb.raw, staging).or_else(|| with_whole_device(staging, sb));
+        return match other {
+            Some((raw, what)) => write(staging, &raw, Action::new(what)),
+            None => Ok(()),
+        };
+    };
+    prefer_copy(staging, sb, &copy)
+}
+
+/// A superblock that says that the file system takes the whole device, if it says less and the last bitmap more.
+fn with_whole_device(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSuperblock, String)> {
+    let blocks = device.len() >> sb.block_size_log;
+    if blocks == sb.blocks_count {
+        return None;
+    }
+    let mut raw = sb.raw.clone();
+    (raw.blocks_count_lo, raw.blocks_count_hi) =
+        ((blocks as u32).into(), ((blocks >> 32) as u32).into());
+    raw.seal();
+    let other = parse(&raw, device).filter(|other| other.groups_count == sb.groups_count)?;
+    let is_padded = |sb: &Superblock| is_padded(device, sb).unwrap_or(false);
+    let what =
+        "The superblock's number of blocks becomes that of the device, as the bitmaps have it.";
+    (is_padded(&other) && !is_padded(sb)).then(|| (raw, what.into()))
+}
+
+/// Whether the block bitmap of the last group ends where the file system does.
+fn is_padded(device: &dyn BlockDevice, sb: &Superblock) -> Option<bool> {
+    let geometry = Geometry::new(sb);
+    let last = Group(geometry.groups_count - 1);
+    let (block, offset) = geometry.descriptor_position(last);
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    device.read_at(geometry.byte_of(block) + offset as u64, &mut bytes).ok()?;
+    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok())?;
+    let mut bitmap = vec![0; geometry.block_size() as usize];
+    device.read_at(geometry.byte_of(desc.block_bitmap), &mut bitmap).ok()?;
+    let is_set = |bit: u32| bitmap[bit as usize / 8] >> (bit % 8) & 1 == 1;
+    Some((geometry.clusters_in(last)..geometry.block_size() * 8).all(is_set))
+}
+
 /// Takes a copy of the superblock in the place of one that can be read, if the image is as the copy says and
 /// not as the primary one does.
-fn prefer_copy(staging: &Staging, sb: &Superblock) -> Result<()> {
+fn prefer_copy(staging: &Staging, sb: &Superblock, copy: &Copy) -> Result<()> {
     let is_fine = Groups::read(staging, sb, &Geometry::new(sb), Trust::Checksums).is_ok();
-    let Some(copy) = Copy::find(staging) else { return Ok(()) };
     let raw = merged(copy.raw(), &sb.raw);
     let Some(other) = parse(&raw, staging) else { return Ok(()) };
     let differs = identity(&other.raw) != identity(&sb.raw);

@@ -20,6 +20,8 @@ use crate::log::JOURNAL_INO;
 use crate::mkfs::mapping::{self, Mapped};
 use crate::mkfs::space::Space;
 
+/// The inode of bad blocks.
+const BAD_BLOCKS_INO: u32 = 1;
 /// Blocks of an orphan file that is made anew.
 const ORPHAN_BLOCKS: u64 = 32;
 /// Journal blocks of small and of other file systems.
@@ -126,7 +128,9 @@ pub(super) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
         let Some(ino) = finding.place.inode.map(|ino| ino as u32) else { continue };
-        if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
+        if ino == BAD_BLOCKS_INO {
+            clear_bad_blocks(&image, finding)?;
+        } else if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
             make_journal(job, &image, finding)?;
         } else if ino == raw.orphan_file_inum.get() {
             make_orphan_file(job, &image, finding)?;
@@ -134,10 +138,20 @@ pub(super) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
             .iter()
             .any(|own| own.get() == ino)
         {
-            quota::make(job, &image, ino, &[finding])?;
+            if !quota::mend_number(&image, ino, finding)? {
+                quota::make(job, &image, ino, &[finding])?;
+            }
         }
     }
     Ok(())
+}
+
+/// Makes the list of bad blocks one again: empty.
+fn clear_bad_blocks(image: &Image<'_>, finding: &Finding) -> Result<()> {
+    step(image.staging, || {
+        image.write_slot(BAD_BLOCKS_INO, vec![0; usize::from(image.params.geometry.inode_size)])?;
+        Ok(vec![Action::about(finding, "The list of bad blocks is emptied.")])
+    })
 }
 
 /// Makes the journal anew, empty. Without room for one, the feature is turned off.

@@ -68,6 +68,7 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
 /// See [`repair::Repairer::begin`].
 pub(super) fn begin(staging: &Arc<Staging>) -> Result<()> {
     superblock::ensure(staging)?;
+    journal::settle_number(staging)?;
     if !replay::replay(staging)? {
         replay_the_rest(staging)?;
     }

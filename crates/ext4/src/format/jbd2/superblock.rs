@@ -99,6 +99,12 @@ impl RawJournalSuperblock {
         self.start != 0
     }
 
+    /// The file systems that use the journal, where it says how many.
+    #[must_use]
+    pub fn users_count(&self) -> u32 {
+        if self.is_v2() { self.nr_users.get() } else { 0 }
+    }
+
     /// Brings the checksum up to date, where the journal has one.
     pub fn seal(&mut self) {
         let checksums = JournalIncompat::CSUM_V2 | JournalIncompat::CSUM_V3;
