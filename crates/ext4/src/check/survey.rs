@@ -4,7 +4,7 @@ use check::{Finding, Phase};
 use parking_lot::Mutex;
 use vfs::{FileType, S_IFMT};
 
-use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
+use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_FIELD, INODE_MODE, SYMLINK};
 use super::context::{Context, Subject};
 use super::directories::Directories;
 use super::inodes::{self, State};
@@ -117,6 +117,17 @@ impl<'s, 'c> Scanner<'s, 'c> {
             let subject = context.subject(ino, slot);
             if slot.iter().any(|&byte| byte != 0) {
                 self.check_checksum(&subject, slot);
+            }
+            let inode = &subject.inode;
+            let is_more = mode != 0
+                || links != 0
+                || inode.uid() != 0
+                || inode.gid() != 0
+                || inode.file_acl() != 0
+                || inode.flags() & !flags::EXTENTS != 0;
+            if is_more {
+                let finding = Finding::new(INODE_FIELD).of_inode(ino.into());
+                context.tell(finding.detail("the inode of bad blocks has more than blocks"));
             }
             return self.check_bad_blocks(&subject);
         }
