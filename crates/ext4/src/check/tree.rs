@@ -93,7 +93,11 @@ impl Walk<'_, '_> {
         // A size that lies takes no more memory than there are blocks.
         let most = self.context.geometry().blocks_count.min(self.directory.blocks.into());
         self.plan.roles.resize(most as usize, Role::Unreached);
-        self.plan.roles[0] = Role::Root;
+        let Some(root) = self.plan.roles.first_mut() else {
+            self.plan.is_broken = true;
+            return;
+        };
+        *root = Role::Root;
         let Some(bytes) = self.read(place, Place::Root, HTREE_ROOT) else {
             self.plan.is_broken = true;
             return;

@@ -90,7 +90,11 @@ fn assert_repaired_of(
                 }
             };
             if let &[one] = &touched[..] {
-                let lost = before.lost_in(&now, Some(one), !what.contains("Attributes"));
+                // The attributes of others may be in what was damaged.
+                let inode = victim.layout.inode(&sound, vfs::Ino(one));
+                let is_value = inode.has_flag(ext4::format::inode::flags::EA_INODE);
+                let with_xattrs = !is_value && !what.contains("Attributes");
+                let lost = before.lost_in(&now, Some(one), with_xattrs);
                 if !lost.inodes.is_empty() || !lost.names.is_empty() {
                     problem("lost".to_owned(), format!("{text}{lost:?}"));
                 }

@@ -10,7 +10,7 @@ use super::ward::Ward;
 use crate::check::scene::Scene;
 use crate::format::address::Block;
 use crate::format::features::Incompat;
-use crate::format::inode::{Inode, Time, flags};
+use crate::format::inode::{Time, flags};
 use crate::format::xattr::{
     self, Area, AttributeName, BLOCK_HEADER_SIZE, BLOCK_REFCOUNT_RANGE, INODE_HEADER_SIZE,
     NewAttribute, NewValue, VALUE_SIZE_MAX, Value, entry_hash, entry_size, is_acl_index,
@@ -67,11 +67,13 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
 
 /// What to write of what was read: no name twice, no damaged list, no value that is not there.
 fn choose<'b>(
-    scene: &Scene,
+    ward: &Ward<'_>,
     patient: &Patient,
     mut all: Vec<Kept<'b>>,
     in_block: bool,
+    draft: &mut Draft,
 ) -> Vec<NewAttribute<'b>> {
+    all.retain(|kept| !kept.name.is_empty() || is_acl_index(kept.index));
     all.sort_by_key(|kept| (kept.index, kept.name.len(), kept.name));
     all.dedup_by_key(|kept| (kept.index, kept.name));
     let chosen = all.into_iter().filter_map(|kept| {
@@ -84,7 +86,7 @@ fn choose<'b>(
                 (!is_damaged_list && !is_misplaced).then_some(NewValue::Here(value))?
             }
             Value::Inode { ino, size } => {
-                let hash = value_hash(scene, patient, &kept, (ino, size))?;
+                let hash = value_hash(ward, patient, &kept, (ino, size), draft)?;
                 NewValue::Inode { ino, size, hash }
             }
         };
@@ -93,40 +95,47 @@ fn choose<'b>(
     chosen.collect()
 }
 
-/// The hash of an attribute whose value is in an inode; `None` if the value is not there.
+/// The hash of an attribute whose value is in an inode; `None` if the value is not there. If it is, and only the
+/// size of that inode is wrong, that is mended too.
 fn value_hash(
-    scene: &Scene,
+    ward: &Ward<'_>,
     patient: &Patient,
     kept: &Kept<'_>,
     (ino, size): (u32, u32),
+    draft: &mut Draft,
 ) -> Option<u32> {
-    let params = scene.params();
+    let params = ward.scene.params();
     let is_possible = params.sb.features.incompat(Incompat::EA_INODE)
         && (params.sb.first_ino..=params.sb.inodes_count).contains(&ino);
-    let holder = Inode::from_slot(&scene.slot(ino).filter(|_| is_possible)?);
+    let mut holder = ward.patient(ino).filter(|_| is_possible)?;
     let is_holder = holder.file_type() == Some(FileType::Regular)
-        && holder.links_count() > 0
-        && holder.has_flag(flags::EA_INODE)
-        && !holder.has_flag(flags::INLINE_DATA)
-        && holder.size() == u64::from(size);
-    let is_plain = holder.time(Time::Modify).sec as u64 & 0xffff_ffff == u64::from(patient.ino)
-        && holder.generation() == patient.inode.generation();
-    let hash = if is_plain {
-        kept.hash
-    } else {
-        entry_hash(kept.name, &holder.value_hash().to_le_bytes())
-    };
-    is_holder.then_some(hash)
+        && holder.inode.links_count() > 0
+        && holder.has(flags::EA_INODE)
+        && !holder.has(flags::INLINE_DATA);
+    if !is_holder {
+        return None;
+    }
+    let inode = &holder.inode;
+    let is_plain = inode.time(Time::Modify).sec as u64 & 0xffff_ffff == u64::from(patient.ino)
+        && inode.generation() == patient.inode.generation();
+    let (is_size_right, value_hash) = (inode.size() == u64::from(size), inode.value_hash());
+    if !is_size_right {
+        holder.inode.set_size(size.into());
+        let value = super::inodes::read_contents(ward, &holder, VALUE_SIZE_MAX.into())?;
+        let is_value = xattr::value_hash(params.sb.checksum_seed, &value) == value_hash;
+        is_value.then(|| holder.store(draft))?;
+    }
+    Some(if is_plain { kept.hash } else { entry_hash(kept.name, &value_hash.to_le_bytes()) })
 }
 
 /// Writes the attributes in an inode anew. Returns whether there is anything to write.
-pub(super) fn mend_in_inode(scene: &Scene, patient: &mut Patient) -> bool {
+pub(super) fn mend_in_inode(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> bool {
     let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return false };
     if tail.get(..4) != Some(&MAGIC) {
         return false;
     }
     let all = salvage(&tail[INODE_HEADER_SIZE..], 0);
-    let mut chosen = choose(scene, patient, all, false);
+    let mut chosen = choose(ward, patient, all, false, draft);
     write_in_inode(patient, &mut chosen)
 }
 
@@ -213,7 +222,10 @@ pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Dra
         patient.inode.set_file_acl(0);
         return Mended::Dropped;
     }
-    let mut chosen = choose(scene, patient, all, true);
+    // What is in a block that says to be another is an attribute only if its hash says so.
+    let has_magic = old[..4] == MAGIC;
+    let all = all.into_iter().filter(|kept| has_magic || is_hashed(kept)).collect();
+    let mut chosen = choose(ward, patient, all, true, draft);
     let mut block = vec![0; old.len()];
     while !xattr::encode_block(&mut block, &mut chosen) {
         chosen.pop();

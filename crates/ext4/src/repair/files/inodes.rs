@@ -66,7 +66,12 @@ const OF_ATTRIBUTES: &[&Code] =
 /// Mends inodes.
 pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
-    for (ino, findings) in by_inode(findings) {
+    let mut all = by_inode(findings);
+    // Those that refer to values know more of them than the inodes that hold them.
+    all.sort_by_key(|(_, findings)| {
+        !findings.iter().any(|f| f.code == XATTR_VALUE && f.place.name.is_some())
+    });
+    for (ino, findings) in all {
         mend_one(&mut ward, ino, &findings)?;
     }
     Ok(())
@@ -175,9 +180,9 @@ impl Case<'_, '_, '_> {
     }
 
     fn mend_bad_blocks(&mut self) {
-        if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE]) {
-            self.patient.inode.i_block_mut().fill(0);
-            self.patient.inode.set_flag(flags::EXTENTS, false);
+        if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE, INODE_FIELD]) {
+            self.cleared = Some("The list of bad blocks is not one any more, and is emptied.");
+            self.patient.clear();
         }
     }
 
@@ -235,10 +240,13 @@ impl Case<'_, '_, '_> {
             self.findings.iter().filter(|finding| OF_ATTRIBUTES.contains(&finding.code));
         let (blocks, inodes): (Vec<&&Finding>, Vec<&&Finding>) = of_attributes.partition(in_block);
         if !inodes.is_empty() {
-            if self.patient.has(flags::EA_INODE) && self.has(&[XATTR_VALUE]) {
+            if self.patient.has(flags::EA_INODE)
+                && self.has(&[XATTR_VALUE])
+                && !self.has(&[INODE_SIZE])
+            {
                 self.mend_value_hash();
             }
-            attributes::mend_in_inode(&self.ward.scene, &mut self.patient);
+            attributes::mend_in_inode(self.ward, &mut self.patient, &mut self.draft);
         }
         let is_stubborn =
             blocks.iter().any(|finding| self.ward.is_stubborn(self.patient.ino, finding.code));

@@ -362,7 +362,11 @@ pub(super) fn write(
 ) -> bool {
     let can_have = ward.scene.params().sb.features.incompat(Incompat::EXTENTS);
     let is_extents = can_have && looks_like_extents(&ward.scene, patient);
-    let nodes = std::mem::take(&mut map.nodes);
+    let mut nodes = std::mem::take(&mut map.nodes);
+    if !nodes.is_empty() && ward.shares(&nodes) {
+        // Somebody else still has to read them, and what lies below them.
+        nodes.clear();
+    }
     let mut writer = Writer {
         seed: patient.block_seed(),
         size: ward.block_size(),

@@ -187,16 +187,13 @@ fn part(
             Use::Data(first) => data.push((first, cluster)),
         }
     }
+    let is_kept = lost.is_empty() && moved.is_empty();
     let mut map = Map::read_without(&ward.scene, &patient, lost);
-    if !moved.is_empty() {
-        // What lies below a node that others have too is theirs as well.
-        map.nodes.clear();
-    }
     let mut changes = BTreeMap::new();
-    take_system(ward, &map, &mut changes);
     if findings.iter().any(|finding| finding.code == EXTENT_CLUSTER) {
         align(ward, &map, &mut changes)?;
     }
+    take_system(ward, &map, &mut changes);
     for (first, cluster) in data {
         copy_cluster(ward, &patient, &map, (first, cluster), &mut changes)?;
     }
@@ -204,7 +201,8 @@ fn part(
     if map.is_unreadable {
         return Ok(());
     }
-    if patient.has_map() {
+    // One that keeps all that it has stays as it is.
+    if patient.has_map() && !(is_kept && changes.is_empty()) {
         if !map::write(ward, &mut patient, &mut map, &mut draft) {
             return Ok(());
         }
@@ -316,12 +314,14 @@ fn align(ward: &mut Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Bloc
         last = Some((((run.end() - 1) as u32) & !within, geometry.cluster_start(end)));
     }
     for logical in wrong {
-        let Some(cluster) = ward.take_cluster() else { return Ok(()) };
+        let cluster = ward.take_cluster();
         for number in logical..=logical | within {
-            if let Some(place) = map.place(number) {
-                let to = cluster.plus((number & within).into());
-                changes.insert(number, copy_block(ward, place, to)?.then_some(to));
-            }
+            let Some(place) = map.place(number) else { continue };
+            let to = match cluster.map(|cluster| cluster.plus((number & within).into())) {
+                Some(to) if copy_block(ward, place, to)? => Some(to),
+                _ => None,
+            };
+            changes.insert(number, to);
         }
     }
     Ok(())

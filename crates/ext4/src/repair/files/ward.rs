@@ -100,6 +100,18 @@ impl<'j> Ward<'j> {
         });
     }
 
+    /// Whether any of these blocks is claimed by others, too.
+    pub(super) fn shares(&mut self, blocks: &[Block]) -> bool {
+        if !self.is_surveyed {
+            self.claim_all();
+        }
+        let is_shared = |block: &Block| {
+            let cluster = self.scene.clusters(*block, 1).start;
+            self.scene.shared().is_some_and(|shared| shared.contains(cluster))
+        };
+        blocks.iter().any(is_shared)
+    }
+
     /// Takes a free cluster, whose first block this is. `None` if there is none.
     pub(super) fn take_cluster(&mut self) -> Option<Block> {
         if !self.is_surveyed {
