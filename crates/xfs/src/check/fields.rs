@@ -54,7 +54,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
         }
     }
     let bad = inode.flags2() & !flags2_of(&ctx.geometry.features);
-    if bad != 0 || inode.flags() & !FLAGS != 0 {
+    if bad != 0 || inode.flags() & !(FLAGS & !flags::REALTIME) != 0 {
         let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
         ctx.found(finding("di_flags").mismatch("flags that there are", found));
     }
@@ -77,6 +77,7 @@ impl Fields<'_> {
 /// Checks the fields of an inode in use whose structure was verified.
 pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: FileType) {
     let fields = Fields { ctx, ino };
+    check_type(&fields, inode, file_type);
     check_flags(&fields, inode, file_type);
     check_times(&fields, inode);
     check_hints(&fields, inode, file_type);
@@ -183,6 +184,14 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         let is_set = inode.flags2() & flags2::COWEXTSIZE != 0;
         check("di_cowextsize", inode.cow_extent_size_hint(), is_set);
     }
+}
+
+/// The inodes of a realtime device are files.
+fn check_type(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
+    let raw = &fields.ctx.sb.raw;
+    let is_file = file_type == FileType::Regular
+        || ![raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
+    fields.require(is_file, "di_mode", "that of a regular file", inode.mode().into());
 }
 
 fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {

@@ -104,11 +104,18 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
 /// Inodes that the superblock names must be there.
 fn special(inodes: &Inodes<'_>) {
     for ino in super::links::special_inodes(inodes.ctx) {
-        if matches!(inodes.chunks.find(ino), Known::Free | Known::None) {
-            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
-            let detail = "an inode that it names is not in use";
-            inodes.ctx.found(finding.detail(detail).mismatch("an inode in use", Ino(ino.0)));
-        }
+        let (finding, detail) = match inodes.chunks.find(ino) {
+            Known::None => {
+                let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
+                (finding, "an inode that it names is not in use")
+            }
+            Known::Free => {
+                let finding = Finding::new(codes::INODE).of_inode(ino.0);
+                (finding, "the superblock names it, but it is not in use")
+            }
+            _ => continue,
+        };
+        inodes.ctx.found(finding.detail(detail).mismatch("an inode in use", Ino(ino.0)));
     }
 }
 

@@ -71,7 +71,7 @@ impl Mapping {
     }
 }
 
-/// What is said of who has which blocks.
+/// What is said of who has which blocks, in the order of owners.
 pub(crate) struct Claims {
     /// By inodes and groups.
     pub(crate) claims: Vec<Mapping>,
@@ -126,7 +126,11 @@ pub(crate) fn claims(
             owner: claim.owner,
             offset: claim.offset,
         };
-        let [claims, mapped] = [claims, mapped].map(|all| all.into_iter().map(mapping).collect());
+        let [claims, mapped] = [claims, mapped].map(|all| {
+            let mut all: Vec<Mapping> = all.into_iter().map(mapping).collect();
+            all.sort_by_key(|mapping| (mapping.owner, mapping.block, mapping.offset));
+            all
+        });
         Claims { claims, mapped, taken, free }
     })
 }

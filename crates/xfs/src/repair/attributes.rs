@@ -198,16 +198,14 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     });
     let Ok(all) = all else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    for (ino, attributes) in all {
-        let count = attributes.len();
-        let what = match count {
+    let actions = |(ino, attributes): &(Ino, Vec<Attribute>)| {
+        let what = match attributes.len() {
             1 => "The one attribute that can be read is kept, and stored anew.".to_owned(),
-            _ => format!("The {count} attributes that can be read are kept, and stored anew."),
+            count => format!("The {count} attributes that can be read are kept, and stored anew."),
         };
-        let actions = inodes[&ino.0].iter().take(1);
-        let actions = actions.map(|finding| Action::about(finding, what.clone())).collect();
-        session.step(actions, |fs| make(fs, ino, &attributes));
-    }
+        inodes[&ino.0].iter().take(1).map(|finding| Action::about(finding, what.clone())).collect()
+    };
+    session.steps(&all, actions, |fs, (ino, attributes)| make(fs, *ino, attributes));
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Directories, made anew from every entry that can be read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::repair::Action;
 use check::Finding;
@@ -65,6 +65,17 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
         }
     }
     contents
+}
+
+/// Where `..` of a directory leads, as its inode or its first block says.
+pub(super) fn parent(view: &View<'_>, ino: Ino, inode: &Inode) -> Option<Ino> {
+    if inode.format() == Format::Local {
+        return short(view, inode).parent;
+    }
+    let extents = map::read(view, ino, inode, Fork::Data).extents;
+    let mut contents = Contents::default();
+    data_block(view, ino, 0, &read_block(view, &extents, FileBlock(0))?, &mut contents);
+    contents.parent
 }
 
 /// A directory block, with zeros where it is not mapped or cannot be read.
@@ -275,7 +286,7 @@ fn leads_somewhere(view: &View<'_>, dir: Ino, entry: &Found) -> bool {
 
 fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Plan {
     let (mut entries, mut remarks) = (Vec::new(), Vec::new());
-    let mut names = HashSet::new();
+    let mut names = Taken::new(view.layout());
     let mut subdirectories = HashSet::new();
     for entry in contents.entries {
         let shown = entry.name.escape_ascii().to_string();
@@ -289,8 +300,7 @@ fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Pl
             remarks.push(format!("The second name {shown} of a directory is removed."));
             continue;
         }
-        let name = free_name(view.layout(), &names, &entry.name);
-        names.insert(folded(view.layout(), &name));
+        let name = names.take(&entry.name);
         if name != entry.name {
             remarks.push(format!("The entry {shown} is named {}.", name.escape_ascii()));
         }
@@ -303,34 +313,61 @@ fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Pl
     Plan { dir, parent, entries, remarks }
 }
 
-/// A name by which a directory finds it.
-pub(super) fn folded(layout: &Layout, name: &[u8]) -> Vec<u8> {
-    match layout.folds_case {
-        true => name.iter().map(|byte| fold(*byte)).collect(),
-        false => name.to_vec(),
+/// Names that a directory has.
+pub(super) struct Taken<'t> {
+    layout: &'t Layout,
+    /// As the directory finds them.
+    names: HashSet<Vec<u8>>,
+    /// The last number that was put behind a name.
+    numbers: HashMap<Vec<u8>, u64>,
+}
+
+impl<'t> Taken<'t> {
+    pub(super) fn new(layout: &'t Layout) -> Self {
+        Self { layout, names: HashSet::new(), numbers: HashMap::new() }
+    }
+
+    /// Takes the name itself if it can be and is free, else one like it.
+    pub(super) fn take(&mut self, name: &[u8]) -> Vec<u8> {
+        let name = possible_name(name);
+        if self.names.insert(self.folded(&name)) {
+            return name;
+        }
+        loop {
+            let number = self.numbers.entry(name.clone()).or_default();
+            *number += 1;
+            let other = numbered(&name, *number);
+            if self.names.insert(self.folded(&other)) {
+                return other;
+            }
+        }
+    }
+
+    fn folded(&self, name: &[u8]) -> Vec<u8> {
+        match self.layout.folds_case {
+            true => name.iter().map(|byte| fold(*byte)).collect(),
+            false => name.to_vec(),
+        }
     }
 }
 
-/// The name itself if it can be and is none of those that are taken, else one like it.
-pub(super) fn free_name(layout: &Layout, taken: &HashSet<Vec<u8>>, name: &[u8]) -> Vec<u8> {
+/// A name that can be, like the one given.
+pub(super) fn possible_name(name: &[u8]) -> Vec<u8> {
     let mut name: Vec<u8> =
         name.iter().map(|byte| if matches!(byte, b'/' | 0) { b'_' } else { *byte }).collect();
     if matches!(name.as_slice(), b"" | b"." | b"..") {
         name.push(b'_');
     }
     name.truncate(NAME_LEN_MAX);
-    if !taken.contains(&folded(layout, &name)) {
-        return name;
-    }
-    for nth in 1_u64.. {
-        let suffix = format!("~{nth}");
-        let mut other = name[..name.len().min(NAME_LEN_MAX - suffix.len())].to_vec();
-        other.extend_from_slice(suffix.as_bytes());
-        if !taken.contains(&folded(layout, &other)) {
-            return other;
-        }
-    }
     name
+}
+
+/// The name with a number behind it.
+pub(super) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
+    let suffix = format!("~{number}");
+    let mut other = name[..name.len().min(NAME_LEN_MAX - suffix.len())].to_vec();
+    other.extend_from_slice(suffix.as_bytes());
+    other
 }
 
 /// Makes a directory anew.

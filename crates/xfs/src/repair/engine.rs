@@ -77,6 +77,29 @@ impl<'j> Session<'j> {
     }
 }
 
+/// Things that are done in one step, as long as none fails.
+const AT_ONCE: usize = 64;
+
+impl Session<'_> {
+    /// Does the same to many things, several in a step. Those for which it could not be done.
+    pub(super) fn steps<'t, T>(
+        &mut self,
+        all: &'t [T],
+        actions: impl Fn(&T) -> Vec<Action>,
+        change: impl Fn(&Xfs, &T) -> Result<()>,
+    ) -> Vec<&'t T> {
+        let mut failed = Vec::new();
+        for some in all.chunks(AT_ONCE) {
+            let of_all = some.iter().flat_map(&actions).collect();
+            if self.step(of_all, |fs| some.iter().try_for_each(|one| change(fs, one))) {
+                continue;
+            }
+            failed.extend(some.iter().filter(|one| !self.step(actions(one), |fs| change(fs, one))));
+        }
+        failed
+    }
+}
+
 /// Changes an inode in an operation of its own.
 pub(super) fn change(
     fs: &Xfs,

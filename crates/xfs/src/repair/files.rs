@@ -171,12 +171,17 @@ fn mend_one(mender: &mut Mender<'_, '_>, ino: Ino, findings: &[&Finding]) -> Opt
     let slot = view.slot(ino)?;
     match view.is_used(ino) {
         Some(true) => {}
-        Some(false) if be16(&slot, 2) == 0 || ino != view.root() => {
+        // The tree of inodes follows.
+        Some(false) if ino == view.root() || view.is_special(ino) => {
+            return (be16(&slot, 2) == 0 || Inode::parse(view.geometry(), ino, &slot).is_err())
+                .then(|| mender.clear(ino, &slot));
+        }
+        Some(false) => {
             let slot = free_slot(view.geometry(), ino, &slot);
             let what = "The inode, which is free, is made one that is.";
             return Some(Mended { slot, blocks: Vec::new(), what });
         }
-        _ => return None,
+        None => return None,
     }
     let is_empty = be16(&slot, 2) == 0;
     let mended = mender.mend(ino, &slot, hints(findings))?;
@@ -202,8 +207,10 @@ fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
         let mend = |ino: &u64| {
             let ino = Ino(*ino);
             let slot = view.slot(ino)?;
-            let is_kept =
-                named.contains(&ino.to_string().as_str()) || is_plausible(view, ino, &slot);
+            let is_kept = ino == view.root()
+                || view.is_special(ino)
+                || named.contains(&ino.to_string().as_str())
+                || is_plausible(view, ino, &slot);
             let new = free_slot(view.geometry(), ino, &slot);
             (!is_kept).then(|| Some((all[&ino.0][0].clone(), view.slot_byte(ino)?, new)))?
         };

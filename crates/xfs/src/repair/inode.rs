@@ -61,12 +61,22 @@ impl Mender<'_, '_> {
 
     /// What the reverse map says that an inode has.
     fn mapped(&self, ino: Ino) -> Vec<Mapping> {
-        let mapped = self.claims.into_iter().flat_map(|claims| &claims.mapped);
-        mapped.filter(|mapping| mapping.owner == ino.0).copied().collect()
+        let Some(claims) = self.claims else { return Vec::new() };
+        let first = claims.mapped.partition_point(|mapping| mapping.owner < ino.0);
+        claims.mapped[first..]
+            .iter()
+            .take_while(|mapping| mapping.owner == ino.0)
+            .copied()
+            .collect()
     }
 
     /// Mends the slot of an inode in use. `None` if nothing can be done.
     pub(super) fn mend(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Mended> {
+        let raw = &self.view.superblock().raw;
+        if [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0) {
+            // Without a realtime device they are empty.
+            return Some(self.clear(ino, slot));
+        }
         let mapped = self.mapped(ino);
         let is_own = signs_of_identity(&self.geometry(), ino, slot) >= 2;
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
@@ -91,6 +101,7 @@ impl Mender<'_, '_> {
         self.flags2(&mut inode);
         let file_type = match inode.file_type() {
             _ if ino == self.view.root() => FileType::Directory,
+            _ if self.view.is_special(ino) => FileType::Regular,
             Some(file_type) => file_type,
             None => self.guess_type(&inode, ino, mapped)?,
         };
@@ -146,7 +157,7 @@ impl Mender<'_, '_> {
     }
 
     /// What a slot becomes of which nothing can be saved: free, or for those that must be there, empty.
-    fn clear(&self, ino: Ino, slot: &[u8]) -> Mended {
+    pub(super) fn clear(&self, ino: Ino, slot: &[u8]) -> Mended {
         let geometry = self.geometry();
         let mut inode = Inode::from_slot(slot);
         identify(&geometry, ino, inode.as_mut_bytes());

@@ -9,7 +9,7 @@ use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result};
 
 use super::Job;
 use super::attributes::{self, Attribute, by_inode};
-use super::directory::{self, folded, free_name};
+use super::directory::{self, numbered, possible_name};
 use super::engine::{Session, change, change_two};
 use super::map;
 use crate::Xfs;
@@ -23,8 +23,10 @@ use crate::xattr::parent::Link as ParentLink;
 
 /// Where inodes go whose place is not known.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
+/// Most numbers that are tried behind a name.
+const NUMBERS_MAX: u64 = 1000;
 /// Most levels that are followed upwards.
-const DEPTH_MAX: usize = 1 << 16;
+const DEPTH_MAX: usize = 1 << 12;
 
 /// What names say of some inodes.
 #[derive(Default)]
@@ -67,26 +69,90 @@ fn parents_of(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Link> {
     view.parents(ino, inode, &extents)
 }
 
-/// Where `..` of a directory leads.
-fn dot_dot(view: &View<'_>, dir: Ino) -> Option<Ino> {
-    let inode = view.inode(dir).filter(Inode::is_dir)?;
-    directory::read(view, dir, &inode).parent
+/// Directories that were looked at.
+struct Known<'k, 's> {
+    view: &'k View<'s>,
+    /// Where `..` leads.
+    parents: HashMap<Ino, Option<Ino>>,
+    entries: HashMap<Ino, HashMap<Vec<u8>, Ino>>,
 }
 
-/// Whether `dir` is `ino` or below it.
-fn is_below(view: &View<'_>, dir: Ino, ino: Ino) -> bool {
-    let (mut at, mut met) = (dir, HashSet::new());
-    while met.insert(at) && met.len() < DEPTH_MAX {
-        if at == ino {
-            return true;
+impl Known<'_, '_> {
+    fn dot_dot(&mut self, dir: Ino) -> Option<Ino> {
+        let view = self.view;
+        *self.parents.entry(dir).or_insert_with(|| {
+            let inode = view.inode(dir).filter(Inode::is_dir)?;
+            directory::parent(view, dir, &inode)
+        })
+    }
+
+    /// Whether `dir` is `ino` or below it, or hangs from nothing.
+    fn is_below(&mut self, dir: Ino, ino: Ino) -> bool {
+        let (mut at, mut met) = (dir, HashSet::new());
+        while met.insert(at) && met.len() < DEPTH_MAX {
+            if at == ino {
+                return true;
+            }
+            match self.dot_dot(at) {
+                Some(parent) if at != self.view.root() => at = parent,
+                _ => return false,
+            }
         }
-        match dot_dot(view, at) {
-            Some(parent) if at != view.root() => at = parent,
-            _ => return false,
+        at != self.view.root()
+    }
+
+    /// The lowest inode of the loop that a directory is in.
+    fn loop_of(&mut self, dir: Ino) -> Ino {
+        let (mut at, mut met) = (dir, HashSet::new());
+        while met.insert(at) && met.len() < DEPTH_MAX {
+            match self.dot_dot(at) {
+                Some(parent) => at = parent,
+                None => break,
+            }
+        }
+        met.into_iter().min().unwrap_or(dir)
+    }
+
+    /// Where an entry leads that there is in place of a link, if that is to an inode that knows nothing of it.
+    fn mistaken(&mut self, link: &Link) -> Option<Ino> {
+        let (view, dir) = (self.view, Ino(link.0));
+        let inode = view.inode(dir)?;
+        let entries = self.entries.entry(dir).or_insert_with(|| {
+            let found = directory::read(view, dir, &inode).entries;
+            found.into_iter().map(|entry| (entry.name, entry.ino)).collect()
+        });
+        let other = *entries.get(&link.2)?;
+        let Some(inode) = view.inode(other) else { return Some(other) };
+        let is_mistaken = !inode.is_dir() && !parents_of(view, other, &inode).contains(link);
+        is_mistaken.then_some(other)
+    }
+
+    /// Where an inode was, as far as its parent pointers tell.
+    fn home(&mut self, ino: Ino, inode: &Inode) -> Move {
+        let view = self.view;
+        let said = parents_of(view, ino, inode);
+        let can_be = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
+        let mut homes = Vec::new();
+        for link in &said {
+            let (dir, generation, name) = link;
+            let parent = view.inode(Ino(*dir)).filter(|dir| dir.is_dir() && dir.nlink() > 0);
+            let is_there = parent.is_some_and(|parent| parent.generation() == *generation)
+                && can_be(name)
+                && !(inode.is_dir() && (!homes.is_empty() || self.is_below(Ino(*dir), ino)));
+            if is_there {
+                let mistaken = self.mistaken(link);
+                homes.push(Name { dir: Ino(*dir), name: name.clone(), mistaken });
+            }
+        }
+        if !homes.is_empty() {
+            return Move::Home(homes);
+        }
+        let is_gone = |dir: u64| !view.inode(Ino(dir)).is_some_and(|inode| inode.is_dir());
+        match said.into_iter().find(|(dir, _, name)| is_gone(*dir) && can_be(name)) {
+            Some((dir, _, name)) => Move::Gone(dir, name),
+            None => Move::Lost,
         }
     }
-    // A loop: it hangs from nothing.
-    met.len() < DEPTH_MAX && at != view.root()
 }
 
 /// What becomes of an inode.
@@ -107,8 +173,8 @@ enum Move {
 struct Name {
     dir: Ino,
     name: Vec<u8>,
-    /// An entry of that name leads elsewhere by mistake.
-    is_mistaken: bool,
+    /// Where an entry of that name leads by mistake.
+    mistaken: Option<Ino>,
 }
 
 struct Plan {
@@ -125,31 +191,36 @@ pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
     let plans = view(job.staging.clone(), |view| plan(view, &all));
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    for plan in plans {
-        let what = match &plan.to {
-            Move::Home(_) => "The inode goes back to where its parent pointers say that it was.",
-            Move::Gone(..) => {
-                "The inode goes to lost+found, into a directory in place of the one that it was in."
-            }
-            Move::Lost => "The inode goes to lost+found.",
-            Move::DotDot(_) => "The entry `..` is set to where the directory's name is.",
-            Move::Special => "The count of links is set to 1.",
-        };
-        let actions = all[&plan.ino.0].iter().take(1);
-        let actions: Vec<_> = actions.map(|finding| Action::about(finding, what)).collect();
-        if session.step(actions.clone(), |fs| carry_out(fs, &plan)) {
-            continue;
-        }
-        if matches!(plan.to, Move::Home(_) | Move::Gone(..)) {
-            let plan = Plan { to: Move::Lost, ..plan };
-            session.step(actions, |fs| carry_out(fs, &plan));
-        }
-    }
+    let actions = |plan: &Plan| about(&all, plan.ino, what(plan));
+    let failed: Vec<Plan> = (session.steps(&plans, actions, carry_out).into_iter())
+        .filter(|plan| matches!(plan.to, Move::Home(_) | Move::Gone(..)))
+        .map(|plan| Plan { to: Move::Lost, from: plan.from.clone(), ..*plan })
+        .collect();
+    session.steps(&failed, actions, carry_out);
     Ok(())
+}
+
+/// What is done about an inode, about the first finding that names it.
+fn about(all: &BTreeMap<u64, Vec<&Finding>>, ino: Ino, what: &str) -> Vec<Action> {
+    let finding = all.get(&ino.0).and_then(|findings| findings.first());
+    finding.map(|finding| Action::about(finding, what)).into_iter().collect()
+}
+
+fn what(plan: &Plan) -> &'static str {
+    match &plan.to {
+        Move::Home(_) => "The inode goes back to where its parent pointers say that it was.",
+        Move::Gone(..) => {
+            "The inode goes to lost+found, into a directory in place of the one that it was in."
+        }
+        Move::Lost => "The inode goes to lost+found.",
+        Move::DotDot(_) => "The entry `..` is set to where the directory's name is.",
+        Move::Special => "The count of links is set to 1.",
+    }
 }
 
 fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
     let names = gather(view, &all.keys().copied().collect());
+    let mut known = Known { view, parents: HashMap::new(), entries: HashMap::new() };
     let mut loops = HashSet::new();
     let mut plans = Vec::new();
     for (number, findings) in all {
@@ -163,23 +234,23 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         } else if ino == view.root() {
             plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
         } else if is_loop && !links.is_empty() {
-            if loops.insert(loop_of(view, ino)) {
-                let to = home(view, ino, &inode);
+            if loops.insert(known.loop_of(ino)) {
+                let to = known.home(ino, &inode);
                 plans.push(Plan { ino, file_type, from: links, to });
             }
         } else if links.is_empty() {
-            let to = home(view, ino, &inode);
+            let to = known.home(ino, &inode);
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
         } else if file_type == FileType::Directory {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
-            let to = home(view, ino, &inode);
+            let to = known.home(ino, &inode);
             // `..` and parent pointers agree with each other, or the name would make a loop.
             let is_home = match &to {
-                Move::Home(homes) => dot_dot(view, ino) == homes.first().map(|home| home.dir),
+                Move::Home(homes) => known.dot_dot(ino) == homes.first().map(|home| home.dir),
                 _ => false,
             };
-            if !said.contains(right) && (is_home || is_below(view, Ino(right.0), ino)) {
+            if !said.contains(right) && (is_home || known.is_below(Ino(right.0), ino)) {
                 plans.push(Plan { ino, file_type, from: links, to });
                 continue;
             }
@@ -188,61 +259,6 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         }
     }
     plans
-}
-
-/// The lowest inode of the loop that a directory is in.
-fn loop_of(view: &View<'_>, dir: Ino) -> Ino {
-    let (mut at, mut met) = (dir, HashSet::new());
-    while met.insert(at) && met.len() < DEPTH_MAX {
-        match dot_dot(view, at) {
-            Some(parent) => at = parent,
-            None => break,
-        }
-    }
-    met.into_iter().min().unwrap_or(dir)
-}
-
-/// Where an inode was, as far as its parent pointers tell.
-fn home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
-    let said = parents_of(view, ino, inode);
-    let is_there = |link: &&Link| {
-        let (dir, generation, name) = link;
-        let parent = view.inode(Ino(*dir)).filter(|dir| dir.is_dir() && dir.nlink() > 0);
-        parent.is_some_and(|parent| parent.generation() == *generation)
-            && !matches!(name.as_slice(), b"" | b"." | b"..")
-            && !(inode.is_dir() && is_below(view, Ino(*dir), ino))
-    };
-    let most = if inode.is_dir() { 1 } else { usize::MAX };
-    let homes: Vec<Name> = (said.iter().filter(is_there))
-        .map(|link| Name {
-            dir: Ino(link.0),
-            name: link.2.clone(),
-            is_mistaken: is_mistaken(view, link),
-        })
-        .take(most)
-        .collect();
-    if !homes.is_empty() {
-        return Move::Home(homes);
-    }
-    let is_gone = |dir: u64| !view.inode(Ino(dir)).is_some_and(|inode| inode.is_dir());
-    match said
-        .into_iter()
-        .find(|(dir, _, name)| is_gone(*dir) && !matches!(name.as_slice(), b"" | b"." | b".."))
-    {
-        Some((dir, _, name)) => Move::Gone(dir, name),
-        None => Move::Lost,
-    }
-}
-
-/// Whether an entry that there is in place of a link leads to an inode that knows nothing of it.
-fn is_mistaken(view: &View<'_>, link: &Link) -> bool {
-    let Some(dir) = view.inode(Ino(link.0)) else { return false };
-    let contents = directory::read(view, Ino(link.0), &dir);
-    let Some(entry) = contents.entries.iter().find(|entry| entry.name == link.2) else {
-        return false;
-    };
-    let Some(other) = view.inode(entry.ino) else { return true };
-    !other.is_dir() && !parents_of(view, entry.ino, &other).contains(link)
 }
 
 fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
@@ -259,7 +275,8 @@ fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
             Ok(())
         }),
         Move::Home(homes) => homes.iter().try_for_each(|home| {
-            if home.is_mistaken {
+            let found = dir::lookup(&mut &*fs, &fs.load(home.dir)?, &home.name)?;
+            if home.mistaken.is_some() && found.map(|found| found.ino) == home.mistaken {
                 change(fs, home.dir, |op, dir| op.remove_entry(dir, &home.name, None).map(drop))?;
             }
             let name = free_name_in(fs, home.dir, &home.name)?;
@@ -321,17 +338,15 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
 /// The name, or one like it that a directory does not have yet.
 fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
     let handle = fs.load(parent)?;
-    let layout = crate::format::dir::Layout::new(&fs.volume.geometry);
-    let mut taken = HashSet::new();
-    loop {
-        let name = free_name(&layout, &taken, name);
-        if dir::lookup(&mut &*fs, &handle, &name)?.is_none() {
-            return Ok(name);
+    let name = possible_name(name);
+    let mut other = name.clone();
+    for number in 1..NUMBERS_MAX {
+        if dir::lookup(&mut &*fs, &handle, &other)?.is_none() {
+            return Ok(other);
         }
-        if !taken.insert(folded(&layout, &name)) {
-            return Err(Error::Exists);
-        }
+        other = numbered(&name, number);
     }
+    Err(Error::Exists)
 }
 
 /// Sets parent pointers to what names say.
@@ -350,32 +365,38 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
                 name: name.clone(),
                 value: parent_value(*dir, *generation).to_vec(),
             }));
-            Some((Ino(*ino), links, said, whole))
+            Some(Parents { ino: Ino(*ino), links, said, whole })
         };
         all.keys().filter_map(plan).collect::<Vec<_>>()
     });
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    for (ino, links, said, whole) in plans {
-        let what = "The parent pointers are set to the names that lead to the inode.";
-        let actions = all[&ino.0].iter().take(1);
-        let actions: Vec<_> = actions.map(|finding| Action::about(finding, what)).collect();
-        let is_done = session.step(actions.clone(), |fs| {
-            change(fs, ino, |op, handle| {
-                for link in said.iter().filter(|link| !links.contains(link)) {
-                    op.remove_parent(handle, as_parent(link))?;
-                }
-                for link in links.iter().filter(|link| !said.contains(link)) {
-                    op.add_parent(handle, as_parent(link))?;
-                }
-                Ok(())
-            })
-        });
-        if !is_done {
-            session.step(actions, |fs| attributes::make(fs, ino, &whole));
-        }
+    let what = "The parent pointers are set to the names that lead to the inode.";
+    let actions = |plan: &Parents| about(&all, plan.ino, what);
+    let failed = session.steps(&plans, actions, |fs, plan| {
+        change(fs, plan.ino, |op, handle| {
+            for link in plan.said.iter().filter(|link| !plan.links.contains(link)) {
+                op.remove_parent(handle, as_parent(link))?;
+            }
+            for link in plan.links.iter().filter(|link| !plan.said.contains(link)) {
+                op.add_parent(handle, as_parent(link))?;
+            }
+            Ok(())
+        })
+    });
+    for plan in failed {
+        session.step(actions(plan), |fs| attributes::make(fs, plan.ino, &plan.whole));
     }
     Ok(())
+}
+
+/// What parent pointers an inode has and is to have.
+struct Parents {
+    ino: Ino,
+    links: Vec<Link>,
+    said: Vec<Link>,
+    /// All attributes that it is to have.
+    whole: Vec<Attribute>,
 }
 
 fn as_parent(link: &Link) -> ParentLink<'_> {
@@ -402,19 +423,18 @@ pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
     });
     let Ok(counts) = counts else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    for (ino, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        let what = format!("The count of links is set to {count}.");
-        let actions = all[&ino.0].iter().take(1);
-        let actions = actions.map(|finding| Action::about(finding, what.clone())).collect();
-        session.step(actions, |fs| {
-            change(fs, ino, |op, handle| {
-                if op.fs.is_unlinked(ino) {
-                    op.remove_unlinked(handle);
-                }
-                handle.inode.set_nlink(count);
-                Ok(())
-            })
-        });
-    }
+    let counts: Vec<(Ino, u32)> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    let actions = |(ino, count): &(Ino, u32)| {
+        about(&all, *ino, &format!("The count of links is set to {count}."))
+    };
+    session.steps(&counts, actions, |fs, (ino, count)| {
+        change(fs, *ino, |op, handle| {
+            if op.fs.is_unlinked(*ino) {
+                op.remove_unlinked(handle);
+            }
+            handle.inode.set_nlink(*count);
+            Ok(())
+        })
+    });
     Ok(())
 }
