@@ -3,6 +3,7 @@
 //! What all superblocks of an image must agree in is decided by most of them; what only the first one knows stays as it
 //! is there, if that can be.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +63,8 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
         Election::Tie(other) => {
             let (first, other) = (finished(found.clone()), finished(other));
             let faults = |raw: &RawSuperblock| {
-                sealed(raw, &sector).map_or(usize::MAX, |sector| faults(staging, &sector))
+                let sector = sealed(raw, &sector);
+                sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
             };
             if faults(&other) < faults(&first) { other } else { first }
         }
@@ -144,16 +146,21 @@ impl Observer for Count {
     }
 }
 
-/// How much a check finds with that in the place of the first sector.
-fn faults(staging: &Arc<Staging>, sector: &[u8]) -> usize {
+/// How bad an image is with that in the place of the first sector: first of all, that few inodes can be seen, because
+/// what cannot be seen has no faults.
+fn faults(staging: &Arc<Staging>, sector: &[u8]) -> (Reverse<u64>, usize) {
+    let none = (Reverse(0), usize::MAX);
     let view = OverlayDevice::new(Arc::clone(staging) as _);
     if view.write_at(0, sector).is_err() {
-        return usize::MAX;
+        return none;
     }
     let count = Count::default();
     match crate::check::check(Arc::new(view), &Options::default(), &count) {
-        Ok(summary) => count.0.into_inner() + if summary.is_complete { 0 } else { FAULTS_MAX },
-        Err(_) => usize::MAX,
+        Ok(summary) => {
+            let gap = if summary.is_complete { 0 } else { FAULTS_MAX };
+            (Reverse(summary.inodes), count.0.into_inner() + gap)
+        }
+        Err(_) => none,
     }
 }
 
