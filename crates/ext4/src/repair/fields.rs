@@ -172,12 +172,26 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 /// Turns on features that are in use.
 pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
+    const LARGE: &str = "feature_ro_compat";
+    const ATTRIBUTES: &str = "feature_compat";
+    let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         image.edit_superblock(|raw| {
-            set_features(raw, |features| features.ro_compat.insert(RoCompat::LARGE_FILE));
+            set_features(raw, |features| {
+                features.ro_compat.set(
+                    RoCompat::LARGE_FILE,
+                    has(LARGE) || features.ro_compat(RoCompat::LARGE_FILE),
+                );
+                features
+                    .compat
+                    .set(Compat::EXT_ATTR, has(ATTRIBUTES) || features.compat(Compat::EXT_ATTR));
+            });
         })?;
-        let what = |f: &&Finding| Action::about(f, "The feature large_file is turned on.");
+        let what = |f: &&Finding| {
+            let name = f.detail.as_deref().unwrap_or_default();
+            Action::about(f, format!("The feature {name} is turned on."))
+        };
         Ok(findings.iter().map(what).collect())
     })
 }
