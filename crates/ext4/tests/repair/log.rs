@@ -159,7 +159,13 @@ fn a_journal_is_found_by_the_copy_of_its_map() {
     let mut damaged = bytes.clone();
     damaged[slot.clone()].fill(0);
     assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
-    // Without that copy nothing is known of it: a new one is made.
+    // Backups of the superblock have the copy, too.
     crate::common::layout::edit_superblock(&mut damaged, |raw| raw.jnl_backup_type = 0);
+    assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
+    // Without any copy nothing is known of it: a new one is made.
+    for group in layout.geometry.groups().skip(1) {
+        let Some(block) = layout.geometry.superblock_of(group) else { continue };
+        damaged[layout.block_range(block)].fill(0);
+    }
     assert_eq!(repaired(&image, &damaged), [None; 4]);
 }
