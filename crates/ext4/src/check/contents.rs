@@ -7,7 +7,7 @@ use super::context::{Context, Subject};
 use super::mapping::{Blocks, Run, walk};
 use super::survey::Scanner;
 use crate::format::address::Block;
-use crate::format::features::RoCompat;
+use crate::format::features::{Compat, RoCompat};
 use crate::format::indirect::DIRECT_COUNT;
 use crate::format::inode::flags;
 
@@ -189,7 +189,13 @@ impl Context<'_> {
         let features = &self.params.sb.features;
         let has_large = self.has_large_file.load(std::sync::atomic::Ordering::Relaxed);
         if has_large && !features.ro_compat(RoCompat::LARGE_FILE) {
-            self.tell(Finding::new(SUPERBLOCK_FEATURE).detail("large_file"));
+            self.tell(
+                Finding::new(SUPERBLOCK_FEATURE).field("feature_ro_compat").detail("large_file"),
+            );
+        }
+        let has_attributes = self.has_attribute_block.load(std::sync::atomic::Ordering::Relaxed);
+        if has_attributes && !features.compat(Compat::EXT_ATTR) {
+            self.tell(Finding::new(SUPERBLOCK_FEATURE).field("feature_compat").detail("ext_attr"));
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Context<'c> {
     is_incomplete: AtomicBool,
     /// Whether a file needs the feature `large_file`.
     pub(super) has_large_file: AtomicBool,
+    /// Whether an inode has a block of attributes.
+    pub(super) has_attribute_block: AtomicBool,
     pub(super) inodes_used: AtomicU64,
     pub(super) directories: AtomicU64,
 }
@@ -77,6 +79,7 @@ impl<'c> Context<'c> {
             waiting: Waiting::default(),
             is_incomplete: AtomicBool::new(false),
             has_large_file: AtomicBool::new(false),
+            has_attribute_block: AtomicBool::new(false),
             inodes_used: AtomicU64::new(0),
             directories: AtomicU64::new(0),
             params,

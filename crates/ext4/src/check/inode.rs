@@ -244,6 +244,7 @@ impl Scanner<'_, '_> {
         }
         let context: &Context<'_> = self.context;
         if context.geometry().contains(block, 1) && !context.system.overlaps(block, 1) {
+            context.has_attribute_block.store(true, std::sync::atomic::Ordering::Relaxed);
             return Some(block);
         }
         let finding = Finding::new(XATTR_BLOCK).of_inode(subject.ino.into()).field("file_acl");

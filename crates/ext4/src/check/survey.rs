@@ -7,15 +7,20 @@ use vfs::{FileType, S_IFMT};
 use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
 use super::context::{Context, Subject};
 use super::directories::Directories;
+use super::inode::RESIZE_INO;
 use super::inodes::{self, State};
 use super::tally::Counted;
 use crate::format::address::{Block, Group};
+use crate::format::features::Compat;
 use crate::format::inode::{self, flags};
 
 /// The inode of bad blocks.
 pub(super) const BAD_BLOCKS_INO: u32 = 1;
 /// The inode of the root directory.
 pub(super) const ROOT: u32 = 2;
+
+/// The inode of a boot loader, which may be a file.
+const BOOT_LOADER_INO: u32 = 5;
 
 /// How long one read of an inode table is, in bytes.
 const READ_BYTES: usize = 512 << 10;
@@ -142,6 +147,15 @@ impl<'s, 'c> Scanner<'s, 'c> {
             return;
         }
         let file_type = subject.inode.file_type();
+        if ino != ROOT && context.is_reserved_for_nothing(ino) {
+            let is_wrong = match ino {
+                BOOT_LOADER_INO => file_type == Some(FileType::Directory),
+                _ => mode != 0,
+            };
+            if is_wrong {
+                context.tell_special(ino, "it is reserved, and nothing uses it");
+            }
+        }
         self.states.resize_with(index as usize, State::default);
         self.states.push(State::new(file_type, links, self.facts(&subject)));
         match file_type {
@@ -229,6 +243,15 @@ impl Context<'_> {
             raw.snapshot_inum,
         ];
         ino != ROOT && (ino < self.params.sb.first_ino || own.iter().any(|own| own.get() == ino))
+    }
+
+    /// Whether an inode is reserved for something that this file system does not have.
+    fn is_reserved_for_nothing(&self, ino: u32) -> bool {
+        let sb = &self.params.sb;
+        let raw = &sb.raw;
+        let own = [raw.journal_inum, raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
+        let is_resize = ino == RESIZE_INO && sb.features.compat(Compat::RESIZE_INODE);
+        ino < sb.first_ino && !is_resize && own.iter().all(|own| own.get() != ino)
     }
 
     /// Tells of what is wrong with a field of an inode.

@@ -1,7 +1,5 @@
 //! Fields of the superblock, its backups, and the block that guards against two mounts.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use ::repair::Action;
 use check::Finding;
 use vfs::Result;
@@ -10,7 +8,7 @@ use zerocopy::IntoBytes;
 use super::Job;
 use super::image::{Image, now, step};
 use crate::format::address::Block;
-use crate::format::checksum::{crc32c, file_system_seed};
+use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_VALID};
 use crate::log::JOURNAL_INO;
@@ -45,7 +43,6 @@ struct Facts {
     has_resize_inode: bool,
     /// Whether inode 8 is a journal.
     has_journal: bool,
-    checksum_seed: u32,
 }
 
 impl Facts {
@@ -64,7 +61,6 @@ impl Facts {
                 inode.links_count() > 0 && double.iter().any(|&byte| byte != 0)
             }),
             has_journal: matches!(journal, Ok(Some(map)) if map.blocks() > 0),
-            checksum_seed: file_system_seed(&sb.raw.uuid),
         })
     }
 }
@@ -89,10 +85,6 @@ fn mend_field(
             raw.r_blocks_count_lo = (reserved as u32).into();
             raw.r_blocks_count_hi = ((reserved >> 32) as u32).into();
             usual(field)
-        }
-        "uuid" => {
-            give_uuid(raw, facts, copy);
-            "The file system gets a uuid.".into()
         }
         "clusters_per_group" => {
             raw.clusters_per_group = raw.blocks_per_group;
@@ -156,28 +148,6 @@ fn mend_field(
     }
 }
 
-/// Gives a file system a uuid: that of a copy, or a new one. Checksums do not change by that.
-fn give_uuid(raw: &mut RawSuperblock, facts: &Facts, copy: Option<&RawSuperblock>) {
-    let features = raw.features();
-    if features.metadata_csum() && !features.incompat(Incompat::CSUM_SEED) {
-        raw.checksum_seed = facts.checksum_seed.into();
-        set_features(raw, |features| features.incompat.insert(Incompat::CSUM_SEED));
-    }
-    if let Some(copy) = copy.filter(|copy| copy.uuid != [0; 16]) {
-        raw.uuid = copy.uuid;
-        return;
-    }
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut register = crc32c(time.subsec_nanos(), &time.as_secs().to_le_bytes());
-    for word in raw.uuid.chunks_exact_mut(4) {
-        register = crc32c(register, &time.as_nanos().to_le_bytes());
-        word.copy_from_slice(&register.to_le_bytes());
-    }
-    // Version 4 (random), of the usual variant.
-    raw.uuid[6] = raw.uuid[6] & 0x0f | 0x40;
-    raw.uuid[8] = raw.uuid[8] & 0x3f | 0x80;
-}
-
 /// Brings times that lie in the future back to now.
 pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -202,12 +172,26 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 /// Turns on features that are in use.
 pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
+    const LARGE: &str = "feature_ro_compat";
+    const ATTRIBUTES: &str = "feature_compat";
+    let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         image.edit_superblock(|raw| {
-            set_features(raw, |features| features.ro_compat.insert(RoCompat::LARGE_FILE));
+            set_features(raw, |features| {
+                features.ro_compat.set(
+                    RoCompat::LARGE_FILE,
+                    has(LARGE) || features.ro_compat(RoCompat::LARGE_FILE),
+                );
+                features
+                    .compat
+                    .set(Compat::EXT_ATTR, has(ATTRIBUTES) || features.compat(Compat::EXT_ATTR));
+            });
         })?;
-        let what = |f: &&Finding| Action::about(f, "The feature large_file is turned on.");
+        let what = |f: &&Finding| {
+            let name = f.detail.as_deref().unwrap_or_default();
+            Action::about(f, format!("The feature {name} is turned on."))
+        };
         Ok(findings.iter().map(what).collect())
     })
 }

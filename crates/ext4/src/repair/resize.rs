@@ -68,7 +68,8 @@ fn make(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
         set_pointer(&mut pointers, (number % per_block as u64) as usize, block);
         let mut bytes = vec![0; image.block_size()];
         for (at, group) in backups.iter().enumerate() {
-            set_pointer(&mut bytes, at, geometry.first_block(*group).plus(1 + number));
+            let group_blocks = u64::from(geometry.blocks_per_group);
+            set_pointer(&mut bytes, at, block.plus(u64::from(group.0) * group_blocks));
         }
         image.write(block, &bytes)?;
     }

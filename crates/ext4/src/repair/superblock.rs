@@ -86,7 +86,9 @@ fn best_candidate(
     points: u64,
 ) -> Option<(RawSuperblock, String)> {
     let mut best = (points, None);
-    for (field, mut raw) in candidates(raw, device) {
+    let before = raw.as_bytes();
+    let others = candidates(raw, device);
+    for (field, mut raw) in others.into_iter().filter(|(_, raw)| raw.as_bytes() != before) {
         let is_proved = raw.features().metadata_csum() && is_sealed(&raw);
         raw.seal();
         let Some(sb) = parse(&raw, device) else { continue };
@@ -247,6 +249,11 @@ fn candidates(
     add("log_cluster_size", &|raw| raw.log_cluster_size = log.into());
     add("clusters_per_group", &|raw| raw.clusters_per_group = per_group.into());
     add("blocks_per_group", &|raw| raw.blocks_per_group = damaged.clusters_per_group);
+    add("first_data_block", &|raw| raw.first_data_block = 0.into());
+    let ratio = damaged.log_cluster_size.get().saturating_sub(log).min(31);
+    let clusters = damaged.clusters_per_group.get();
+    add("clusters_per_group", &|raw| raw.clusters_per_group = (per_group >> ratio).into());
+    add("blocks_per_group", &|raw| raw.blocks_per_group = (clusters << ratio).into());
     add("first_ino", &|raw| raw.first_ino = 11.into());
     add("first_meta_bg", &|raw| raw.first_meta_bg = 0.into());
     add("reserved_gdt_blocks", &|raw| raw.reserved_gdt_blocks = 0.into());

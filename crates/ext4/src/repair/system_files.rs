@@ -129,7 +129,7 @@ pub(super) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
         let raw = &image.params.sb.raw;
         let Some(ino) = finding.place.inode.map(|ino| ino as u32) else { continue };
         if ino == BAD_BLOCKS_INO {
-            clear_bad_blocks(&image, finding)?;
+            clear(&image, ino, finding, "The list of bad blocks is emptied.")?;
         } else if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
             make_journal(job, &image, finding)?;
         } else if ino == raw.orphan_file_inum.get() {
@@ -141,16 +141,19 @@ pub(super) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
             if !quota::mend_number(&image, ino, finding)? {
                 quota::make(job, &image, ino, &[finding])?;
             }
+        } else if ino < image.params.sb.first_ino && ino != super::ROOT {
+            let what = "The inode is cleared, for it is reserved and nothing uses it.";
+            clear(&image, ino, finding, what)?;
         }
     }
     Ok(())
 }
 
-/// Makes the list of bad blocks one again: empty.
-fn clear_bad_blocks(image: &Image<'_>, finding: &Finding) -> Result<()> {
+/// Empties the slot of an inode.
+fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<()> {
     step(image.staging, || {
-        image.write_slot(BAD_BLOCKS_INO, vec![0; usize::from(image.params.geometry.inode_size)])?;
-        Ok(vec![Action::about(finding, "The list of bad blocks is emptied.")])
+        image.write_slot(ino, vec![0; usize::from(image.params.geometry.inode_size)])?;
+        Ok(vec![Action::about(finding, what)])
     })
 }
 

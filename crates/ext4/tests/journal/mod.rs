@@ -3,5 +3,5 @@
 
 mod damage;
 mod ours;
-mod support;
+pub(crate) mod support;
 mod theirs;

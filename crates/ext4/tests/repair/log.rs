@@ -6,6 +6,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, MemoryDevice};
 use ext4::format::features::Incompat;
 use ext4::format::superblock::Superblock;
+use ext4::log::JournalMap;
 use oracle::{Mke2fs, require, scratch};
 use repair::{PAGE_BYTES, Staging, write_through_log};
 
@@ -13,6 +14,7 @@ use super::tree::Tree;
 use super::{Nobody, apply, plan};
 use crate::check::victim::{judge, settled};
 use crate::common::image::device;
+use crate::journal::support::{Config, Image, superblock};
 
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.len() as usize];
@@ -96,4 +98,74 @@ fn only_a_journal_that_can_be_trusted_is_opened() {
     let staging = Arc::new(Staging::new(device(&[0; 5 * PAGE_BYTES as usize])));
     let repairer = super::repairer();
     assert!(repair::make_plan(&repairer, &staging, &Nobody).is_err(), "there is nothing to repair");
+}
+
+/// An image whose log holds three transactions: the blocks of a file get patterns 0, 1 and 2 in the first, the first of
+/// them pattern 10 in the second, and a fourth block pattern 11 in the third. In the journal these take the blocks
+/// 1 to 5, 6 to 8 and 9 to 11.
+fn with_transactions() -> (Image, Vec<u8>, JournalMap) {
+    let config = Config { fs_type: "ext4", block_size: 1024, features: "" };
+    let image = Image::new(&config);
+    let journal = image.journal();
+    let blocks = &image.blocks;
+    let first: Vec<_> = (0..3).map(|at| (blocks[at], image.pattern(at as u64))).collect();
+    image.append(&journal, 1, &[], &first);
+    image.append(&journal, 2, &[], &[(blocks[0], image.pattern(10))]);
+    image.append(&journal, 3, &[], &[(blocks[3], image.pattern(11))]);
+    let bytes = std::fs::read(&image.path).expect("an image");
+    let memory = device(&bytes);
+    let map = JournalMap::read(&*memory, &superblock(&*memory)).expect("sound").expect("a journal");
+    (image, bytes, map)
+}
+
+/// Repairs an image, and returns what its file's blocks hold then: the numbers of their patterns, if they have one.
+fn repaired(image: &Image, damaged: &[u8]) -> Vec<Option<u64>> {
+    let plan = plan(damaged).expect("a plan");
+    assert!(plan.left.is_empty(), "{}", super::describe(&plan));
+    let after = apply(damaged, &plan.steps);
+    let work = scratch();
+    assert_eq!(judge(&after, &work.path().join("image")), None, "{}", super::describe(&plan));
+    let block = |number: u64| after[number as usize * 1024..][..1024].to_vec();
+    let pattern = |number: u64| {
+        [0, 1, 2, 10, 11].into_iter().find(|pattern| block(number) == image.pattern(*pattern))
+    };
+    image.blocks[..4].iter().map(|number| pattern(*number)).collect()
+}
+
+#[test]
+fn a_damaged_log_is_replayed_up_to_the_damage() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (image, bytes, map) = with_transactions();
+    let all = [Some(10), Some(1), Some(2), Some(11)];
+    assert_eq!(repaired(&image, &bytes), all);
+    let damage = |block: u32, len: usize| {
+        let mut damaged = bytes.clone();
+        let at = map.place_of(block).expect("a block of the journal").0 as usize;
+        damaged[at..at + len].fill(0xa5);
+        damaged
+    };
+    let first = [Some(0), Some(1), Some(2), None];
+    assert_eq!(repaired(&image, &damage(7, 10)), first, "an image of the second transaction");
+    assert_eq!(repaired(&image, &damage(2, 10)), [None; 4], "an image of the first one");
+    assert_eq!(repaired(&image, &damage(0, 1024)), [None; 4], "the journal's superblock");
+}
+
+#[test]
+fn a_journal_is_found_by_the_copy_of_its_map() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let (image, bytes, _) = with_transactions();
+    let layout = crate::common::layout::Layout::of(&bytes);
+    let slot = layout.slot_range(vfs::Ino(8));
+    let mut damaged = bytes.clone();
+    damaged[slot.clone()].fill(0);
+    assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
+    // Backups of the superblock have the copy, too.
+    crate::common::layout::edit_superblock(&mut damaged, |raw| raw.jnl_backup_type = 0);
+    assert_eq!(repaired(&image, &damaged), [Some(10), Some(1), Some(2), Some(11)]);
+    // Without any copy nothing is known of it: a new one is made.
+    for group in layout.geometry.groups().skip(1) {
+        let Some(block) = layout.geometry.superblock_of(group) else { continue };
+        damaged[layout.block_range(block)].fill(0);
+    }
+    assert_eq!(repaired(&image, &damaged), [None; 4]);
 }
