@@ -4,7 +4,7 @@ use check::{Finding, Phase};
 use parking_lot::Mutex;
 use vfs::{FileType, S_IFMT};
 
-use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_FIELD, INODE_MODE, SYMLINK};
+use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
 use super::context::{Context, Subject};
 use super::directories::Directories;
 use super::inodes::{self, State};
