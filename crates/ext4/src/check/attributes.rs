@@ -140,8 +140,9 @@ impl Context<'_> {
 
     fn check_entry(&self, entry: &Entry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
         let name = AttributeName { index: entry.name_index, suffix: entry.name };
-        if entry.name.is_empty() && !is_acl_index(entry.name_index) {
-            self.tell(home.finding(XATTR_ENTRY).detail("it has no name"));
+        let is_nameless = entry.name.is_empty() && !is_acl_index(entry.name_index);
+        if is_nameless || entry.name_index == 0 && home.block.is_some() {
+            self.tell(home.finding(XATTR_ENTRY).named(entry.name).detail("it has no such name"));
         }
         space.has_context |= (entry.name_index, entry.name) == ENCRYPTION;
         match entry.value {

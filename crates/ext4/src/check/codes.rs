@@ -102,16 +102,16 @@ codes! {
         "The checksum is computed again if all fields are plausible; otherwise the inode is freed.";
     INODE_MODE: "ext4-inode-mode", Unusable, "inode",
         "The mode of an inode in use names no file type.",
-        "The inode is freed, and its names are removed.";
+        "The inode gets the type that its contents have; if they say nothing, it is freed, and its names are removed.";
     INODE_FIELD: "ext4-inode-field", Harmless, "inode",
         "A field of an inode has a value that it cannot have.",
-        "The field is cleared.";
+        "The field is cleared, or becomes what the rest of the inode says.";
     INODE_FLAGS: "ext4-inode-flags", AtRisk, "inode",
         "An inode has a flag that its type or the features do not allow.",
         "The flag is cleared, if what the inode holds makes sense without.";
     INODE_DELETION_TIME: "ext4-inode-deletion-time", Harmless, "inode",
         "An inode in use has a time of deletion, or one that is free has none.",
-        "The time is cleared, or set.";
+        "The time is cleared or set; an inode with contents that nobody freed is taken for one without names.";
     INODE_SIZE: "ext4-inode-size", AtRisk, "inode",
         "The size of an inode does not agree with the blocks that it has.",
         "The size becomes the one that the blocks give.";
@@ -123,19 +123,19 @@ codes! {
         "The number is set to what was counted.";
     INODE_UNATTACHED: "ext4-inode-unattached", AtRisk, "inode",
         "No name leads to an inode in use.",
-        "A directory goes back to its parent, anything else to lost+found.";
+        "A directory goes back to its parent if that is there, anything else to lost+found.";
     INODE_SPECIAL: "ext4-inode-special", AtRisk, "inode",
         "An inode of the file system itself is not what it must be.",
         "The inode is made anew.";
     SYMLINK: "ext4-symlink", AtRisk, "symbolic link",
         "The target of a symbolic link is not there as its size says.",
-        "The link is removed.";
+        "The size becomes that of the target that is there; without a target, the link is removed.";
     RESIZE_INODE: "ext4-resize-inode", Harmless, "resize inode",
         "The inode that keeps blocks for descriptors does not hold those it must.",
         "The inode is made anew.";
     EXTENT_NODE: "ext4-extent-node", AtRisk, "extent tree node",
         "A node of an extent tree is damaged.",
-        "What the node held is lost; the rest of the tree is built anew.";
+        "The tree is built anew of all that can be read; what was only in the node is lost.";
     EXTENT_CHECKSUM: "ext4-extent-checksum", AtRisk, "extent tree node",
         "The checksum of a node of an extent tree does not match.",
         "The checksum is computed again if all entries are plausible.";
@@ -153,16 +153,16 @@ codes! {
         "The blocks are copied to a cluster of their own.";
     INDIRECT_PLACE: "ext4-indirect-place", AtRisk, "indirect block",
         "A pointer of a block map leads outside the file system.",
-        "The pointer is cleared.";
+        "The block map is built anew without the pointer.";
     BLOCK_METADATA: "ext4-block-metadata", AtRisk, "inode",
         "An inode claims blocks of the file system's own structures.",
-        "The inode gets copies of the blocks, or loses them.";
+        "The inode loses the blocks.";
     BLOCK_SHARED: "ext4-block-shared", AtRisk, "inode",
         "Several inodes, or one twice, claim the same block.",
-        "One keeps the block, and the others get copies.";
+        "One keeps the block, and the others get copies, or lose it if nothing is free.";
     DIR_HOLE: "ext4-directory-hole", AtRisk, "directory",
         "A directory has no block at a place below its size.",
-        "The directory gets an empty block there.";
+        "The directory is written anew without the hole.";
     DIR_BLOCK: "ext4-directory-block", AtRisk, "directory block",
         "The chain of entries of a directory block is broken.",
         "The entries that can be read are kept.";
@@ -189,7 +189,7 @@ codes! {
         "The entry is set right.";
     DIR_NAMES: "ext4-directory-names", AtRisk, "directory",
         "A directory has several names.",
-        "The names beside the first are removed.";
+        "The name in the directory that its entry \"..\" leads to is kept, or else the first.";
     DIR_LOST_FOUND: "ext4-directory-lost-found", Harmless, "directory",
         "The root directory has no directory lost+found.",
         "The directory is made.";
@@ -216,13 +216,13 @@ codes! {
         "The attributes that can be read are kept.";
     XATTR_BLOCK: "ext4-xattr-block", AtRisk, "extended attribute block",
         "A block of attributes is damaged, or not one.",
-        "The attributes that can be read are kept.";
+        "The attributes that can be read are kept; a block without any is given up.";
     XATTR_CHECKSUM: "ext4-xattr-checksum", AtRisk, "extended attribute block",
         "The checksum of a block of attributes does not match.",
-        "The checksum is computed again if all attributes are plausible.";
+        "The attributes that can be read are written anew.";
     XATTR_ENTRY: "ext4-xattr-entry", AtRisk, "extended attributes",
         "An attribute lies where it cannot, or twice.",
-        "The attribute is written anew in its place.";
+        "The attributes are written anew.";
     XATTR_HASH: "ext4-xattr-hash", Harmless, "extended attributes",
         "A hash of attributes does not match.",
         "The hash is computed again.";
@@ -231,7 +231,7 @@ codes! {
         "The number is set to what was counted.";
     XATTR_VALUE: "ext4-xattr-value", AtRisk, "extended attribute inode",
         "An attribute's value is not in the inode that must hold it.",
-        "The attribute is removed.";
+        "The attribute is removed; if the value is there, its hash or size is set right.";
     XATTR_VALUE_REFERENCES: "ext4-xattr-value-references", Harmless, "extended attribute inode",
         "Another number of attributes refers to an inode that holds a value than it says.",
         "The number is set to what was counted; without any, the inode is freed.";

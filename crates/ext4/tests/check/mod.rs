@@ -1,7 +1,7 @@
 //! The checker: silent about what is sound, and never quieter than e2fsck about what is damaged.
 
 mod damage;
-mod sound;
+pub(crate) mod sound;
 pub(crate) mod victim;
 
 use std::num::NonZero;

@@ -168,3 +168,12 @@ fn several_lost_and_exchanged_structures_of_files_are_repaired() {
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
     assert_repaired_of(victims, effort(15, 200, 5_000), 5, damage_whole);
 }
+
+#[test]
+fn files_with_very_many_damages_are_repaired() {
+    require!(Tool("e2fsck"));
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired(victims, effort(4, 60, 2_000), 40);
+    let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
+    assert_repaired_of(victims, effort(4, 60, 2_000), 20, damage_whole);
+}

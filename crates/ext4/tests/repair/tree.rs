@@ -14,8 +14,21 @@ pub(super) struct Held {
     permissions: u16,
     owner: (u32, u32),
     size: u64,
-    contents: u32,
+    pub(super) contents: u32,
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Held {
+    /// Whether it holds the same, apart from the size of a directory.
+    pub(super) fn is_same(&self, now: &Self, with_xattrs: bool) -> bool {
+        let is_directory = self.kind == FileType::Directory;
+        self.kind == now.kind
+            && self.permissions == now.permissions
+            && self.owner == now.owner
+            && (is_directory || self.size == now.size)
+            && self.contents == now.contents
+            && (!with_xattrs || self.xattrs == now.xattrs)
+    }
 }
 
 /// All that can be reached from the root.
@@ -63,17 +76,8 @@ impl Tree {
 
     /// What of this is missing in another tree, beside what belongs to the inode that was touched.
     pub(super) fn lost_in(&self, after: &Self, touched: Option<u64>, with_xattrs: bool) -> Lost {
-        let is_same = |before: &Held, now: &Held| {
-            let directory = before.kind == FileType::Directory;
-            before.kind == now.kind
-                && before.permissions == now.permissions
-                && before.owner == now.owner
-                && (directory || before.size == now.size)
-                && before.contents == now.contents
-                && (!with_xattrs || before.xattrs == now.xattrs)
-        };
         let is_kept = |(ino, before): &(&u64, &Held)| {
-            after.inodes.get(ino).is_some_and(|now| is_same(before, now))
+            after.inodes.get(ino).is_some_and(|now| before.is_same(now, with_xattrs))
         };
         let others = self.inodes.iter().filter(|(ino, _)| Some(**ino) != touched);
         let inodes = others.filter(|pair| !is_kept(pair)).map(|(ino, _)| *ino).collect();

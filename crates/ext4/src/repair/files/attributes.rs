@@ -73,7 +73,7 @@ fn choose<'b>(
     in_block: bool,
     draft: &mut Draft,
 ) -> Vec<NewAttribute<'b>> {
-    all.retain(|kept| !kept.name.is_empty() || is_acl_index(kept.index));
+    all.retain(|kept| kept.index != 0 && (!kept.name.is_empty() || is_acl_index(kept.index)));
     all.sort_by_key(|kept| (kept.index, kept.name.len(), kept.name));
     all.dedup_by_key(|kept| (kept.index, kept.name));
     let chosen = all.into_iter().filter_map(|kept| {
@@ -215,7 +215,7 @@ pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Dra
     let Some(old) = scene.block(place) else { return Mended::Left };
     let all = salvage(&old, BLOCK_HEADER_SIZE);
     let is_hashed = |kept: &Kept<'_>| match kept.value {
-        Value::Here(value) => kept.hash == entry_hash(kept.name, value),
+        Value::Here(value) => kept.hash != 0 && kept.hash == entry_hash(kept.name, value),
         Value::Inode { .. } => false,
     };
     if old[..4] != MAGIC && !all.iter().any(is_hashed) {

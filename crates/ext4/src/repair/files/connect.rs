@@ -16,9 +16,14 @@ use crate::check::codes::*;
 use crate::check::scene::Known;
 use crate::repair::Job;
 
+/// Most directories above one that comes back to its parent.
+const DEPTH_MAX: usize = 1000;
+/// Most things without names for which names that they had are looked for.
+const OLD_NAMES_MAX: usize = 1000;
+
 /// What is to be changed of a directory.
 #[derive(Default)]
-struct Change<'f> {
+struct Change {
     /// Inodes that get a name in it, and what they are called, if that is known.
     add: Vec<(u32, Option<Vec<u8>>)>,
     /// Names that go, with the inodes that they lead to.
@@ -26,7 +31,6 @@ struct Change<'f> {
     /// Where `..` leads.
     dot_dot: Option<u32>,
     actions: Vec<Action>,
-    findings: Vec<&'f Finding>,
 }
 
 /// Mends what is found of names once all directories are sound.
@@ -50,7 +54,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
         None => None,
     };
-    let mut plan = Plan { ward: &ward, lost_found, changes: BTreeMap::new() };
+    let moved = HashSet::new();
+    let mut plan = Plan { ward: &ward, lost_found, changes: BTreeMap::new(), moved };
     plan.drop_names(findings);
     plan.attach(findings);
     plan.set_parents(findings);
@@ -61,19 +66,21 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-struct Plan<'p, 'j, 'f> {
+struct Plan<'p, 'j> {
     ward: &'p Ward<'j>,
     lost_found: Option<u32>,
-    changes: BTreeMap<u32, Change<'f>>,
+    changes: BTreeMap<u32, Change>,
+    /// Directories whose names change.
+    moved: HashSet<u32>,
 }
 
-impl<'f> Plan<'_, '_, 'f> {
-    fn change(&mut self, directory: u32) -> &mut Change<'f> {
+impl Plan<'_, '_> {
+    fn change(&mut self, directory: u32) -> &mut Change {
         self.changes.entry(directory).or_default()
     }
 
     /// Of several names of a directory keeps the one in the directory that `..` leads to, else the first.
-    fn drop_names(&mut self, findings: &[&'f Finding]) {
+    fn drop_names(&mut self, findings: &[&Finding]) {
         let found: Vec<_> = findings.iter().filter(|f| f.code == DIR_NAMES).collect();
         if found.is_empty() {
             return;
@@ -101,13 +108,14 @@ impl<'f> Plan<'_, '_, 'f> {
                     let change = self.change(directory);
                     change.actions.push(action);
                     change.remove.insert((name, ino));
+                    self.moved.insert(ino);
                 }
             }
         }
     }
 
-    fn attach(&mut self, findings: &[&'f Finding]) {
-        let mut unattached: BTreeMap<u32, &'f Finding> = BTreeMap::new();
+    fn attach(&mut self, findings: &[&Finding]) {
+        let mut unattached: BTreeMap<u32, &Finding> = BTreeMap::new();
         for finding in findings.iter().filter(|finding| finding.code == INODE_UNATTACHED) {
             if let Some(ino) = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()) {
                 unattached.insert(ino, finding);
@@ -124,7 +132,7 @@ impl<'f> Plan<'_, '_, 'f> {
         }
     }
 
-    fn attach_directory(&mut self, ino: u32, finding: &'f Finding, lost: &BTreeSet<u32>) {
+    fn attach_directory(&mut self, ino: u32, finding: &Finding, lost: &BTreeSet<u32>) {
         let Some(ways) = self.ward.scene.directory(ino) else { return };
         if ways.parent != 0 {
             // It is in a cycle: the name that it has there goes.
@@ -146,6 +154,8 @@ impl<'f> Plan<'_, '_, 'f> {
                 let is_lost_found = home == ROOT && ino == self.ward.scene.params().sb.first_ino;
                 let name = match is_lost_found && self.lost_found.is_none() {
                     true => Some(lost_found::NAME.to_vec()),
+                    // Each is looked for in all of the directory.
+                    false if lost.len() > OLD_NAMES_MAX => None,
                     false => old_name(self.ward, &patient, ino),
                 };
                 return self.add(home, ino, name, finding);
@@ -157,7 +167,7 @@ impl<'f> Plan<'_, '_, 'f> {
         }
     }
 
-    fn add(&mut self, home: u32, ino: u32, name: Option<Vec<u8>>, finding: &'f Finding) {
+    fn add(&mut self, home: u32, ino: u32, name: Option<Vec<u8>>, finding: &Finding) {
         let place = match home {
             ROOT => "the root directory".to_owned(),
             home if Some(home) == self.lost_found => "lost+found".to_owned(),
@@ -167,13 +177,14 @@ impl<'f> Plan<'_, '_, 'f> {
             .as_ref()
             .map_or_else(|| format!("#{ino}"), |name| String::from_utf8_lossy(name).into_owned());
         let what = format!("Inode {ino} gets the name \"{shown}\" in {place}.");
+        self.moved.insert(ino);
         let change = self.change(home);
         change.add.push((ino, name));
         change.actions.push(Action::about(finding, what));
     }
 
     /// Takes all names of a directory out of another.
-    fn remove_all(&mut self, from: u32, ino: u32, finding: &'f Finding) {
+    fn remove_all(&mut self, from: u32, ino: u32, finding: &Finding) {
         let Some(directory) = Directory::read(self.ward, from) else { return };
         let names: Vec<_> = directory
             .entries()
@@ -181,6 +192,7 @@ impl<'f> Plan<'_, '_, 'f> {
             .filter(|entry| entry.ino == ino)
             .map(|entry| (entry.name.clone(), ino))
             .collect();
+        self.moved.insert(ino);
         let what = format!("The name of directory {ino} below itself is removed.");
         let change = self.change(from);
         change.remove.extend(names);
@@ -192,7 +204,7 @@ impl<'f> Plan<'_, '_, 'f> {
         let mut met = HashSet::new();
         let mut at = from;
         while at != ROOT {
-            if !met.insert(at) {
+            if met.len() >= DEPTH_MAX || !met.insert(at) {
                 return Way::Nowhere;
             }
             match self.ward.scene.directory(at) {
@@ -204,7 +216,7 @@ impl<'f> Plan<'_, '_, 'f> {
         Way::ToRoot
     }
 
-    fn set_parents(&mut self, findings: &[&'f Finding]) {
+    fn set_parents(&mut self, findings: &[&Finding]) {
         for finding in findings.iter().filter(|finding| finding.code == DIR_PARENT) {
             let Some(ino) = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()) else {
                 continue;
@@ -213,16 +225,11 @@ impl<'f> Plan<'_, '_, 'f> {
                 ROOT => ROOT,
                 ino => self.ward.scene.directory(ino).map_or(0, |ways| ways.parent),
             };
-            let moves = self.changes.values().any(|change| {
-                change.remove.iter().any(|(_, other)| *other == ino)
-                    || change.add.iter().any(|(other, _)| *other == ino)
-            });
-            if parent != 0 && !moves {
+            if parent != 0 && !self.moved.contains(&ino) {
                 let what = format!("The entry \"..\" leads to inode {parent}.");
                 let change = self.change(ino);
                 change.dot_dot = Some(parent);
                 change.actions.push(Action::about(finding, what));
-                change.findings.push(finding);
             }
         }
     }
@@ -236,7 +243,7 @@ enum Way {
     Nowhere,
 }
 
-fn apply(ward: &mut Ward<'_>, ino: u32, change: Change<'_>) -> Result<()> {
+fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
     let Some(mut directory) = Directory::read(ward, ino) else { return Ok(()) };
     if let Some(parent) = change.dot_dot {
         directory.set_dot_dot(parent);
@@ -253,7 +260,7 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change<'_>) -> Result<()> {
         let name = if names.insert(name.clone()) {
             name
         } else {
-            other_name(&name, |other| names.insert(other.to_vec()))
+            other_name(&name, &mut 1, |other| names.insert(other.to_vec()))
         };
         let file_type = if has_types { code } else { 0 };
         directory.entries_mut().push(Name::new(name, child, file_type));

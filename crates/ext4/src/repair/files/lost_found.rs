@@ -41,7 +41,7 @@ pub(super) fn make(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<bool> {
     let ino = made.as_ref().map_or(lost, |patient| patient.ino);
     let names: Vec<Vec<u8>> = root.entries().iter().map(|entry| entry.name.clone()).collect();
     if let Some(entry) = root.entries_mut().iter_mut().find(|entry| entry.name == NAME) {
-        entry.name = other_name(NAME, |name| !names.iter().any(|other| other == name));
+        entry.name = other_name(NAME, &mut 1, |name| !names.iter().any(|other| other == name));
     }
     root.entries_mut().push(Name::new(NAME.to_vec(), ino, code));
     if let Some(patient) = made {

@@ -361,7 +361,8 @@ pub(super) fn write(
     draft: &mut Draft,
 ) -> bool {
     let can_have = ward.scene.params().sb.features.incompat(Incompat::EXTENTS);
-    let is_extents = can_have && looks_like_extents(&ward.scene, patient);
+    let knows_pointers = ward.scene.geometry().cluster_blocks() == 1;
+    let is_extents = can_have && (!knows_pointers || looks_like_extents(&ward.scene, patient));
     let mut nodes = std::mem::take(&mut map.nodes);
     if !nodes.is_empty() && ward.shares(&nodes) {
         // Somebody else still has to read them, and what lies below them.

@@ -1,6 +1,6 @@
 //! The entries that can be read of a directory, and names that there can be.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use vfs::FileType;
 
@@ -233,19 +233,25 @@ pub(super) fn settle(patient: &Patient, entries: &mut Vec<Name>) {
             others.push(entry);
         }
     }
+    // Where the numbers behind a name go on: there may be very many entries of one name.
+    let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     for mut entry in others {
         let is_dot = matches!(&entry.name[..], b"." | b"..");
         if is_dot || !met.insert(key(&entry.name)) {
-            entry.name = other_name(&entry.name, |name| met.insert(key(name)));
+            let number = numbers.entry(key(&entry.name)).or_insert(1);
+            entry.name = other_name(&entry.name, number, |name| met.insert(key(name)));
         }
         settled.push(entry);
     }
     *entries = settled;
 }
 
-/// A name like this one that is new.
-pub(super) fn other_name(name: &[u8], mut is_new: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
-    let mut number = 1_u64;
+/// A name like this one that is new, the first with this number or a higher one behind it.
+pub(super) fn other_name(
+    name: &[u8],
+    number: &mut u64,
+    mut is_new: impl FnMut(&[u8]) -> bool,
+) -> Vec<u8> {
     loop {
         let suffix = format!("~{number}");
         let mut end = name.len().min(NAME_MAX - suffix.len());
@@ -254,10 +260,10 @@ pub(super) fn other_name(name: &[u8], mut is_new: impl FnMut(&[u8]) -> bool) -> 
             end -= 1;
         }
         let other = [&name[..end], suffix.as_bytes()].concat();
+        *number += 1;
         if is_new(&other) {
             return other;
         }
-        number += 1;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Blocks that several inodes claim: one keeps them, and the others get copies.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use blockdev::BlockDevice;
 use check::Finding;
@@ -190,13 +190,19 @@ fn part(
     let is_kept = lost.is_empty() && moved.is_empty();
     let mut map = Map::read_without(&ward.scene, &patient, lost);
     let mut changes = BTreeMap::new();
-    if findings.iter().any(|finding| finding.code == EXTENT_CLUSTER) {
-        align(ward, &map, &mut changes)?;
+    if ward.scene.geometry().cluster_blocks() > 1 {
+        // Blocks of a file that are in one cluster go into another one together.
+        let is_askew = findings.iter().any(|finding| finding.code == EXTENT_CLUSTER);
+        let mut wrong = if is_askew { askew(ward, &map) } else { BTreeSet::new() };
+        let within = ward.scene.geometry().cluster_blocks() - 1;
+        wrong.extend(data.iter().map(|(first, _)| first & !within));
+        copy_logical(ward, &map, &wrong, &mut changes)?;
+    } else {
+        for (first, cluster) in data {
+            copy_cluster(ward, &patient, &map, (first, cluster), &mut changes)?;
+        }
     }
     take_system(ward, &map, &mut changes);
-    for (first, cluster) in data {
-        copy_cluster(ward, &patient, &map, (first, cluster), &mut changes)?;
-    }
     map.replace(&changes);
     if map.is_unreadable {
         return Ok(());
@@ -293,11 +299,11 @@ fn copy_block(ward: &Ward<'_>, from: Block, to: Block) -> Result<bool> {
     Ok(true)
 }
 
-/// Copies what does not lie in its cluster as it must.
-fn align(ward: &mut Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) -> Result<()> {
-    let geometry = *ward.scene.geometry();
+/// The clusters of a file, by their first blocks, that do not lie in one of the device as they must.
+fn askew(ward: &Ward<'_>, map: &Map) -> BTreeSet<u32> {
+    let geometry = ward.scene.geometry();
     let within = geometry.cluster_blocks() - 1;
-    let mut wrong = std::collections::BTreeSet::new();
+    let mut wrong = BTreeSet::new();
     let mut last: Option<(u32, Block)> = None;
     for run in &map.runs {
         let logical = run.first & !within;
@@ -305,17 +311,27 @@ fn align(ward: &mut Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Bloc
         let physical = geometry.cluster_start(run.start);
         let is_split = last.is_some_and(|last| last.0 == logical && last.1 != physical);
         if is_askew {
-            let clusters = (logical..=(run.end() - 1) as u32).step_by(within as usize + 1);
-            wrong.extend(clusters);
+            wrong.extend((logical..=(run.end() - 1) as u32).step_by(within as usize + 1));
         } else if is_split {
             wrong.insert(logical);
         }
         let end = run.start.plus(u64::from(run.len) - 1);
         last = Some((((run.end() - 1) as u32) & !within, geometry.cluster_start(end)));
     }
+    wrong
+}
+
+/// Copies clusters of a file, each to a new one.
+fn copy_logical(
+    ward: &mut Ward<'_>,
+    map: &Map,
+    wrong: &BTreeSet<u32>,
+    changes: &mut BTreeMap<u32, Option<Block>>,
+) -> Result<()> {
+    let within = ward.scene.geometry().cluster_blocks() - 1;
     for logical in wrong {
         let cluster = ward.take_cluster();
-        for number in logical..=logical | within {
+        for number in *logical..=logical | within {
             let Some(place) = map.place(number) else { continue };
             let to = match cluster.map(|cluster| cluster.plus((number & within).into())) {
                 Some(to) if copy_block(ward, place, to)? => Some(to),
