@@ -15,7 +15,7 @@ mod probe;
 mod report;
 #[cfg(test)]
 mod samples;
-mod text;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

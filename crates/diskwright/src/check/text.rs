@@ -112,7 +112,7 @@ fn said(finding: &Finding) -> String {
 }
 
 /// A place from the large to the small.
-fn where_it_is(place: &Place) -> Option<String> {
+pub(crate) fn where_it_is(place: &Place) -> Option<String> {
     let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name} {number}"));
     let parts = [
         number("group", place.group),

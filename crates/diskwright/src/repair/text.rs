@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use ::repair::{PAGE_BYTES, Plan, Step, pages_of};
+use ::repair::{Action, PAGE_BYTES, Plan, Step, pages_of};
 
+use crate::check::text::where_it_is;
 use crate::text::{escaped, size};
 
 /// Most lines of actions, and of paths. A plan has as many as an image has faults.
@@ -33,10 +34,7 @@ pub fn write_plan(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
                 continue;
             }
             let number = if nth == 0 { format!("{}.", number + 1) } else { String::new() };
-            let code = action.code.map_or(String::new(), |code| format!(" [{}]", code.name));
-            let path = action.path.as_deref().filter(|_| action.code.is_some());
-            let path = path.map_or(String::new(), |path| format!(" {}", escaped(path)));
-            writeln!(out, "  {number:>4} {}{code}{path}", escaped(action.what.as_bytes()))?;
+            writeln!(out, "  {number:>4} {}", line(action))?;
         }
     }
     more(lines, out)?;
@@ -54,6 +52,18 @@ pub fn write_plan(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         count => format!("{count} steps"),
     };
     writeln!(out, "{steps}, {} of the image in all", size(bytes))
+}
+
+/// An action, with the code of what it is about, and the path of the file or the place of the structure.
+fn line(action: &Action) -> String {
+    let what = escaped(action.what.as_bytes());
+    let Some(code) = action.code else { return what.to_string() };
+    let place = match &action.path {
+        Some(path) => Some(escaped(path).to_string()),
+        None => where_it_is(&action.place),
+    };
+    let place = place.map_or(String::new(), |place| format!(" {place}"));
+    format!("{what} [{}]{place}", code.name)
 }
 
 fn more(lines: usize, out: &mut dyn Write) -> io::Result<()> {
