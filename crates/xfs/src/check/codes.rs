@@ -92,16 +92,16 @@ catalogue! {
         "Nothing is written where nothing could be read; the rest is repaired.";
     SUPERBLOCK: Unusable "xfs-superblock", "superblock",
         "The superblock cannot be right.",
-        "It is taken from a sound copy.";
+        "What superblocks have in common is taken from the copies, all of it if nothing else is left.";
     SUPERBLOCK_CHECKSUM: AtRisk "xfs-superblock-checksum", "superblock",
         "The checksum of the superblock does not match.",
-        "It is taken from a sound copy, or sealed anew if it agrees with one.";
+        "It is sealed anew, after what most copies contradict was set to what they say.";
     SUPERBLOCK_FIELD: AtRisk "xfs-superblock-field", "superblock",
         "A field of the superblock names something that cannot be.",
-        "It is set to what was found.";
+        "It is set to what most copies say, or to what is there.";
     SUPERBLOCK_COPY: Harmless "xfs-superblock-copy", "superblock",
         "A copy of the superblock is damaged or differs from the first.",
-        "The copy is written anew.";
+        "The copy is written anew, unless most others differ from the first, too.";
     SUPERBLOCK_REST: Harmless "xfs-superblock-rest", "superblock",
         "What lies behind the superblock in its sector is not zero.",
         "It is zeroed.";
@@ -113,14 +113,14 @@ catalogue! {
         "The mark is taken away when everything else is right.";
     LOG: AtRisk "xfs-log", "log",
         "The log must be replayed, and cannot be.",
-        "The log is emptied, and what it was to change is made whole as far as it can be.";
+        "What can be is replayed. Else the log is emptied, and what it was to change is made whole.";
     LSN: AtRisk "xfs-lsn", "log",
         "A structure says that it was written at a place of the log that is yet to come, so that a replay would \
          pass it over.",
-        "The log goes on behind that place.";
+        "The log goes on behind that place. One that no log can reach is taken back.";
     AG_CHECKSUM: AtRisk "xfs-ag-checksum", "group header",
         "The checksum of a header of a group does not match.",
-        "The header is made anew from the group's trees.";
+        "The header is made anew, with the trees that it leads to.";
     AGF: Unusable "xfs-agf", "AGF",
         "The AGF cannot be right, so that the group's space is not known.",
         "The AGF and the trees of space are made anew.";
@@ -129,13 +129,13 @@ catalogue! {
         "The AGI and the trees of inodes are made anew from the chunks that are found.";
     AGFL: AtRisk "xfs-agfl", "AGFL",
         "The list of blocks that are kept for trees is damaged.",
-        "The list is made anew.";
+        "The list is made anew, with the AGF and the trees of space.";
     AGF_COUNTS: Harmless "xfs-agf-counts", "AGF",
         "A counter of the AGF is wrong.",
-        "It is set to what was counted.";
+        "The AGF and the trees of space are made anew.";
     AGI_COUNTS: Harmless "xfs-agi-counts", "AGI",
         "A counter of the AGI is wrong.",
-        "It is set to what was counted.";
+        "The AGI and the trees of inodes are made anew.";
     CNTBT_DIFFERS: AtRisk "xfs-cntbt-differs", "cntbt",
         "The tree of free space by size has other records than that by block.",
         REBUILD;
@@ -189,7 +189,7 @@ catalogue! {
         "It goes back to where its parent pointers say, and else to lost+found.";
     UNLINKED: AtRisk "xfs-unlinked", "AGI",
         "A list of inodes without names is damaged.",
-        "The list is made anew.";
+        "The lists of the group are made anew from all such inodes.";
     ROOT: Unusable "xfs-root", "inode",
         "The root directory is none.",
         "A new one is made, to which everything else returns.";
@@ -267,7 +267,8 @@ catalogue! {
         "It is removed, unless it tells where a lost inode was.";
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
-        "Quotas are marked as not counted, so that they are counted at the next mount.";
+        "What is no quota is made one anew, and quotas are marked as not counted, so that they are counted at \
+         the next mount.";
     QUOTA_COUNTS: Harmless "xfs-quota-counts", "quota",
         "A quota counts something else than there is.",
         "Quotas are marked as not counted, so that they are counted at the next mount.";

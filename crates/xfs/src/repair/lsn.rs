@@ -23,6 +23,8 @@ use crate::format::superblock::RawSuperblock;
 
 /// A cycle that no log ever reaches: at a round of 1 GiB a second, it would take 34 years.
 const CYCLE_ABSURD: u64 = 1 << 30;
+/// Most structures of one step.
+const STEP_MAX: usize = 64;
 /// Byte of `di_lsn`.
 const INODE_LSN: usize = 112;
 /// Byte of the place behind the siblings of a block of a tree.
@@ -33,12 +35,14 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let (absurd, later): (Vec<&Finding>, Vec<&Finding>) =
         findings.iter().copied().partition(|finding| is_absurd(finding));
     let before = job.staging.step_count();
-    for finding in &absurd {
-        if take_back(job, finding)?.is_some() {
-            let what = "The structure says that it was never written through the log.";
-            let action = Action::about(finding, what);
-            job.staging.end_step(vec![action]).map_err(Error::Device)?;
+    let geometry = job.survey()?.geometry;
+    for some in absurd.chunks(STEP_MAX) {
+        for finding in some {
+            take_back(job, &geometry, finding)?;
         }
+        let what = "The structure says that it was never written through the log.";
+        let actions = some.iter().map(|finding| Action::about(finding, what)).collect();
+        job.staging.end_step(actions).map_err(Error::Device)?;
     }
     if job.staging.step_count() > before && later.is_empty() {
         return Ok(());
@@ -66,20 +70,16 @@ struct Sealed {
     lsn: usize,
 }
 
-/// Takes back what a structure says; `None` if it is not known what is there.
-fn take_back(job: &Job, finding: &Finding) -> Result<Option<()>> {
-    let geometry = job.survey()?.geometry;
-    let Some(Sealed { byte, len, crc, lsn }) = find(job, &geometry, finding) else {
-        return Ok(None);
-    };
+/// Takes back what a structure says, if it is known what is there.
+fn take_back(job: &Job, geometry: &Geometry, finding: &Finding) -> Result<()> {
+    let Some(Sealed { byte, len, crc, lsn }) = find(job, geometry, finding) else { return Ok(()) };
     let mut bytes = vec![0; len];
     if job.staging.read_at(byte, &mut bytes).is_err() {
-        return Ok(None);
+        return Ok(());
     }
     put64(&mut bytes, lsn, 0);
     checksum::seal(&mut bytes, crc);
-    job.staging.write_at(byte, &bytes).map_err(Error::Device)?;
-    Ok(Some(()))
+    job.staging.write_at(byte, &bytes).map_err(Error::Device)
 }
 
 fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {

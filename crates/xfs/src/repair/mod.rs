@@ -94,8 +94,13 @@ impl Repairer for Repair {
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
         let job = Job { staging: Arc::clone(staging), options: self.options };
-        mend_lowest(staging, &job, LEVELS, findings)
+        let is_changed = mend_lowest(staging, &job, LEVELS, findings)?;
+        if !is_changed {
+            superblock::mark_again(staging)?;
+        }
+        Ok(is_changed)
     }
+
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {
         volume::finish(staging)
     }

@@ -112,6 +112,32 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
 }
 
+/// Marks the image again as one that must be repaired, if it was so: not all of it is.
+pub(super) fn mark_again(staging: &Arc<Staging>) -> Result<()> {
+    let mut sector = vec![0; SECTOR_SIZE_MAX.min(staging.len()) as usize];
+    if staging.below().read_at(0, &mut sector).is_err() {
+        return Ok(());
+    }
+    let was = RawSuperblock::read_from_prefix(&sector);
+    let is_marked = |raw: &RawSuperblock| {
+        let features = raw.features();
+        raw.magicnum.get() == MAGIC && features.incompat(Incompat::NEEDSREPAIR)
+    };
+    if !was.is_ok_and(|(raw, _)| is_marked(&raw)) || staging.read_at(0, &mut sector).is_err() {
+        return Ok(());
+    }
+    let Ok((mut raw, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
+    if raw.magicnum.get() != MAGIC || is_marked(&raw) {
+        return Ok(());
+    }
+    let incompat = raw.features_incompat.get() | Incompat::NEEDSREPAIR.bits();
+    raw.features_incompat = incompat.into();
+    let Some(sealed) = sealed(&raw, &sector) else { return Ok(()) };
+    staging.write_at(0, &sealed).map_err(Error::Device)?;
+    let what = "The mark that the image must be repaired is put back: not all of it is.";
+    staging.end_step(vec![Action::new(what)]).map(drop).map_err(Error::Device)
+}
+
 /// What superblocks must agree in.
 fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     let mut all: Vec<u64> = numbers(raw).into_iter().map(|(_, number)| number).collect();
@@ -341,7 +367,19 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
     if !first.is_empty() {
         let survey = job.survey()?;
         let is_ino = |ino: u64| ino != 0 && survey.geometry.split_ino(Ino(ino)).is_some();
+        // Files of quotas that are none.
+        let is_gone = |ino: u64| {
+            let inode = read_slot(&job.staging, &survey.geometry, Ino(ino));
+            inode.is_none_or(|inode| inode.mode() == 0)
+        };
+        let raw = &survey.sb.raw;
+        let inos = [&raw.uquotino, &raw.gquotino, &raw.pquotino].map(|ino| ino.get());
+        let are_gone = inos.map(|ino| ![0, NO_INODE].contains(&ino) && is_gone(ino));
         change(job, &first, "The superblock is set to what can be.", |raw| {
+            let inos = [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino];
+            for (ino, _) in inos.into_iter().zip(are_gone).filter(|(_, is_gone)| *is_gone) {
+                *ino = 0.into();
+            }
             let root = raw.rootino.get();
             for (ino, own) in [(&mut raw.rbmino, root + 1), (&mut raw.rsumino, root + 2)] {
                 if ino.get() != own && is_ino(own) {

@@ -4,6 +4,7 @@
 mod files;
 mod kept;
 mod logs;
+mod quotas;
 mod subject;
 
 use std::ops::Range;
