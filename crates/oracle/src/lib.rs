@@ -43,7 +43,10 @@ mod wait;
 mod xfs;
 mod xfs_sample;
 
-pub use check::{Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_verdict};
+pub use check::{
+    Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_alone,
+    xfs_repair_verdict,
+};
 pub use compare::{Ignore, assert_same, differences};
 pub use effort::{Effort, effort};
 pub use explore::{assert_survives, explore};

@@ -14,7 +14,8 @@ use crate::common::image::{GOLDEN, device};
 struct Counts {
     both: u32,
     neither: u32,
-    only_ours: u32,
+    /// The first code of what only the check found.
+    only_ours: BTreeMap<&'static str, u32>,
     explained: u32,
 }
 
@@ -31,12 +32,15 @@ fn compare(
         let case = damage(victim, &mut random);
         let theirs = judge(&case.image, place);
         // What is not supported is refused, which is an answer too.
-        let ours = check(device(&case.image)).map_or(1, |(findings, _)| findings.len());
-        match (ours, theirs) {
+        let ours = check(device(&case.image));
+        let codes = ours.map_or(vec!["unsupported"], |(findings, _)| {
+            findings.iter().map(|finding| finding.code.name).collect()
+        });
+        match (codes.len(), theirs) {
             (0, None) => counts.neither += 1,
             (0, Some(text)) if is_explained(&text) => counts.explained += 1,
             (0, Some(text)) => missed.push(format!("{name}: {}\n{text}", case.what)),
-            (_, None) => counts.only_ours += 1,
+            (_, None) => *counts.only_ours.entry(codes[0]).or_default() += 1,
             (_, Some(_)) => counts.both += 1,
         }
     }
@@ -52,7 +56,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
         missed.extend(compare((name, &victim), count, &place, &mut counts));
     }
     let Counts { both, neither, only_ours, explained } = counts;
-    println!("both {both}, neither {neither}, only ours {only_ours}, explained {explained}");
+    println!("both {both}, neither {neither}, explained {explained}, only ours {only_ours:?}");
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n\n"));
     // Much of an image is not in use, or means nothing.
     assert!(both > neither / 4, "much of the damage must be seen");
