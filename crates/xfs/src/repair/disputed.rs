@@ -1,5 +1,6 @@
-//! Blocks that are in use twice: the owner that the reverse map supports keeps them. A file that loses blocks gets a
-//! copy of what they hold, as long as there is room; anything else loses them.
+//! Blocks that are in use twice: the owner that the reverse map supports keeps them. Who loses blocks gets those that
+//! the reverse map has for it in their place, and else, if it is a file, a copy of what they hold, as long as there is
+//! room.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -9,12 +10,12 @@ use check::Finding;
 use vfs::{FileType, Ino, Result};
 
 use super::Job;
-use super::map::{self, Room, blocks_of, install};
+use super::map::{self, Map, Room, blocks_of, install};
 use crate::btree::records::rmap_offset;
 use crate::check::view::{self, Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
-use crate::format::inode::{Fork, seal_slot};
+use crate::format::inode::{Fork, Format, Inode, seal_slot};
 
 /// Most blocks of files that are copied in one round.
 const COPIES_MAX: u64 = 1 << 16;
@@ -40,11 +41,14 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for block in blocks {
         lose(&claims, block, &mut losses);
     }
+    // Once more, for what the reverse map says of those who lose.
+    let losers = losses.keys().copied().collect();
+    let Ok(claims) = view::claims(job.staging.clone(), losers, Vec::new()) else { return Ok(()) };
     let steps = view::view(job.staging.clone(), |view| {
-        let mut room = Room::new(*view.geometry(), Some(&claims));
-        let mut left = COPIES_MAX;
+        let room = Room::new(*view.geometry(), Some(&claims));
+        let mut losers = Losers { view, claims: &claims, room, left: COPIES_MAX };
         let give_up = |(ino, loss): (&u64, &Loss)| {
-            give_up(view, &mut room, Ino(*ino), loss, &mut left).map(|writes| (*ino, writes))
+            losers.give_up(Ino(*ino), loss).map(|writes| (*ino, writes))
         };
         losses.iter().filter_map(give_up).collect::<Vec<_>>()
     });
@@ -100,56 +104,105 @@ fn lose(claims: &Claims, block: u64, losses: &mut BTreeMap<u64, Loss>) {
     }
 }
 
-/// What is to be written so that an inode does without what it loses.
-fn give_up(
-    view: &View<'_>,
-    room: &mut Room<'_>,
-    ino: Ino,
-    loss: &Loss,
-    left: &mut u64,
-) -> Option<Vec<(u64, Vec<u8>)>> {
-    let geometry = *view.geometry();
-    let mut inode = view.inode(ino)?;
-    let is_file = inode.file_type() == Some(FileType::Regular);
-    let (mut writes, mut total) = (Vec::new(), 0);
-    for (fork, lost) in [(Fork::Data, &loss.data), (Fork::Attr, &loss.attr)] {
-        let map = map::read(view, ino, &inode, fork);
-        if lost.is_empty() && loss.tree.is_empty() {
-            total += map.blocks();
-            continue;
+/// Those who lose blocks.
+struct Losers<'l, 's> {
+    view: &'l View<'s>,
+    claims: &'l Claims,
+    room: Room<'l>,
+    /// Blocks that may still be copied.
+    left: u64,
+}
+
+/// What is written at a byte of the device.
+type Write = (u64, Vec<u8>);
+
+impl Losers<'_, '_> {
+    /// What is to be written so that an inode does without what it loses.
+    fn give_up(&mut self, ino: Ino, loss: &Loss) -> Option<Vec<Write>> {
+        let geometry = *self.view.geometry();
+        let mut inode = self.view.inode(ino)?;
+        let (mut writes, mut total) = (Vec::new(), 0);
+        for (fork, lost) in [(Fork::Data, &loss.data), (Fork::Attr, &loss.attr)] {
+            let map = map::read(self.view, ino, &inode, fork);
+            let is_mapped = matches!(inode.fork_format(fork), Format::Extents | Format::Btree);
+            if !is_mapped || lost.is_empty() && loss.tree.is_empty() {
+                total += map.blocks();
+                continue;
+            }
+            let kept = self.kept(ino, &inode, (fork, lost), &map, &mut writes);
+            let mut old = map.tree.clone();
+            old.retain(|block| !loss.tree.contains(&geometry.device_block(*block).0));
+            let place = (ino, &mut inode, fork);
+            let blocks = install(&geometry, place, &kept, &old, &mut self.room)?;
+            total += blocks_of(&kept) + blocks.len() as u64;
+            let byte = |(block, data): (Block, Vec<u8>)| (geometry.byte_of(block), data);
+            writes.extend(blocks.into_iter().map(byte));
+            if !inode.set_extents(fork, kept.len() as u64) {
+                return None;
+            }
         }
+        inode.set_nblocks(total);
+        seal_slot(inode.as_mut_bytes());
+        writes.push((self.view.slot_byte(ino)?, inode.as_bytes().to_vec()));
+        Some(writes)
+    }
+
+    /// The extents that a fork keeps or gets.
+    fn kept(
+        &mut self,
+        ino: Ino,
+        inode: &Inode,
+        (fork, lost): (Fork, &[Range<u64>]),
+        map: &Map,
+        writes: &mut Vec<Write>,
+    ) -> Vec<Extent> {
+        let is_file = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
         let mut kept = Vec::new();
+        let mut missing = Vec::new();
         for extent in &map.extents {
             for (part, is_lost) in cut(extent, lost) {
-                if !is_lost {
-                    kept.push(part);
-                } else if is_file && fork == Fork::Data && !part.unwritten && part.len <= *left {
-                    *left -= part.len;
-                    copy(view, room, &part, &mut kept, &mut writes);
+                if is_lost { missing.push(part) } else { kept.push(part) }
+            }
+        }
+        let own = self.of_reverse_map(ino, fork, &missing);
+        let covered: Vec<Range<u64>> =
+            own.iter().map(|extent| extent.offset.0..extent.end().0).collect();
+        kept.extend(own);
+        for (part, is_covered) in missing.iter().flat_map(|part| cut(part, &covered)) {
+            if !is_covered && is_file && !part.unwritten && part.len <= self.left {
+                self.left -= part.len;
+                copy(self.view, &mut self.room, &part, &mut kept, writes);
+            }
+        }
+        kept.sort_by_key(|extent| extent.offset);
+        let mut joined: Vec<Extent> = Vec::new();
+        for extent in kept {
+            match (joined.last().and_then(|last| last.joined(&extent)), joined.last_mut()) {
+                (Some(whole), Some(last)) => *last = whole,
+                _ => joined.push(extent),
+            }
+        }
+        joined
+    }
+
+    /// What the reverse map has for an inode in place of what it loses, as far as nobody else has it.
+    fn of_reverse_map(&self, ino: Ino, fork: Fork, missing: &[Extent]) -> Vec<Extent> {
+        let geometry = self.view.geometry();
+        let of_inode = self.claims.mapped.iter().filter(|mapping| mapping.owner == ino.0);
+        let mapped: Vec<Mapping> = of_inode.copied().collect();
+        let mut found = Vec::new();
+        for extent in map::of_reverse_map(geometry, &mapped, fork) {
+            for part in missing.iter().filter_map(|lost| extent.part(lost.offset, lost.end())) {
+                let first = geometry.device_block(part.start).0;
+                let range = first..first + part.len;
+                if part.check(geometry).is_ok() && self.claims.taken.count(range.clone()) == 0 {
+                    self.claims.taken.insert_range(range, |_| {});
+                    found.push(part);
                 }
             }
         }
-        let is_lost = |block: Block| loss.tree.contains(&block.0);
-        let mut old = map.tree.clone();
-        old.retain(|block| !is_lost(geometry.device_block(*block)));
-        if !matches!(
-            inode.fork_format(fork),
-            crate::format::inode::Format::Extents | crate::format::inode::Format::Btree
-        ) {
-            continue;
-        }
-        let blocks = install(&geometry, (ino, &mut inode, fork), &kept, &old, room)?;
-        total += blocks_of(&kept) + blocks.len() as u64;
-        let byte = |(block, data): (Block, Vec<u8>)| (geometry.byte_of(block), data);
-        writes.extend(blocks.into_iter().map(byte));
-        if !inode.set_extents(fork, kept.len() as u64) {
-            return None;
-        }
+        found
     }
-    inode.set_nblocks(total);
-    seal_slot(inode.as_mut_bytes());
-    writes.push((view.slot_byte(ino)?, inode.as_bytes().to_vec()));
-    Some(writes)
 }
 
 /// An extent in pieces, each with whether it is lost.
@@ -176,7 +229,7 @@ fn copy(
     room: &mut Room<'_>,
     part: &Extent,
     kept: &mut Vec<Extent>,
-    writes: &mut Vec<(u64, Vec<u8>)>,
+    writes: &mut Vec<Write>,
 ) {
     let geometry = view.geometry();
     for nth in 0..part.len {

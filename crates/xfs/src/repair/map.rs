@@ -9,7 +9,7 @@ use vfs::{FileType, Ino};
 use crate::btree::records::rmap_offset;
 use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock, FsBlock};
-use crate::format::btree::{LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Shape, Side};
+use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Shape, Side};
 use crate::format::bytes::{be32, be64, put16, put64};
 use crate::format::checksum;
 use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
@@ -321,65 +321,85 @@ pub(super) fn install(
         inode.set_format(fork, Format::Extents);
         return Some(Vec::new());
     }
-    let (shape, root) = (Shape::BMBT, Shape::BMBT.root_area(len));
-    let leaf = shape.leaf_area(geometry);
-    let node = shape.node_area(geometry);
+    let root = Shape::BMBT.root_area(len);
     let mut old: Vec<FsBlock> = old.to_vec();
     let mut take = || old.pop().or_else(|| room.take());
-    let mut blocks: Vec<(Block, Vec<u8>)> = Vec::new();
-    // First logical block and place of what is on the level below.
-    let mut below: Vec<(u64, FsBlock)> = Vec::new();
-    let mut level = 0_u16;
-    loop {
-        let (area, count) = match level {
-            0 => (&leaf, extents.len()),
-            _ => (&node, below.len()),
-        };
-        if level > 0 && count <= root.max {
-            break;
-        }
-        let pieces = count.div_ceil(area.max);
-        let places: Vec<FsBlock> = (0..pieces).map(|_| take()).collect::<Option<_>>()?;
-        let mut above = Vec::new();
-        for nth in 0..pieces {
-            let range = count * nth / pieces..count * (nth + 1) / pieces;
-            let block = geometry.device_block(places[nth]);
-            let mut data = vec![0; geometry.block_size()];
-            shape.init(geometry, block, ino.0, level, &mut data);
-            for (side, neighbour) in [(Side::Left, nth.wrapping_sub(1)), (Side::Right, nth + 1)] {
-                if let Some(place) = places.get(neighbour) {
-                    put64(&mut data, shape.sibling_range(side).start, place.0);
-                }
-            }
-            let first = range.start;
-            put16(&mut data, area.count_range().start, range.len() as u16);
-            for (at, index) in range.enumerate() {
-                let entry = area.entry_range(at, at + 1);
-                if level == 0 {
-                    extents[index].put(&mut data[entry]);
-                } else {
-                    put64(&mut data, entry.start, below[index].0);
-                    put64(&mut data, area.pointer_range(at, at + 1).start, below[index].1.0);
-                }
-            }
-            shape.seal(geometry, &mut data);
-            let key = if level == 0 { extents[first].offset.0 } else { below[first].0 };
-            above.push((key, places[nth]));
-            blocks.push((block, data));
-        }
-        below = above;
+    let mut blocks = Vec::new();
+    let records: Vec<Item> = extents.iter().copied().map(Item::Record).collect();
+    let mut below = write_level(geometry, (ino, 0), &records, &mut take, &mut blocks)?;
+    let mut level = 1;
+    while below.len() > root.max {
+        below = write_level(geometry, (ino, level), &below, &mut take, &mut blocks)?;
         level += 1;
     }
     let bytes = inode.fork_mut(fork);
     bytes.fill(0);
     put16(bytes, root.level_range().start, level);
     put16(bytes, root.count_range().start, below.len() as u16);
-    for (at, (key, place)) in below.iter().enumerate() {
-        put64(bytes, root.entry_range(at, at + 1).start, *key);
-        put64(bytes, root.pointer_range(at, at + 1).start, place.0);
+    for (at, item) in below.iter().enumerate() {
+        item.put(&root, bytes, at);
     }
     inode.set_format(fork, Format::Btree);
     Some(blocks)
+}
+
+/// What a block of a map's tree lists.
+enum Item {
+    Record(Extent),
+    /// First logical block and place of a block below.
+    Child(u64, FsBlock),
+}
+
+impl Item {
+    const fn key(&self) -> u64 {
+        match self {
+            Self::Record(extent) => extent.offset.0,
+            Self::Child(key, _) => *key,
+        }
+    }
+
+    fn put(&self, area: &Area, data: &mut [u8], at: usize) {
+        let entry = area.entry_range(at, at + 1);
+        match self {
+            Self::Record(extent) => extent.put(&mut data[entry]),
+            Self::Child(key, place) => {
+                put64(data, entry.start, *key);
+                put64(data, area.pointer_range(at, at + 1).start, place.0);
+            }
+        }
+    }
+}
+
+/// Writes all blocks of a level, evenly filled. What the level above lists.
+fn write_level(
+    geometry: &Geometry,
+    (ino, level): (Ino, u16),
+    items: &[Item],
+    take: &mut impl FnMut() -> Option<FsBlock>,
+    blocks: &mut Vec<(Block, Vec<u8>)>,
+) -> Option<Vec<Item>> {
+    let shape = Shape::BMBT;
+    let area = if level == 0 { shape.leaf_area(geometry) } else { shape.node_area(geometry) };
+    let (count, pieces) = (items.len(), items.len().div_ceil(area.max));
+    let places: Vec<FsBlock> = (0..pieces).map(|_| take()).collect::<Option<_>>()?;
+    let mut above = Vec::new();
+    for nth in 0..pieces {
+        let items = &items[count * nth / pieces..count * (nth + 1) / pieces];
+        let block = geometry.device_block(places[nth]);
+        let mut data = vec![0; geometry.block_size()];
+        shape.init(geometry, block, ino.0, level, &mut data);
+        for (side, neighbour) in [(Side::Left, nth.wrapping_sub(1)), (Side::Right, nth + 1)] {
+            if let Some(place) = places.get(neighbour) {
+                put64(&mut data, shape.sibling_range(side).start, place.0);
+            }
+        }
+        put16(&mut data, area.count_range().start, items.len() as u16);
+        items.iter().enumerate().for_each(|(at, item)| item.put(&area, &mut data, at));
+        shape.seal(geometry, &mut data);
+        above.push(Item::Child(items.first().map_or(0, Item::key), places[nth]));
+        blocks.push((block, data));
+    }
+    Some(above)
 }
 
 /// Whether what starts a block is a checksum that matches, at `at`.

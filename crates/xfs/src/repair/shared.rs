@@ -27,7 +27,7 @@ pub(super) fn joined(claims: &[Claim]) -> Vec<RmapRecord> {
     let mut records: Vec<(u64, RmapRecord)> = Vec::new();
     for claim in all {
         match records.last_mut() {
-            Some((kind, last)) if *kind == claim.kind() && last.end() == claim.start.into() => {
+            Some((kind, last)) if *kind == claim.kind() && last.end() == u64::from(claim.start) => {
                 last.len += claim.len;
             }
             _ => {

@@ -291,3 +291,37 @@ fn entries_that_cannot_be_are_set_right() {
     assert!(repaired.get(b"deep/deeper/dangling").is_none());
     assert!(repaired.get(b"deep/deeper/second").is_none());
 }
+
+/// A file claims what is another's: it gets back what it had where the reverse map knows that, and else a copy.
+#[test]
+fn blocks_claimed_twice_are_told_apart() {
+    oracle::require!(Tool("xfs_repair"));
+    for features in [ALL, "rmapbt=0,parent=0"] {
+        let subject = Subject::new(features);
+        let [victim, thief] = [50, 100].map(|nth| {
+            subject.lookup(&format!(
+                "deep/deeper/large/a file with a name of some length, number {nth}"
+            ))
+        });
+        let geometry = subject.layout.geometry;
+        let slot = |ino: Ino| {
+            let mut slot = vec![0; geometry.inode_size()];
+            subject.device.read_at(subject.slot_byte(ino), &mut slot).unwrap();
+            Inode::from_slot(&slot)
+        };
+        let (of_victim, mut of_thief) = (slot(victim), slot(thief));
+        let record = of_victim.fork(Fork::Data)[..16].to_vec();
+        of_thief.fork_mut(Fork::Data)[..16].copy_from_slice(&record);
+        seal_slot(of_thief.as_mut_bytes());
+        subject.device.write_at(subject.slot_byte(thief), of_thief.as_bytes()).unwrap();
+        if features == ALL {
+            subject.repair_all();
+            continue;
+        }
+        let repaired = tree(subject.repair());
+        let (before, after) =
+            (subject.tree.by_ino(victim).unwrap(), repaired.by_ino(victim).unwrap());
+        assert_eq!(before.contents, after.contents);
+        assert!(subject.tree.paths.keys().eq(repaired.paths.keys()));
+    }
+}

@@ -202,6 +202,9 @@ impl<'i> Index<'i> {
             }
             return;
         }
+        if root.siblings != (0, 0) {
+            self.check.found(self.fault("siblings of the root"));
+        }
         let mut row = vec![0];
         let mut visited = 1;
         for level in (0..root.level).rev() {

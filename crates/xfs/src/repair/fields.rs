@@ -1,0 +1,133 @@
+//! Fields of inodes that can be told from the others.
+
+use vfs::{FileType, Ino};
+
+use super::inode::Mender;
+use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
+use crate::format::extent::LEN_MAX;
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::geometry::Geometry;
+use crate::format::inode::{Fork, Format, Inode, NEXT_UNLINKED_OFFSET, flags, flags2};
+
+/// `XFS_DIFLAG_NEWRTBM`.
+pub(super) const NEWRTBM: u16 = 1 << 2;
+/// All of `di_flags` that there are.
+const FLAGS: u16 = 0x7fff;
+
+impl Mender<'_, '_> {
+    /// Takes away flags of version 3 that cannot be.
+    pub(super) fn flags2(&self, inode: &mut Inode) {
+        let geometry = self.geometry();
+        if !geometry.features.crc() {
+            return;
+        }
+        let mut found = inode.flags2() & flags2_of(&geometry);
+        // Where large counts are kept there is nothing in an inode without them.
+        if geometry.features.incompat(Incompat::NREXT64) && found & flags2::NREXT64 == 0 {
+            let is_large = be16(inode.as_bytes(), 80) == 0
+                && be64(inode.as_bytes(), 24) != 0
+                && be64(inode.as_bytes(), 24) < 1 << 48;
+            if is_large {
+                found |= flags2::NREXT64;
+            }
+        }
+        if inode.file_type().is_some_and(|t| t != FileType::Regular) {
+            found &= !flags2::REFLINK;
+        }
+        if inode.file_type().is_some_and(|t| !may_have_hints(t)) {
+            found &= !(flags2::COWEXTSIZE | flags2::DAX);
+        }
+        inode.set_flags2(found);
+    }
+
+    /// Sets fields right that can be told from the others.
+    pub(super) fn fields(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
+        let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
+        let is_dir = file_type == FileType::Directory;
+        let dir_only =
+            flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
+        let mut allowed =
+            FLAGS & !flags::REALTIME & if is_dir { !flags::EXTSIZE } else { !dir_only };
+        if !may_have_hints(file_type) {
+            allowed &= !flags::EXTSIZE;
+        }
+        if ino.0 != raw.rbmino.get() {
+            allowed &= !NEWRTBM;
+        }
+        let mut found = inode.flags() & allowed;
+        let most = u64::from(geometry.ag_blocks / 2).min(LEN_MAX);
+        let is_hint = |blocks: u32| blocks > 0 && u64::from(blocks) <= most;
+        let hint_flags = flags::EXTSIZE | flags::EXTSZINHERIT;
+        if !is_hint(inode.extent_size_hint()) || found & hint_flags == 0 {
+            found &= !hint_flags;
+            inode.set_extent_size_hint(0);
+        }
+        inode.set_flags(found);
+        let bytes = inode.as_mut_bytes();
+        if bytes[4] >= 2 {
+            put16(bytes, 6, 0);
+        }
+        if geometry.features.crc() {
+            self.flags2(inode);
+            let mut found = inode.flags2();
+            if !is_hint(inode.cow_extent_size_hint()) || found & flags2::COWEXTSIZE == 0 {
+                found &= !flags2::COWEXTSIZE;
+                inode.set_cow_extent_size_hint(0);
+            }
+            inode.set_flags2(found);
+            let bytes = inode.as_mut_bytes();
+            match found & flags2::NREXT64 != 0 {
+                true => put16(bytes, 80, 0),
+                false => put64(bytes, 24, 0),
+            }
+        }
+        times(inode);
+        if inode.nlink() > 0 && geometry.features.crc() {
+            put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
+        }
+        let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0);
+        if is_realtime {
+            inode.set_size(0);
+        }
+        if !inode.has_attr_fork() {
+            inode.set_format(Fork::Attr, Format::Extents);
+        }
+    }
+}
+
+fn times(inode: &mut Inode) {
+    if inode.flags2() & flags2::BIGTIME != 0 {
+        return;
+    }
+    let bytes = inode.as_mut_bytes();
+    let places: &[usize] = if bytes[4] == 3 { &[32, 40, 48, 144] } else { &[32, 40, 48] };
+    for at in places {
+        if be32(bytes, at + 4) >= 1_000_000_000 {
+            put32(bytes, at + 4, 0);
+        }
+    }
+}
+
+pub(super) const fn is_special(file_type: FileType) -> bool {
+    !matches!(file_type, FileType::Regular | FileType::Directory | FileType::Symlink)
+}
+
+const fn may_have_hints(file_type: FileType) -> bool {
+    matches!(file_type, FileType::Regular | FileType::Directory)
+}
+
+/// Flags of version 3 that an inode of the image can have.
+pub(super) fn flags2_of(geometry: &Geometry) -> u64 {
+    let features = &geometry.features;
+    let mut allowed = flags2::DAX;
+    if features.incompat(Incompat::BIGTIME) {
+        allowed |= flags2::BIGTIME;
+    }
+    if features.incompat(Incompat::NREXT64) {
+        allowed |= flags2::NREXT64;
+    }
+    if features.ro_compat(RoCompat::REFLINK) {
+        allowed |= flags2::REFLINK | flags2::COWEXTSIZE;
+    }
+    allowed
+}

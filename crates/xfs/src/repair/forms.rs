@@ -1,0 +1,267 @@
+//! Types and forms of inodes: where what an inode says cannot be, they are told from what its forks hold.
+
+use vfs::{FileType, Ino};
+
+use super::fields::is_special;
+use super::inode::Mender;
+use super::map::{self, of_reverse_map};
+use crate::check::view::Mapping;
+use crate::format::address::{FileBlock, FsBlock};
+use crate::format::attr::shortform;
+use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
+use crate::format::bytes::{be32, be64};
+use crate::format::dir::short::Short;
+use crate::format::dir::{Layout, magic};
+use crate::format::extent::{EXTENT_SIZE, Extent};
+use crate::format::geometry::Geometry;
+use crate::format::inode::{Fork, Format, Inode};
+use crate::format::symlink;
+
+/// Bytes of a data fork that is a device number.
+const DEVICE_FORK: usize = 8;
+/// Byte of `di_format` and of `di_aformat`.
+const FORMAT_OFFSET: usize = 5;
+const ATTR_FORMAT_OFFSET: usize = 83;
+
+impl Mender<'_, '_> {
+    /// The type of an inode that has blocks, by the first of them.
+    pub(super) fn type_of(&self, ino: Ino, extents: &[Extent]) -> FileType {
+        let geometry = self.geometry();
+        let Some(first) = extents.first() else { return FileType::Regular };
+        let mut data = vec![0; geometry.block_size()];
+        if !self.view.read(geometry.device_block(first.start), &mut data) {
+            return FileType::Regular;
+        }
+        let kind = be32(&data, 0);
+        let is_own = |at: usize| !geometry.features.crc() || be64(&data, at) == ino.0;
+        if (magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind)) && is_own(40) {
+            FileType::Directory
+        } else if kind == symlink::MAGIC && is_own(32) {
+            FileType::Symlink
+        } else {
+            FileType::Regular
+        }
+    }
+
+    /// The size of a file with these extents.
+    pub(super) fn size_of(&self, file_type: FileType, extents: &[Extent]) -> u64 {
+        let geometry = self.geometry();
+        let end = match file_type {
+            FileType::Directory => {
+                let leaves = self.view.layout().leaf_first();
+                let data = extents.iter().filter(|extent| extent.offset < leaves);
+                data.map(|extent| extent.end().0.min(leaves.0)).max()
+            }
+            _ => extents.last().map(|extent| extent.end().0),
+        };
+        let size = end.unwrap_or_default() << geometry.block_log;
+        match file_type {
+            FileType::Symlink => size.min(symlink::TARGET_LEN_MAX as u64),
+            _ => size.min(i64::MAX as u64),
+        }
+    }
+
+    /// The type of an inode whose mode has none, where its data fork tells.
+    pub(super) fn guess_type(
+        &self,
+        inode: &Inode,
+        ino: Ino,
+        mapped: &[Mapping],
+    ) -> Option<FileType> {
+        let geometry = self.geometry();
+        let bytes = inode.as_bytes();
+        let size = usize::try_from(inode.size()).ok();
+        match bytes[FORMAT_OFFSET] {
+            1 => {
+                let contents = inode.fork(Fork::Data).get(..size?)?;
+                if Short::parse(self.view.layout(), &geometry, contents).is_ok() {
+                    return Some(FileType::Directory);
+                }
+                (!contents.is_empty() && !contents.contains(&0)).then_some(FileType::Symlink)
+            }
+            2 | 3 => {
+                let mut extents = of_reverse_map(&geometry, mapped, Fork::Data);
+                if extents.is_empty() {
+                    // Read as that of a file, which may have anything.
+                    let mut as_file = inode.clone();
+                    as_file.set_mode(FileType::Regular, 0);
+                    extents = map::read(self.view, ino, &as_file, Fork::Data).extents;
+                }
+                let is_in_use = inode.nlink() > 0 || !extents.is_empty() || inode.size() > 0;
+                is_in_use.then(|| self.type_of(ino, &extents))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds the boundary between the forks and the form of the attributes, if what the inode says cannot be.
+    pub(super) fn boundary(&self, inode: &mut Inode, file_type: FileType) {
+        let geometry = self.geometry();
+        let literal = inode.literal_size();
+        let said = (inode.forkoff_bytes(), inode.as_bytes()[ATTR_FORMAT_OFFSET]);
+        let is_special = is_special(file_type);
+        let can_be = |at: usize| at < literal && (!is_special || at == DEVICE_FORK);
+        let has_none = said.0 == 0 && said.1 == 2 && inode.extents(Fork::Attr) == 0;
+        if has_none || said.0 > 0 && can_be(said.0) && makes_sense(&geometry, inode) {
+            return;
+        }
+        let places = std::iter::once(said.0).chain((8..literal).step_by(8));
+        for at in places.filter(|at| *at > 0 && can_be(*at)) {
+            for format in [said.1, 1, 2, 3] {
+                let mut other = inode.clone();
+                other.set_forkoff_bytes(at);
+                other.as_mut_bytes()[ATTR_FORMAT_OFFSET] = format;
+                let has_some = format == 1 || other.extents(Fork::Attr) > 0;
+                if has_some && makes_sense(&geometry, &other) {
+                    *inode = other;
+                    return;
+                }
+            }
+        }
+        // Where the boundary can be right, as much of what is behind it as possible is read later on.
+        if said.0 > 0 && can_be(said.0) && said.1 == 1 {
+            return;
+        }
+        let bytes = inode.as_mut_bytes();
+        bytes[82] = 0;
+        bytes[ATTR_FORMAT_OFFSET] = Format::Extents as u8;
+        let _ = inode.set_extents(Fork::Attr, 0);
+    }
+
+    /// Gives the data fork a form that fits the type.
+    pub(super) fn data_form(
+        &self,
+        inode: &mut Inode,
+        file_type: FileType,
+        mapped: &[Mapping],
+    ) -> Option<()> {
+        let geometry = self.geometry();
+        if is_special(file_type) {
+            inode.set_format(Fork::Data, Format::Device);
+            inode.set_size(0);
+            return inode.set_extents(Fork::Data, 0).then_some(());
+        }
+        let said = inode.as_bytes()[FORMAT_OFFSET];
+        let fitting: &[Format] = match file_type {
+            FileType::Regular => &[Format::Extents, Format::Btree],
+            FileType::Directory => &[Format::Local, Format::Extents, Format::Btree],
+            _ => &[Format::Local, Format::Extents],
+        };
+        let fits = fitting.iter().any(|format| *format as u8 == said);
+        if !(fits && self.is_data_right(inode, file_type, &geometry)) {
+            let right = fitting.iter().find(|format| {
+                let mut other = inode.clone();
+                other.set_format(Fork::Data, **format);
+                // An empty list is no sign of one.
+                let is_empty = **format == Format::Extents && other.extents(Fork::Data) == 0;
+                !is_empty && self.is_data_right(&other, file_type, &geometry)
+            });
+            match right {
+                Some(format) => inode.set_format(Fork::Data, *format),
+                None if fits => {}
+                None if file_type == FileType::Regular || !mapped.is_empty() => {
+                    inode.set_format(Fork::Data, Format::Extents);
+                    let _ = inode.set_extents(Fork::Data, 0);
+                }
+                None => return None,
+            }
+        }
+        let room = inode.fork(Fork::Data).len() as u64;
+        if inode.format() == Format::Local {
+            if file_type == FileType::Directory {
+                let size = inode.size();
+                if size > room || size == 0 {
+                    inode.set_size(short_end(self.view.layout(), inode.fork(Fork::Data)));
+                }
+            }
+            return inode.set_extents(Fork::Data, 0).then_some(());
+        }
+        if file_type != FileType::Regular && inode.size() == 0 || inode.size() > i64::MAX as u64 {
+            let extents = of_reverse_map(&geometry, mapped, Fork::Data);
+            let size = self.size_of(file_type, &extents);
+            inode.set_size(size.max(geometry.block_size() as u64));
+        }
+        Some(())
+    }
+
+    pub(super) fn is_data_right(
+        &self,
+        inode: &Inode,
+        file_type: FileType,
+        geometry: &Geometry,
+    ) -> bool {
+        let (fork, size) = (inode.fork(Fork::Data), inode.size());
+        match inode.format() {
+            Format::Local => {
+                let Some(contents) = fork.get(..usize::try_from(size).unwrap_or(usize::MAX)) else {
+                    return false;
+                };
+                match file_type {
+                    FileType::Directory => {
+                        Short::parse(self.view.layout(), geometry, contents).is_ok()
+                    }
+                    _ => !contents.is_empty() && !contents.contains(&0),
+                }
+            }
+            Format::Extents => is_list(geometry, fork, inode.extents(Fork::Data)),
+            Format::Btree => is_root(geometry, fork),
+            Format::Device => false,
+        }
+    }
+}
+
+/// Whether what is behind the boundary can be attributes of the form that the inode says.
+fn makes_sense(geometry: &Geometry, inode: &Inode) -> bool {
+    let fork = inode.fork(Fork::Attr);
+    match inode.as_bytes()[ATTR_FORMAT_OFFSET] {
+        1 => {
+            let Ok(mut entries) = shortform::entries(fork) else { return false };
+            let mut end = shortform::HEADER_SIZE;
+            let are_right = entries.all(|entry| entry.map(|entry| end += entry.size()).is_ok());
+            are_right && shortform::total(fork).is_ok_and(|total| total == end)
+        }
+        2 => is_list(geometry, fork, inode.extents(Fork::Attr)),
+        3 => is_root(geometry, fork),
+        _ => false,
+    }
+}
+
+/// Whether a fork can be a list of so many extents.
+fn is_list(geometry: &Geometry, fork: &[u8], count: u64) -> bool {
+    let mut end = FileBlock(0);
+    count <= (fork.len() / EXTENT_SIZE) as u64
+        && fork.chunks_exact(EXTENT_SIZE).take(count as usize).all(|record| {
+            let extent = Extent::parse(record);
+            let is_right = extent.check(geometry).is_ok() && extent.offset >= end;
+            end = extent.end();
+            is_right
+        })
+}
+
+/// Whether a fork can be the root of a tree.
+fn is_root(geometry: &Geometry, fork: &[u8]) -> bool {
+    if fork.len() < ROOT_HEADER_SIZE {
+        return false;
+    }
+    let area = Shape::BMBT.root_area(fork.len());
+    let count = area.count(fork);
+    (1..LEVELS_MAX).contains(&usize::from(area.level(fork)))
+        && (1..=area.max).contains(&count)
+        && (0..count).all(|at| geometry.contains(FsBlock(area.pointer(fork, at)), 1))
+}
+
+/// Where the entries of a directory in its inode end.
+fn short_end(layout: &Layout, fork: &[u8]) -> u64 {
+    let (Some(&count), Some(&wide)) = (fork.first(), fork.get(1)) else { return 0 };
+    let ino_size = if wide > 0 { 8 } else { 4 };
+    let mut at = 2 + ino_size;
+    for _ in 0..count {
+        let Some(&len) = fork.get(at) else { break };
+        let end = at + 3 + usize::from(len) + usize::from(layout.ftype) + ino_size;
+        if len == 0 || end > fork.len() {
+            break;
+        }
+        at = end;
+    }
+    at.min(fork.len()) as u64
+}
