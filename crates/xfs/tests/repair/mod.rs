@@ -4,6 +4,7 @@
 mod files;
 mod kept;
 mod logs;
+mod nameless;
 mod quotas;
 mod subject;
 
