@@ -24,7 +24,7 @@ codes! {
         "None: what cannot be read is left alone, and nothing that depends on it is changed.";
     SUPERBLOCK: "ext4-superblock", Unusable, "superblock",
         "The primary superblock is damaged.",
-        "The first sound backup takes its place.";
+        "A sound copy takes its place; without one, its checksum is computed again, or the field that does not fit gets a value that does.";
     SUPERBLOCK_FIELD: "ext4-superblock-field", AtRisk, "superblock",
         "A field of the superblock has a value that it cannot have.",
         "The field gets the value that follows from the rest of the image, or its default.";
@@ -45,19 +45,19 @@ codes! {
         "The backup is written again from the primary superblock.";
     MMP: "ext4-mmp", AtRisk, "mmp block",
         "The block that guards against two mounts at once is damaged.",
-        "The block is written again, as of a file system that is not mounted.";
+        "The block is written again, as of a file system that is not mounted; without a place, the feature is turned off.";
     GROUP_CHECKSUM: "ext4-group-checksum", AtRisk, "group descriptor",
         "The checksum of a group descriptor does not match.",
-        "Its fields are checked one by one, and the checksum is computed again.";
+        "What it says of unused inodes is compared with the inode table, and the checksum is computed again.";
     GROUP_PLACES: "ext4-group-places", Unusable, "group descriptor",
         "A group descriptor leads to bitmaps or an inode table that cannot be there.",
-        "The places come from a backup of the descriptor.";
+        "The places come from a backup of the descriptor, or are where mke2fs puts them.";
     GROUP_OVERLAP: "ext4-group-overlap", Unusable, "group descriptor",
         "Bitmaps, inode tables or descriptors of groups lie on each other.",
-        "The places come from backups of the descriptors.";
+        "The places come from backups of the descriptors, or are where mke2fs puts them; a bitmap may move.";
     GROUP_FLAGS: "ext4-group-flags", Harmless, "group descriptor",
         "A descriptor says that parts of its group are not initialised, in a file system without that feature.",
-        "The flags and the number of unused inodes are cleared.";
+        "The flags and the number of unused inodes are set right.";
     GROUP_UNUSED: "ext4-group-unused", AtRisk, "group descriptor",
         "A descriptor says that inodes were never used that are in use.",
         "The inodes of the group are looked through, and their number is set right.";
@@ -75,7 +75,7 @@ codes! {
         "The number is counted again.";
     JOURNAL_INODE: "ext4-journal-inode", Unusable, "journal inode",
         "The journal's inode or its block map is damaged.",
-        "The journal is taken away and made anew; what it held is lost.";
+        "The inode is written again from a copy of its map; without one, the journal is made anew, and what it held is lost.";
     JOURNAL_SUPERBLOCK: "ext4-journal-superblock", Unusable, "journal superblock",
         "The journal's superblock is damaged.",
         "The journal is made anew; what it held is lost.";
@@ -90,13 +90,13 @@ codes! {
         "The list is cut there.";
     ORPHAN_FILE: "ext4-orphan-file", AtRisk, "orphan file",
         "The orphan file is damaged.",
-        "Its blocks are made anew and empty.";
+        "The damaged block is made anew and empty, or the whole file.";
     ORPHAN_FILE_ENTRY: "ext4-orphan-file-entry", AtRisk, "orphan file",
         "The orphan file names an inode that cannot be an orphan.",
         "The slot is emptied.";
     ORPHAN_PRESENT: "ext4-orphan-present", Harmless, "superblock",
         "Whether the orphan file holds orphans is not as the superblock says.",
-        "The orphans are ended, and the mark is taken back.";
+        "The mark is set right, and orphans are ended.";
     INODE_CHECKSUM: "ext4-inode-checksum", AtRisk, "inode",
         "The checksum of an inode does not match.",
         "The checksum is computed again if all fields are plausible; otherwise the inode is freed.";
@@ -126,13 +126,13 @@ codes! {
         "A directory goes back to its parent if that is there, anything else to lost+found.";
     INODE_SPECIAL: "ext4-inode-special", AtRisk, "inode",
         "An inode of the file system itself is not what it must be.",
-        "The inode is made anew.";
+        "The inode is made anew; one that nothing uses is cleared.";
     SYMLINK: "ext4-symlink", AtRisk, "symbolic link",
         "The target of a symbolic link is not there as its size says.",
         "The size becomes that of the target that is there; without a target, the link is removed.";
     RESIZE_INODE: "ext4-resize-inode", Harmless, "resize inode",
         "The inode that keeps blocks for descriptors does not hold those it must.",
-        "The inode is made anew.";
+        "The inode is made anew; without room, the feature is turned off.";
     EXTENT_NODE: "ext4-extent-node", AtRisk, "extent tree node",
         "A node of an extent tree is damaged.",
         "The tree is built anew of all that can be read; what was only in the node is lost.";
@@ -249,7 +249,7 @@ codes! {
         "The bitmap is built anew.";
     BLOCK_BITMAP_PADDING: "ext4-block-bitmap-padding", Harmless, "block bitmap",
         "Bits past the last block of a group are not set.",
-        "The bits are set.";
+        "The bitmap is built anew.";
     INODE_BITMAP_CHECKSUM: "ext4-inode-bitmap-checksum", AtRisk, "inode bitmap",
         "The checksum of an inode bitmap does not match.",
         "The bitmap is built anew.";
@@ -261,7 +261,7 @@ codes! {
         "The bitmap is built anew.";
     INODE_BITMAP_PADDING: "ext4-inode-bitmap-padding", Harmless, "inode bitmap",
         "Bits past the last inode of a group are not set.",
-        "The bits are set.";
+        "The bitmap is built anew.";
     QUOTA_FILE: "ext4-quota-file", AtRisk, "quota file",
         "A quota file is damaged.",
         "The file is made anew; limits that cannot be read are lost.";

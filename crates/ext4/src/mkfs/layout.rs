@@ -79,8 +79,14 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Where the bitmaps and inode tables of a file system of this geometry usually lie. `None` if there is no room.
+/// Where the bitmaps and inode tables of a file system of this geometry usually lie. `None` if there is no room, or
+/// if there are more groups, and smaller ones, than any program makes: to find room for them would take too long.
 pub(crate) fn usual_places(geometry: &Geometry) -> Option<Vec<GroupDescriptor>> {
+    const GROUPS_MAX: u32 = 4096;
+    const BLOCKS_MIN: u32 = 2048;
+    if geometry.groups_count > GROUPS_MAX && geometry.blocks_per_group < BLOCKS_MIN {
+        return None;
+    }
     let mut space = Space::new(u64::from(geometry.first_data_block)..geometry.blocks_count);
     for group in geometry.groups() {
         let base = geometry.base_metadata(group);

@@ -6,7 +6,7 @@ use vfs::Result;
 use zerocopy::IntoBytes;
 
 use super::Job;
-use super::image::{Image, now, step};
+use super::image::{Image, by_group, now, step};
 use crate::format::address::Block;
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
@@ -199,14 +199,8 @@ pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
 /// Writes backups of the superblock again.
 pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    let mut done = std::collections::BTreeSet::new();
-    for finding in findings {
-        let (Some(group), Some(block)) = (finding.place.group, finding.place.block) else {
-            continue;
-        };
-        if !done.insert(group) {
-            continue;
-        }
+    for (group, own) in by_group(findings) {
+        let Some(block) = own.iter().find_map(|finding| finding.place.block) else { continue };
         step(&job.staging, || {
             let mut raw = image.params.sb.raw.clone();
             raw.block_group_nr = (group as u16).into();
@@ -215,8 +209,7 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
             raw.seal();
             image.write(Block(block), raw.as_bytes())?;
             let what = format!("The backup of the superblock in group {group} is written again.");
-            let own = findings.iter().filter(|f| f.place.group == Some(group));
-            Ok(own.map(|finding| Action::about(finding, what.clone())).collect())
+            Ok(own.iter().map(|finding| Action::about(finding, what.clone())).collect())
         })?;
     }
     Ok(())

@@ -1,13 +1,11 @@
 //! Group descriptors: where a group's structures lie, and what of it is initialised.
 
-use std::collections::BTreeSet;
-
 use ::repair::{Action, Staging};
 use check::Finding;
 use vfs::{Ino, Result};
 
 use super::Job;
-use super::image::{Image, step};
+use super::image::{Image, by_group, step, step_groups};
 use super::system_files::free_block_in;
 use crate::check::codes::GROUP_OVERLAP;
 use crate::check::find_in_use;
@@ -74,12 +72,9 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
 pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
-    let groups: BTreeSet<u64> = findings.iter().filter_map(|finding| finding.place.group).collect();
     let before = job.staging.step_count();
     let taken = Taken::of(&image);
-    for group in groups {
-        let of_group: Vec<&Finding> =
-            findings.iter().filter(|f| f.place.group == Some(group)).copied().collect();
+    for (group, of_group) in by_group(findings) {
         let usual = usual.as_ref().and_then(|all| all.get(group as usize));
         settle_group(&image, Group(group as u32), usual, &of_group, &taken)?;
     }
@@ -114,7 +109,12 @@ fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Tak
 
 /// Where the structures of all groups lie, as their descriptors say.
 #[derive(Default)]
-struct Taken(Vec<(u64, u64, Group, Part)>);
+struct Taken {
+    /// Start and end, ascending.
+    ranges: Vec<(u64, u64, Group, Part)>,
+    /// Blocks of the longest.
+    longest: u64,
+}
 
 impl Taken {
     fn of(image: &Image<'_>) -> Self {
@@ -131,17 +131,16 @@ impl Taken {
             }
         }
         all.sort_unstable_by_key(|(start, end, group, _)| (*start, *end, *group));
-        Self(all)
+        let longest = all.iter().map(|(start, end, ..)| end - start).max().unwrap_or(0);
+        Self { ranges: all, longest }
     }
 
     /// Whether a structure would lie on another one at a place.
     fn is_taken(&self, group: Group, part: Part, place: Block, len: u64) -> bool {
         let end = place.0.saturating_add(len);
-        let until = self.0.partition_point(|(start, ..)| *start < end);
-        // Those that start before may be long: tables are the longest there are.
-        let longest = self.0.iter().map(|(start, end, ..)| end - start).max().unwrap_or(0);
-        let near = self.0[..until].iter().rev();
-        near.take_while(|(start, ..)| start.saturating_add(longest) > place.0)
+        let until = self.ranges.partition_point(|(start, ..)| *start < end);
+        let near = self.ranges[..until].iter().rev();
+        near.take_while(|(start, ..)| start.saturating_add(self.longest) > place.0)
             .any(|(_, other_end, of, its)| *other_end > place.0 && (*of, *its) != (group, part))
     }
 }
@@ -373,28 +372,18 @@ fn look_through(
 /// Seals descriptors again, after what they say was checked against the inode tables.
 pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    let mut done = BTreeSet::new();
-    for finding in findings {
-        let Some(number) = finding.place.group.filter(|group| done.insert(*group)) else {
-            continue;
-        };
-        let group = Group(number as u32);
-        step(&job.staging, || {
-            let mut desc = image.descriptor(group)?;
-            if desc.check_places(&image.params.sb).is_err() {
-                return Ok(Vec::new());
-            }
-            look_through(&image, group, &mut desc)?;
-            image.write_descriptor(group, &desc)?;
-            let what = format!(
-                "The inode table of group {group} is looked through, and its descriptor is written \
-                 again."
-            );
-            let own = findings.iter().filter(|f| f.place.group == Some(number));
-            Ok(own.map(|finding| Action::about(finding, what.clone())).collect())
-        })?;
-    }
-    Ok(())
+    step_groups(&job.staging, findings, &|group, findings| {
+        let mut desc = image.descriptor(group)?;
+        if desc.check_places(&image.params.sb).is_err() {
+            return Ok(Vec::new());
+        }
+        look_through(&image, group, &mut desc)?;
+        image.write_descriptor(group, &desc)?;
+        let what = format!(
+            "The inode table of group {group} is looked through, and its descriptor is written again."
+        );
+        Ok(findings.iter().map(|finding| Action::about(finding, what.clone())).collect())
+    })
 }
 
 /// Writes backups of descriptors again.

@@ -1,10 +1,12 @@
 //! The image that is being repaired, as its superblock describes it, and steps that change it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
+use check::Finding;
 use vfs::{Error, Ino, Result};
 use zerocopy::IntoBytes;
 
@@ -129,13 +131,60 @@ pub(super) fn step(
     staging: &Staging,
     change: impl FnOnce() -> io::Result<Vec<Action>>,
 ) -> Result<()> {
+    try_step(staging, change).map(drop)
+}
+
+/// As [`step`]. Returns whether the device took it.
+fn try_step(staging: &Staging, change: impl FnOnce() -> io::Result<Vec<Action>>) -> Result<bool> {
     match change() {
         Ok(actions) => {
             staging.end_step(actions).map_err(Error::Device)?;
+            Ok(true)
         }
-        Err(_) => staging.abandon(),
+        Err(_) => {
+            staging.abandon();
+            Ok(false)
+        }
+    }
+}
+
+/// How many groups are mended in one step: their descriptors lie in few blocks.
+const GROUPS_IN_STEP: usize = 16;
+
+/// Mends groups, several in a step; one by one where the device refuses something.
+///
+/// # Errors
+/// If the device fails when a step ends.
+pub(super) fn step_groups(
+    staging: &Staging,
+    findings: &[&Finding],
+    change: &dyn Fn(Group, &[&Finding]) -> io::Result<Vec<Action>>,
+) -> Result<()> {
+    let by_group: Vec<(u64, Vec<&Finding>)> = by_group(findings).into_iter().collect();
+    for some in by_group.chunks(GROUPS_IN_STEP) {
+        let of = |(group, findings): &(u64, Vec<&Finding>)| change(Group(*group as u32), findings);
+        let together = || {
+            let actions: io::Result<Vec<Vec<Action>>> = some.iter().map(of).collect();
+            Ok(actions?.into_iter().flatten().collect())
+        };
+        if !try_step(staging, together)? {
+            for one in some {
+                step(staging, || of(one))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Findings by their group, as far as they have one.
+pub(super) fn by_group<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Finding>> {
+    let mut groups: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        if let Some(group) = finding.place.group {
+            groups.entry(group).or_default().push(finding);
+        }
+    }
+    groups
 }
 
 /// Seconds since the epoch.

@@ -78,6 +78,7 @@ impl Repairer for Repair {
 
     /// The superblock, which has the time of the last change.
     fn witnesses(&self, _device: &dyn BlockDevice) -> Vec<Range<u64>> {
-        vec![SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + size_of::<RawSuperblock>() as u64]
+        let range = SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + size_of::<RawSuperblock>() as u64;
+        Vec::from([range])
     }
 }

@@ -74,7 +74,7 @@ fn make(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
         image.write(block, &bytes)?;
     }
     image.write(double, &pointers)?;
-    let reach = DIRECT_COUNT as u64 + per_block as u64 + (per_block * per_block) as u64;
+    let reach = u64::from(DIRECT_COUNT) + per_block as u64 + (per_block * per_block) as u64;
     let size = reach << geometry.block_size_log;
     let Some(mut slot) = image.slot(RESIZE_INO)? else { return Ok(false) };
     let mut inode = Inode::from_slot(&slot);

@@ -1,13 +1,11 @@
 //! Bitmaps and counts, built anew from what all inodes use.
 
-use std::collections::BTreeMap;
-
 use ::repair::Action;
 use check::{Code, Finding};
 use vfs::Result;
 
 use super::Job;
-use super::image::{Image, step};
+use super::image::{Image, step, step_groups};
 use crate::check::codes::{
     BLOCK_BITMAP_CHECKSUM, BLOCK_BITMAP_FREE, BLOCK_BITMAP_PADDING, BLOCK_BITMAP_USED,
     INODE_BITMAP_CHECKSUM, INODE_BITMAP_FREE, INODE_BITMAP_PADDING, INODE_BITMAP_USED,
@@ -26,17 +24,10 @@ const OF_INODES: &[&Code] =
 /// Builds bitmaps anew and counts again in all groups that have findings.
 pub(super) fn mend_groups(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    let mut by_group: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
-    for finding in findings {
-        let Some(group) = finding.place.group else { continue };
-        by_group.entry(group).or_default().push(finding);
-    }
     let mended = find_in_use(job.staging.clone(), &job.options, |in_use| {
-        for (group, findings) in by_group {
-            let group = Group(group as u32);
-            step(&job.staging, || mend_group(&image, in_use, group, &findings))?;
-        }
-        Ok(())
+        step_groups(&job.staging, findings, &|group, findings| {
+            mend_group(&image, in_use, group, findings)
+        })
     })?;
     mended.unwrap_or(Ok(()))
 }

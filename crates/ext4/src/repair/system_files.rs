@@ -226,7 +226,7 @@ pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) 
             let is_there = range.contains(&ino);
             if is_there && make_file(image, in_use, ino, ORPHAN_BLOCKS, empty)?.is_some() {
                 set_features(image, |features| {
-                    features.ro_compat.remove(RoCompat::ORPHAN_PRESENT)
+                    features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
                 })?;
                 return Ok(vec![Action::about(
                     finding,
