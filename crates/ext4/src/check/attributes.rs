@@ -119,9 +119,12 @@ impl Context<'_> {
                 && !value.is_empty()
             {
                 let start = value.as_ptr().addr();
-                values.push((start, start + value.len()));
+                values.push((start, start + xattr::value_size(value.len())));
             }
             self.check_entry(&entry, home, space);
+        }
+        if !area.has_room_for_values() {
+            self.tell(home.finding(XATTR_ENTRY).detail("a value runs past the end"));
         }
         values.sort_unstable();
         if values.windows(2).any(|pair| pair[0].1 > pair[1].0) {

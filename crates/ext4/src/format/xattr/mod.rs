@@ -121,6 +121,21 @@ impl<'a> Area<'a> {
         })
     }
 
+    /// Whether each value lies inside of the area, its padding included; an empty one, too.
+    pub fn has_room_for_values(self) -> bool {
+        let mut at = self.entries;
+        while let Ok(Some(entry)) = self.entry(at) {
+            let offset = usize::from(u16_at(self.base, at + 2).unwrap_or(0));
+            if let Value::Here(value) = entry.value
+                && offset + value_size(value.len()) > self.base.len()
+            {
+                return false;
+            }
+            at += entry_size(entry.name.len());
+        }
+        true
+    }
+
     /// The attribute of this name.
     pub fn find(self, name: AttributeName<'_>) -> Option<Entry<'a>> {
         self.entries().find(|entry| entry.name_index == name.index && entry.name == name.suffix)

@@ -147,8 +147,9 @@ impl Directory {
         // The directory for what is found keeps its blocks, so that there is room the next time.
         let list = form.list(entries, 1);
         let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
-        // How such names are hashed depends on a key.
-        let is_known = !(is_encrypted && is_folded);
+        // How such names are hashed depends on a key; and what is no text is folded by everybody in another way.
+        let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
+        let is_known = !is_folded || !is_encrypted && entries.iter().all(is_text);
         if is_wanted && is_known {
             let version = self.names.hash_version.filter(|version| *version <= 2);
             let version = version.unwrap_or(params.default_hash_version());
@@ -159,18 +160,20 @@ impl Directory {
                 return blocks;
             }
         }
-        if was_indexed || had <= list.len() { list } else { form.list(entries, had) }
+        let is_whole = self.map.end() == had as u64;
+        if was_indexed || had <= list.len() || !is_whole { list } else { form.list(entries, had) }
     }
 
     /// Gives it as many blocks as there are contents, and writes its map if that changes.
     fn place(&mut self, ward: &mut Ward<'_>, blocks: &[Vec<u8>], draft: &mut Draft) -> Option<()> {
         let before = self.map.runs.clone();
+        let mut spare = self.spare(ward, blocks.len() as u64);
         self.map.truncate(blocks.len() as u64);
         self.map.runs.iter_mut().for_each(|run| run.unwritten = false);
         let mut added = BTreeMap::new();
         for number in 0..blocks.len() as u32 {
             if self.map.place(number).is_none() {
-                let place = new_place(ward, &self.map, &added, number)?;
+                let place = new_place(ward, &self.map, &added, &mut spare, number)?;
                 added.insert(number, Some(place));
             }
         }
@@ -185,6 +188,23 @@ impl Directory {
         let clusters = self.map.clusters(&ward.scene);
         set_blocks(ward, &mut self.patient, clusters, true);
         Some(())
+    }
+
+    /// The clusters that a directory of that many blocks has no more use for where they are.
+    fn spare(&self, ward: &Ward<'_>, blocks: u64) -> Vec<Block> {
+        let geometry = ward.scene.geometry();
+        let end = blocks.next_multiple_of(geometry.cluster_blocks().into());
+        let mut spare = Vec::new();
+        for run in self.map.runs.iter().rev() {
+            let behind = (0..run.len).rev().take_while(|at| u64::from(run.first + at) >= end);
+            for place in behind.map(|at| run.start.plus(at.into())) {
+                let start = geometry.cluster_start(place);
+                if spare.last() != Some(&start) {
+                    spare.push(start);
+                }
+            }
+        }
+        spare
     }
 
     /// Writes entries into the inode, if they fit.
@@ -223,6 +243,7 @@ fn new_place(
     ward: &mut Ward<'_>,
     map: &Map,
     added: &BTreeMap<u32, Option<Block>>,
+    spare: &mut Vec<Block>,
     number: u32,
 ) -> Option<Block> {
     let geometry = *ward.scene.geometry();
@@ -234,5 +255,9 @@ fn new_place(
             return Some(geometry.cluster_start(place).plus(within.into()));
         }
     }
-    Some(ward.take_cluster()?.plus(within.into()))
+    let cluster = match spare.pop() {
+        Some(cluster) => cluster,
+        None => ward.take_cluster()?,
+    };
+    Some(cluster.plus(within.into()))
 }

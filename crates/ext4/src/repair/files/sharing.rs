@@ -208,7 +208,7 @@ fn part(
         return Ok(());
     }
     // One that keeps all that it has stays as it is.
-    if patient.has_map() && !(is_kept && changes.is_empty()) {
+    if patient.has_map() && !(is_kept && changes.is_empty() && !map.is_damaged) {
         if !map::write(ward, &mut patient, &mut map, &mut draft) {
             return Ok(());
         }
