@@ -135,6 +135,9 @@ impl<'s, 'c> Scanner<'s, 'c> {
             self.check_deletion_time(ino, slot);
         }
         if mode == 0 && links == 0 {
+            if slot.iter().any(|&byte| byte != 0) {
+                self.check_checksum(&context.subject(ino, slot), slot);
+            }
             return;
         }
         let subject = context.subject(ino, slot);

@@ -80,8 +80,10 @@ fn repair_all(name: &str, victim: &Victim, count: usize, place: &Path, outcome: 
                 continue;
             }
         };
-        let lost =
-            before.lost_in(&now, case.ino.map(u64::from), !case.what.starts_with("Attributes"));
+        // Attributes lie in blocks that inodes share, and in inodes without names.
+        let is_of_attributes = case.what.starts_with("Attributes")
+            || case.ino.is_some_and(|ino| !before.inodes.contains_key(&ino.into()));
+        let lost = before.lost_in(&now, case.ino.map(u64::from), !is_of_attributes);
         if !lost.inodes.is_empty() || !lost.names.is_empty() {
             outcome.lost += (lost.inodes.len() + lost.names.len()) as u32;
             let done = plan(&case.image).map(|plan| describe(&plan)).unwrap_or_default();
