@@ -17,6 +17,9 @@ use crate::format::inode::{self, Inode};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 use crate::params::{Params, read_superblock};
 
+/// What was done, if the device took it.
+pub(super) type Changed = io::Result<Vec<Action>>;
+
 /// An image in a staging.
 pub(super) struct Image<'s> {
     pub(super) staging: &'s Staging,
@@ -127,10 +130,7 @@ impl<'s> Image<'s> {
 ///
 /// # Errors
 /// If the device fails when the step ends.
-pub(super) fn step(
-    staging: &Staging,
-    change: impl FnOnce() -> io::Result<Vec<Action>>,
-) -> Result<()> {
+pub(super) fn step(staging: &Staging, change: impl FnOnce() -> Changed) -> Result<()> {
     try_step(staging, change).map(drop)
 }
 
@@ -158,7 +158,7 @@ const GROUPS_IN_STEP: usize = 16;
 pub(super) fn step_groups(
     staging: &Staging,
     findings: &[&Finding],
-    change: &dyn Fn(Group, &[&Finding]) -> io::Result<Vec<Action>>,
+    change: &dyn Fn(Group, &[&Finding]) -> Changed,
 ) -> Result<()> {
     let by_group: Vec<(u64, Vec<&Finding>)> = by_group(findings).into_iter().collect();
     for some in by_group.chunks(GROUPS_IN_STEP) {
