@@ -247,6 +247,11 @@ fn candidates(
     add("checksum_type", &|raw| raw.checksum_type = 1);
     add("first_data_block", &|raw| raw.first_data_block = u32::from(log == 0).into());
     add("log_cluster_size", &|raw| raw.log_cluster_size = log.into());
+    // With bigalloc, what clusters and blocks a group has tells.
+    if let Some(blocks) = per_group.checked_div(damaged.clusters_per_group.get()) {
+        let ratio = blocks.max(1).ilog2();
+        add("log_cluster_size", &|raw| raw.log_cluster_size = log.wrapping_add(ratio).into());
+    }
     add("clusters_per_group", &|raw| raw.clusters_per_group = per_group.into());
     add("blocks_per_group", &|raw| raw.blocks_per_group = damaged.clusters_per_group);
     add("first_data_block", &|raw| raw.first_data_block = 0.into());
