@@ -2,6 +2,7 @@
 
 mod attributes;
 mod connect;
+mod contents;
 mod directories;
 mod draft;
 mod inodes;

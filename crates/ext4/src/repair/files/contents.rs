@@ -1,0 +1,172 @@
+//! What an inode holds: its map, its size, the target of a link, contents in the inode itself.
+
+use vfs::FileType;
+
+use super::attributes;
+use super::inodes::{Case, OF_MAP, RESIZE_INO, set_blocks};
+use super::map::{self, Map};
+use crate::check::codes::*;
+use crate::format::indirect::DIRECT_COUNT;
+use crate::format::inode::{I_BLOCK_SIZE, flags};
+
+impl Case<'_, '_, '_> {
+    /// Mends what the inode holds, and then its size and number of blocks.
+    pub(super) fn mend_contents(&mut self) {
+        let Some(file_type) = self.patient.file_type() else { return };
+        match file_type {
+            _ if self.patient.has(flags::INLINE_DATA) => self.mend_inline(file_type),
+            FileType::Regular | FileType::Directory => self.mend_mapped(file_type),
+            FileType::Symlink => self.mend_symlink(),
+            _ => {
+                if self.has(&[INODE_SIZE]) {
+                    self.patient.inode.set_size(0);
+                }
+                self.mend_blocks(0);
+            }
+        }
+    }
+
+    fn mend_inline(&mut self, file_type: FileType) {
+        if self.has(&[INLINE_DATA]) {
+            let rest = attributes::inline_rest(&self.patient);
+            if rest.is_none() && !attributes::set_inline_rest(&mut self.patient, Some(&[])) {
+                // There is no room even for a name: the contents are not inline.
+                self.patient.inode.set_flag(flags::INLINE_DATA, false);
+                return self.mend_mapped(file_type);
+            }
+            let room = (I_BLOCK_SIZE + rest.map_or(0, |rest| rest.len())) as u64;
+            let is_too_large = self.patient.inode.size() > room;
+            if file_type == FileType::Directory || file_type == FileType::Symlink && is_too_large {
+                self.patient.inode.set_size(room);
+            }
+        }
+        if self.has(&[INODE_SIZE]) && file_type == FileType::Regular {
+            let rest = attributes::inline_rest(&self.patient).map_or(0, |rest| rest.len());
+            self.patient.inode.set_size((I_BLOCK_SIZE + rest) as u64);
+        }
+        self.mend_blocks(0);
+    }
+
+    fn mend_mapped(&mut self, file_type: FileType) {
+        let mut map = Map::read(&self.ward.scene, &self.patient);
+        if map.is_unreadable {
+            return;
+        }
+        let may_be_unwritten = file_type == FileType::Regular;
+        if self.has(&[EXTENT_UNWRITTEN]) && !may_be_unwritten {
+            map.runs.iter_mut().for_each(|run| run.unwritten = false);
+        }
+        let is_written = if self.has(&[EXTENT_NODE]) && map.runs.is_empty() {
+            map.nodes.clear();
+            map::write_empty(&self.ward.scene, &mut self.patient);
+            true
+        } else {
+            !self.has(OF_MAP) || map::write(self.ward, &mut self.patient, &mut map, &mut self.draft)
+        };
+        if !is_written {
+            return;
+        }
+        if self.has(&[INODE_SIZE]) {
+            self.mend_size(&map, file_type);
+        }
+        let clusters = map.clusters(&self.ward.scene);
+        self.mend_blocks(clusters);
+    }
+
+    fn mend_size(&mut self, map: &Map, file_type: FileType) {
+        let geometry = self.ward.scene.geometry();
+        let log = geometry.block_size_log;
+        let size = match file_type {
+            // One without any block gets one when its entries are written.
+            FileType::Directory => map.end().max(1) << log,
+            _ => {
+                let pointers = u64::from(geometry.block_size() / 4);
+                let reach = u64::from(DIRECT_COUNT) + pointers + pointers.pow(2) + pointers.pow(3);
+                let blocks = if self.patient.has(flags::EXTENTS) {
+                    1 << 32
+                } else {
+                    reach.min((1 << 32) - 1)
+                };
+                let (least, most) = (map.written_end().saturating_sub(1) << log, blocks << log);
+                let size = self.patient.inode.size();
+                let is_right = size <= most && (size >= least || map.written_end() == 0);
+                if is_right { size } else { map.written_end() << log }
+            }
+        };
+        self.patient.inode.set_size(size);
+    }
+
+    fn mend_symlink(&mut self) {
+        let size = self.patient.inode.size();
+        let is_fast = size < I_BLOCK_SIZE as u64;
+        if !is_fast || size == 0 && self.patient.has(flags::EXTENTS) {
+            // The target may be in a block although the size does not say so.
+            if is_fast {
+                self.patient.inode.set_size(I_BLOCK_SIZE as u64);
+            }
+            let size_is_known = self.mend_slow_target();
+            if size_is_known {
+                return self.mend_mapped(FileType::Symlink);
+            }
+        }
+        let root = *self.patient.inode.i_block();
+        let len = root.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let is_text = root[..len].iter().all(|byte| !byte.is_ascii_control());
+        let size = self.patient.inode.size();
+        let is_encrypted = self.patient.has(flags::ENCRYPT);
+        let is_wrong = self.has(&[SYMLINK, INODE_SIZE]) || self.has(OF_MAP) && !is_fast;
+        if is_wrong && (!is_encrypted || size >= I_BLOCK_SIZE as u64) {
+            if len == 0 || !is_text {
+                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                return self.patient.clear();
+            }
+            self.patient.inode.set_size(len as u64);
+            self.patient.inode.set_flag(flags::EXTENTS, false);
+        } else if is_wrong {
+            let len = 2 + u64::from(u16::from_le_bytes([root[0], root[1]]));
+            if !(3..I_BLOCK_SIZE as u64).contains(&len) {
+                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                return self.patient.clear();
+            }
+            self.patient.inode.set_size(len);
+            self.patient.inode.set_flag(flags::EXTENTS, false);
+        }
+        self.mend_blocks(0);
+    }
+
+    /// Sets the size of a symbolic link whose target is in a block to what is there. False if none is.
+    fn mend_slow_target(&mut self) -> bool {
+        let mut map = Map::read(&self.ward.scene, &self.patient);
+        if map.is_unreadable {
+            return true;
+        }
+        let Some(bytes) = map.place(0).and_then(|place| self.ward.scene.block(place)) else {
+            return false;
+        };
+        if !self.has(&[SYMLINK]) {
+            return true;
+        }
+        let len = if self.patient.has(flags::ENCRYPT) {
+            2 + usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))
+        } else {
+            bytes.iter().position(|byte| *byte == 0).unwrap_or(0)
+        };
+        if len < I_BLOCK_SIZE || len >= bytes.len() {
+            return false;
+        }
+        map.truncate(1);
+        let is_written = map::write(self.ward, &mut self.patient, &mut map, &mut self.draft);
+        if is_written {
+            self.patient.inode.set_size(len as u64);
+        }
+        is_written
+    }
+
+    /// Counts the space that an inode takes, if that is wrong or was changed.
+    fn mend_blocks(&mut self, clusters: u64) {
+        if self.patient.ino != RESIZE_INO {
+            let is_wrong = self.has(&[INODE_BLOCKS]);
+            set_blocks(self.ward, &mut self.patient, clusters, is_wrong);
+        }
+    }
+}
