@@ -74,7 +74,7 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
 
 /// Which names lead where.
 pub(super) const NAMES: &[Fix<Job>] = &[Fix {
-    codes: &[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT],
+    codes: &[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT, codes::PARENT_STALE],
     mend: links::mend_lost,
 }];
 

@@ -129,8 +129,12 @@ impl Known<'_, '_> {
 
     /// Where an inode was, as far as its parent pointers tell.
     fn home(&mut self, ino: Ino, inode: &Inode) -> Move {
+        let said = parents_of(self.view, ino, inode);
+        self.home_of(ino, inode, said)
+    }
+
+    fn home_of(&mut self, ino: Ino, inode: &Inode, said: Vec<Link>) -> Move {
         let view = self.view;
-        let said = parents_of(view, ino, inode);
         let can_be = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
         let mut homes = Vec::new();
         for link in &said {
@@ -241,7 +245,17 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         } else if links.is_empty() {
             let to = known.home(ino, &inode);
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
-        } else if file_type == FileType::Directory {
+        } else if file_type != FileType::Directory {
+            // It counts the links that its parent pointers say, so that some of its names were lost.
+            let mut said = parents_of(view, ino, &inode);
+            if said.len() as u64 == u64::from(inode.nlink()) && said.len() > links.len() {
+                said.retain(|link| !links.contains(link));
+                let to = known.home_of(ino, &inode, said);
+                if matches!(to, Move::Home(_)) {
+                    plans.push(Plan { ino, file_type, from: Vec::new(), to });
+                }
+            }
+        } else if findings.iter().any(|finding| finding.code != codes::PARENT_STALE) {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
             let to = known.home(ino, &inode);
@@ -357,7 +371,8 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            let links = names.links.get(ino).cloned().unwrap_or_default();
+            // What is lost keeps what it says of where it was.
+            let links = names.links.get(ino).cloned()?;
             let mut whole = attributes::read(view, Ino(*ino), &inode);
             whole.retain(|attribute| attribute.namespace != flags::PARENT);
             whole.extend(links.iter().map(|(dir, generation, name)| Attribute {
