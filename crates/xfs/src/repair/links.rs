@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::repair::Action;
-use check::Finding;
+use check::{Code, Finding};
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result};
 
 use super::Job;
@@ -232,17 +232,24 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         let Some(inode) = view.inode(ino) else { continue };
         let Some(file_type) = inode.file_type() else { continue };
         let links = names.links.get(number).cloned().unwrap_or_default();
+        let has = |codes: &[&Code]| findings.iter().any(|finding| codes.contains(&finding.code));
+        let is_lost = has(&[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT]);
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
         if view.is_special(ino) {
             plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::Special });
         } else if ino == view.root() {
-            plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+            if is_lost {
+                plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+            }
         } else if is_loop && !links.is_empty() {
             if loops.insert(known.loop_of(ino)) {
                 let to = known.home(ino, &inode);
                 plans.push(Plan { ino, file_type, from: links, to });
             }
         } else if links.is_empty() {
+            if !is_lost {
+                continue;
+            }
             let to = known.home(ino, &inode);
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
         } else if file_type != FileType::Directory {
@@ -255,7 +262,7 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
                     plans.push(Plan { ino, file_type, from: Vec::new(), to });
                 }
             }
-        } else if findings.iter().any(|finding| finding.code != codes::PARENT_STALE) {
+        } else if is_lost || links.len() > 1 {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
             let to = known.home(ino, &inode);
