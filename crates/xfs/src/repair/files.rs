@@ -74,7 +74,14 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
 
 /// Which names lead where.
 pub(super) const NAMES: &[Fix<Job>] = &[Fix {
-    codes: &[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT],
+    codes: &[
+        codes::INODE_LOST,
+        codes::INODE_LINKS,
+        codes::DIR_LOOP,
+        codes::DIR_DOT_DOT,
+        codes::PARENT,
+        codes::PARENT_STALE,
+    ],
     mend: links::mend_lost,
 }];
 

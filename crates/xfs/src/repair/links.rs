@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::repair::Action;
-use check::Finding;
+use check::{Code, Finding};
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result};
 
 use super::Job;
@@ -129,8 +129,12 @@ impl Known<'_, '_> {
 
     /// Where an inode was, as far as its parent pointers tell.
     fn home(&mut self, ino: Ino, inode: &Inode) -> Move {
+        let said = parents_of(self.view, ino, inode);
+        self.home_of(ino, inode, said)
+    }
+
+    fn home_of(&mut self, ino: Ino, inode: &Inode, said: Vec<Link>) -> Move {
         let view = self.view;
-        let said = parents_of(view, ino, inode);
         let can_be = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
         let mut homes = Vec::new();
         for link in &said {
@@ -228,20 +232,37 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         let Some(inode) = view.inode(ino) else { continue };
         let Some(file_type) = inode.file_type() else { continue };
         let links = names.links.get(number).cloned().unwrap_or_default();
+        let has = |codes: &[&Code]| findings.iter().any(|finding| codes.contains(&finding.code));
+        let is_lost = has(&[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT]);
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
         if view.is_special(ino) {
             plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::Special });
         } else if ino == view.root() {
-            plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+            if is_lost {
+                plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+            }
         } else if is_loop && !links.is_empty() {
             if loops.insert(known.loop_of(ino)) {
                 let to = known.home(ino, &inode);
                 plans.push(Plan { ino, file_type, from: links, to });
             }
         } else if links.is_empty() {
+            if !is_lost {
+                continue;
+            }
             let to = known.home(ino, &inode);
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
-        } else if file_type == FileType::Directory {
+        } else if file_type != FileType::Directory {
+            // It counts the links that its parent pointers say, so that some of its names were lost.
+            let mut said = parents_of(view, ino, &inode);
+            if said.len() as u64 == u64::from(inode.nlink()) && said.len() > links.len() {
+                said.retain(|link| !links.contains(link));
+                let to = known.home_of(ino, &inode, said);
+                if matches!(to, Move::Home(_)) {
+                    plans.push(Plan { ino, file_type, from: Vec::new(), to });
+                }
+            }
+        } else if is_lost || links.len() > 1 {
             let said = parents_of(view, ino, &inode);
             let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
             let to = known.home(ino, &inode);
@@ -357,7 +378,8 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            let links = names.links.get(ino).cloned().unwrap_or_default();
+            // What is lost keeps what it says of where it was.
+            let links = names.links.get(ino).cloned()?;
             let mut whole = attributes::read(view, Ino(*ino), &inode);
             whole.retain(|attribute| attribute.namespace != flags::PARENT);
             whole.extend(links.iter().map(|(dir, generation, name)| Attribute {

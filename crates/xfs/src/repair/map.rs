@@ -105,9 +105,9 @@ impl Extents {
             !dropped.contains(&(at - 1))
         });
         for extent in all {
-            match joined.last().and_then(|last| last.joined(&extent)) {
-                Some(whole) => *joined.last_mut().unwrap_or(&mut { extent }) = whole,
-                None => joined.push(extent),
+            match (joined.last().and_then(|last| last.joined(&extent)), joined.last_mut()) {
+                (Some(whole), Some(last)) => *last = whole,
+                _ => joined.push(extent),
             }
         }
         joined

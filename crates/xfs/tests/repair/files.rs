@@ -171,6 +171,18 @@ fn names_come_back_from_parent_pointers() {
 }
 
 #[test]
+fn further_names_come_back_from_parent_pointers() {
+    oracle::require!(Tool("xfs_repair"));
+    let subject = Subject::new(ALL);
+    let deep = subject.lookup("deep");
+    let is_its = |bytes: &[u8]| {
+        matches!(&bytes[..4], b"XDB3" | b"XDD3") && bytes[40..48] == deep.0.to_be_bytes()
+    };
+    assert!(subject.zero(is_its) > 0);
+    subject.repair_all();
+}
+
+#[test]
 fn indexes_of_directories_are_made_anew() {
     oracle::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
