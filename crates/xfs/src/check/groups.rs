@@ -1,5 +1,6 @@
 //! Groups: their headers, and the trees that say what is free and what is in use.
 
+use std::collections::HashSet;
 use std::mem::offset_of;
 
 use ::check::{Code, Finding, Phase};
@@ -326,8 +327,14 @@ impl<'g> Group<'g> {
     }
 
     fn inodes(&mut self, agi: &RawAgi) {
-        let mut trees =
-            Records { group: self, chunks: Vec::new(), last_block: None, inodes: 0, free: 0 };
+        let mut trees = Records {
+            group: self,
+            met: HashSet::new(),
+            chunks: Vec::new(),
+            last_block: None,
+            inodes: 0,
+            free: 0,
+        };
         let root = (agi.root.get(), agi.level.get());
         let found = self.walk::<InoTree, _>(codes::INOBT, root, &mut trees);
         let Records { chunks, inodes, free, .. } = trees;
@@ -474,6 +481,8 @@ impl Visitor<RefcountTree> for References<'_, '_> {
 
 struct Records<'v, 'g> {
     group: &'v Group<'g>,
+    /// Blocks of the tree that were met.
+    met: HashSet<u64>,
     chunks: Vec<Chunk>,
     last_block: Option<u32>,
     inodes: u64,
@@ -481,7 +490,11 @@ struct Records<'v, 'g> {
 }
 
 impl Visitor<InoTree> for Records<'_, '_> {
-    claims_blocks!(INOBT);
+    // Inodes are to be known even if something else claims a block of their tree.
+    fn block(&mut self, block: Block) -> bool {
+        self.group.owners.claim_block(block, rmap_owner::INOBT, 0);
+        self.met.insert(block.0)
+    }
 
     fn record(&mut self, record: InodeChunk) {
         if let Err(what) = self.group.check_chunk(&record) {

@@ -15,6 +15,7 @@ use crate::Xfs;
 use crate::format::address::AgNumber;
 use crate::format::checksum;
 use crate::format::features::{Incompat, Version};
+use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log::{log_end, log_is_clean};
@@ -25,6 +26,9 @@ use crate::volume::read_superblock;
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 /// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
 pub(crate) const FLAG_READ_ONLY: u8 = 1;
+/// Bytes that old kernels read at once of inodes of the smallest size, and that size.
+const CLUSTER_BYTES: u32 = 8192;
+const INODE_SIZE_MIN: u32 = 256;
 /// Memory for the cache of a replay, in bytes.
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
@@ -206,6 +210,10 @@ fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
     if !is_right {
         tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
     }
+    if !is_sparse_alignment_right(raw) {
+        let found = format!("{}, {}", raw.inoalignmt, raw.spino_align);
+        tell("sb_spino_align", "those of sparse chunks", found);
+    }
     if raw.flags & !FLAG_READ_ONLY != 0 {
         tell("sb_flags", "0 or 1", raw.flags.to_string());
     }
@@ -229,6 +237,25 @@ fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
             tell("sb_qflags", "0", raw.qflags.to_string());
         }
     }
+}
+
+/// How chunks are aligned, whole and sparse ones, where there are sparse ones: the size of a chunk, and of what old
+/// kernels read at once. `None` where there are none, or blocks hold several chunks.
+pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
+    let align =
+        INODES_PER_CHUNK.checked_shl(raw.inodelog.into())?.checked_shr(raw.blocklog.into())?;
+    let cluster = CLUSTER_BYTES.checked_mul(u32::from(raw.inodesize.get()) / INODE_SIZE_MIN)?;
+    let sparse = cluster.checked_shr(raw.blocklog.into())?;
+    let has_sparse = raw.features().incompat(Incompat::SPINODES);
+    (has_sparse && align > 0 && sparse > 0).then_some((align, sparse.min(align)))
+}
+
+/// Whether chunks are aligned as where there are sparse ones they must be.
+pub(crate) fn is_sparse_alignment_right(raw: &RawSuperblock) -> bool {
+    let sparse = raw.spino_align.get();
+    sparse_alignment(raw).is_none_or(|(align, _)| {
+        raw.inoalignmt.get() == align && sparse.is_power_of_two() && sparse <= align
+    })
 }
 
 /// Numbers in which copies must agree with the first, each with its name.

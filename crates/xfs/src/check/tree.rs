@@ -134,6 +134,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             return self.broken(finding.mismatch("a block", pointer));
         };
         if !self.visitor.block(block) {
+            // Something else claims it, which is told of. What is below is not known.
+            self.ctx.note_gap();
             self.found.is_broken = true;
             return;
         }

@@ -73,17 +73,13 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
     u32::try_from(group).ok().filter(|ag| *ag < geometry.ag_count)
 }
 
-/// Everything that is mended, the lowest level first.
-const LEVELS: &[&[Fix<Job>]] = &[
-    volume::PLACES,
-    files::INODES,
-    volume::SPACE,
-    files::DIRECTORIES,
-    files::NAMES,
-    files::PARENTS,
-    files::LINKS,
-    volume::COUNTS,
-];
+/// What is mended first, the lowest level first: what else stands on.
+const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
+/// What is mended then, with blocks and inodes that are allocated.
+const ABOVE: &[&[Fix<Job>]] =
+    &[files::DIRECTORIES, files::NAMES, files::PARENTS, files::LINKS, volume::COUNTS];
+/// What is mended where nothing may be allocated.
+const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>) -> Result<()> {
@@ -96,7 +92,13 @@ impl Repairer for Repair {
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
         let job = Job { staging: Arc::clone(staging), options: self.options };
-        let is_changed = mend_lowest(staging, &job, LEVELS, findings)?;
+        let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
+        if !is_changed {
+            // What is in use may be called free there.
+            let is_unsafe = findings.iter().any(volume::forbids_allocation);
+            let levels = if is_unsafe { COUNTS } else { ABOVE };
+            is_changed = mend_lowest(staging, &job, levels, findings)?;
+        }
         if !is_changed {
             superblock::mark_again(staging)?;
         }

@@ -16,7 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Job, group_of};
 use crate::check::codes;
-use crate::check::superblock::{FLAG_READ_ONLY, numbers};
+use crate::check::superblock::{
+    FLAG_READ_ONLY, is_sparse_alignment_right, numbers, sparse_alignment,
+};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::checksum;
 use crate::format::features::{Incompat, Version};
@@ -36,6 +38,8 @@ const INODES_PERCENT: u8 = 25;
 const DIFFERENCES_MAX: usize = 8;
 /// Most that is counted of what a check finds.
 const FAULTS_MAX: usize = 100_000;
+/// What a log counts that is none, where something else was taken for it.
+const LOG_WEIGHT: usize = 1000;
 
 /// Puts a superblock that can be used in the place of one that cannot, or that most copies contradict.
 pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
@@ -162,9 +166,13 @@ struct Count(AtomicUsize);
 
 impl Observer for Count {
     fn found(&self, finding: Finding) {
-        // That the two differ says nothing of either.
-        let counts = finding.code != codes::SUPERBLOCK_COPY;
-        self.0.fetch_add(counts.into(), Ordering::Relaxed);
+        let weight = match finding.code {
+            // That the two differ says nothing of either, and what is ahead of the log is seen only where there is one.
+            code if code == codes::SUPERBLOCK_COPY || code == codes::LSN => 0,
+            code if code == codes::LOG => LOG_WEIGHT,
+            _ => 1,
+        };
+        self.0.fetch_add(weight, Ordering::Relaxed);
     }
 
     fn is_cancelled(&self) -> bool {
@@ -395,6 +403,10 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
+    if let Some((align, sparse)) = sparse_alignment(raw).filter(|_| !is_sparse_alignment_right(raw))
+    {
+        (raw.inoalignmt, raw.spino_align) = (align.into(), sparse.into());
+    }
     if raw.imax_pct > 100 {
         raw.imax_pct = INODES_PERCENT;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::repair::{Fix, Staging};
-use check::Code;
+use check::{Code, Finding};
 use vfs::Result;
 
 use super::{Job, begin, counts, inode_trees, lsn, quota, space, superblock, unlinked};
@@ -95,6 +95,14 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
+
+/// Whether nothing may be allocated as long as something is so: blocks or inodes that are in use may be called free.
+pub(super) fn forbids_allocation(finding: &Finding) -> bool {
+    let is_harmless = [codes::SPACE_LOST, codes::RMAP_MISSING, codes::RMAP_STALE];
+    let of_trees = [INODE_TREES, SPACE_TREES, &[codes::AG_CHECKSUM]];
+    !is_harmless.contains(&finding.code)
+        && of_trees.iter().any(|codes| codes.contains(&finding.code))
+}
 
 /// See [`repair::Repairer::begin`].
 pub(super) fn begin(staging: &Arc<Staging>) -> Result<()> {
