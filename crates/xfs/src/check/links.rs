@@ -136,6 +136,10 @@ impl<'c> Links<'c> {
             return;
         }
         self.left[dir.number as usize].fetch_sub(1, Relaxed);
+        if dir.ino == self.root() && parent != dir.ino {
+            let finding = Finding::new(codes::DIR_DOT_DOT).of_inode(dir.ino.0).named(b"..");
+            self.ctx.found(finding.mismatch(dir.ino, parent));
+        }
         match self.chunks.find(parent) {
             Known::Used(number) => {
                 self.left[number as usize].fetch_sub(1, Relaxed);
