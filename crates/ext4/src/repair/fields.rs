@@ -71,6 +71,11 @@ fn set_features(raw: &mut RawSuperblock, change: impl FnOnce(&mut Features)) {
     raw.set_features(&features);
 }
 
+/// What is said of a field that is set to what it usually is.
+fn usual(field: &str) -> String {
+    format!("The superblock's field {field} gets its usual value.")
+}
+
 /// Mends one field. Returns what was done.
 fn mend_field(
     raw: &mut RawSuperblock,
@@ -78,7 +83,6 @@ fn mend_field(
     facts: &Facts,
     copy: Option<&RawSuperblock>,
 ) -> String {
-    let usual = |field: &str| format!("The superblock's field {field} gets its usual value.");
     match field {
         "r_blocks_count" => {
             let reserved = facts.blocks_count / 20;
@@ -119,6 +123,13 @@ fn mend_field(
             }
             usual(field)
         }
+        _ => mend_feature(raw, field, facts),
+    }
+}
+
+/// Mends a field that says which features there are, or where the journal is. Returns what was done.
+fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
+    match field {
         "feature_ro_compat" => {
             set_features(raw, |features| features.ro_compat.remove(RoCompat::GDT_CSUM));
             "The feature uninit_bg is turned off, for metadata_csum includes it.".into()

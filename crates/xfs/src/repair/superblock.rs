@@ -94,7 +94,14 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     }
     staging.write_at(0, &sealed).map_err(Error::Device)?;
     let is_marked = found.features().incompat.contains(Incompat::NEEDSREPAIR);
-    let (finding, what) = match error {
+    let (finding, what) = said(error, is_same, is_marked);
+    let action = Action::about(&finding.in_group(0_u64), what);
+    staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}
+
+/// What was wrong with the first superblock, and what is done about it. `is_same` says that it agrees with its copies.
+fn said(error: Option<Error>, is_same: bool, is_marked: bool) -> (Finding, &'static str) {
+    match error {
         Some(Error::Corrupt(damage)) if damage.is_checksum() && is_same => (
             Finding::of_damage(codes::SUPERBLOCK_CHECKSUM, &damage),
             "The superblock is sealed anew: what it says agrees with its copies.",
@@ -111,9 +118,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
             Finding::new(codes::SUPERBLOCK_FIELD),
             "The superblock is set to what most of its copies say.",
         ),
-    };
-    let action = Action::about(&finding.in_group(0_u64), what);
-    staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+    }
 }
 
 /// Marks the image again as one that must be repaired, if it was so: not all of it is.
