@@ -13,7 +13,7 @@ use ::repair::{
 };
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use oracle::crash::{read_image, write_image};
-use oracle::{effort, judge};
+use oracle::{effort, judge, require};
 use parking_lot::Mutex;
 
 use crate::check::common::{FORMATS, image, run};
@@ -144,6 +144,7 @@ fn assert_repairable(is_xfs: bool, state: MemoryDevice, is_judged: bool) {
 
 #[test]
 fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for (options, is_xfs) in [(FORMATS[0], false), (FORMATS[1], true)] {
         let mut random = fastrand::Rng::with_seed(17);
         let start = damaged(options, &mut random);
@@ -177,6 +178,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
 
 #[test]
 fn a_repair_through_the_log_is_gone_on_with_after_a_crash_anywhere() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     let mut random = fastrand::Rng::with_seed(18);
     let start = damaged(FORMATS[0], &mut random);
     let plan = plan(false, Arc::new(start.fork()));

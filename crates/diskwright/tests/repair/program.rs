@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use oracle::judge;
+use oracle::{judge, require};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -44,6 +44,7 @@ fn a_sound_image_is_left_alone() {
 
 #[test]
 fn a_plan_changes_nothing_and_tells_what_will_be_done() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);
         let before = bytes(&home, "bad.img");
@@ -81,6 +82,7 @@ fn object_of(said: &Said) -> Value {
 
 #[test]
 fn what_was_there_before_is_brought_back_byte_by_byte() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);
         let before = bytes(&home, "bad.img");
