@@ -378,8 +378,12 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
-            // What is lost keeps what it says of where it was.
-            let links = names.links.get(ino).cloned()?;
+            // What is lost keeps what it says of where it was; the root is never lost.
+            let links = match names.links.get(ino) {
+                Some(links) => links.clone(),
+                None if Ino(*ino) == view.root() => Vec::new(),
+                None => return None,
+            };
             let mut whole = attributes::read(view, Ino(*ino), &inode);
             whole.retain(|attribute| attribute.namespace != flags::PARENT);
             whole.extend(links.iter().map(|(dir, generation, name)| Attribute {
