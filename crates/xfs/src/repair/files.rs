@@ -1,5 +1,7 @@
 //! What belongs to files.
 
+use std::cell::OnceCell;
+
 use ::repair::{Action, Fix};
 use check::{Code, Finding};
 use vfs::{Ino, Result};
@@ -138,7 +140,8 @@ fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     }
     let mended = view::view(job.staging.clone(), |view| {
         let room = Room::new(*view.geometry(), claims.as_ref());
-        let mut mender = Mender { view, claims: claims.as_ref(), room, is_full: false };
+        let mut mender =
+            Mender { view, claims: claims.as_ref(), room, is_full: false, named: OnceCell::new() };
         let mend = |(ino, findings): (&u64, &Vec<&Finding>)| {
             let ino = Ino(*ino);
             let made = mend_one(&mut mender, ino, findings)?;

@@ -1,6 +1,9 @@
 //! Inodes by themselves: whose slot it is, what type, which form its forks have, and fields that can be told from
 //! the others.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
 use vfs::{FileType, Ino};
 
 use super::fields::{NEWRTBM, flags2_of};
@@ -31,6 +34,8 @@ pub(super) struct Mender<'m, 's> {
     pub(super) room: Room<'m>,
     /// Something could not be written anew, because there was no room.
     pub(super) is_full: bool,
+    /// Directories that parent pointers name, with their generations; gathered when something would be cleared.
+    pub(super) named: OnceCell<HashMap<u64, u32>>,
 }
 
 /// What is known of an inode beside its slot.
@@ -154,7 +159,12 @@ impl Mender<'_, '_> {
         let flags2 = inode.flags2() & allowed & flags2_of(&geometry);
         inode.set_flags2(flags2);
         let mut what = "The inode is cleared, because nothing can be saved of it.";
-        if ino == self.view.root() || self.view.is_special(ino) {
+        if let Some(generation) = self.generation_of_directory(ino) {
+            what =
+                "The directory is made anew and empty, for parent pointers say that there is one.";
+            self.make_directory(&mut inode, generation);
+            inode.set_flags2(flags2);
+        } else if ino == self.view.root() || self.view.is_special(ino) {
             what = "The inode is made anew, and empty.";
             self.make_special(ino, &mut inode);
             inode.set_flags2(flags2);
@@ -173,13 +183,28 @@ impl Mender<'_, '_> {
             }
             return;
         }
+        self.make_directory(inode, generation);
+    }
+
+    /// Makes an empty directory of an inode. Its `..` leads to the root, until its name is known.
+    fn make_directory(&self, inode: &mut Inode, generation: u32) {
         inode.reset(FileType::Directory, 0o755, generation);
         inode.set_nlink(2);
         inode.set_format(Fork::Data, Format::Local);
         let layout = self.view.layout();
-        let bytes = crate::format::dir::short::build(layout, ino, std::iter::empty());
+        let bytes = crate::format::dir::short::build(layout, self.view.root(), std::iter::empty());
         inode.set_size(bytes.len() as u64);
         inode.fork_mut(Fork::Data)[..bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// The generation of an inode whose slot is lost, if parent pointers say that it was a directory: what was in it
+    /// finds back into one of that generation.
+    fn generation_of_directory(&self, ino: Ino) -> Option<u32> {
+        if ino == self.view.root() || self.view.is_special(ino) {
+            return None;
+        }
+        let named = self.named.get_or_init(|| directories_named(self.view));
+        named.get(&ino.0).copied()
     }
 
     /// Makes an inode whose slot is lost from what the reverse map says that it has. `None` if it has nothing.
@@ -194,7 +219,9 @@ impl Mender<'_, '_> {
             return None;
         }
         let file_type = self.type_of(ino, &data);
-        inode.reset(file_type, 0o600, 0);
+        let is_dir = file_type == FileType::Directory;
+        let generation = is_dir.then(|| self.generation_of_directory(ino)).flatten();
+        inode.reset(file_type, 0o600, generation.unwrap_or(0));
         inode.set_flags2(flags2_of(&geometry) & (flags2::BIGTIME | flags2::NREXT64));
         inode.set_nlink(1);
         inode.set_size(self.size_of(file_type, &data));
@@ -289,6 +316,21 @@ fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     slot[4] = 3;
     put64(slot, 152, ino.0);
     slot[160..176].copy_from_slice(&geometry.meta_uuid);
+}
+
+/// The directories that parent pointers name, with their generations.
+fn directories_named(view: &View<'_>) -> HashMap<u64, u32> {
+    let mut named = HashMap::new();
+    for ino in view.used() {
+        let Some(inode) = view.inode(ino).filter(|inode| !inode.fork(Fork::Attr).is_empty()) else {
+            continue;
+        };
+        let extents = map::read(view, ino, &inode, Fork::Attr).extents;
+        for (dir, generation, _) in view.parents(ino, &inode, &extents) {
+            named.entry(dir).or_insert(generation);
+        }
+    }
+    named
 }
 
 /// A free slot in place of one that is not quite free.

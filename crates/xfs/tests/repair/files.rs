@@ -228,6 +228,18 @@ fn a_directory_comes_back_from_the_reverse_map() {
 }
 
 #[test]
+fn a_directory_in_its_inode_comes_back_from_what_was_in_it() {
+    oracle::require!(Tool("xfs_repair"));
+    for fill in [0, 0xa5] {
+        let subject = Subject::new(ALL);
+        let ino = subject.lookup("deep/deeper");
+        subject.device.write_at(subject.slot_byte(ino), &[fill; 512]).unwrap();
+        let repaired = tree(subject.repair());
+        assert!(subject.tree.paths.keys().eq(repaired.paths.keys()));
+    }
+}
+
+#[test]
 fn lost_attributes_leave_the_others() {
     oracle::require!(Tool("xfs_repair"));
     let subject = Subject::new(ALL);
