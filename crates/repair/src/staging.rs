@@ -11,6 +11,9 @@ use parking_lot::RwLock;
 /// Unit in which changes are kept, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
+/// Most pages of steps that become one.
+const JOINED_PAGES_MAX: usize = 64;
+
 /// Contents of [`PAGE_BYTES`] of the image. Those past its end are zero and mean nothing.
 pub type Page = Arc<[u8; PAGE_BYTES as usize]>;
 
@@ -60,12 +63,30 @@ pub struct Step {
     pub pages: BTreeMap<u64, Page>,
 }
 
+impl Step {
+    /// Whether another step is about the same code, and both are small.
+    fn is_like(&self, other: &Self) -> bool {
+        let code = |step: &Self| step.actions.first().and_then(|action| action.code);
+        code(self).is_some()
+            && code(self) == code(other)
+            && self.pages.len() + other.pages.len() <= JOINED_PAGES_MAX
+    }
+
+    /// Takes in a step that follows.
+    fn join(&mut self, later: Self) {
+        self.actions.extend(later.actions);
+        self.pages.extend(later.pages);
+    }
+}
+
 #[derive(Default)]
 struct State {
     pages: HashMap<u64, Page>,
     /// What the pages written since the last step ended were before; `None` if as below.
     before: BTreeMap<u64, Option<Page>>,
     steps: Vec<Step>,
+    /// How many steps ended, those that were joined to others too.
+    ended: usize,
 }
 
 /// A device over an image, which stays as it is. What is written is kept in memory, in steps.
@@ -87,7 +108,8 @@ impl Staging {
         &self.below
     }
 
-    /// Ends a step: it has all that was written since the last one ended. If nothing is different from before, there
+    /// Ends a step: it has all that was written since the last one ended. Small ones about the same code become one, so
+    /// that a page with many inodes is not kept once for each. If nothing is different from before, there
     /// is no step, whatever the actions say. Returns whether there is one.
     ///
     /// # Errors
@@ -104,7 +126,12 @@ impl Staging {
         }
         let is_step = !pages.is_empty();
         if is_step {
-            state.steps.push(Step { actions, pages });
+            state.ended += 1;
+            let step = Step { actions, pages };
+            match state.steps.last_mut() {
+                Some(last) if last.is_like(&step) => last.join(step),
+                _ => state.steps.push(step),
+            }
         }
         Ok(is_step)
     }
@@ -120,9 +147,14 @@ impl Staging {
         }
     }
 
-    /// How many steps ended.
+    /// How many steps ended until now.
     pub fn step_count(&self) -> usize {
-        self.state.read().steps.len()
+        self.state.read().ended
+    }
+
+    /// Calls `each` with what was done until now.
+    pub fn for_each_action(&self, each: impl FnMut(&Action)) {
+        self.state.read().steps.iter().flat_map(|step| &step.actions).for_each(each);
     }
 
     /// All steps that ended, in their order. They share the memory of the pages.
@@ -234,6 +266,32 @@ mod tests {
         assert_eq!((steps[0].pages[&1][0], steps[1].pages[&1][0]), (1, 0));
         assert!(all(&*below).iter().all(|&byte| byte == 7));
         assert!(staging.write_at(9999, &[0; 2]).is_err());
+    }
+
+    #[test]
+    fn small_steps_about_one_code_become_one() {
+        static CODES: [Code; 2] = [code("a"), code("b")];
+        let staging = Staging::new(Arc::new(MemoryDevice::new(1 << 20)));
+        let about = |code: &'static Code| vec![Action::about(&Finding::new(code), "It is mended.")];
+        for number in 0..100_u64 {
+            staging.write_at(number * 100, &[1; 100]).unwrap();
+            assert!(staging.end_step(about(&CODES[0])).unwrap());
+        }
+        staging.write_at(0, &[2; 100]).unwrap();
+        staging.end_step(about(&CODES[1])).unwrap();
+        staging.write_at(0, &[3; 500_000]).unwrap();
+        staging.end_step(about(&CODES[1])).unwrap();
+        let steps = staging.steps();
+        let sizes: Vec<_> =
+            steps.iter().map(|step| (step.actions.len(), step.pages.len())).collect();
+        assert_eq!(sizes, [(100, 3), (1, 1), (1, 123)]);
+        assert_eq!(staging.step_count(), 102);
+        assert_eq!(steps[0].pages[&2][9999 - 8192], 1, "the last contents");
+    }
+
+    const fn code(name: &'static str) -> Code {
+        let severity = check::Severity::Harmless;
+        Code { name, severity, structure: "some", meaning: "Some.", repair: "Some." }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use oracle::{judge, require};
+use oracle::{KernelMount, MountOptions, judge, require};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -116,6 +116,19 @@ fn what_was_there_before_is_brought_back_byte_by_byte() {
         fs::write(home.path().join("short.img"), &before[..before.len() - 512]).unwrap();
         says(home.path(), "repair --restore kept short.img", 1);
         says(home.path(), "repair --restore a.img bad.img", 1);
+    }
+}
+
+#[test]
+fn kernels_mount_what_was_repaired() {
+    require!(Mount("ext4"), Mount("xfs"));
+    for (options, kernel) in [(FORMATS[0], "ext4"), (FORMATS[1], "xfs")] {
+        let home = sound_and_damaged(options);
+        says(home.path(), "repair --yes bad.img", 0);
+        let mounted =
+            KernelMount::new(&home.path().join("bad.img"), &MountOptions::read_only(kernel));
+        assert_eq!(fs::read_to_string(mounted.path().join("dir/file")).unwrap(), "contents");
+        mounted.unmount();
     }
 }
 

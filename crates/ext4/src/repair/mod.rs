@@ -72,6 +72,7 @@ impl Repairer for Repair {
         let job = Job { staging: Arc::clone(staging), options: self.options };
         mend_lowest(staging, &job, LEVELS, findings)
     }
+
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {
         volume::finish(staging)
     }

@@ -38,13 +38,11 @@ impl<'j> Ward<'j> {
             return Ok(None);
         };
         let mut before = HashMap::new();
-        for step in job.staging.steps() {
-            for action in step.actions {
-                if let (Some(code), Some(inode)) = (action.code, action.place.inode) {
-                    *before.entry((inode, code.name)).or_default() += 1;
-                }
+        job.staging.for_each_action(|action| {
+            if let (Some(code), Some(inode)) = (action.code, action.place.inode) {
+                *before.entry((inode, code.name)).or_default() += 1;
             }
-        }
+        });
         Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before }))
     }
 
