@@ -238,7 +238,7 @@ impl BlockDevice for Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockdev::MemoryDevice;
+    use blockdev::{Access, Fault, FaultyDevice, MemoryDevice};
 
     fn all(device: &dyn BlockDevice) -> Vec<u8> {
         let mut bytes = vec![0; device.len() as usize];
@@ -292,6 +292,19 @@ mod tests {
     const fn code(name: &'static str) -> Code {
         let severity = check::Severity::Harmless;
         Code { name, severity, structure: "some", meaning: "Some.", repair: "Some." }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_written() {
+        let below = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(20_000))));
+        let staging = Staging::new(below.clone());
+        staging.write_at(0, &[1; 10]).unwrap();
+        below.set(Access::Read, Fault::From(1));
+        staging.write_at(100, &[1; 10]).expect("it was read before");
+        assert!(staging.write_at(5000, &[1; 10]).is_err());
+        below.set(Access::Read, Fault::Never);
+        assert!(staging.end_step(vec![Action::new("Some.")]).unwrap());
+        assert!(staging.steps()[0].pages.keys().eq([&0]));
     }
 
     #[test]
