@@ -41,7 +41,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
         Some(error) => error,
         None => match whole(Arc::clone(staging) as _) {
             Ok(transactions) => {
-                let what = format!("The log is replayed: {transactions} transactions.");
+                let what = format!("The log is replayed: {}.", counted(transactions));
                 return end(staging, Action::new(what));
             }
             Err(Error::Unsupported(unsupported)) => return Err(Error::Unsupported(unsupported)),
@@ -83,8 +83,8 @@ pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
 fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result<()> {
     let what = match log::recover(&**staging, sb) {
         Ok(recovered) => format!(
-            "The log is replayed: {} transactions; {} changes that it announces are not made. It is emptied.",
-            recovered.report.transactions,
+            "The log is replayed: {}; {} changes that it announces are not made. It is emptied.",
+            counted(recovered.report.transactions),
             recovered.intents.len()
         ),
         Err(_) => {
@@ -113,4 +113,9 @@ pub(super) fn restart(staging: &Arc<Staging>) -> Result<()> {
 
 fn end(staging: &Staging, action: Action) -> Result<()> {
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}
+
+/// A number of transactions in words.
+fn counted(transactions: u64) -> String {
+    if transactions == 1 { "1 transaction".into() } else { format!("{transactions} transactions") }
 }
