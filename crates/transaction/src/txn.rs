@@ -217,8 +217,16 @@ impl<'e> Txn<'e> {
     /// Makes a held buffer a block of another kind: a leaf that becomes a root. Its bytes are
     /// changed by [`Txn::edit`].
     pub fn retag(&mut self, id: BufferId, tag: Tag) {
+        let running = self.engine.running_epoch();
+        let has_log = self.engine.log().is_some();
         let Scratch { held, undo, .. } = &mut self.scratch;
-        let contents = &mut *held[id.0 as usize].guard;
+        let held_buffer = &mut held[id.0 as usize];
+        let is_first = held_buffer.changed == 0;
+        let contents = &mut *held_buffer.guard;
+        // A checkpoint that is being written has the block as what it was.
+        if has_log && is_first {
+            contents.freeze_before(running, self.engine.keeps_last);
+        }
         undo.push(Undo::Retagged { held: id.0, tag: contents.tag });
         contents.tag = tag;
     }

@@ -62,6 +62,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Default)]
 struct Recorder {
     written: Arc<Mutex<Vec<Recorded>>>,
+    /// What each of the blocks written was said to be.
+    kinds: Arc<Mutex<Vec<u8>>>,
     during_write: Arc<Mutex<Option<Hook>>>,
     advanced: Arc<Mutex<Vec<u64>>>,
     roomy: Arc<AtomicBool>,
@@ -86,6 +88,7 @@ impl Log for Recorder {
             let data = image.data;
             assert_eq!(sum(data), u32::from_le_bytes(data[BLOCK - 4..].try_into().unwrap()));
             blocks.push((image.block, image.pieces, data[0]));
+            self.kinds.lock().unwrap().push(image.tag.kind);
             Ok(())
         })?;
         let freed = checkpoint.freed().to_vec();
@@ -215,6 +218,27 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
     let all = u64::MAX;
     assert_eq!(written[0], Recorded { blocks: vec![(3, all, 7), (5, all, 1)], freed: vec![] });
     assert_eq!(written[1], Recorded { blocks: vec![(3, all, 8)], freed: vec![5] });
+}
+
+#[test]
+fn a_checkpoint_being_written_has_blocks_as_what_they_were() {
+    let log = Recorder::default();
+    let (_, engine) = engine(Some(log.clone()));
+    set(&engine, 3, 7);
+    let later = engine.clone();
+    *log.during_write.lock().unwrap() = Some(Box::new(move || {
+        let mut txn = later.begin().unwrap();
+        let id = txn.buffer(3, TAG).unwrap();
+        // Before it is changed, as a leaf that becomes a root.
+        txn.retag(id, Tag { kind: 2, ..TAG });
+        txn.edit(id, 0..1)[0] = 8;
+        let end = BLOCK - 4..BLOCK;
+        txn.edit(id, end).copy_from_slice(&8_u32.to_le_bytes());
+        txn.commit();
+    }));
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    assert_eq!(*log.kinds.lock().unwrap(), [1, 2]);
 }
 
 #[test]
