@@ -22,6 +22,9 @@ const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// Bytes of a data fork that is a device number.
 const DEVICE_FORK: usize = 8;
 
+/// Longest extent in blocks, and so the largest hint for the size of one (`MAXEXTLEN`).
+const HINT_MAX: u32 = (1 << 21) - 1;
+
 /// Checks a free slot beyond what its structure says.
 pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     let inode = Inode::from_slot(slot);
@@ -33,10 +36,16 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
         ("di_anextents", inode.extents(Fork::Attr)),
         ("di_forkoff", inode.forkoff_bytes() as u64),
     ] {
-        // Hints for the sizes of extents may stay.
         if value != 0 && slot[4] >= 2 {
             ctx.found(finding(field).mismatch(0, value));
         }
+    }
+    // Hints for the sizes of extents may stay, if they are such.
+    let hint_max = HINT_MAX.min(ctx.geometry.ag_blocks / 2);
+    let hints =
+        [("di_extsize", inode.extent_size_hint()), ("di_cowextsize", inode.cow_extent_size_hint())];
+    for (field, value) in hints.into_iter().filter(|(_, value)| *value > hint_max && slot[4] >= 2) {
+        ctx.found(finding(field).mismatch(format_args!("at most {hint_max}"), value));
     }
     let is_large = inode.flags2() & flags2::NREXT64 != 0;
     let pad = if is_large { be16(slot, 80).into() } else { be64(slot, 24) };
