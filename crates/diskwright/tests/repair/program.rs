@@ -126,7 +126,7 @@ fn kernels_mount_what_was_repaired() {
         let home = sound_and_damaged(options);
         says(home.path(), "repair --yes bad.img", 0);
         let mounted =
-            KernelMount::new(&home.path().join("bad.img"), &MountOptions::read_only(kernel));
+            KernelMount::new(home.path().join("bad.img"), &MountOptions::read_only(kernel));
         assert_eq!(fs::read_to_string(mounted.path().join("dir/file")).unwrap(), "contents");
         mounted.unmount();
     }
