@@ -94,12 +94,17 @@ pub fn make_plan(
     observer: &dyn Observer,
 ) -> Result<Plan> {
     // As the image is: what it takes to begin is damage, too. One that cannot be checked may be so afterwards.
-    let (first, looked_at) = look(repairer, staging, observer).unwrap_or_default();
+    let mut known = look(repairer, staging, observer).ok();
+    let (first, looked_at) = known.clone().unwrap_or_default();
     first.iter().for_each(|finding| observer.found(finding.clone()));
     repairer.begin(staging)?;
     staging.abandon();
+    known.take_if(|_| staging.step_count() > 0);
     for round in 0.. {
-        let (findings, summary) = look(repairer, staging, observer)?;
+        let (findings, summary) = match known.take() {
+            Some(known) => known,
+            None => look(repairer, staging, observer)?,
+        };
         let is_done = findings.is_empty() || round == ROUNDS_MAX || observer.is_cancelled();
         let is_changed = !is_done && {
             let changed = repairer.mend(staging, &findings);

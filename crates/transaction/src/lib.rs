@@ -23,6 +23,7 @@
 //! waited for.
 #![forbid(unsafe_code)]
 
+mod as_they_are;
 mod buffer;
 mod cache;
 mod checkpoint;
@@ -31,6 +32,7 @@ mod guard;
 mod permits;
 mod txn;
 
+pub use as_they_are::AsTheyAre;
 pub use buffer::{BufferRef, Changed, Tag};
 pub use checkpoint::{Checkpoint, Fit, Image, Log, Size};
 pub use engine::{Engine, Format, Options};

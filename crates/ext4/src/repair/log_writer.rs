@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::repair::StepWriter;
 use blockdev::BlockDevice;
-use transaction::{Changed, Corruption, Engine, Format, Log, Options, Tag, Txn};
+use transaction::{AsTheyAre, Engine, Log, Options, Tag};
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -18,29 +18,6 @@ use crate::params::read_superblock;
 const BLOCKS_MAX: usize = 16 << 10;
 /// How many blocks the cache has for each of a transaction.
 const CACHE_SHARE: usize = 8;
-
-/// Blocks that are verified and sealed by nobody: they are written as they are.
-struct Raw;
-
-impl Format for Raw {
-    fn verify(&self, _: Tag, _: u64, _: &[u8]) -> std::result::Result<(), Corruption> {
-        Ok(())
-    }
-
-    fn seal(
-        &self,
-        _: Tag,
-        _: u64,
-        _: Changed,
-        _: &mut [u8],
-    ) -> std::result::Result<(), Corruption> {
-        Ok(())
-    }
-
-    fn flush_deferred(&self, _: &mut Txn<'_>) -> transaction::Result<()> {
-        Ok(())
-    }
-}
 
 /// The journal of an image, to write blocks through.
 ///
@@ -71,7 +48,7 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     let options = Options { block_size, cache_bytes };
     set_recovery(&mut sb.raw, true);
     write_superblock(&*device, &sb.raw)?;
-    let engine = Engine::new(device, Arc::new(Raw), Some(Box::new(journal)), options);
+    let engine = Engine::new(device, Arc::new(AsTheyAre), Some(Box::new(journal)), options);
     Ok(Some(Box::new(LogWriter { engine, map, blocks_max, needs_recovery: false })))
 }
 

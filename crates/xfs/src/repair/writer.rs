@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ::repair::{Staging, StepWriter};
 use blockdev::BlockDevice;
 use check::Options;
-use transaction::{Changed, Corruption, Engine, Format, Log, Tag, Txn};
+use transaction::{AsTheyAre, Engine, Log};
 use vfs::{Error, Result};
 
 use super::{begin, superblock};
@@ -25,29 +25,6 @@ use crate::volume::read_superblock;
 
 /// Memory for the cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
-
-/// Blocks as they are.
-struct AsTheyAre;
-
-impl Format for AsTheyAre {
-    fn verify(&self, _: Tag, _: u64, _: &[u8]) -> std::result::Result<(), Corruption> {
-        Ok(())
-    }
-
-    fn seal(
-        &self,
-        _: Tag,
-        _: u64,
-        _: Changed,
-        _: &mut [u8],
-    ) -> std::result::Result<(), Corruption> {
-        Ok(())
-    }
-
-    fn flush_deferred(&self, _: &mut Txn<'_>) -> transaction::Result<()> {
-        Ok(())
-    }
-}
 
 struct Writer {
     engine: Engine,
