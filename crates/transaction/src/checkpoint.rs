@@ -114,6 +114,8 @@ pub(crate) struct Writer {
     durable: Epoch,
     /// Buffers whose last durable image is in the log only. Being here keeps them in the cache.
     logged: Vec<(u64, Shared)>,
+    /// Buffers of a checkpoint that could not be written. Being here keeps them in the cache.
+    unwritten: Vec<(u64, Shared)>,
 }
 
 /// A checkpoint that was closed: its number, the blocks that it changed and those that it gave up.
@@ -188,69 +190,107 @@ impl Engine {
 
     fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
-        self.seal_all(epoch, &buffers)?;
-        match self.log() {
-            None => {
-                self.write_back(epoch, &buffers)?;
-                writer.durable = epoch;
-            }
-            Some(_) if buffers.is_empty() && freed.is_empty() => {
-                self.device().flush()?;
-                self.format().durable();
-                writer.durable = epoch;
-            }
-            Some(log) => self.write_to_log(log, writer, (epoch, buffers, freed))?,
+        let Some(log) = self.log() else {
+            let written =
+                self.seal_all(epoch, &buffers).and_then(|()| self.write_back(epoch, &buffers));
+            return self.end_checkpoint(writer, epoch, buffers, written);
+        };
+        if buffers.is_empty() && freed.is_empty() {
+            self.device().flush()?;
+            self.format().durable();
+            writer.durable = epoch;
+            return Ok(());
         }
+        let written = self.write_to_log(log, writer, (epoch, &buffers, &freed));
+        let is_whole = *written.as_ref().unwrap_or(&false);
+        self.end_checkpoint(writer, epoch, buffers, written.map(drop))?;
+        if is_whole { self.write_logged_home(writer, Some(epoch)) } else { Ok(()) }
+    }
+
+    /// Notes that a checkpoint is durable. If it is not, its buffers stay in the cache for good: what is read
+    /// from now on is what was changed, not a mixture of that and of what the device has.
+    fn end_checkpoint(
+        &self,
+        writer: &mut Writer,
+        epoch: Epoch,
+        buffers: Vec<(u64, Shared)>,
+        written: Result<()>,
+    ) -> Result<()> {
+        if let Err(error) = written {
+            writer.unwritten.extend(buffers);
+            return Err(error);
+        }
+        if self.log().is_some() {
+            self.format().durable();
+            self.note_logged(writer, epoch, buffers);
+        }
+        writer.durable = epoch;
         Ok(())
     }
 
+    /// Whether the log has whole images of all blocks, so that it can forget the checkpoints before.
     fn write_to_log(
         &self,
         log: &dyn Log,
         writer: &mut Writer,
-        (epoch, buffers, freed): Closed,
-    ) -> Result<()> {
+        (epoch, buffers, freed): (Epoch, &[(u64, Shared)], &[u64]),
+    ) -> Result<bool> {
+        self.seal_all(epoch, buffers)?;
         let fit = log.fit(Size { images: buffers.len(), freed: freed.len() });
         if fit == Fit::Not {
             self.write_logged_home(writer, None)?;
         }
         let is_whole =
             fit != Fit::WithAnother || writer.logged.len() + buffers.len() > self.logged_blocks_max;
-        let checkpoint =
-            Checkpoint { engine: self, epoch, buffers: &buffers, freed: &freed, is_whole };
-        log.write(&checkpoint)?;
-        self.format().durable();
-        self.note_logged(writer, epoch, buffers);
-        writer.durable = epoch;
-        if is_whole {
-            self.write_logged_home(writer, Some(epoch))?;
-        }
-        Ok(())
+        log.write(&Checkpoint { engine: self, epoch, buffers, freed, is_whole })?;
+        Ok(is_whole)
     }
 
     /// Brings home what is durable in the log, and lets the log forget it. What the checkpoint
     /// numbered `spared` left stays: much of it will change again, and then goes with its next image.
     fn write_logged_home(&self, writer: &mut Writer, spared: Option<Epoch>) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
-        let durable = writer.durable;
-        let mut tail = durable + 1;
         writer.logged.sort_unstable_by_key(|&(block, _)| block);
+        // The list keeps the buffers in the cache until all is on the device: one that went before
+        // would be read again as it was. If writing fails it keeps them for good, for the same reason.
+        let kept = self.write_home(&writer.logged, writer.durable, spared)?;
+        let logged = kept.iter().map(|(logged, _)| *logged);
+        let tail = logged.min().unwrap_or(Epoch::MAX).min(writer.durable + 1);
+        let mut kept = kept.into_iter().map(|(_, at)| at).peekable();
+        let mut at = 0;
+        writer.logged.retain(|_| {
+            at += 1;
+            kept.next_if_eq(&(at - 1)).is_some()
+        });
+        self.device().flush()?;
+        log.advance_tail(tail)
+    }
+
+    /// Writes home what the log may forget of `list`. Which of it stays: the checkpoint that has its image,
+    /// and its place in the list.
+    fn write_home(
+        &self,
+        list: &[(u64, Shared)],
+        durable: Epoch,
+        spared: Option<Epoch>,
+    ) -> Result<Vec<(Epoch, usize)>> {
         let mut run = Run::new(self);
         let mut kept = Vec::new();
-        for (block, buffer) in writer.logged.drain(..) {
+        for (at, (block, buffer)) in list.iter().enumerate() {
             let mut contents = buffer.write();
             // Only with what gave a block up durable may its image be dropped.
             let is_gone = contents.forgotten != 0 && contents.forgotten <= durable;
             let is_changed = contents.dirty != 0 || contents.forgotten > durable;
-            if !is_gone && Some(contents.logged) != spared {
+            let is_spared = Some(contents.logged) == spared;
+            if !is_gone && !is_spared {
                 if let Some(image) = &contents.write_back {
-                    run.add(block, image)?;
+                    run.add(*block, image)?;
                 } else if !is_changed {
-                    run.add(block, &contents.data)?;
+                    run.add(*block, &contents.data)?;
                 }
             }
             let is_home = contents.write_back.is_some() || !is_changed;
-            if is_gone || (is_home && Some(contents.logged) != spared) {
+            if is_gone || (is_home && !is_spared) {
                 contents.write_back = None;
                 contents.logged = 0;
                 if is_gone {
@@ -258,14 +298,10 @@ impl Engine {
                 }
                 continue;
             }
-            tail = tail.min(contents.logged);
-            drop(contents);
-            kept.push((block, buffer));
+            kept.push((contents.logged, at));
         }
         run.write()?;
-        writer.logged = kept;
-        self.device().flush()?;
-        log.advance_tail(tail)
+        Ok(kept)
     }
 
     /// Ends the running checkpoint and starts the next.

@@ -1,5 +1,6 @@
 //! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -384,6 +385,87 @@ fn a_small_log_is_emptied_before_what_does_not_fit_beside_it() {
     assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 2, 1]);
     engine.empty_log().unwrap();
     assert_eq!([3, 4, 5].map(|block| on_device(&device, block)), [2, 2, 3]);
+}
+
+/// A device that calls back when a block is about to be written.
+struct Hooked {
+    inner: MemoryDevice,
+    before_write: Mutex<Option<(u64, Hook)>>,
+}
+
+impl BlockDevice for Hooked {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let hook =
+            self.before_write.lock().unwrap().take_if(|(block, _)| *block * BLOCK as u64 == offset);
+        if let Some((_, hook)) = hook {
+            hook();
+        }
+        self.inner.write_at(offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.zero_range(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Reads so many blocks that all of those go that nobody holds.
+fn fill_cache(engine: &Engine) {
+    for _ in 0..3 {
+        for block in 64..1000 {
+            engine.read(block, TAG).unwrap();
+        }
+    }
+}
+
+/// On its way home a block is neither dirty nor on the device yet, for as long as others are gathered to be
+/// written with it.
+#[test]
+fn a_block_on_its_way_home_is_not_read_as_it_was() {
+    let log = Recorder::default();
+    log.roomy.store(true, Ordering::Relaxed);
+    let inner = MemoryDevice::new(1 << 20);
+    let device = Arc::new(Hooked { inner, before_write: Mutex::default() });
+    let options = Options { block_size: BLOCK, cache_bytes: 64 << 10 };
+    let log = Box::new(log) as Box<dyn Log>;
+    let engine = Engine::new(device.clone(), Arc::new(Sums::default()), Some(log), options);
+    let engine = Arc::new(engine);
+    set(&engine, 3, 1);
+    // Not next to it, so written by itself.
+    set(&engine, 5, 1);
+    let reader = engine.clone();
+    let found = Arc::new(Mutex::new(None));
+    let result = found.clone();
+    let look = move || {
+        fill_cache(&reader);
+        *result.lock().unwrap() = Some(reader.read(3, TAG).unwrap()[0]);
+    };
+    *device.before_write.lock().unwrap() = Some((3, Box::new(look)));
+    engine.empty_log().unwrap();
+    assert_eq!(*found.lock().unwrap(), Some(1));
+}
+
+#[test]
+fn what_could_not_be_written_is_still_read() {
+    for log in [None, Some(Recorder::default())] {
+        let (device, engine) = faulty(log);
+        set(&engine, 3, 1);
+        device.set(Access::Write, Fault::From(1));
+        assert_device_error(engine.empty_log());
+        fill_cache(&engine);
+        assert_eq!(engine.read(3, TAG).unwrap()[0], 1);
+    }
 }
 
 /// An engine over a device that can be told to fail.
