@@ -9,6 +9,7 @@ mod clean;
 pub(crate) mod headers;
 mod held;
 mod release;
+mod request;
 pub(crate) mod rmap;
 mod shared;
 pub(crate) mod space;
@@ -23,43 +24,10 @@ use operation::reserve::Claim;
 use vfs::Error;
 
 pub(crate) use self::held::HeldAg;
+pub(crate) use self::request::{ExtentRequest, Freed, Owner};
 use self::space::{Candidate, Wish};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
-
-/// The owner of blocks, as the reverse map says it (`rm_owner` and `rm_offset`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// A block of a fork, from logical block `offset` on.
-    Fork { ino: vfs::Ino, fork: crate::format::inode::Fork, offset: u64, unwritten: bool },
-    /// A block of the tree that maps a fork.
-    Bmbt { ino: vfs::Ino, fork: crate::format::inode::Fork },
-    /// Trees of inodes (`XFS_RMAP_OWN_INOBT`).
-    InodeTrees,
-    /// Inode chunks (`XFS_RMAP_OWN_INODES`).
-    Inodes,
-    /// The tree of references (`XFS_RMAP_OWN_REFC`).
-    RefcountTree,
-    /// Trees of free space, reverse map and the AGFL (`XFS_RMAP_OWN_AG`).
-    Ag,
-    /// Blocks kept for copying on write (`XFS_RMAP_OWN_COW`).
-    Staged,
-}
-
-/// A request for an extent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ExtentRequest {
-    /// The best place. A place near it will do.
-    pub(crate) near: FsBlock,
-    /// Fewest blocks that are of use, at least 1.
-    pub(crate) min_len: u32,
-    /// Most blocks wanted.
-    pub(crate) max_len: u32,
-    /// The owner of the blocks.
-    pub(crate) owner: Owner,
-    /// Whether the blocks are for file data, which goes straight to the device.
-    pub(crate) for_data: bool,
-}
 
 impl Op<'_> {
     /// Allocates a run of `min_len..=max_len` blocks, as long as can be had near the best place, and
@@ -165,12 +133,4 @@ impl HeldAg<'_, '_> {
         self.rmap_add(start, len, request.owner)?;
         Ok(Some((start, len)))
     }
-}
-
-/// A run of blocks to be given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Freed {
-    pub(crate) start: FsBlock,
-    pub(crate) len: u32,
-    pub(crate) owner: Owner,
 }

@@ -5,7 +5,7 @@ use operation::Outcome;
 use super::change::DirBufferId;
 use super::flush::merge;
 use super::insert_buffer::{BufferRoom, BufferedEntries};
-use super::node::{NodeChange, leaf_number};
+use super::node::NodeChange;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
 
@@ -14,7 +14,7 @@ impl NodeChange<'_, '_> {
     /// or brings the hash into the leaf with all that is buffered for it. False if there is no room in the
     /// leaf.
     pub(super) fn add_buffered(&mut self, at: FileBlock, new: LeafEntry) -> Outcome<bool> {
-        let leaf = leaf_number(&self.dir.layout, at);
+        let leaf = self.dir.layout.leaf_number(at);
         match self.state.insert_buffer.room(leaf) {
             BufferRoom::Buffers => self.state.insert_buffer.push(leaf, new),
             BufferRoom::Merges => self.merge_buffered(at, Some(new))?,
@@ -25,7 +25,7 @@ impl NodeChange<'_, '_> {
 
     /// Takes a hash out of the buffer.
     pub(super) fn remove_buffered(&mut self, at: FileBlock, old: LeafEntry) -> Outcome<()> {
-        if self.state.insert_buffer.take(leaf_number(&self.dir.layout, at), old) {
+        if self.state.insert_buffer.take(self.dir.layout.leaf_number(at), old) {
             return Ok(());
         }
         Err(self.dir.corrupt("directory leaf", "a name that was buffered for it is not"))
@@ -34,7 +34,7 @@ impl NodeChange<'_, '_> {
     /// Brings what is buffered for a leaf into it, and `more`.
     pub(super) fn merge_buffered(&mut self, at: FileBlock, more: Option<LeafEntry>) -> Outcome<()> {
         let layout = self.dir.layout;
-        let number = leaf_number(&layout, at);
+        let number = layout.leaf_number(at);
         let buffered = self.state.insert_buffer.entries(number);
         let mut entries: BufferedEntries = buffered.chain(more).collect();
         if entries.is_empty() {
@@ -60,7 +60,7 @@ impl NodeChange<'_, '_> {
 
     /// Takes note of a leaf that nothing is buffered for and that got a hash.
     pub(super) fn note_leaf(&mut self, at: FileBlock, new: Option<u32>) -> Outcome<()> {
-        let number = leaf_number(&self.dir.layout, at);
+        let number = self.dir.layout.leaf_number(at);
         if !self.state.insert_buffer.is_useful(number) {
             return self.make_buffer(at);
         }
@@ -74,7 +74,7 @@ impl NodeChange<'_, '_> {
     /// be buffered for the leaf.
     pub(super) fn make_buffer(&mut self, at: FileBlock) -> Outcome<()> {
         let layout = self.dir.layout;
-        let number = leaf_number(&layout, at);
+        let number = layout.leaf_number(at);
         let buf = self.index_buffer(at)?;
         let block = self.dir.bytes(buf);
         let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);

@@ -4,16 +4,13 @@ use operation::{Interrupt, Outcome};
 use std::ops::Range;
 
 use transaction::BufferId;
-use vfs::{Error, Ino};
+use vfs::Ino;
 
-use super::find::DirForm;
-use super::node::NodeChange;
-use super::state::{DirState, Maps};
-use super::view::{View, missing, tag_of};
+use super::maps::Maps;
+use super::tag::tag_of;
+use super::view::{View, missing};
 use super::whole::Wholes;
-use super::{Entry, Found, Spot};
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::data;
 use crate::format::dir::{self as format, Layout, Part};
 use crate::format::edit::Edit;
 use crate::format::inode::Fork;
@@ -21,9 +18,6 @@ use crate::inode::Handle;
 use crate::kind::Kind;
 use crate::op::Op;
 use crate::op::held::HeldBlock;
-
-/// Most steps from one form to another that one entry can bring about.
-const STEPS_MAX: usize = 4;
 
 /// A directory that an operation changes.
 pub(crate) struct DirChange<'o, 'a> {
@@ -58,94 +52,6 @@ impl<'o, 'a> DirChange<'o, 'a> {
             maps: self.maps.as_deref_mut(),
             insert_buffer: None,
         }
-    }
-
-    fn form(&mut self) -> Outcome<DirForm> {
-        if self.op.dirs.has(self.handle) {
-            return Ok(DirForm::Node);
-        }
-        Ok(self.view().form()?)
-    }
-
-    /// Adds an entry. `Exists` if the name is taken.
-    pub(super) fn add(&mut self, entry: Entry<'_>) -> Outcome<()> {
-        for _ in 0..STEPS_MAX {
-            match self.form()? {
-                DirForm::Short => {
-                    if self.find_short(entry.name)?.is_some() {
-                        return Err(Error::Exists.into());
-                    }
-                    if self.add_short(entry)? {
-                        return Ok(());
-                    }
-                    self.short_to_block()?;
-                }
-                DirForm::Block => {
-                    if self.add_block(entry)? {
-                        return Ok(());
-                    }
-                    self.block_to_leaf()?;
-                }
-                DirForm::Leaf => {
-                    if self.add_leaf(entry)? {
-                        return Ok(());
-                    }
-                    self.leaf_to_node()?;
-                }
-                DirForm::Node => return self.with_nodes(|nodes| nodes.add(entry)),
-            }
-        }
-        Err(self.corrupt("directory", "an entry fits into no form"))
-    }
-
-    /// Removes an entry and returns what it led to.
-    pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<Found> {
-        match self.form()? {
-            DirForm::Short => {
-                let (found, offset) = self.find_short(name)?.ok_or(Error::NotFound)?;
-                self.remove_short(offset)?;
-                Ok(found)
-            }
-            DirForm::Block => self.remove_block(name),
-            DirForm::Leaf => self.remove_leaf(name),
-            DirForm::Node => self.with_nodes(|nodes| nodes.remove(name, hint)),
-        }
-    }
-
-    /// Makes an existing name lead elsewhere, and returns what it led to.
-    pub(super) fn replace(&mut self, entry: Entry<'_>) -> Outcome<Found> {
-        let form = self.form()?;
-        if form == DirForm::Short {
-            let (found, offset) = self.find_short(entry.name)?.ok_or(Error::NotFound)?;
-            if self.replace_short(offset, entry)? {
-                return Ok(found);
-            }
-            // A larger inode number does not fit into the inode.
-            self.short_to_block()?;
-        }
-        let layout = self.layout;
-        let spot = match form {
-            DirForm::Short | DirForm::Block => self.view().find_in_block(entry.name)?,
-            DirForm::Leaf | DirForm::Node => self.view().search(entry.name)?.spot,
-        };
-        let spot = spot.ok_or(Error::NotFound)?;
-        let buf = self.buffer(layout.data_at(spot.number), Part::Data)?;
-        data::replace(&layout, &mut self.held(buf), spot.offset, &entry.into());
-        Ok(spot.found)
-    }
-
-    /// Runs `body` on a directory of node form with its state, which is read if none is kept.
-    fn with_nodes<T>(
-        &mut self,
-        body: impl FnOnce(&mut NodeChange<'_, 'a>) -> Outcome<T>,
-    ) -> Outcome<T> {
-        let mut state = self.take_state()?;
-        let DirState { maps, nodes, .. } = &mut *state;
-        let dir =
-            DirChange { op: self.op, handle: self.handle, layout: self.layout, maps: Some(maps) };
-        let outcome = body(&mut NodeChange { dir, state: nodes });
-        self.op.dirs.give(state);
-        outcome
     }
 
     /// The bytes of a held block.

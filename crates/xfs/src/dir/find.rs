@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use vfs::{Ino, Result};
 
 use super::Found;
-use super::node::leaf_number;
+use super::insert_buffer::BufferedAddresses;
 use super::view::View;
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Dirent};
@@ -73,9 +73,6 @@ pub(super) struct Search {
     /// Whether the leaf was not even read, because it cannot have the hash.
     pub(super) is_absent: bool,
 }
-
-/// Addresses of entries whose hash is in the insert buffer.
-pub(crate) type BufferedAddresses = SmallVec<[u32; 4]>;
 
 impl<S: Source> View<'_, S> {
     /// How the directory is kept.
@@ -279,7 +276,7 @@ impl<S: Source> View<'_, S> {
         hash: u32,
         buffered: &mut BufferedAddresses,
     ) -> bool {
-        let leaf = leaf_number(&self.layout, at);
+        let leaf = self.layout.leaf_number(at);
         let Some(insert_buffer) = self.insert_buffer else {
             *buffered = self.source.buffered(self.dir.ino(), leaf, hash);
             return true;

@@ -4,9 +4,8 @@ use smallvec::SmallVec;
 use transaction::{Corruption, Txn};
 
 use super::insert_buffer::BufferedEntries;
-use super::node::leaf_at;
 use super::state::DirState;
-use super::view::tag_of;
+use super::tag::tag_of;
 use crate::format::dir::leaf::{self, LeafKind};
 use crate::format::dir::{Layout, Part};
 use crate::format::edit::Edit;
@@ -34,7 +33,7 @@ pub(super) fn merge_all(
         while merged.len() < LEAVES_AT_ONCE
             && let Some((number, block)) = buffer.next_leaf(next)
         {
-            let at = leaf_at(layout, number);
+            let at = layout.leaf_at(number);
             let id = txn.buffer(block.0, tag_of(Part::Leaf, state.ino, at))?;
             let mut entries: BufferedEntries = buffer.entries(number).collect();
             if !merge(layout, &mut HeldBlock { txn, id }, &mut entries) {

@@ -12,7 +12,7 @@ use vfs::Error;
 
 use super::change::{DirBufferId, HeldDirBlock, NewBlock};
 use super::find::{IndexPath, Spot, check_index_block};
-use super::node::{NodeChange, leaf_at, leaf_number};
+use super::node::NodeChange;
 use crate::format::address::FileBlock;
 use crate::format::dir::leaf::{self, ENTRY_SIZE, LEVELS_MAX, LeafEntry, LeafKind};
 use crate::format::dir::magic;
@@ -23,7 +23,7 @@ impl NodeChange<'_, '_> {
     fn new_index_block(&mut self, kind: LeafKind) -> Outcome<(FileBlock, DirBufferId)> {
         let layout = self.dir.layout;
         self.state.set_changed();
-        let at = leaf_at(&layout, self.state.leaves.take());
+        let at = layout.leaf_at(self.state.leaves.take());
         if at >= layout.free_first() {
             return Err(Error::NoSpace.into());
         }
@@ -35,7 +35,7 @@ impl NodeChange<'_, '_> {
     fn free_index_block(&mut self, at: FileBlock) -> Outcome<()> {
         let layout = self.dir.layout;
         self.state.set_changed();
-        let number = leaf_number(&layout, at);
+        let number = layout.leaf_number(at);
         self.state.insert_buffer.forget(number);
         self.state.leaves.give_back(number);
         self.dir.free(at)
@@ -181,7 +181,7 @@ impl NodeChange<'_, '_> {
             return Ok(());
         }
         let live = table.count.saturating_sub(stale);
-        let leaf = leaf_number(&layout, spot.leaf);
+        let leaf = layout.leaf_number(spot.leaf);
         self.state.insert_buffer.note_live(leaf, None, live);
         if live + self.state.insert_buffer.count(leaf) > layout.leaf_capacity() / 2 {
             return Ok(());

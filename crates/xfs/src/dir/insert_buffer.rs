@@ -22,9 +22,11 @@ mod slab;
 use smallvec::SmallVec;
 
 use self::slab::{LINE_WORDS, Line, Slab, Slot};
-use super::find::BufferedAddresses;
 use crate::format::address::Block;
 use crate::format::dir::leaf::LeafEntry;
+
+/// Addresses of entries whose hash is in the insert buffer.
+pub(crate) type BufferedAddresses = SmallVec<[u32; 4]>;
 
 /// Entries of a filter's line at most, so that it has 8 bits for each.
 const HASHES_PER_LINE: usize = 64;

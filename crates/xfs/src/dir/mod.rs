@@ -12,20 +12,25 @@ mod buffered;
 mod change;
 mod find;
 mod flush;
+mod forms;
 pub(crate) mod free;
 mod index;
 mod insert_buffer;
 mod leaf;
 mod list;
+mod maps;
 mod node;
 mod node_data;
+mod read_state;
 mod short;
 #[cfg(test)]
 mod speed;
 mod state;
 mod store;
+mod tag;
 mod view;
 mod whole;
+mod write_wholes;
 
 use operation::Outcome;
 use std::ops::ControlFlow;
@@ -42,9 +47,9 @@ use crate::op::source::Source;
 use view::View;
 
 pub(crate) use change::DirChange;
-pub(crate) use find::{BufferedAddresses, Spot};
-#[cfg(test)]
-use free::FreeIndexStrategy;
+pub(crate) use find::Spot;
+pub(crate) use free::FreeIndexStrategy;
+pub(crate) use insert_buffer::BufferedAddresses;
 pub use store::InsertBuffering;
 pub(crate) use store::{DirStates, TakenStates};
 pub(crate) use whole::Wholes;
@@ -115,6 +120,26 @@ pub(crate) fn readdir(
     each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     View::new(&mut &*fs, dir).list(from, clock, each)
+}
+
+impl Xfs {
+    /// Drops the state of a directory whose inode becomes another one.
+    fn forget_dir(&self, ino: Ino) {
+        self.dirs.forget(ino);
+    }
+
+    /// Chooses how large directories find room for new entries. Only the positions of entries on disk differ
+    /// by it.
+    pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
+        self.free_index = strategy;
+        self.dirs.read_all_again();
+    }
+
+    /// Sets when large directories have an insert buffer, which is a matter of speed and memory alone.
+    /// Directories whose state is in memory already buffer as many names for a leaf as before.
+    pub fn set_insert_buffering(&self, buffering: InsertBuffering) {
+        self.dirs.set_buffering(buffering);
+    }
 }
 
 impl Op<'_> {

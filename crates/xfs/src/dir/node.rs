@@ -10,10 +10,10 @@ use super::state::NodeState;
 use super::view::View;
 use super::{Entry, Found};
 use crate::format::address::FileBlock;
+use crate::format::dir::Part;
 use crate::format::dir::data;
 use crate::format::dir::free;
 use crate::format::dir::leaf::{self, LeafEntry};
-use crate::format::dir::{Layout, Part};
 use crate::format::edit::Edit;
 use crate::op::Op;
 
@@ -146,14 +146,4 @@ impl<'a> NodeChange<'_, 'a> {
         }
         Ok(())
     }
-}
-
-/// The number of a block of the hash index.
-pub(super) fn leaf_number(layout: &Layout, at: FileBlock) -> u32 {
-    ((at.0 - layout.leaf_first().0) / u64::from(layout.blocks())) as u32
-}
-
-/// The logical block of a block of the hash index, by its number there.
-pub(super) fn leaf_at(layout: &Layout, number: u32) -> FileBlock {
-    layout.leaf_first().plus(u64::from(number) * u64::from(layout.blocks()))
 }

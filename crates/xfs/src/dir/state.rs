@@ -5,71 +5,14 @@
 //! A failed operation takes its changes of the state back. If more has changed than room, the state is read
 //! again before it is used.
 
-use operation::Outcome;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use vfs::{Ino, Result};
+use vfs::Ino;
 
-use super::change::DirChange;
-use super::free::{Bests, FreeIndexStrategy};
-use super::insert_buffer::InsertBuffer;
-use super::store::Reported;
-use super::view::View;
-use crate::Xfs;
-use crate::format::address::{Block, FileBlock};
-use crate::format::dir::Layout;
-use crate::format::inode::Fork;
-use crate::map::{self, Place};
-use crate::op::source::Source;
-
-/// Where a directory's blocks are on the device, as far as it is known: data blocks, blocks of the hash index
-/// and of the free index, by their numbers. 0 stands for unknown.
-#[derive(Default)]
-pub(super) struct Maps([Vec<u64>; 3]);
-
-impl Maps {
-    fn row(layout: &Layout, at: FileBlock) -> (usize, usize) {
-        let (row, first) = if at < layout.leaf_first() {
-            (0, FileBlock(0))
-        } else if at < layout.free_first() {
-            (1, layout.leaf_first())
-        } else {
-            (2, layout.free_first())
-        };
-        (row, ((at.0 - first.0) / u64::from(layout.blocks())) as usize)
-    }
-
-    pub(super) fn get(&self, layout: &Layout, at: FileBlock) -> Option<Block> {
-        let (row, index) = Self::row(layout, at);
-        self.0[row].get(index).copied().filter(|block| *block != 0).map(Block)
-    }
-
-    /// Notes where a block is, unless it lies further out than the directory has blocks: that is not worth
-    /// the memory.
-    pub(super) fn set(&mut self, layout: &Layout, at: FileBlock, block: Block, blocks: u64) {
-        let (row, index) = Self::row(layout, at);
-        if layout.blocks() > 1 || index as u64 > blocks {
-            return;
-        }
-        let row = &mut self.0[row];
-        if index >= row.len() {
-            row.resize(index + 1, 0);
-        }
-        row[index] = block.0;
-    }
-
-    pub(super) fn clear(&mut self, layout: &Layout, at: FileBlock) {
-        let (row, index) = Self::row(layout, at);
-        if let Some(block) = self.0[row].get_mut(index) {
-            *block = 0;
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.iter().map(|row| row.capacity() * 8).sum()
-    }
-}
+use super::free::Bests;
+use super::insert_buffer::{BufferSize, InsertBuffer};
+use super::maps::Maps;
 
 /// Which numbers of directory blocks are taken in one part of a directory's space.
 #[derive(Default)]
@@ -81,6 +24,16 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// Notes that all numbers from here on are holes.
+    pub(super) fn set_end(&mut self, end: u32) {
+        self.end = end;
+    }
+
+    /// Notes a run of holes before the end: first number and length.
+    pub(super) fn add_holes(&mut self, first: u32, len: u32) {
+        self.holes.push(Reverse((first, len)));
+    }
+
     /// Takes the lowest number that is a hole, and returns it.
     pub(super) fn take(&mut self) -> u32 {
         let Some(Reverse((number, len))) = self.holes.pop() else {
@@ -106,33 +59,13 @@ impl Numbers {
             self.holes.push(Reverse((number, 1)));
         }
     }
+}
 
-    /// Reads which numbers of the range from `first` to `limit` are taken.
-    fn read<S: Source>(
-        view: &mut View<'_, S>,
-        (first, limit): (FileBlock, FileBlock),
-    ) -> Result<Self> {
-        let blocks = u64::from(view.layout.blocks());
-        let mut numbers = Self::default();
-        let mut at = first;
-        while at < limit {
-            let run = map::run_at(view.source, view.dir, Fork::Data, at)?;
-            let next = FileBlock(at.plus(run.len).0.min(limit.0));
-            if run.place == Place::Hole {
-                let from = (at.0 - first.0).div_ceil(blocks) as u32;
-                let to = ((next.0 - first.0) / blocks) as u32;
-                if next == limit {
-                    numbers.end = from;
-                } else if from < to {
-                    numbers.holes.push(Reverse((from, to - from)));
-                }
-            } else if next == limit {
-                numbers.end = (limit.0 - first.0).div_ceil(blocks) as u32;
-            }
-            at = next;
-        }
-        Ok(numbers)
-    }
+/// What the store was told of a state's insert buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub(super) leaves: usize,
+    pub(super) bytes: usize,
 }
 
 /// The state of a node directory.
@@ -200,6 +133,21 @@ impl DirState {
 }
 
 impl NodeState {
+    /// A state as it was read from the directory, with an empty insert buffer.
+    pub(super) fn new(data: Numbers, leaves: Numbers, bests: Bests, size: BufferSize) -> Self {
+        Self {
+            data,
+            leaves,
+            bests,
+            insert_buffer: InsertBuffer::new(size),
+            reported: Reported::default(),
+            undo: Vec::new(),
+            is_changed: false,
+            is_over: false,
+            is_unread: false,
+        }
+    }
+
     /// Notes a change that cannot be taken back.
     pub(super) fn set_changed(&mut self) {
         self.is_changed = true;
@@ -238,66 +186,6 @@ impl NodeState {
             return !self.is_idle();
         }
         true
-    }
-}
-
-impl DirChange<'_, '_> {
-    /// Takes the state of the directory out of the store, or reads it.
-    pub(super) fn take_state(&mut self) -> Outcome<Box<DirState>> {
-        let Some(mut state) = self.op.dirs.take(self.handle) else {
-            return Ok(Box::new(self.read_state()?));
-        };
-        if state.nodes.is_unread
-            && let Err(error) = self.read_again(&mut state)
-        {
-            self.op.dirs.give(state);
-            return Err(error);
-        }
-        Ok(state)
-    }
-
-    /// Reads all of a state again but the insert buffer, which is nowhere else.
-    fn read_again(&mut self, state: &mut DirState) -> Outcome<()> {
-        let mut new = self.read_state()?;
-        std::mem::swap(&mut new.nodes.insert_buffer, &mut state.nodes.insert_buffer);
-        new.nodes.reported = state.nodes.reported;
-        *state = new;
-        Ok(())
-    }
-
-    fn read_state(&mut self) -> Outcome<DirState> {
-        let (fs, layout) = (self.op.fs, self.layout);
-        let data = (FileBlock(0), layout.leaf_first());
-        let leaves = (layout.leaf_first(), layout.free_first());
-        let mut maps = Maps::default();
-        let mut view = View { maps: Some(&mut maps), ..self.view() };
-        let nodes = NodeState {
-            data: Numbers::read(&mut view, data)?,
-            leaves: Numbers::read(&mut view, leaves)?,
-            bests: Bests::read(fs.free_index, &mut view)?,
-            insert_buffer: InsertBuffer::new(fs.dirs.buffer_size(&layout)),
-            reported: Reported::default(),
-            undo: Vec::new(),
-            is_changed: false,
-            is_over: false,
-            is_unread: false,
-        };
-        let generation = self.handle.inode.generation();
-        Ok(DirState { ino: self.ino(), generation, maps, nodes })
-    }
-}
-
-impl Xfs {
-    /// Drops the state of a directory whose inode becomes another one.
-    pub(super) fn forget_dir(&self, ino: Ino) {
-        self.dirs.forget(ino);
-    }
-
-    /// Chooses how large directories find room for new entries. Only the positions of entries on disk differ
-    /// by it.
-    pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
-        self.free_index = strategy;
-        self.dirs.read_all_again();
     }
 }
 

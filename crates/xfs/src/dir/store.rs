@@ -13,11 +13,9 @@ use smallvec::SmallVec;
 use transaction::Txn;
 use vfs::Ino;
 
-use super::find::BufferedAddresses;
 use super::flush::merge_all;
-use super::insert_buffer::BufferSize;
-use super::state::{DirState, NodeState};
-use crate::Xfs;
+use super::insert_buffer::{BufferSize, BufferedAddresses};
+use super::state::{DirState, NodeState, Reported};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
 use crate::format::geometry::Geometry;
@@ -62,13 +60,6 @@ struct Shard {
     buffered: AtomicU32,
 }
 
-/// What the store was told of a state's insert buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reported {
-    leaves: usize,
-    bytes: usize,
-}
-
 /// The states of all directories.
 pub(crate) struct DirStates {
     /// Each on cache lines of its own.
@@ -94,6 +85,11 @@ impl DirStates {
             bytes: AtomicUsize::new(0),
             buffering: Mutex::new(buffering),
         }
+    }
+
+    /// Sets when large directories have an insert buffer.
+    pub(super) fn set_buffering(&self, buffering: InsertBuffering) {
+        *self.buffering.lock() = buffering;
     }
 
     fn shard(&self, ino: Ino) -> &Shard {
@@ -315,13 +311,5 @@ impl Side for TakenStates<'_> {
 impl Drop for TakenStates<'_> {
     fn drop(&mut self) {
         self.put_back(DirState::roll_back);
-    }
-}
-
-impl Xfs {
-    /// Sets when large directories have an insert buffer, which is a matter of speed and memory alone.
-    /// Directories whose state is in memory already buffer as many names for a leaf as before.
-    pub fn set_insert_buffering(&self, buffering: InsertBuffering) {
-        *self.dirs.buffering.lock() = buffering;
     }
 }

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use transaction::Tag;
 use vfs::{Error, Ino, Result};
 
 use super::insert_buffer::InsertBuffer;
-use super::state::Maps;
+use super::maps::Maps;
+use super::tag::tag_of;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::{self as format, Layout, Part};
 use crate::format::inode::Fork;
@@ -18,16 +18,6 @@ use crate::op::source::Source;
 thread_local! {
     /// Memory for a directory block of several blocks that is only looked at: 64 KiB at most.
     static PIECES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The tag of a directory block that is one block of the file system.
-pub(super) fn tag_of(part: Part, dir: Ino, at: FileBlock) -> Tag {
-    let kind = match part {
-        Part::Data => Kind::DirData,
-        Part::Leaf => Kind::DirLeaf,
-        Part::Free => Kind::DirFree,
-    };
-    kind.of_inode(dir, at.0 as u32)
 }
 
 /// A directory to be read: through the cache, or through an operation.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
-use crate::op::Op;
 
 /// Where data was allocated last, by group of the inodes.
 pub(crate) struct Hints {
@@ -19,24 +18,21 @@ impl Hints {
         Self { behind: geometry.ags().map(|_| AtomicU64::new(0)).collect() }
     }
 
-    fn of(&self, op: &Op<'_>, file: &Handle) -> Option<&AtomicU64> {
-        let (ag, _) = op.fs.volume.geometry.split_ino(file.ino())?;
+    fn of(&self, geometry: &Geometry, file: &Handle) -> Option<&AtomicU64> {
+        let (ag, _) = geometry.split_ino(file.ino())?;
         self.behind.get(ag.0 as usize)
     }
 
-    /// Where the first block of a file is best.
-    pub(crate) fn data_goal(&self, op: &Op<'_>, file: &Handle) -> FsBlock {
-        let hint = self.of(op, file).map_or(0, |hint| hint.load(Ordering::Relaxed));
+    /// Where the first block of a file is best; `None` if no data was allocated nearby yet.
+    pub(crate) fn data_goal(&self, geometry: &Geometry, file: &Handle) -> Option<FsBlock> {
+        let hint = self.of(geometry, file)?.load(Ordering::Relaxed);
         let goal = FsBlock(hint);
-        if hint != 0 && op.fs.volume.geometry.contains(goal, 1) {
-            return goal;
-        }
-        op.metadata_goal(file)
+        (hint != 0 && geometry.contains(goal, 1)).then_some(goal)
     }
 
     /// Notes that data of a file was allocated before `behind`.
-    pub(crate) fn note_data(&self, op: &Op<'_>, file: &Handle, behind: FsBlock) {
-        if let Some(hint) = self.of(op, file) {
+    pub(crate) fn note_data(&self, geometry: &Geometry, file: &Handle, behind: FsBlock) {
+        if let Some(hint) = self.of(geometry, file) {
             hint.store(behind.0, Ordering::Relaxed);
         }
     }

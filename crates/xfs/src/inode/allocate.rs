@@ -4,7 +4,7 @@ use operation::Outcome;
 use transaction::Corruption;
 use vfs::{Error, FileType};
 
-use super::chunk::{self, ChunkShape};
+use super::chunk::{self, ChunkShape, TakenInode};
 use crate::alloc::HeldAg;
 use crate::alloc::ags::AgTree;
 use crate::btree::Seek;
@@ -174,13 +174,4 @@ impl HeldAg<'_, '_> {
         }
         Ok(found.map(|old| chunk::take_first(ag, old)).transpose()?)
     }
-}
-
-/// An inode that was taken out of a chunk.
-pub(super) struct TakenInode {
-    /// The chunk before.
-    pub(super) old: InodeChunk,
-    /// The chunk after.
-    pub(super) new: InodeChunk,
-    pub(super) ino: AgIno,
 }

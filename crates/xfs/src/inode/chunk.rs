@@ -6,7 +6,6 @@ use transaction::Corruption;
 use vfs::{Error, Result};
 
 use super::InodeBlock;
-use super::allocate::TakenInode;
 use crate::alloc::ags::AgTree;
 use crate::alloc::space::Wish;
 use crate::alloc::trees::GroupTree;
@@ -19,6 +18,15 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::init_free_slot;
 use crate::kind::Kind;
 use crate::volume::Volume;
+
+/// An inode that was taken out of a chunk.
+pub(super) struct TakenInode {
+    /// The chunk before.
+    pub(super) old: InodeChunk,
+    /// The chunk after.
+    pub(super) new: InodeChunk,
+    pub(super) ino: AgIno,
+}
 
 /// Inodes that one bit of a hole mask stands for (`XFS_INODES_PER_HOLEMASK_BIT`).
 const INODES_PER_HOLE_BIT: u32 = 4;

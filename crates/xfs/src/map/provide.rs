@@ -57,14 +57,16 @@ impl ForkMap<'_, '_> {
         };
         let end = limit.min(next);
         let len = end.0.saturating_sub(at.0).clamp(1, LEN_MAX);
-        let hints = &self.op.fs.hints;
+        let (hints, geometry) = (&self.op.fs.hints, &self.op.fs.volume.geometry);
         let near = match before {
             Some(extent) => self.goal_after(&extent),
-            None => hints.data_goal(self.op, self.handle),
+            None => hints
+                .data_goal(geometry, self.handle)
+                .unwrap_or_else(|| self.op.metadata_goal(self.handle)),
         };
         let unwritten = want != Want::Written;
         let (start, len) = self.take(at, (1, len as u32), near, unwritten)?;
-        hints.note_data(self.op, self.handle, start.plus(len));
+        hints.note_data(geometry, self.handle, start.plus(len));
         let written = !unwritten;
         Ok(Piece { start, len, was: Was::Hole, written, copied_from: None })
     }

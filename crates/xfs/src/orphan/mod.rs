@@ -16,6 +16,7 @@
 mod inactivate;
 mod load;
 mod pending;
+mod record;
 #[cfg(test)]
 mod tests;
 

@@ -5,8 +5,10 @@
 //! proposed. The default keeps the row in memory, with the largest of each sixteen values above it, and finds
 //! the first block with room in a few steps.
 
+mod bests;
 mod names;
 mod scan;
+mod strategy;
 mod tree;
 
 use operation::Outcome;
@@ -14,107 +16,44 @@ use vfs::Result;
 
 use super::node::NodeChange;
 use super::state::NodeState;
-use super::view::{View, tag_of};
+use super::tag::tag_of;
+use super::view::View;
 use crate::format::address::FileBlock;
-use crate::format::dir::free::NO_BLOCK;
 use crate::format::dir::{Layout, Part, free};
 use crate::op::source::Source;
 use scan::Order;
 use tree::MaxTree;
 
-/// How directories with an index of free space find a data block with room for an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FreeIndexStrategy {
-    /// From the first data block on, with the header of the index block decoded for each: Linux up to
-    /// 4.15.
-    ForwardDecode,
-    /// From the first data block on, with the header decoded once: Linux 4.16 to 5.3.
-    Forward,
-    /// From the last data block back: Linux since 5.4.
-    Reverse,
-    /// As `Reverse`, but without index blocks whose largest value is too small. The largest values are kept
-    /// in memory.
-    BlockSkip,
-    /// The first data block with room, by a tree in memory.
-    #[default]
-    Tree,
-}
+pub(super) use bests::Bests;
+use bests::{PerBlock, room_of};
+pub use strategy::FreeIndexStrategy;
 
-/// What is kept in memory of the index of free space.
-pub(super) enum Bests {
-    /// Nothing: it is read each time.
-    None,
-    /// The largest value of each index block, 0 for one that is not there.
-    PerBlock(PerBlock),
-    /// All values.
-    Tree(MaxTree),
-}
-
-/// The largest value of each index block.
-pub(super) struct PerBlock {
-    largest: Vec<u16>,
-    capacity: usize,
-}
-
-/// The room that a value of the index stands for: 0 where there is no data block.
-fn room_of(best: u16) -> u16 {
-    if best == NO_BLOCK { 0 } else { best }
-}
-
-impl Bests {
-    /// Reads the values that a strategy keeps.
-    pub(super) fn read<S: Source>(
-        strategy: FreeIndexStrategy,
-        view: &mut View<'_, S>,
-    ) -> Result<Self> {
-        let layout = view.layout;
-        let mut bests = match strategy {
-            FreeIndexStrategy::Tree => Self::Tree(MaxTree::default()),
-            FreeIndexStrategy::BlockSkip => {
-                Self::PerBlock(PerBlock { largest: Vec::new(), capacity: layout.free_capacity() })
+/// Reads the values that a strategy keeps.
+pub(super) fn read_bests<S: Source>(
+    strategy: FreeIndexStrategy,
+    view: &mut View<'_, S>,
+) -> Result<Bests> {
+    let layout = view.layout;
+    let mut bests = match strategy {
+        FreeIndexStrategy::Tree => Bests::Tree(MaxTree::default()),
+        FreeIndexStrategy::BlockSkip => {
+            Bests::PerBlock(PerBlock { largest: Vec::new(), capacity: layout.free_capacity() })
+        }
+        _ => return Ok(Bests::None),
+    };
+    let count = view.data_blocks()?;
+    for first in (0..count).step_by(layout.free_capacity()) {
+        view.with_if(layout.free_at(first).0, Part::Free, |block| {
+            let slots = free::slots(&layout, block);
+            let values = slots.iter().map(|slot| room_of(u16::from_be_bytes(*slot)));
+            match &mut bests {
+                Bests::Tree(tree) => tree.extend(first, values),
+                Bests::PerBlock(per) => per.note(first, values.max().unwrap_or(0)),
+                Bests::None => {}
             }
-            _ => return Ok(Self::None),
-        };
-        let count = view.data_blocks()?;
-        for first in (0..count).step_by(layout.free_capacity()) {
-            view.with_if(layout.free_at(first).0, Part::Free, |block| {
-                let slots = free::slots(&layout, block);
-                let values = slots.iter().map(|slot| room_of(u16::from_be_bytes(*slot)));
-                match &mut bests {
-                    Self::Tree(tree) => tree.extend(first, values),
-                    Self::PerBlock(per) => per.note(first, values.max().unwrap_or(0)),
-                    Self::None => {}
-                }
-            })?;
-        }
-        Ok(bests)
+        })?;
     }
-
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::PerBlock(per) => per.largest.capacity() * 2,
-            Self::Tree(tree) => tree.bytes(),
-        }
-    }
-
-    /// Notes the value of a data block (0 for one that is gone). Returns the old value, if it is kept.
-    pub(super) fn set(&mut self, number: u32, best: u16) -> Option<u16> {
-        match self {
-            Self::Tree(tree) => Some(tree.set(number, best)),
-            _ => None,
-        }
-    }
-}
-
-impl PerBlock {
-    fn note(&mut self, number: u32, largest: u16) {
-        let index = number as usize / self.capacity;
-        if index >= self.largest.len() {
-            self.largest.resize(index + 1, 0);
-        }
-        self.largest[index] = largest;
-    }
+    Ok(bests)
 }
 
 impl NodeState {

@@ -106,6 +106,16 @@ impl Layout {
         self.dot_dot() + self.entry_size(2)
     }
 
+    /// The number of a block of the hash index, which starts at logical block `at`.
+    pub fn leaf_number(&self, at: FileBlock) -> u32 {
+        ((at.0 - self.leaf_first().0) / u64::from(self.blocks())) as u32
+    }
+
+    /// The logical block of a block of the hash index, by its number there.
+    pub fn leaf_at(&self, number: u32) -> FileBlock {
+        self.leaf_first().plus(u64::from(number) * u64::from(self.blocks()))
+    }
+
     /// Most entries that a leaf of many or a node holds.
     pub const fn leaf_capacity(&self) -> usize {
         (self.size() - self.header()) / leaf::ENTRY_SIZE

@@ -1,0 +1,53 @@
+//! Where the blocks of a directory are, as far as that is kept in memory.
+
+use crate::format::address::{Block, FileBlock};
+use crate::format::dir::Layout;
+
+/// Where a directory's blocks are on the device, as far as it is known: data blocks, blocks of the hash index
+/// and of the free index, by their numbers. 0 stands for unknown.
+#[derive(Default)]
+pub(super) struct Maps([Vec<u64>; 3]);
+
+impl Maps {
+    fn row(layout: &Layout, at: FileBlock) -> (usize, usize) {
+        let (row, first) = if at < layout.leaf_first() {
+            (0, FileBlock(0))
+        } else if at < layout.free_first() {
+            (1, layout.leaf_first())
+        } else {
+            (2, layout.free_first())
+        };
+        (row, ((at.0 - first.0) / u64::from(layout.blocks())) as usize)
+    }
+
+    pub(super) fn get(&self, layout: &Layout, at: FileBlock) -> Option<Block> {
+        let (row, index) = Self::row(layout, at);
+        self.0[row].get(index).copied().filter(|block| *block != 0).map(Block)
+    }
+
+    /// Notes where a block is, unless it lies further out than the directory has blocks: that is not worth
+    /// the memory.
+    pub(super) fn set(&mut self, layout: &Layout, at: FileBlock, block: Block, blocks: u64) {
+        let (row, index) = Self::row(layout, at);
+        if layout.blocks() > 1 || index as u64 > blocks {
+            return;
+        }
+        let row = &mut self.0[row];
+        if index >= row.len() {
+            row.resize(index + 1, 0);
+        }
+        row[index] = block.0;
+    }
+
+    pub(super) fn clear(&mut self, layout: &Layout, at: FileBlock) {
+        let (row, index) = Self::row(layout, at);
+        if let Some(block) = self.0[row].get_mut(index) {
+            *block = 0;
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|row| row.capacity() * 8).sum()
+    }
+}

@@ -1,0 +1,111 @@
+//! Recording on disk what an operation changed of the lists of unlinked inodes.
+
+use operation::Outcome;
+use operation::orphans::{Link, Turn};
+use transaction::Corruption;
+
+use super::pending::SlotPlace;
+use super::{Listed, bucket_of};
+use crate::format::address::{AgBlock, AgIno, AgNumber, Block};
+use crate::format::ag;
+use crate::format::bytes::{be32, put32};
+use crate::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
+use crate::inode::Handle;
+use crate::kind::Kind;
+use crate::op::Op;
+
+/// A number of a list in memory as it is on disk.
+const fn on_disk(ino: u32) -> u32 {
+    if ino == 0 { AgIno::NULL.0 } else { ino }
+}
+
+impl Op<'_> {
+    /// Puts an inode, whose lock is held, on its list when the operation commits.
+    pub(crate) fn add_unlinked(&mut self, handle: &Handle) {
+        self.unlinked.changes.note(handle.ino(), Turn::Begins);
+    }
+
+    /// Takes an inode, whose lock is held and that stays in use, off its list when the operation
+    /// commits; nothing if it is on none.
+    pub(crate) fn remove_unlinked(&mut self, handle: &Handle) {
+        self.end_unlinked(handle, Turn::Ends);
+    }
+
+    /// As [`Op::remove_unlinked`], for an inode that is freed.
+    pub(crate) fn forget_unlinked(&mut self, handle: &Handle) {
+        self.end_unlinked(handle, Turn::Freed);
+    }
+
+    fn end_unlinked(&mut self, handle: &Handle, turn: Turn) {
+        if self.fs.is_unlinked(handle.ino()) {
+            self.unlinked.changes.note(handle.ino(), turn);
+        }
+    }
+
+    /// Changes the lists as was noted, but for the links in the slots of inodes.
+    pub(crate) fn record_unlinked(&mut self) -> Outcome<()> {
+        let mut notes = self.unlinked.changes.take_notes();
+        notes.sort_by_key(|(ino, _)| *ino);
+        for (ino, turn) in notes {
+            let geometry = self.fs.volume.geometry;
+            let (group, ag_ino) = geometry.split_ino(ino).ok_or(vfs::Error::NotFound)?;
+            self.ag(group)?;
+            let bucket = bucket_of(ag_ino);
+            let lists = self.unlinked.lists(group);
+            let (pointers, head) = (lists.turn(bucket, ag_ino.0, turn), lists.head(bucket));
+            for pointer in pointers {
+                match pointer.at {
+                    0 => self.set_bucket(group, bucket, on_disk(head))?,
+                    at => self.note_link(group, AgIno(at), on_disk(pointer.to)),
+                }
+            }
+            self.unlinked.changes.set_place(ino, (turn == Turn::Begins).then_some(Listed));
+        }
+        self.unlinked.changes.sort_links();
+        Ok(())
+    }
+
+    fn set_bucket(&mut self, group: AgNumber, bucket: usize, head: u32) -> Outcome<()> {
+        let geometry = self.fs.volume.geometry;
+        let (block, start) = ag::sector_place(&geometry, ag::AGI_SECTOR);
+        let block = geometry.block_of(group, AgBlock(block));
+        let id = self.buffer(block, Kind::AgHeader.of_group(group))?;
+        let at = start + std::mem::offset_of!(ag::RawAgi, unlinked) + 4 * bucket;
+        put32(self.txn.edit(id, at..at + 4), 0, head);
+        Ok(())
+    }
+
+    /// Works out where a link lies.
+    fn note_link(&mut self, group: AgNumber, ag_ino: AgIno, next: u32) {
+        let geometry = &self.fs.volume.geometry;
+        let ino = geometry.ino(group, ag_ino);
+        let (block, offset) = geometry.inode_place(ag_ino);
+        let block = geometry.block_of(group, block);
+        self.unlinked.changes.add_link(Link { ino, slot: (block, offset), next });
+    }
+
+    /// Writes the noted links in slots of blocks before `end`, or all that are left.
+    pub(crate) fn write_links(&mut self, end: Option<Block>) -> Outcome<()> {
+        while let Some(link) = self.unlinked.changes.next_link(end.map(|block| (block, 0))) {
+            self.write_link(link)?;
+        }
+        Ok(())
+    }
+
+    fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
+        let (block, offset) = link.slot;
+        let id = self.buffer(block, Kind::Inodes.plain())?;
+        let slot = offset..offset + self.fs.volume.geometry.inode_size();
+        let old = &self.txn.data(id)[slot.clone()];
+        if old[2..4] == [0, 0] {
+            let damage = Corruption::new("list of unlinked inodes", "an inode that is not in use");
+            return Err(self.txn.corrupt(id, damage.of_inode(link.ino.0)).into());
+        }
+        if be32(old, NEXT_UNLINKED_OFFSET) != link.next {
+            let slot = self.txn.edit(id, slot);
+            put32(slot, NEXT_UNLINKED_OFFSET, link.next);
+            seal_slot(slot);
+        }
+        Ok(())
+    }
+}
