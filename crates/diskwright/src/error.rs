@@ -7,6 +7,7 @@ use ::repair::RestoreError;
 
 use crate::build::BuildError;
 use crate::partition::PartitionError;
+use crate::text::shown;
 
 /// Result of the library's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -205,8 +206,4 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
         E::Device(_) => "see that the image can be read and written, then: diskwright recover",
         _ => return None,
     })
-}
-
-pub(crate) fn shown(path: &Path) -> String {
-    crate::text::escaped(path.as_os_str().as_encoded_bytes()).to_string()
 }

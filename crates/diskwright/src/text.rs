@@ -128,6 +128,11 @@ pub fn type_word(file_type: FileType) -> &'static str {
     }
 }
 
+/// A path as it is shown to people.
+pub(crate) fn shown(path: &std::path::Path) -> String {
+    escaped(path.as_os_str().as_encoded_bytes()).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,8 +15,6 @@ use crate::format::address::Block;
 use crate::format::features::Incompat;
 use crate::format::inode::ROOT_INO;
 use crate::format::superblock::Superblock;
-use crate::inode;
-use crate::inode::Handle;
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::params::clock::Clock;
 use crate::volume::Volume;
@@ -86,11 +84,6 @@ impl Ext4 {
     /// The device that file contents lie on.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.engine.device()
-    }
-
-    /// An inode in use. `NotFound` if it is not.
-    pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
-        inode::load(self, ino)
     }
 
     /// Whether the journal held changes that were not in their places when the image was opened.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use source::SourceError;
 
 use crate::Outcome;
-use crate::error::shown;
 use crate::text::escaped;
+use crate::text::shown;
 
 /// Why a build failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use ::check::{Finding, Place, Severity, Summary};
 
 use super::{FindingsOfKind, Report};
-use crate::error::shown;
 use crate::text::escaped;
+use crate::text::shown;
 
 impl Report {
     /// Writes the report: each kind of finding with its number and the first of them, and a line that says what the

@@ -3,7 +3,7 @@
 use vfs::path::{LastLink, Order};
 use vfs::{Attributes, Error as FsError, FileType, Ino, SetAttributes};
 
-use super::{Editor, ModeChange, SizeChange};
+use super::{Editor, ModeChange, OwnerChange, SizeChange};
 use crate::list::{absolute, join};
 use crate::{Error, Result};
 
@@ -12,15 +12,6 @@ const FILE_PERMISSIONS: u16 = 0o644;
 
 /// The extended attribute that holds the capabilities of a program.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-
-/// A new owner; `None` leaves one as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerChange {
-    /// User.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-}
 
 /// Whether a symbolic link that is named itself is followed. Links below a directory never are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

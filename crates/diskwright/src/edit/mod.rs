@@ -24,11 +24,11 @@ use crate::image::{open_device, probe_kind, window};
 use crate::{Error, Image, OpenImage, Result, lock};
 
 pub(crate) use attributes::CAPABILITY;
-pub use attributes::{Links, OwnerChange};
+pub use attributes::Links;
 pub use flags::FlagChange;
 pub use mode::ModeChange;
 pub use names::{Move, MoveOptions};
-pub use values::{SizeChange, parse_owner_change, parse_xattr_value};
+pub use values::{OwnerChange, SizeChange, parse_owner_change, parse_xattr_value};
 pub use writable::{RecoverDetails, RecoverReport};
 
 use writable::Writable;

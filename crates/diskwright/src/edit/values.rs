@@ -1,10 +1,18 @@
 //! What is typed: owners, sizes and values of extended attributes.
 
-use super::OwnerChange;
 use crate::text::parse_size;
 
 /// The number that system calls take for "no change".
 const NO_ID: u32 = u32::MAX;
+
+/// A new owner; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerChange {
+    /// User.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+}
 
 /// Parses `USER`, `USER:GROUP` or `:GROUP`, as numbers.
 ///

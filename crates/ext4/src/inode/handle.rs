@@ -52,6 +52,13 @@ impl Handle {
     }
 }
 
+impl Ext4 {
+    /// An inode in use. `NotFound` if it is not.
+    pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
+        load(self, ino)
+    }
+}
+
 /// Reads an inode and checks it. `NotFound` if there is no such inode, or it has no links and nobody
 /// has it open.
 pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {

@@ -17,6 +17,7 @@ mod cleanup;
 mod inactivate;
 mod names;
 mod pending;
+mod record;
 mod slots;
 
 use std::sync::OnceLock;

@@ -4,43 +4,37 @@
 //! so the notes are first brought to what they come to; a record may be a slot of the orphan file, which is
 //! claimed and given back with no lock at all; and there is one list, whose head is in the superblock.
 
-use operation::chain::{Chain, Pointer};
-use operation::orphans::{HeldChains, Link, OrphanChanges, Turn};
-use operation::{Outcome, Side};
+use operation::Side;
+use operation::chain::Chain;
+use operation::orphans::{HeldChains, OrphanChanges, Turn};
 use smallvec::SmallVec;
-use transaction::Corruption;
 use vfs::Ino;
 
-use super::slots::{Slot, Slots};
+use super::slots::Slot;
 use super::{Orphans, Place};
 use crate::format::address::Block;
-use crate::format::checksum::inode_seed;
-use crate::format::inode::{self, DTIME_BYTES, Inode};
-use crate::inode::Handle;
-use crate::kind::Kind;
-use crate::op::Op;
 
 /// One record to be made or removed.
 #[derive(Clone, Copy)]
-struct Change {
-    ino: Ino,
-    place: Place,
-    turn: Turn,
+pub(super) struct Change {
+    pub(super) ino: Ino,
+    pub(super) place: Place,
+    pub(super) turn: Turn,
 }
 
 /// The block of an inode and its slot's first byte there.
-type SlotPlace = (Block, usize);
+pub(super) type SlotPlace = (Block, usize);
 
 /// An operation's part in the orphans.
 pub(crate) struct Pending<'a> {
     orphans: &'a Orphans,
-    changes: OrphanChanges<'a, Place, SlotPlace>,
+    pub(super) changes: OrphanChanges<'a, Place, SlotPlace>,
     /// Slots to give back if the operation fails.
     claimed: SmallVec<[Slot; 2]>,
     /// Slots to give back if it commits.
     emptied: SmallVec<[Slot; 2]>,
     /// Held from the first change of the list to the end of the operation.
-    list: Option<HeldChains<'a, Chain>>,
+    pub(super) list: Option<HeldChains<'a, Chain>>,
 }
 
 impl<'a> Pending<'a> {
@@ -55,7 +49,7 @@ impl<'a> Pending<'a> {
     }
 
     /// What the notes come to, in their order. Slots are claimed for it.
-    fn plan(&mut self) -> SmallVec<[Change; 2]> {
+    pub(super) fn plan(&mut self) -> SmallVec<[Change; 2]> {
         let notes = self.changes.take_notes();
         let mut changes = SmallVec::new();
         for (at, &(ino, turn)) in notes.iter().enumerate() {
@@ -99,138 +93,5 @@ impl Drop for Pending<'_> {
         if let Some(slots) = self.orphans.slots.get() {
             self.claimed.drain(..).for_each(|slot| slots.release(slot));
         }
-    }
-}
-
-impl Op<'_> {
-    /// Records `file`, whose lock is held, as an orphan when the operation commits; nothing if it is
-    /// one.
-    pub(crate) fn add_orphan(&mut self, file: &Handle) {
-        self.orphans.changes.note(file.ino(), Turn::Begins);
-    }
-
-    /// Ends `file`'s being an orphan when the operation commits; nothing if it is none.
-    pub(crate) fn remove_orphan(&mut self, file: &Handle) {
-        self.orphans.changes.note(file.ino(), Turn::Ends);
-    }
-
-    /// Notes that a truncation of `file` has been going on in this operation, and whether it is done
-    /// with: between its operations the file is an orphan.
-    pub(crate) fn note_truncation(&mut self, file: &Handle, is_done: bool) {
-        if !is_done || self.fs.orphans.records_all() {
-            self.add_orphan(file);
-        }
-        if is_done && file.inode.links_count() > 0 {
-            self.remove_orphan(file);
-        }
-    }
-
-    /// Writes the records that were noted, but for the links in the slots of inodes.
-    pub(crate) fn record_orphans(&mut self) -> Outcome<()> {
-        let changes = self.orphans.plan();
-        self.change_slots(&changes)?;
-        self.change_list(&changes)
-    }
-
-    fn change_slots(&mut self, changes: &[Change]) -> Outcome<()> {
-        let Some(slots) = self.fs.orphans.slots.get() else { return Ok(()) };
-        let in_file = changes.iter().filter_map(|change| match change.place {
-            Place::File(slot) => Some((slots.place(slot), slot, change)),
-            Place::List | Place::Memory => None,
-        });
-        let mut in_file: SmallVec<[_; 2]> = in_file.collect();
-        in_file.sort_by_key(|&(place, ..)| place);
-        for (place, slot, change) in in_file {
-            self.change_slot(slots, place, slot, change)?;
-        }
-        Ok(())
-    }
-
-    fn change_slot(
-        &mut self,
-        slots: &Slots,
-        place: Block,
-        slot: Slot,
-        change: &Change,
-    ) -> Outcome<()> {
-        let id = self.txn.buffer(place.0, Kind::Orphan.of(slots.owner))?;
-        let ino = (change.ino.0 as u32).to_le_bytes();
-        let (expected, new) = match change.turn {
-            Turn::Begins => ([0; 4], ino),
-            Turn::Ends | Turn::Freed => (ino, [0; 4]),
-        };
-        let found = &self.txn.data(id)[slot.bytes()];
-        if found != expected {
-            let found = u32::from_le_bytes(found.try_into().unwrap_or_default());
-            let damage = Corruption::new("orphan file", "a slot that is not what was put there")
-                .mismatch(u32::from_le_bytes(expected), found);
-            return Err(self.corrupt(id, damage, slots.owner).into());
-        }
-        self.txn.edit(id, slot.bytes()).copy_from_slice(&new);
-        Ok(())
-    }
-
-    fn change_list(&mut self, changes: &[Change]) -> Outcome<()> {
-        let mut pointers = SmallVec::<[Pointer; 4]>::new();
-        let mut head = None;
-        for change in changes.iter().filter(|change| change.place == Place::List) {
-            let orphans = &self.fs.orphans;
-            let list = self.orphans.list.get_or_insert_with(|| HeldChains::hold(&orphans.list));
-            pointers.extend(list.turn((), change.ino.0 as u32, change.turn));
-            head = Some(list.head(()));
-        }
-        if let Some(head) = head
-            && pointers.iter().any(|pointer| pointer.at == 0)
-        {
-            let volume = &self.fs.volume;
-            volume.edit_superblock(&mut self.txn, |raw| raw.last_orphan = head.into())?;
-        }
-        self.note_links(&pointers)
-    }
-
-    /// Works out where the links lie. An inode that this operation makes free has none.
-    fn note_links(&mut self, pointers: &[Pointer]) -> Outcome<()> {
-        let volume = &self.fs.volume;
-        for &Pointer { at, to } in pointers.iter().filter(|pointer| pointer.at != 0) {
-            let ino = Ino(at.into());
-            if self.makes_free(ino) {
-                continue;
-            }
-            let outside = || Corruption::new("orphan list", "an inode outside").of_inode(ino.0);
-            let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
-            let table = volume.groups.inode_table(group);
-            let (block, offset) = volume.geometry.inode_position(table, index);
-            self.orphans.changes.add_link(Link { ino, slot: (block, offset), next: to });
-        }
-        self.orphans.changes.sort_links();
-        Ok(())
-    }
-
-    /// Writes the noted links in slots before `end`, or all that are left.
-    pub(crate) fn link_orphans(&mut self, end: Option<SlotPlace>) -> Outcome<()> {
-        while let Some(link) = self.orphans.changes.next_link(end) {
-            self.write_link(link)?;
-        }
-        Ok(())
-    }
-
-    fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
-        let Link { ino, slot: (block, offset), next } = link;
-        let volume = &self.fs.volume;
-        let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
-        let range = offset..offset + usize::from(volume.geometry.inode_size);
-        let slot = &self.txn.data(id)[range.clone()];
-        let seed = inode_seed(volume.sb.checksum_seed, ino, Inode::from_slot(slot).generation());
-        let (computed, stored) = inode::slot_checksums(seed, slot);
-        if volume.checksums && computed != stored {
-            let damage = Corruption::checksum("inode", computed, stored).of_inode(ino.0);
-            return Err(self.txn.corrupt(id, damage).into());
-        }
-        let slot = self.txn.edit(id, range);
-        slot[DTIME_BYTES].copy_from_slice(&next.to_le_bytes());
-        if volume.checksums {
-            inode::seal_slot(seed, slot);
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::operation::Session;
 use crate::tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
 
 /// What a device writes as a whole, in bytes.
-const SECTOR_BYTES: usize = 512;
+const SECTOR_BYTES: usize = super::SECTOR_BYTES as usize;
 
 /// What is compared exactly.
 const METADATA: Rules = Rules { times: true, holes: true, contents: false };

@@ -48,6 +48,9 @@ use crate::tree::Tree;
 pub(crate) use allowed::{State, check};
 pub use careless::CarelessDevice;
 
+/// What a device writes as a whole, in bytes.
+const SECTOR_BYTES: u64 = 512;
+
 /// A kind of file system that the explorer can crash.
 pub trait Target: Sync {
     /// A device with a new, empty file system. Where a target has several, the seed chooses.
@@ -285,7 +288,7 @@ impl<'e> Explorer<'e> {
             }
         }
         if let Err(what) = verdict {
-            let what = format!("{what}\n{}", run.describe(point));
+            let what = format!("{what}\n{}", point::describe(run, point));
             let failure = Failure { seed, state: Some(number), what, image: Some(crashed) };
             report.failures.push(failure);
         }

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use blockdev::{Event, MemoryDevice};
 
-use super::record::Run;
-
-/// What a device writes as a whole, in bytes.
-pub(super) const SECTOR_BYTES: u64 = 512;
+use super::SECTOR_BYTES;
+use super::record::{Done, Run};
 
 /// A moment, and what of the writes in flight reached the device.
 #[derive(Clone, Debug)]
@@ -72,6 +70,20 @@ pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
     }
     points.sort_by_key(|point| (point.begin, point.end));
     points
+}
+
+/// The steps of a run around a crash.
+pub(super) fn describe(run: &Run, point: &Point) -> String {
+    let (durable, started) = run.bounds(point.end);
+    let mut text = format!("crash: {point:?} of {} events\n", run.events.len());
+    text.push_str(&format!("durable: state {durable}; started: state {started}\n"));
+    let from = durable.saturating_sub(1);
+    for (number, done) in run.steps.iter().enumerate().take(started).skip(from) {
+        let Done { step, begin, end, .. } = done;
+        text.push_str(&format!("  {}: {:?}", number + 1, step.operation));
+        text.push_str(&format!(" (events {begin}..{end})\n"));
+    }
+    text
 }
 
 /// Builds images of ascending points, keeping what is durable from one to the next.

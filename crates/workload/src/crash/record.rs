@@ -8,8 +8,7 @@ use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use vfs::FileSystem;
 
 use super::allowed::State;
-use super::point::{Point, SECTOR_BYTES};
-use super::{Mounted, Options, Target};
+use super::{Mounted, Options, SECTOR_BYTES, Target};
 use crate::model::Model;
 use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
 use crate::tree::{Rules, Tree};
@@ -21,18 +20,18 @@ pub(super) struct Run {
     pub(super) events: Vec<Event>,
     /// What is written as a whole, in bytes of the device.
     pub(super) indivisible: Vec<Range<u64>>,
-    steps: Vec<Done>,
+    pub(super) steps: Vec<Done>,
     /// State `k` is the one after `k` steps.
     states: Vec<State>,
 }
 
 /// A step that was done.
-struct Done {
-    step: Step,
+pub(super) struct Done {
+    pub(super) step: Step,
     /// Number of the first event after it began.
-    begin: usize,
+    pub(super) begin: usize,
     /// Number of the first event after it ended.
-    end: usize,
+    pub(super) end: usize,
     /// The state it made durable.
     durable: Option<usize>,
 }
@@ -205,26 +204,12 @@ impl Run {
         &self.states[durable..=started]
     }
 
-    fn bounds(&self, end: usize) -> (usize, usize) {
+    pub(super) fn bounds(&self, end: usize) -> (usize, usize) {
         let finished = self.steps.iter().filter(|done| done.end <= end);
         let durable = finished.filter_map(|done| done.durable).max().unwrap_or(0);
         let started = self.steps.iter().rposition(|done| done.begin < end);
         let started = started.map_or(0, |at| (at + 1).min(self.states.len() - 1));
         (durable, started.max(durable))
-    }
-
-    /// The steps around a crash.
-    pub(super) fn describe(&self, point: &Point) -> String {
-        let (durable, started) = self.bounds(point.end);
-        let mut text = format!("crash: {point:?} of {} events\n", self.events.len());
-        text.push_str(&format!("durable: state {durable}; started: state {started}\n"));
-        let from = durable.saturating_sub(1);
-        for (number, done) in self.steps.iter().enumerate().take(started).skip(from) {
-            let Done { step, begin, end, .. } = done;
-            text.push_str(&format!("  {}: {:?}", number + 1, step.operation));
-            text.push_str(&format!(" (events {begin}..{end})\n"));
-        }
-        text
     }
 }
 

@@ -19,4 +19,5 @@ pub mod hash;
 pub mod inode;
 pub mod log;
 pub mod superblock;
+pub(crate) mod superblock_structure;
 pub mod symlink;

@@ -9,7 +9,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum;
 use super::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
-use super::geometry::Geometry;
 
 /// `sb_magicnum`: "XFSB".
 pub const MAGIC: u32 = 0x5846_5342;
@@ -174,43 +173,6 @@ impl Superblock {
     }
 }
 
-/// Checks a superblock that is about to be sealed and written, which starts `sector`: that its numbers agree
-/// as those of one that is read must, and that it still describes the file system that is open. While an image
-/// is made it may say so.
-///
-/// # Errors
-/// The first number that cannot be right.
-pub fn verify_structure(geometry: &Geometry, sector: &[u8]) -> Result<(), Corruption> {
-    let Ok((raw, _)) = RawSuperblock::ref_from_prefix(sector) else {
-        return Err(Corruption::new("superblock", "cut short"));
-    };
-    let features = raw.features();
-    check_sizes(raw, &features)
-        .and_then(|()| check_features(&features))
-        .and_then(|()| check_groups(raw, u64::MAX))
-        .map_err(|error| match error {
-            Error::Corrupt(fault) => fault,
-            other => Corruption::new("superblock", other.to_string()),
-        })?;
-    let found = Geometry::new(&Superblock { raw: raw.clone(), features });
-    let numbers = |of: &Geometry| {
-        let logs = [of.block_log, of.sector_log, of.inode_log, of.dir_block_log];
-        (logs, of.ag_blocks, of.ag_count, of.blocks, of.meta_uuid, of.features.version)
-    };
-    if numbers(&found) != numbers(geometry) {
-        return Err(Corruption::new("superblock", "it describes another file system"));
-    }
-    for (field, most, found) in
-        [("ifree", raw.icount, raw.ifree), ("fdblocks", raw.dblocks, raw.fdblocks)]
-    {
-        if found > most {
-            let damage = Corruption::new("superblock", field);
-            return Err(damage.mismatch(format_args!("at most {most}"), found));
-        }
-    }
-    Ok(())
-}
-
 fn damage(problem: &str) -> Error {
     Corruption::new("superblock", problem).into()
 }
@@ -220,7 +182,7 @@ fn mismatch(field: &str, expected: impl std::fmt::Display, found: impl std::fmt:
 }
 
 /// Checks the sizes that everything else is computed from.
-fn check_sizes(raw: &RawSuperblock, features: &Features) -> Result<()> {
+pub(super) fn check_sizes(raw: &RawSuperblock, features: &Features) -> Result<()> {
     let log_of = |field: &'static str, size: u64, log: u8, range: std::ops::RangeInclusive<u8>| {
         if !range.contains(&log) || 1_u64 << log != size {
             let expected = format!("2^{} to 2^{} and 2^{log}", range.start(), range.end());
@@ -258,7 +220,7 @@ fn check_geometry(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
     check_groups(raw, device_bytes)
 }
 
-fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
+pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
     let (ag_blocks, ag_count) = (raw.agblocks.get(), raw.agcount.get());
     if ag_blocks < AG_BLOCKS_MIN || u64::from(ag_blocks) << raw.blocklog > 1 << 40 {
         return Err(mismatch("agblocks", "64 blocks to 1 TiB", ag_blocks));
@@ -285,7 +247,7 @@ fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()> {
 }
 
 /// Refuses what cannot even be read.
-fn check_features(features: &Features) -> Result<()> {
+pub(super) fn check_features(features: &Features) -> Result<()> {
     if !features.crc() {
         if !features.version_bits.contains(Version::DIRV2) {
             return Err(Error::unsupported(

@@ -2,10 +2,10 @@
 
 use vfs::{Error, Result};
 
-use super::options::Options;
+use super::options::{Options, SMALL_SIZE_MIN};
 
 /// Smallest allocation group that mkfs.xfs makes, in bytes.
-pub(super) const AG_BYTES_MIN: u64 = 16 << 20;
+const AG_BYTES_MIN: u64 = SMALL_SIZE_MIN;
 /// Allocation groups end one block before this, in bytes.
 const AG_BYTES_MAX: u64 = 1 << 40;
 /// Images from here on have groups of the largest size, in bytes.

@@ -10,7 +10,7 @@ pub const LABEL_LEN_MAX: usize = 12;
 pub const SIZE_MIN: u64 = 300 << 20;
 /// Smallest image at all, with [`Options::allow_small`]: one allocation group of the smallest size, in
 /// bytes.
-pub const SMALL_SIZE_MIN: u64 = super::numbers::AG_BYTES_MIN;
+pub const SMALL_SIZE_MIN: u64 = 16 << 20;
 /// Directory blocks are at least this large, in bytes.
 const DIR_BLOCK_SIZE_MIN: u32 = 4096;
 /// Sizes of directory blocks end here, in bytes.

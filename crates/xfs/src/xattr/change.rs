@@ -219,7 +219,9 @@ impl<'o, 'a> AttrChange<'o, 'a> {
     fn short_hash(&self, entry: &shortform::Entry<'_>) -> u32 {
         let parent = leaf::parent_of(entry.value).filter(|_| entry.flags & flags::PARENT != 0);
         match parent {
-            Some((ino, _)) => super::parent::hash(&self.op.fs.volume.geometry, entry.name, ino),
+            Some((ino, _)) => {
+                super::parent_hash::hash(&self.op.fs.volume.geometry, entry.name, ino)
+            }
             None => name_hash(entry.name),
         }
     }

@@ -5,12 +5,9 @@
 //! with three entries, the attribute fork for one with two. Device inodes are different: their data
 //! fork has 8 bytes, no more and no less, and checkers insist on that.
 
-use operation::Outcome;
 use vfs::{Error, FileType, Result};
 
-use super::change::AttrChange;
 use crate::Xfs;
-use crate::dir::DirChange;
 use crate::format::attr::shortform;
 use crate::format::btree::Shape;
 use crate::format::features::Incompat;
@@ -18,16 +15,16 @@ use crate::format::inode::{Fork, Format, Inode};
 use crate::inode::Handle;
 
 /// Bytes of a device number's fork.
-const DEVICE_BYTES: usize = 8;
+pub(super) const DEVICE_BYTES: usize = 8;
 /// Fewest bytes of a data fork beside an attribute fork.
 const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
 /// Fewest bytes of an attribute fork.
 const ATTR_MIN: usize = Shape::BMBT.root_size(2);
 /// The usual boundary (`m_attroffset` of inodes of 512 bytes and more).
-const DEFAULT: usize = Shape::BMBT.root_size(12) / 8 * 8;
+pub(super) const DEFAULT: usize = Shape::BMBT.root_size(12) / 8 * 8;
 
 /// The highest boundary there may be.
-fn highest(inode: &Inode) -> usize {
+pub(super) fn highest(inode: &Inode) -> usize {
     inode.literal_size().saturating_sub(ATTR_MIN) / 8 * 8
 }
 
@@ -50,7 +47,7 @@ impl Xfs {
 }
 
 /// Bytes at the front of the data fork that are in use.
-fn data_bytes(handle: &Handle) -> usize {
+pub(super) fn data_bytes(handle: &Handle) -> usize {
     let inode = &handle.inode;
     let used = match inode.format() {
         Format::Device => DEVICE_BYTES as u64,
@@ -64,7 +61,7 @@ fn data_bytes(handle: &Handle) -> usize {
 
 /// The boundary to be, so that the attribute fork has at least `bytes`; as high as the bounds allow.
 /// `None` if the data fork leaves less.
-fn boundary_for(handle: &Handle, bytes: usize) -> Option<usize> {
+pub(super) fn boundary_for(handle: &Handle, bytes: usize) -> Option<usize> {
     let inode = &handle.inode;
     if inode.format() == Format::Device {
         return (inode.literal_size() - DEVICE_BYTES >= bytes).then_some(DEVICE_BYTES);
@@ -96,34 +93,6 @@ pub(super) fn grow_short(handle: &mut Handle, bytes: usize) -> bool {
     true
 }
 
-impl AttrChange<'_, '_> {
-    /// Gives an inode without an attribute fork an empty one, in the inode, with room for `bytes` if there is
-    /// that much. A data fork that leaves no room for the smallest attribute fork changes its form.
-    pub(super) fn create_fork(&mut self, bytes: usize) -> Outcome<()> {
-        let is_full = data_bytes(self.handle).next_multiple_of(8) > highest(&self.handle.inode);
-        match self.handle.inode.format() {
-            Format::Device => {
-                start(self.handle, DEVICE_BYTES);
-                return Ok(());
-            }
-            Format::Btree => return Ok(create_beside_tree(self.handle, bytes)?),
-            Format::Extents if is_full => {
-                self.op.list_to_tree(self.handle, Fork::Data)?;
-                return Ok(create_beside_tree(self.handle, bytes)?);
-            }
-            Format::Local if is_full && self.handle.inode.is_dir() => {
-                DirChange::new(self.op, self.handle).short_to_block()?;
-            }
-            Format::Local if is_full => self.op.move_target_out(self.handle)?,
-            Format::Local | Format::Extents => {}
-        }
-        let used = data_bytes(self.handle);
-        let wanted = boundary_for(self.handle, bytes).unwrap_or(DEFAULT).max(used);
-        start(self.handle, wanted.next_multiple_of(8).min(highest(&self.handle.inode)));
-        Ok(())
-    }
-}
-
 /// The error for a data fork that leaves no room for the smallest attribute fork.
 fn no_room() -> Error {
     Error::unsupported(
@@ -133,7 +102,7 @@ fn no_room() -> Error {
 }
 
 /// Makes the bytes from `boundary` on an attribute fork without attributes.
-fn start(handle: &mut Handle, boundary: usize) {
+pub(super) fn start(handle: &mut Handle, boundary: usize) {
     handle.inode.set_forkoff_bytes(boundary);
     init_short(handle);
 }
@@ -148,7 +117,7 @@ pub(super) fn init_short(handle: &mut Handle) {
 
 /// [`AttrChange::create_fork`] where the data fork is the root of a tree, whose pointers move with the
 /// boundary.
-fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()> {
+pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()> {
     let inode = &mut handle.inode;
     let old = inode.fork(Fork::Data).to_vec();
     let count = Shape::BMBT.root_area(old.len()).count(&old);

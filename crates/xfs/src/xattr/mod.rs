@@ -10,8 +10,10 @@
 
 mod blocks;
 mod change;
+mod create_fork;
 pub(crate) mod forkoff;
 pub(crate) mod parent;
+mod parent_hash;
 mod path;
 mod read;
 mod recover;
@@ -151,7 +153,7 @@ impl Op<'_> {
             let Some((dir, _)) = parent_of(value) else {
                 return Err(Error::Invalid("no parent pointer").into());
             };
-            key.hash = parent::hash(&self.fs.volume.geometry, name, dir);
+            key.hash = parent_hash::hash(&self.fs.volume.geometry, name, dir);
             key.value = Some(value);
         }
         AttrChange::new(self, handle).set(&key, value)

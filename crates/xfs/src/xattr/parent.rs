@@ -9,13 +9,12 @@ use operation::Outcome;
 use vfs::{Error, Ino, Result};
 
 use super::change::{AttrChange, append_short};
-use super::forkoff;
 use super::read::{self, AttrForm, Key, form};
+use super::{forkoff, parent_hash};
 use crate::format::attr::flags;
 use crate::format::attr::leaf::{PARENT_SIZE, parent_of, parent_value};
 use crate::format::attr::shortform;
 use crate::format::geometry::Geometry;
-use crate::format::hash::{folded_hash, name_hash};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::source::Source;
@@ -38,7 +37,7 @@ impl<'n> Link<'n> {
     where
         'n: 'a,
     {
-        let hash = hash(geometry, self.name, self.dir.0);
+        let hash = parent_hash::hash(geometry, self.name, self.dir.0);
         Key { namespace: flags::PARENT, name: self.name, hash, value: Some(value) }
     }
 
@@ -49,12 +48,6 @@ impl<'n> Link<'n> {
     {
         Key { namespace: flags::PARENT, name: self.name, hash: 0, value: Some(value) }
     }
-}
-
-/// The hash of a parent pointer: of the name as directories hash it, and the directory's number.
-pub(super) fn hash(geometry: &Geometry, name: &[u8], dir: u64) -> u32 {
-    let name = if geometry.features.ascii_ci() { folded_hash(name) } else { name_hash(name) };
-    name ^ (dir >> 32) as u32 ^ dir as u32
 }
 
 /// Reports the links of an inode, as its parent pointers say.

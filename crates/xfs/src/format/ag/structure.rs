@@ -11,7 +11,7 @@ use crate::format::address::AgNumber;
 use crate::format::bytes::be32;
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
-use crate::format::superblock;
+use crate::format::superblock_structure;
 
 /// Most levels of any tree of a group (`XFS_BTREE_MAXLEVELS`): what no group can need.
 const LEVELS_MAX: u32 = 9;
@@ -59,7 +59,7 @@ fn verify_header(
     }
     let length = geometry.ag_len(ag);
     match sector {
-        0 => superblock::verify_structure(geometry, bytes),
+        0 => superblock_structure::verify_structure(geometry, bytes),
         1 => check_agf(geometry, length, raw(bytes)?),
         2 => check_agi(geometry, length, raw(bytes)?),
         _ => check_agfl(geometry, length, bytes),

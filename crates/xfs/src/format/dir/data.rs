@@ -8,7 +8,7 @@ use vfs::{FileType, Ino};
 
 use super::leaf::{self, Table};
 use super::{ALIGN, FILE_TYPE_CODES, Layout, file_type_of, header, is_block_form};
-use crate::format::bytes::{be16, be32, be64, put16, put64};
+use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::edit::Edit;
 use crate::format::geometry::Geometry;
 
@@ -470,12 +470,6 @@ fn verify_index(
 pub fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
     let pair = if is_block { super::magic::BLOCK } else { super::magic::DATA };
     block.set32(0, pair[layout.version()]);
-}
-
-/// The number of entries that the tail of a block says its hash index has, and how many are stale.
-pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
-    let at = layout.size() - leaf::TAIL_SIZE;
-    (be32(block, at), be32(block, at + 4))
 }
 
 /// As [`verify`], but for where entries lead; the number of entries.

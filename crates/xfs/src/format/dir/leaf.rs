@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 use transaction::Corruption;
 
-use super::{Layout, data, header, magic};
+use super::{Layout, header, magic};
 use crate::format::bytes::{be16, be32, put16, put32};
 use crate::format::edit::Edit;
 
@@ -153,13 +153,13 @@ pub fn live<'b>(block: &'b [u8], table: &Table) -> impl Iterator<Item = LeafEntr
 pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
     let end = layout.size() - TAIL_SIZE;
     let most = (end - layout.header()) / ENTRY_SIZE;
-    let count = (data::tail(layout, block).0 as usize).min(most);
+    let count = (tail(layout, block).0 as usize).min(most);
     Table { start: end - count * ENTRY_SIZE, count, between: None }
 }
 
 /// How many entries of the hash index of block form are stale.
 pub fn block_stale(layout: &Layout, block: &[u8]) -> usize {
-    data::tail(layout, block).1 as usize
+    tail(layout, block).1 as usize
 }
 
 /// Writes the tail of block form.
@@ -410,7 +410,7 @@ fn verify_order(structure: &'static str, block: &[u8], table: &Table) -> Result<
 /// Checks the hash index of block form and finds it.
 pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table, Corruption> {
     const NAME: &str = "directory block";
-    let (count, stale) = data::tail(layout, block);
+    let (count, stale) = tail(layout, block);
     let most = (layout.size() - TAIL_SIZE - layout.header()) / ENTRY_SIZE;
     if count as usize > most {
         return Err(Corruption::new(NAME, "entries of the hash index")
@@ -455,6 +455,12 @@ pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
         }
     }
     Ok(())
+}
+
+/// The number of entries that the tail of a block says its hash index has, and how many are stale.
+pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
+    let at = layout.size() - TAIL_SIZE;
+    (be32(block, at), be32(block, at + 4))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::item::ItemType;
+use super::raw_item::ItemType;
 
 /// Bytes of a chunk, one bit of the bitmap (`XFS_BLF_CHUNK`).
 pub const CHUNK: usize = 128;

@@ -4,7 +4,7 @@ use transaction::Corruption;
 
 use super::BLOCK_SIZE;
 use super::buffer::{BufferType, CANCEL, CHUNK, FORMAT_SIZE, TYPE_SHIFT};
-use super::item::{Parsed, RawItem, le16, le32, le64};
+use super::raw_item::{Parsed, RawItem, le16, le32, le64};
 
 const STRUCTURE: &str = "log buffer item";
 

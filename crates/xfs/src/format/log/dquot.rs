@@ -2,7 +2,7 @@
 
 use transaction::Corruption;
 
-use super::item::{Parsed, RawItem, le32, le64};
+use super::raw_item::{Parsed, RawItem, le32, le64};
 
 /// Bytes of a quota as it is logged (`xfs_disk_dquot`).
 pub const DQUOT_SIZE: usize = 104;

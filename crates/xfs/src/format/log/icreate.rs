@@ -3,7 +3,7 @@
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::bytes::be32;
 
-use super::item::{Parsed, RawItem};
+use super::raw_item::{Parsed, RawItem};
 
 /// A run of blocks of new, free inodes. Unlike other items, it is in disk order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use transaction::Corruption;
 use vfs::Ino;
 
 use super::Lsn;
-use super::item::{Parsed, RawItem, le16, le32, le64};
+use super::raw_item::{Parsed, RawItem, le16, le32, le64};
 use crate::format::btree::Shape;
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::inode::{CORE_SIZE_V3, MAGIC, NEXT_UNLINKED_OFFSET, flags2};

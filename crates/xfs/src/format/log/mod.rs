@@ -10,6 +10,7 @@ pub mod inode;
 pub mod intent;
 pub mod item;
 pub mod operation;
+mod raw_item;
 mod record;
 pub mod transaction;
 

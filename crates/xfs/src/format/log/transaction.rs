@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use transaction::Corruption;
 
-use super::item::RawItem;
 use super::operation::{
     OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED, Operation, Operations,
 };
+use super::raw_item::RawItem;
 use super::{Lsn, OP_UNMOUNT};
 
 /// Bytes of the header that is a transaction's first region (`xfs_trans_header`).
