@@ -31,6 +31,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     let finding = |field| Finding::new(codes::INODE_FREE).of_inode(ino.0).field(field);
     for (field, value) in [
         ("di_nlink", inode.nlink().into()),
+        ("di_onlink", be16(slot, 6).into()),
         ("di_nblocks", inode.nblocks()),
         ("di_nextents", inode.extents(Fork::Data)),
         ("di_anextents", inode.extents(Fork::Attr)),
