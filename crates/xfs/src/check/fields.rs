@@ -91,6 +91,9 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     check_times(&fields, inode);
     check_hints(&fields, inode, file_type);
     check_sizes(&fields, inode, file_type);
+    // Its name and `.`; only one that is open and has no name has none.
+    let is_linked = file_type != FileType::Directory || inode.nlink() != 1;
+    fields.require(is_linked, "di_nlink", "0, or 2 and more of a directory", inode.nlink().into());
     let slot = inode.as_bytes();
     let old_links = be16(slot, 6);
     fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());

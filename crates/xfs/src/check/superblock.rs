@@ -15,7 +15,7 @@ use super::superblock_fields::check_alone;
 use crate::Xfs;
 use crate::format::address::AgNumber;
 use crate::format::checksum;
-use crate::format::features::{Incompat, Version};
+use crate::format::features::{Features, Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log::{log_end, log_is_clean};
@@ -226,11 +226,19 @@ pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
     ]
 }
 
+/// Bytes of a superblock that are in use. What belongs to metadata directories and realtime groups is not, nor is a
+/// second uuid where there is none.
+pub(crate) const fn in_use(features: &Features) -> usize {
+    match features.incompat(Incompat::META_UUID) {
+        true => offset_of!(RawSuperblock, metadirino),
+        false => offset_of!(RawSuperblock, meta_uuid),
+    }
+}
+
 fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     let finding = |code| Finding::new(code).in_group(ag.0);
     let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
-    // What belongs to metadata directories and realtime groups is not in use either.
-    let rest = &sector[offset_of!(RawSuperblock, metadirino)..];
+    let rest = &sector[in_use(&ctx.geometry.features)..];
     if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
         ctx.found(finding(codes::SUPERBLOCK_REST));
     }

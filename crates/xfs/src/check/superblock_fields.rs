@@ -16,6 +16,9 @@ const CLUSTER_BYTES: u32 = 8192;
 const INODE_SIZE_MIN: u32 = 256;
 /// Longest record of a log, in bytes, which a stripe unit of the log must not exceed.
 const LOG_UNIT_MAX: u32 = 256 << 10;
+/// Smallest and largest extent of a realtime device, in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
+pub(crate) const REALTIME_EXTENT_MIN: u64 = 4 << 10;
+const REALTIME_EXTENT_MAX: u64 = 1 << 30;
 /// Smallest sector, as a power of two.
 const SECTOR_LOG_MIN: u8 = 9;
 
@@ -51,6 +54,9 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
         tell(field, "0 without a realtime device", number.to_string());
     }
+    if !is_realtime_extent(raw) {
+        tell("sb_rextsize", "4 KiB to 1 GiB", format!("{} blocks", raw.rextsize));
+    }
     if raw.shared_vn != 0 {
         tell("sb_shared_vn", "0", raw.shared_vn.to_string());
     }
@@ -65,6 +71,12 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     check_quota(raw, tell);
 }
 
+/// Whether an extent of a realtime device, if there were one, could be of that size.
+pub(crate) fn is_realtime_extent(raw: &RawSuperblock) -> bool {
+    let bytes = u64::from(raw.rextsize.get()) << raw.blocklog.min(31);
+    (REALTIME_EXTENT_MIN..=REALTIME_EXTENT_MAX).contains(&bytes)
+}
+
 /// Whether there are quotas is said twice.
 fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
     let is_none = |ino: u64| [0, u64::MAX].contains(&ino);
@@ -75,8 +87,14 @@ fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
         }
         return;
     }
-    let quota = [("sb_uquotino", &raw.uquotino), ("sb_gquotino", &raw.gquotino)];
-    for (field, ino) in quota.iter().filter(|(_, ino)| !is_none(ino.get())) {
+    // The third file is behind the end of a superblock of version 4.
+    let projects = if raw.features().crc() { raw.pquotino.get() } else { 0 };
+    let quota = [
+        ("sb_uquotino", raw.uquotino.get()),
+        ("sb_gquotino", raw.gquotino.get()),
+        ("sb_pquotino", projects),
+    ];
+    for (field, ino) in quota.iter().filter(|(_, ino)| !is_none(*ino)) {
         tell(field, "none", ino.to_string());
     }
     if raw.qflags.get() != 0 {

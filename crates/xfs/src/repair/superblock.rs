@@ -18,7 +18,8 @@ use super::{Job, group_of};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
-    FLAG_READ_ONLY, is_log_shape_right, is_sparse_alignment_right, sparse_alignment,
+    FLAG_READ_ONLY, REALTIME_EXTENT_MIN, is_log_shape_right, is_realtime_extent,
+    is_sparse_alignment_right, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::checksum;
@@ -154,7 +155,8 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
     let more = [raw.features2.get(), raw.features_ro_compat.get(), incompat, raw.spino_align.get()];
     all.extend(more.map(u64::from));
-    (all, raw.uuid, raw.meta_uuid)
+    let has_meta_uuid = raw.features().incompat(Incompat::META_UUID);
+    (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
 }
 
 /// Whom to believe.
@@ -328,6 +330,9 @@ fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
         raw.metadirino = 0.into();
         (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
         raw.pad.fill(0);
+        if !raw.features().incompat(Incompat::META_UUID) {
+            raw.meta_uuid.fill(0);
+        }
         sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
         checksum::seal(&mut sector, CRC_OFFSET);
     } else {
@@ -423,6 +428,10 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
     (raw.rextslog, raw.shared_vn) = (0, 0);
     raw.bad_features2 = raw.features2;
+    if !is_realtime_extent(raw) {
+        let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
+        raw.rextsize = blocks.into();
+    }
     if !is_log_shape_right(raw) {
         raw.logsunit = 1.into();
         let has_sectors = bits.contains(Version::SECTOR);
