@@ -31,6 +31,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     let finding = |field| Finding::new(codes::INODE_FREE).of_inode(ino.0).field(field);
     for (field, value) in [
         ("di_nlink", inode.nlink().into()),
+        ("di_onlink", be16(slot, 6).into()),
         ("di_nblocks", inode.nblocks()),
         ("di_nextents", inode.extents(Fork::Data)),
         ("di_anextents", inode.extents(Fork::Attr)),
@@ -90,6 +91,9 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     check_times(&fields, inode);
     check_hints(&fields, inode, file_type);
     check_sizes(&fields, inode, file_type);
+    // Its name and `.`; only one that is open and has no name has none.
+    let is_linked = file_type != FileType::Directory || inode.nlink() != 1;
+    fields.require(is_linked, "di_nlink", "0, or 2 and more of a directory", inode.nlink().into());
     let slot = inode.as_bytes();
     let old_links = be16(slot, 6);
     fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());

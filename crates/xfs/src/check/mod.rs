@@ -28,6 +28,7 @@ mod owners;
 mod quota;
 mod sums;
 pub(crate) mod superblock;
+pub(crate) mod superblock_fields;
 pub(crate) mod survey;
 mod symlink;
 mod tree;

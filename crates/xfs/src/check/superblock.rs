@@ -11,11 +11,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::codes;
 use super::context::Context;
+use super::superblock_fields::check_alone;
 use crate::Xfs;
 use crate::format::address::AgNumber;
 use crate::format::checksum;
-use crate::format::features::{Incompat, Version};
-use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::features::{Features, Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log::{log_end, log_is_clean};
@@ -24,11 +24,6 @@ use crate::volume::read_superblock;
 
 /// Largest sector in bytes.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
-/// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
-pub(crate) const FLAG_READ_ONLY: u8 = 1;
-/// Bytes that old kernels read at once of inodes of the smallest size, and that size.
-const CLUSTER_BYTES: u32 = 8192;
-const INODE_SIZE_MIN: u32 = 256;
 /// Memory for the cache of a replay, in bytes.
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
@@ -170,15 +165,20 @@ fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>,
 /// Checks what the superblock says beyond what it takes to use it, and its copies.
 pub(super) fn check(ctx: &Context<'_>) {
     let raw = &ctx.sb.raw;
-    for (field, ino, is_needed) in [
-        ("sb_rootino", raw.rootino.get(), true),
-        ("sb_rbmino", raw.rbmino.get(), false),
-        ("sb_rsumino", raw.rsumino.get(), false),
-    ] {
-        let is_there = ctx.geometry.split_ino(vfs::Ino(ino)).is_some() && ino != 0;
-        if !is_there && (is_needed || ![0, u64::MAX].contains(&ino)) {
+    let root = raw.rootino.get();
+    // mkfs makes three inodes at once: those of a realtime device are there without one, too.
+    let all = [
+        ("sb_rootino", raw.rootino, 0),
+        ("sb_rbmino", raw.rbmino, 1),
+        ("sb_rsumino", raw.rsumino, 2),
+    ];
+    for (field, ino, nth) in all {
+        let is_there = ctx.geometry.split_ino(vfs::Ino(ino.get())).is_some();
+        if !is_there || ino.get() != root.wrapping_add(nth) {
             let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
-            ctx.found(finding.mismatch("an inode", ino));
+            ctx.found(
+                finding.mismatch("an inode, those of a realtime device behind the root", ino),
+            );
         }
     }
     if raw.imax_pct > 100 {
@@ -192,70 +192,6 @@ pub(super) fn check(ctx: &Context<'_>) {
             check_sector(ctx, ag, &sector);
         }
     }
-}
-
-/// Checks what any superblock says beside what it takes to use it.
-fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
-    ctx.check_lsn(raw.lsn.get(), || Finding::new(codes::LSN).in_group(ag.0).field("sb_lsn"));
-    let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
-    let tell = |field, expected: &str, found: String| {
-        ctx.found(Finding::new(code).in_group(ag.0).field(field).mismatch(expected, found));
-    };
-    let (unit, width) = (raw.unit.get(), raw.width.get());
-    let bits = raw.features().version_bits;
-    let is_right = match bits.contains(Version::DALIGN) {
-        true => unit > 0 && width.is_multiple_of(unit) && width >= unit,
-        false => unit == 0 && width == 0,
-    };
-    if !is_right {
-        tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
-    }
-    if !is_sparse_alignment_right(raw) {
-        let found = format!("{}, {}", raw.inoalignmt, raw.spino_align);
-        tell("sb_spino_align", "those of sparse chunks", found);
-    }
-    if raw.flags & !FLAG_READ_ONLY != 0 {
-        tell("sb_flags", "0 or 1", raw.flags.to_string());
-    }
-    let realtime = [
-        ("sb_rextents", raw.rextents.get()),
-        ("sb_frextents", raw.frextents.get()),
-        ("sb_rbmblocks", raw.rbmblocks.get().into()),
-    ];
-    for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
-        tell(field, "0 without a realtime device", number.to_string());
-    }
-    if raw.shared_vn != 0 {
-        tell("sb_shared_vn", "0", raw.shared_vn.to_string());
-    }
-    if !bits.contains(Version::QUOTA) {
-        let quota = [("sb_uquotino", &raw.uquotino), ("sb_gquotino", &raw.gquotino)];
-        for (field, ino) in quota.iter().filter(|(_, ino)| ![0, u64::MAX].contains(&ino.get())) {
-            tell(field, "none", ino.to_string());
-        }
-        if raw.qflags.get() != 0 {
-            tell("sb_qflags", "0", raw.qflags.to_string());
-        }
-    }
-}
-
-/// How chunks are aligned, whole and sparse ones, where there are sparse ones: the size of a chunk, and of what old
-/// kernels read at once. `None` where there are none, or blocks hold several chunks.
-pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
-    let align =
-        INODES_PER_CHUNK.checked_shl(raw.inodelog.into())?.checked_shr(raw.blocklog.into())?;
-    let cluster = CLUSTER_BYTES.checked_mul(u32::from(raw.inodesize.get()) / INODE_SIZE_MIN)?;
-    let sparse = cluster.checked_shr(raw.blocklog.into())?;
-    let has_sparse = raw.features().incompat(Incompat::SPINODES);
-    (has_sparse && align > 0 && sparse > 0).then_some((align, sparse.min(align)))
-}
-
-/// Whether chunks are aligned as where there are sparse ones they must be.
-pub(crate) fn is_sparse_alignment_right(raw: &RawSuperblock) -> bool {
-    let sparse = raw.spino_align.get();
-    sparse_alignment(raw).is_none_or(|(align, _)| {
-        raw.inoalignmt.get() == align && sparse.is_power_of_two() && sparse <= align
-    })
 }
 
 /// Numbers in which copies must agree with the first, each with its name.
@@ -290,11 +226,19 @@ pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
     ]
 }
 
+/// Bytes of a superblock that are in use. What belongs to metadata directories and realtime groups is not, nor is a
+/// second uuid where there is none.
+pub(crate) const fn in_use(features: &Features) -> usize {
+    match features.incompat(Incompat::META_UUID) {
+        true => offset_of!(RawSuperblock, metadirino),
+        false => offset_of!(RawSuperblock, meta_uuid),
+    }
+}
+
 fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     let finding = |code| Finding::new(code).in_group(ag.0);
     let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
-    // What belongs to metadata directories and realtime groups is not in use either.
-    let rest = &sector[offset_of!(RawSuperblock, metadirino)..];
+    let rest = &sector[in_use(&ctx.geometry.features)..];
     if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
         ctx.found(finding(codes::SUPERBLOCK_REST));
     }

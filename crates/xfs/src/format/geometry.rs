@@ -10,6 +10,8 @@ use super::superblock::Superblock;
 pub const DADDR_BYTES_LOG: u8 = 9;
 /// Inodes of a chunk (`XFS_INODES_PER_CHUNK`).
 pub const INODES_PER_CHUNK: u32 = 64;
+/// Sectors at the start of a group: superblock, AGF, AGI and AGFL.
+const HEADER_SECTORS: u32 = 4;
 
 /// What every part of a file system knows of its shape. All numbers were checked by
 /// [`Superblock::parse`].
@@ -149,13 +151,19 @@ impl Geometry {
         Ino((ag.0 as u64) << (self.ag_block_log + self.inodes_per_block_log()) | ino.0 as u64)
     }
 
-    /// Group of an inode and its number there, or `None` if no such inode can be.
+    /// The last block of a group that its headers take.
+    pub const fn headers_end(&self) -> AgBlock {
+        AgBlock(((HEADER_SECTORS << self.sector_log) - 1) >> self.block_log)
+    }
+
+    /// Group of an inode and its number there, or `None` if no such inode can be: none lies among the headers.
     pub fn split_ino(&self, ino: Ino) -> Option<(AgNumber, AgIno)> {
         let bits = self.ag_block_log + self.inodes_per_block_log();
         let ag = u32::try_from(ino.0 >> bits).ok().filter(|ag| *ag < self.ag_count)?;
         let ag_ino = u32::try_from(ino.0 & ((1 << bits) - 1)).ok()?;
         let block = ag_ino >> self.inodes_per_block_log();
-        (block < self.ag_len(AgNumber(ag))).then_some((AgNumber(ag), AgIno(ag_ino)))
+        let is_within = block > self.headers_end().0 && block < self.ag_len(AgNumber(ag));
+        is_within.then_some((AgNumber(ag), AgIno(ag_ino)))
     }
 
     /// The block within its group that holds an inode, and the inode's first byte there.

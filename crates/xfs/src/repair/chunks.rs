@@ -3,7 +3,7 @@
 //! The reverse map says which blocks have inodes, where there is a sound one. Else blocks are taken that old records
 //! name, and all that are full of inodes which bear their own number and the file system's uuid, and are not free.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use check::BitSet;
 
@@ -23,7 +23,10 @@ const INODES_PER_HOLE: u32 = 4;
 
 /// The chunks of a group, in order.
 pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
-    if old.ino.is_sound && old.ino.records.iter().all(|record| can_be(survey, device, record)) {
+    let is_right = old.ino.is_sound
+        && old.ino.records.iter().all(|record| can_be(survey, device, record))
+        && has_all(&survey.geometry, device.ag, old);
+    if is_right {
         return old.ino.records.clone();
     }
     let hints = hints(survey, device, old);
@@ -36,6 +39,25 @@ pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> 
         .into_iter()
         .filter_map(|start| record(survey, device, start, hints.get(&start), &blocks));
     records.collect()
+}
+
+/// Whether the tree of chunks has all chunks that anything else knows of: a leaf may have lost records and be sound.
+fn has_all(geometry: &Geometry, ag: AgNumber, old: &Old<'_>) -> bool {
+    let records = &old.ino.records;
+    let starts: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
+    let has = |chunk: &InodeChunk| starts.contains(&chunk.start);
+    if old.fino.is_sound && !old.fino.records.iter().all(has) {
+        return false;
+    }
+    let rmap = old.rmap();
+    if rmap.is_sound {
+        let own = rmap.records.iter().filter(|record| record.owner == rmap_owner::INODES);
+        let mapped: u64 = own.map(|record| u64::from(record.len)).sum();
+        let found: u64 = claims(geometry, ag, records).iter().map(|c| u64::from(c.len)).sum();
+        return mapped <= found;
+    }
+    let count: u32 = records.iter().map(InodeChunk::inodes).sum();
+    old.agi.as_ref().is_none_or(|agi| agi.count.get() <= count)
 }
 
 /// What the inodes of some chunks claim.

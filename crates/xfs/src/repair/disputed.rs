@@ -11,7 +11,7 @@ use vfs::{FileType, Ino, Result};
 
 use super::Job;
 use super::map::{self, Map, Room, blocks_of, install};
-use crate::btree::records::rmap_offset;
+use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::check::view::{self, Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
@@ -73,8 +73,13 @@ fn lose(claims: &Claims, block: u64, losses: &mut BTreeMap<u64, Loss>) {
         let mapped = claims.mapped.iter().filter(|mapped| mapped.has(block));
         mapped.into_iter().any(|mapped| mapped.agrees(claim, block))
     };
-    let has_others = who.iter().any(|claim| !claim.is_of_inode());
     let has_support = who.iter().any(|claim| claim.is_of_inode() && is_supported(claim));
+    // Trees of space are built anew elsewhere, so that they yield to an inode that has a right to a block.
+    let yields = |claim: &Mapping| {
+        claim.is_of_inode()
+            || has_support && [rmap_owner::AG, rmap_owner::REFC].contains(&claim.owner)
+    };
+    let has_others = !who.iter().all(|claim| yields(claim));
     let mut is_kept = has_others;
     for claim in who.iter().filter(|claim| claim.is_of_inode()) {
         let keeps = if has_support { is_supported(claim) && !has_others } else { !is_kept };

@@ -82,6 +82,9 @@ impl Mender<'_, '_> {
             }
         }
         times(inode);
+        if is_dir && inode.nlink() == 1 {
+            inode.set_nlink(2);
+        }
         if inode.nlink() > 0 && geometry.features.crc() {
             put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
         }

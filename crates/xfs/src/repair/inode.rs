@@ -13,7 +13,7 @@ use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{self, Fork, Format, Inode, MAGIC, flags2};
+use crate::format::inode::{self, Fork, Format, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 
 /// Blocks that are written anew.
 type Blocks = Vec<(Block, Vec<u8>)>;
@@ -71,7 +71,8 @@ impl Mender<'_, '_> {
             return Some(self.clear(ino, slot));
         }
         let mapped = self.mapped(ino);
-        let is_own = signs_of_identity(&self.geometry(), ino, slot) >= 2;
+        let is_own =
+            signs_of_identity(&self.geometry(), ino, slot) >= 2 && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
         let made = made.or_else(|| self.made_of_reverse_map(ino, &mapped));
         // What would be lost for want of room stays as it is.
@@ -79,6 +80,20 @@ impl Mender<'_, '_> {
             return None;
         }
         Some(made.unwrap_or_else(|| self.clear(ino, slot)))
+    }
+
+    /// Whether a slot holds another inode, which is in its own slot, too.
+    fn is_copy(&self, ino: Ino, slot: &[u8]) -> bool {
+        let other = Ino(be64(slot, 152));
+        if !self.geometry().features.crc() || other == ino {
+            return false;
+        }
+        // The checksum may be of any time, and what is behind the fork offsets is compared as a whole.
+        let is_same = |original: &Vec<u8>| {
+            original[..NEXT_UNLINKED_OFFSET] == slot[..NEXT_UNLINKED_OFFSET]
+                && original[152..] == slot[152..]
+        };
+        self.view.slot(other).is_some_and(|original| is_same(&original))
     }
 
     fn mend_own(
@@ -114,7 +129,13 @@ impl Mender<'_, '_> {
             }
         }
         let mut total = 0;
-        let maps = [Fork::Data, Fork::Attr].map(|fork| map::read(self.view, ino, &inode, fork));
+        let mut maps = [Fork::Data, Fork::Attr].map(|fork| map::read(self.view, ino, &inode, fork));
+        if file_type == FileType::Directory && mapped.is_empty() {
+            let counted = used_before.saturating_sub(maps[1].blocks());
+            if let Some(own) = map::of_directory(self.view, ino, &maps[0], counted) {
+                maps[0] = own;
+            }
+        }
         let mapped_blocks: u64 = mapped.iter().map(|mapping| mapping.len).sum();
         let is_short = !mapped.is_empty()
             && used_before == mapped_blocks
@@ -223,7 +244,7 @@ impl Mender<'_, '_> {
         let generation = is_dir.then(|| self.generation_of_directory(ino)).flatten();
         inode.reset(file_type, 0o600, generation.unwrap_or(0));
         inode.set_flags2(flags2_of(&geometry) & (flags2::BIGTIME | flags2::NREXT64));
-        inode.set_nlink(1);
+        inode.set_nlink(if is_dir { 2 } else { 1 });
         inode.set_size(self.size_of(file_type, &data));
         if !attr.is_empty() {
             inode.set_forkoff_bytes(inode.literal_size() / 2 / 8 * 8);

@@ -10,7 +10,7 @@ use crate::btree::records::rmap_offset;
 use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Shape, Side};
-use crate::format::bytes::{be32, be64, put16, put64};
+use crate::format::bytes::{be16, be32, be64, put16, put64};
 use crate::format::checksum;
 use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
 use crate::format::geometry::Geometry;
@@ -20,6 +20,8 @@ use crate::format::inode::{Fork, Format, Inode};
 const OWNER_OFFSET: usize = 56;
 /// Byte of a block's own place there.
 const PLACE_OFFSET: usize = 24;
+/// Most blocks that are looked at to tell which of them a directory has.
+const DIRECTORY_BLOCKS_MAX: u64 = 1 << 22;
 /// Bytes of the uuid there.
 const UUID: std::ops::Range<usize> = 40..56;
 
@@ -148,6 +150,48 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map 
     map.extents = if map.is_sound { all.0.into_values().collect() } else { all.into_joined() };
     map.poor.iter_mut().for_each(|extent| extent.unwritten &= may_be_unwritten);
     map
+}
+
+/// A directory's map without blocks that hold nothing of it, if those that do are as many as the directory counts.
+pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -> Option<Map> {
+    let (geometry, per) = (view.geometry(), u64::from(view.layout().blocks()));
+    let tree = map.tree.len() as u64;
+    let is_longer =
+        map.blocks() > counted && counted > tree && map.blocks() <= DIRECTORY_BLOCKS_MAX;
+    if !geometry.features.crc() || !is_longer {
+        return None;
+    }
+    let mut bytes = vec![0; geometry.block_size()];
+    let mut own = Extents::default();
+    let mut is_own = false;
+    for extent in &map.extents {
+        for nth in 0..extent.len {
+            let (at, start) = (extent.offset.plus(nth), extent.start.plus(nth));
+            // Only the first block of what the directory takes for one has a header.
+            if nth == 0 || at.0.is_multiple_of(per) {
+                is_own = view.read(geometry.device_block(start), &mut bytes)
+                    && directory_owner(&bytes) == Some(ino);
+            }
+            if is_own {
+                own.add(geometry, &Extent { offset: at, start, len: 1, unwritten: false });
+            }
+        }
+    }
+    let extents = own.into_joined();
+    (blocks_of(&extents) + tree == counted).then(|| Map {
+        extents,
+        tree: map.tree.clone(),
+        ..Map::default()
+    })
+}
+
+/// Whose directory a block of version 5 is of.
+fn directory_owner(block: &[u8]) -> Option<Ino> {
+    if [b"XDB3", b"XDD3", b"XDF3"].iter().any(|magic| block.starts_with(*magic)) {
+        return Some(Ino(be64(block, 40)));
+    }
+    let is_index = [0x3df1, 0x3dff, 0x3ebe].contains(&be16(block, 8));
+    is_index.then(|| Ino(be64(block, 48)))
 }
 
 struct Reader<'r, 's> {

@@ -4,7 +4,7 @@
 //! is there, if that can be.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,8 +16,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Job, group_of};
 use crate::check::codes;
-use crate::check::superblock::{
-    FLAG_READ_ONLY, is_sparse_alignment_right, numbers, sparse_alignment,
+use crate::check::superblock::numbers;
+use crate::check::superblock_fields::{
+    FLAG_READ_ONLY, REALTIME_EXTENT_MIN, is_log_shape_right, is_realtime_extent,
+    is_sparse_alignment_right, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::checksum;
@@ -153,7 +155,8 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
     let more = [raw.features2.get(), raw.features_ro_compat.get(), incompat, raw.spino_align.get()];
     all.extend(more.map(u64::from));
-    (all, raw.uuid, raw.meta_uuid)
+    let has_meta_uuid = raw.features().incompat(Incompat::META_UUID);
+    (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
 }
 
 /// Whom to believe.
@@ -267,34 +270,30 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
     }
 }
 
-/// Sets the root directory to what copies say, if there is one there and none where the superblock says. Inodes of a
-/// realtime device that is not there are the next two.
+/// Sets the root directory to what most superblocks say, each with its own number and those of the inodes of a realtime
+/// device that is not there, which are the next two. Of what as many say, a number under which a directory lies is right.
 fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]) {
-    let geometry = geometry(raw);
-    let knows = |copy: &&RawSuperblock| ![0, NO_INODE].contains(&copy.rootino.get());
-    let is_dir = |ino: u64| {
-        geometry.is_some_and(|geometry| {
-            read_slot(staging, &geometry, Ino(ino)).is_some_and(|inode| inode.is_dir())
-        })
-    };
-    if !is_dir(raw.rootino.get())
-        && let Some(copy) = copies.iter().filter(knows).find(|copy| is_dir(copy.rootino.get()))
-    {
-        raw.rootino = copy.rootino;
-    }
-    if !is_dir(raw.rootino.get()) || raw.features().incompat.contains(Incompat::METADIR) {
+    if raw.features().incompat.contains(Incompat::METADIR) {
         return;
     }
-    let root = raw.rootino.get();
-    let is_there = |ino: u64| {
-        let inode = geometry.and_then(|geometry| read_slot(staging, &geometry, Ino(ino)));
-        inode.is_some_and(|inode| inode.mode() != 0)
-    };
-    if raw.rbmino.get() != root + 1 && is_there(root + 1) {
-        raw.rbmino = (root + 1).into();
+    let Some(geometry) = geometry(raw) else { return };
+    let mut votes: BTreeMap<u64, u32> = BTreeMap::new();
+    for said in std::iter::once(&*raw).chain(copies) {
+        let roots = [(said.rootino, 0), (said.rbmino, 1), (said.rsumino, 2)];
+        for root in roots.iter().filter_map(|(ino, nth)| ino.get().checked_sub(*nth)) {
+            let is_there = |nth| geometry.split_ino(Ino(root + nth)).is_some();
+            if root < NO_INODE - 2 && (0..3).all(is_there) {
+                *votes.entry(root).or_default() += 1;
+            }
+        }
     }
-    if raw.rsumino.get() != root + 2 && is_there(root + 2) {
-        raw.rsumino = (root + 2).into();
+    let is_dir =
+        |ino: u64| read_slot(staging, &geometry, Ino(ino)).is_some_and(|inode| inode.is_dir());
+    let most = votes.values().max().copied();
+    let of_most = votes.iter().filter(|(_, count)| Some(**count) == most).map(|(ino, _)| *ino);
+    if let Some(root) = of_most.max_by_key(|ino| is_dir(*ino)) {
+        raw.rootino = root.into();
+        (raw.rbmino, raw.rsumino) = ((root + 1).into(), (root + 2).into());
     }
 }
 
@@ -331,6 +330,9 @@ fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
         raw.metadirino = 0.into();
         (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
         raw.pad.fill(0);
+        if !raw.features().incompat(Incompat::META_UUID) {
+            raw.meta_uuid.fill(0);
+        }
         sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
         checksum::seal(&mut sector, CRC_OFFSET);
     } else {
@@ -424,13 +426,25 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     bits.set(Version::DALIGN, is_striped);
     raw.flags &= FLAG_READ_ONLY;
     (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
-    raw.shared_vn = 0;
+    (raw.rextslog, raw.shared_vn) = (0, 0);
+    raw.bad_features2 = raw.features2;
+    if !is_realtime_extent(raw) {
+        let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
+        raw.rextsize = blocks.into();
+    }
+    if !is_log_shape_right(raw) {
+        raw.logsunit = 1.into();
+        let has_sectors = bits.contains(Version::SECTOR);
+        raw.logsectlog = if has_sectors { raw.sectlog } else { 0 };
+        raw.logsectsize = if has_sectors { raw.sectsize } else { 0.into() };
+    }
     let inos = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
     let has_quota = inos.into_iter().any(|ino| ino != NO_INODE && is_ino(ino));
     if !bits.contains(Version::QUOTA) && has_quota {
         bits.insert(Version::QUOTA);
     }
     if !has_quota {
+        bits.remove(Version::QUOTA);
         raw.qflags = 0.into();
     }
     for ino in [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino] {

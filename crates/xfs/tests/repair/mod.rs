@@ -6,9 +6,11 @@ mod kept;
 mod logs;
 mod nameless;
 mod quotas;
+mod run;
 mod subject;
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use blockdev::{BlockDevice, MemoryDevice};
@@ -20,6 +22,7 @@ use crate::common::image::{GOLDEN, device, golden, unpack};
 use crate::common::layout::Layout;
 use kept::Kept;
 use oracle::crash::write_image;
+use run::{Outcome, Run};
 use subject::{Repaired, repaired};
 
 /// Longest time that the repair of a small image may take, on a machine that is busy.
@@ -61,15 +64,27 @@ fn shown(findings: &[Finding]) -> String {
     format!("{} findings\n    {}", findings.len(), first.join("\n    "))
 }
 
-/// What is wrong with the outcome of a repair; `None` if it is as it must be.
+/// What `xfs_repair` complains of.
+fn complaint(device: &MemoryDevice) -> Option<String> {
+    let home = oracle::scratch();
+    let path = home.path().join("image");
+    write_image(device, &path).unwrap();
+    let complaint = oracle::xfs_repair_verdict(&path).err()?;
+    let lines: Vec<&str> = complaint.lines().take(6).collect();
+    (!is_explained(&complaint)).then(|| format!("xfs_repair: {}", lines.join("\n    ")))
+}
+
+/// What is wrong with the outcome of a repair, which `xfs_repair` judges or not; `None` if it is as it must be.
 fn fault(
     image: &Image,
     kept: &Kept,
     damaged: MemoryDevice,
-    spoilt: &[Range<usize>],
+    (spoilt, is_judged): (&[Range<usize>], bool),
 ) -> Option<String> {
     let begun = Instant::now();
-    let outcome = repaired(damaged);
+    // A panic is the outcome of one case, not the end of a run.
+    let outcome = catch_unwind(AssertUnwindSafe(|| repaired(damaged)));
+    let outcome = outcome.unwrap_or_else(|_| Err("it panicked".to_owned()));
     let took = begun.elapsed();
     if took > TIME_MAX {
         return Some(format!("it took {took:?}"));
@@ -85,15 +100,8 @@ fn fault(
     if is_repaired_again {
         faults.push("a second repair finds something to do".to_owned());
     }
-    let home = oracle::scratch();
-    let path = home.path().join("image");
-    write_image(&device, &path).unwrap();
-    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
-        && !is_explained(&complaint)
-        && left.is_empty()
-    {
-        let lines: Vec<&str> = complaint.lines().take(6).collect();
-        faults.push(format!("xfs_repair: {}", lines.join("\n    ")));
+    if is_judged && left.is_empty() {
+        faults.extend(complaint(&device));
     }
     if left.is_empty()
         && let Err(lost) = kept.check(image, device, spoilt)
@@ -111,38 +119,38 @@ fn judge(
     harm: impl Fn(&Image, &MemoryDevice, &mut fastrand::Rng) -> Option<(Vec<Range<usize>>, String)>
     + Sync,
 ) {
-    let wrong = Mutex::new(Vec::new());
-    let tried = std::sync::atomic::AtomicU64::new(0);
     let images = Image::all();
+    let run = Run::asked(seeds, images.len() as u64);
+    let outcome = Outcome::new(run);
     let only: Option<(String, u64)> = std::env::var("REPAIR_CASE").ok().and_then(|case| {
         let (name, seed) = case.split_once(',')?;
         Some((name.to_owned(), seed.parse().ok()?))
     });
     std::thread::scope(|scope| {
         for image in &images {
-            let (wrong, tried, harm, only) = (&wrong, &tried, &harm, &only);
+            let (outcome, harm, only) = (&outcome, &harm, &only);
             scope.spawn(move || {
                 let kept = Kept::of(&image.base);
-                for seed in 0..seeds {
-                    if only.as_ref().is_some_and(|(name, only)| name != image.name || *only != seed)
-                    {
-                        continue;
-                    }
+                let seeds = match only {
+                    Some((name, seed)) if name == image.name => *seed..*seed + 1,
+                    Some(_) => 0..0,
+                    None => run.first..run.first + run.seeds,
+                };
+                for seed in seeds {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = image.base.fork();
                     let Some((spoilt, place)) = harm(image, &damaged, &mut random) else {
                         continue;
                     };
-                    tried.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if let Some(fault) = fault(image, &kept, damaged, &spoilt) {
-                        wrong.lock().push(format!("{},{seed}: {place}: {fault}", image.name));
-                    }
+                    let fault = fault(image, &kept, damaged, (&spoilt, run.is_judged(seed)));
+                    let fault =
+                        fault.map(|fault| format!("{},{seed}: {place}: {fault}", image.name));
+                    outcome.add(fault);
                 }
             });
         }
     });
-    let (wrong, tried) = (wrong.into_inner(), tried.into_inner());
-    assert!(wrong.is_empty(), "{} of {tried} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    outcome.assert_right();
 }
 
 /// Which structures are damaged.

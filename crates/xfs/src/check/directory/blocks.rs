@@ -102,7 +102,8 @@ impl Check<'_> {
         };
         if geometry.features.crc() {
             let at = if part == Part::Leaf { 24 } else { 16 };
-            self.inodes.ctx.check_lsn(be64(bytes, at), || self.fault(codes::LSN, "directory"));
+            let finding = || self.fault(codes::LSN, "directory").at_block(place.0);
+            self.inodes.ctx.check_lsn(be64(bytes, at), finding);
         }
         let Err(damage) = outcome else { return true };
         let code = match part {

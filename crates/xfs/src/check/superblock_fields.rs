@@ -1,0 +1,134 @@
+//! What any superblock says beside what it takes to use it.
+
+use ::check::Finding;
+
+use super::codes;
+use super::context::Context;
+use crate::format::address::AgNumber;
+use crate::format::features::{Incompat, Version};
+use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::superblock::RawSuperblock;
+
+/// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
+pub(crate) const FLAG_READ_ONLY: u8 = 1;
+/// Bytes that old kernels read at once of inodes of the smallest size, and that size.
+const CLUSTER_BYTES: u32 = 8192;
+const INODE_SIZE_MIN: u32 = 256;
+/// Longest record of a log, in bytes, which a stripe unit of the log must not exceed.
+const LOG_UNIT_MAX: u32 = 256 << 10;
+/// Smallest and largest extent of a realtime device, in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
+pub(crate) const REALTIME_EXTENT_MIN: u64 = 4 << 10;
+const REALTIME_EXTENT_MAX: u64 = 1 << 30;
+/// Smallest sector, as a power of two.
+const SECTOR_LOG_MIN: u8 = 9;
+
+/// Checks what any superblock says beside what it takes to use it.
+pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) {
+    ctx.check_lsn(raw.lsn.get(), || Finding::new(codes::LSN).in_group(ag.0).field("sb_lsn"));
+    let code = if ag.0 == 0 { codes::SUPERBLOCK_FIELD } else { codes::SUPERBLOCK_COPY };
+    let tell = |field, expected: &str, found: String| {
+        ctx.found(Finding::new(code).in_group(ag.0).field(field).mismatch(expected, found));
+    };
+    let (unit, width) = (raw.unit.get(), raw.width.get());
+    let bits = raw.features().version_bits;
+    let is_right = match bits.contains(Version::DALIGN) {
+        true => unit > 0 && width.is_multiple_of(unit) && width >= unit,
+        false => unit == 0 && width == 0,
+    };
+    if !is_right {
+        tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
+    }
+    if !is_sparse_alignment_right(raw) {
+        let found = format!("{}, {}", raw.inoalignmt, raw.spino_align);
+        tell("sb_spino_align", "those of sparse chunks", found);
+    }
+    if raw.flags & !FLAG_READ_ONLY != 0 {
+        tell("sb_flags", "0 or 1", raw.flags.to_string());
+    }
+    let realtime = [
+        ("sb_rextents", raw.rextents.get()),
+        ("sb_frextents", raw.frextents.get()),
+        ("sb_rbmblocks", raw.rbmblocks.get().into()),
+        ("sb_rextslog", raw.rextslog.into()),
+    ];
+    for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
+        tell(field, "0 without a realtime device", number.to_string());
+    }
+    if !is_realtime_extent(raw) {
+        tell("sb_rextsize", "4 KiB to 1 GiB", format!("{} blocks", raw.rextsize));
+    }
+    if raw.shared_vn != 0 {
+        tell("sb_shared_vn", "0", raw.shared_vn.to_string());
+    }
+    // Old kernels misplaced the field; all that can write since keep both alike.
+    if raw.bad_features2 != raw.features2 {
+        tell("sb_bad_features2", "what sb_features2 is", format!("{:#x}", raw.bad_features2));
+    }
+    if !is_log_shape_right(raw) {
+        let found = format!("{}, {}, {}", raw.logsunit, raw.logsectsize, raw.logsectlog);
+        tell("sb_logsunit", "a unit and sectors that a log can have", found);
+    }
+    check_quota(raw, tell);
+}
+
+/// Whether an extent of a realtime device, if there were one, could be of that size.
+pub(crate) fn is_realtime_extent(raw: &RawSuperblock) -> bool {
+    let bytes = u64::from(raw.rextsize.get()) << raw.blocklog.min(31);
+    (REALTIME_EXTENT_MIN..=REALTIME_EXTENT_MAX).contains(&bytes)
+}
+
+/// Whether there are quotas is said twice.
+fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
+    let is_none = |ino: u64| [0, u64::MAX].contains(&ino);
+    if raw.features().version_bits.contains(Version::QUOTA) {
+        let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
+        if files.into_iter().all(is_none) {
+            tell("sb_versionnum", "files of quotas, or none", "quotas without a file".to_owned());
+        }
+        return;
+    }
+    // The third file is behind the end of a superblock of version 4.
+    let projects = if raw.features().crc() { raw.pquotino.get() } else { 0 };
+    let quota = [
+        ("sb_uquotino", raw.uquotino.get()),
+        ("sb_gquotino", raw.gquotino.get()),
+        ("sb_pquotino", projects),
+    ];
+    for (field, ino) in quota.iter().filter(|(_, ino)| !is_none(*ino)) {
+        tell(field, "none", ino.to_string());
+    }
+    if raw.qflags.get() != 0 {
+        tell("sb_qflags", "0", raw.qflags.to_string());
+    }
+}
+
+/// Whether the log can be written in such units and sectors: units are whole blocks, and no longer than a record.
+pub(crate) fn is_log_shape_right(raw: &RawSuperblock) -> bool {
+    let bits = raw.features().version_bits;
+    let (unit, size) = (raw.logsunit.get(), u32::from(raw.logsectsize.get()));
+    let is_unit = !bits.contains(Version::LOGV2)
+        || unit <= 1
+        || unit <= LOG_UNIT_MAX && unit.is_multiple_of(raw.blocksize.get().max(1));
+    let has_sectors = (SECTOR_LOG_MIN..=raw.sectlog).contains(&raw.logsectlog)
+        && size == 1 << raw.logsectlog.min(31);
+    is_unit && (has_sectors || (raw.logsectlog, size) == (0, 0))
+}
+
+/// How chunks are aligned, whole and sparse ones, where there are sparse ones: the size of a chunk, and of what old
+/// kernels read at once. `None` where there are none, or blocks hold several chunks.
+pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
+    let align =
+        INODES_PER_CHUNK.checked_shl(raw.inodelog.into())?.checked_shr(raw.blocklog.into())?;
+    let cluster = CLUSTER_BYTES.checked_mul(u32::from(raw.inodesize.get()) / INODE_SIZE_MIN)?;
+    let sparse = cluster.checked_shr(raw.blocklog.into())?;
+    let has_sparse = raw.features().incompat(Incompat::SPINODES);
+    (has_sparse && align > 0 && sparse > 0).then_some((align, sparse.min(align)))
+}
+
+/// Whether chunks are aligned as where there are sparse ones they must be.
+pub(crate) fn is_sparse_alignment_right(raw: &RawSuperblock) -> bool {
+    let sparse = raw.spino_align.get();
+    sparse_alignment(raw).is_none_or(|(align, _)| {
+        raw.inoalignmt.get() == align && sparse.is_power_of_two() && sparse <= align
+    })
+}
