@@ -64,7 +64,11 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         // The kernel then refuses devices that are mounted or part of something.
         let file = open(path, File::options().read(true).write(true), OFlags::EXCL);
         let file = file.map_err(failed)?;
-        let id = id(&file.metadata().map_err(failed)?);
+        let metadata = file.metadata().map_err(failed)?;
+        if mount::is_protected_device(&metadata) {
+            return Err(failed(io::ErrorKind::ReadOnlyFilesystem.into()));
+        }
+        let id = id(&metadata);
         let locked = lock(|| file.try_lock(), id, WRITER_ADVICE);
         locked.map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {

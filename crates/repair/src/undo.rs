@@ -13,7 +13,8 @@
 //! | 3 | nothing | the repair came to its end; it stands last |
 //!
 //! INVARIANT: a page is changed in the image only after its record is durable. So the records up to the first that is
-//! not whole are all that is needed, whenever the repair was killed.
+//! not whole are all that is needed, whenever the repair was killed. Once the undo file could not be written, nothing
+//! is written to the image any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -67,6 +68,9 @@ struct Undo {
     buffer: Vec<u8>,
     /// Whether anything was written that is not durable.
     is_pending: bool,
+    /// Whether the undo file could not be written once. Its end may be torn then, and what came behind that would
+    /// not be found; and who calls fsync(2) again after a failure is told that all is well.
+    is_broken: bool,
     saved: BTreeSet<u64>,
 }
 
@@ -85,15 +89,21 @@ impl Undo {
     }
 
     fn write_out(&mut self) -> io::Result<()> {
-        self.sink.append(&self.buffer)?;
+        if self.is_broken {
+            return Err(io::Error::other("the undo file could not be written before"));
+        }
+        let appended = self.sink.append(&self.buffer);
+        self.is_broken = appended.is_err();
         self.buffer.clear();
-        Ok(())
+        appended
     }
 
     fn sync(&mut self) -> io::Result<()> {
         if self.is_pending {
             self.write_out()?;
-            self.sink.sync()?;
+            let synced = self.sink.sync();
+            self.is_broken = synced.is_err();
+            synced?;
             self.is_pending = false;
         }
         Ok(())
@@ -121,7 +131,13 @@ impl UndoDevice {
         header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
         sink.append(&header)?;
         sink.sync()?;
-        let undo = Undo { sink, buffer: Vec::new(), is_pending: false, saved: BTreeSet::new() };
+        let undo = Undo {
+            sink,
+            buffer: Vec::new(),
+            is_pending: false,
+            is_broken: false,
+            saved: BTreeSet::new(),
+        };
         Ok(Self { inner, undo: Mutex::new(undo) })
     }
 

@@ -140,3 +140,51 @@ fn an_image_that_was_changed_since_stays() {
     let other = MemoryDevice::new(LEN + 1);
     assert!(matches!(restore(&other, &undo[..]), Err(RestoreError::OtherImage { .. })));
 }
+
+/// A disk that is full, or fails, from one append or sync on, for a while.
+struct Failing {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    calls: u32,
+    fails_at: u32,
+}
+
+impl Failing {
+    fn fails(&mut self) -> bool {
+        self.calls += 1;
+        self.calls == self.fails_at
+    }
+}
+
+impl UndoSink for Failing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let is_whole = !self.fails();
+        let len = if is_whole { bytes.len() } else { bytes.len() / 2 };
+        self.bytes.lock().extend_from_slice(&bytes[..len]);
+        if is_whole { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.fails() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn nothing_is_written_once_the_undo_file_cannot_be() {
+    for fails_at in 3..10 {
+        let (device, bytes) = (image(), Arc::new(Mutex::new(Vec::new())));
+        let sink = Failing { bytes: bytes.clone(), calls: 0, fails_at };
+        let kept = UndoDevice::begin(device.clone(), Box::new(sink)).unwrap();
+        let mut has_failed = false;
+        // Whoever writes may try again.
+        for at in [0, 5000, 0, 5000, 20_000, 9000, 25_000] {
+            let before = all(&*device);
+            let written = kept.write_at(at, &[at as u8 ^ 0x55; 10]);
+            has_failed |= written.is_err();
+            let is_known = before[at as usize] == all(&*device)[at as usize];
+            assert!(!has_failed || is_known, "{fails_at}: byte {at} is written");
+        }
+        assert!(has_failed && kept.finish(&[]).is_err());
+        restore(&*device, &bytes.lock()[..]).unwrap();
+        assert_eq!(all(&*device), all(&*image()), "{fails_at}");
+    }
+}

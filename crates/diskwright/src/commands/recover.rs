@@ -44,7 +44,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
     }
     if let Some(errno) = report.journal_errno() {
         terminal::message(&format_args!(
-            "the kernel had left error {errno} in the journal: run e2fsck -f on the image"
+            "the kernel had left error {errno} in the journal: run diskwright repair on the image"
         ));
     }
     Ok(Outcome::Done)

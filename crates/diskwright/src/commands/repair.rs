@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use diskwright::check::{Finding, Observer, Options, Phase};
-use diskwright::repair::{Done, Plan, Repair, Standing, restore, write_plan};
+use diskwright::repair::{Done, Plan, Prepared, Repair, Standing, restore, write_plan};
 use diskwright::{Error, OpenImage, Outcome, Result, text};
 
 use crate::commands::arguments::PlaceArgs;
@@ -141,7 +141,13 @@ impl Job<'_> {
             terminal::message(&"nothing was changed");
             return Ok(Outcome::No);
         }
-        let Some(done) = self.carry_out()? else {
+        let prepared = self.repair.prepare(&self.plan, self.args.undo.as_deref())?;
+        if self.stop.load(Ordering::Relaxed) {
+            prepared.give_up();
+            terminal::message(&"interrupted: nothing was changed");
+            return Ok(Outcome::Interrupted);
+        }
+        let Some(done) = self.carry_out(prepared)? else {
             terminal::message(&"interrupted: not all of the plan was carried out; repair again");
             return Ok(Outcome::Interrupted);
         };
@@ -188,8 +194,7 @@ impl Job<'_> {
     }
 
     /// `None` if it was interrupted.
-    fn carry_out(&self) -> Result<Option<Done>> {
-        let prepared = self.repair.prepare(&self.plan, self.args.undo.as_deref())?;
+    fn carry_out(&self, prepared: Prepared<'_>) -> Result<Option<Done>> {
         // Said first: it counts if this is killed.
         if let Some(undo) = &prepared.how().undo {
             let [undo, image] = [undo, &*self.args.image]

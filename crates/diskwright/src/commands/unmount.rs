@@ -11,7 +11,7 @@ use crate::terminal;
 
 const NOTES: &str = "\
 Examples:
-  diskwright unmount /mnt && e2fsck -fn root.img
+  diskwright unmount /mnt && diskwright check root.img
 
 umount and fusermount3 -u unmount, too, but return while the process that serves the mount may still
 be writing into the image.";

@@ -111,17 +111,20 @@ fn is_block_device(path: &Path) -> bool {
 /// kernel says so; a file is on a file system that is mounted for reading.
 fn is_write_protected(path: &Path) -> bool {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.file_type().is_block_device() => is_protected_device(&metadata),
         Ok(metadata) if metadata.is_file() => {
             let opened = fs::OpenOptions::new().write(true).open(path);
             opened.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
         }
-        _ => false,
+        Ok(metadata) => is_protected_device(&metadata),
+        Err(_) => false,
     }
 }
 
-/// Whether the kernel refuses all writes to a block device.
-fn is_protected_device(metadata: &Metadata) -> bool {
+/// Whether it is a block device to which the kernel refuses all writes. Some can be opened for writing all the same.
+pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
+    if !metadata.file_type().is_block_device() {
+        return false;
+    }
     let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     let says = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
     says.is_ok_and(|says| says.trim() == "1")

@@ -35,6 +35,7 @@ use fuse_device::{Session, SessionOptions};
 pub use fuse::{AccessTimes, OnDamage};
 pub use fuse_device::Unmounter;
 pub use image::OpenToMount;
+pub(crate) use image::is_protected_device;
 pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};

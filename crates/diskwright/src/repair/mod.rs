@@ -164,14 +164,20 @@ impl Repair {
             None if through_log => None,
             None => Some(undo_file::create_for(&self.path)?),
         };
-        let (undo, file) = undo.unzip();
-        let kept = file.map(|file| self.keep(plan, file, undo.as_deref())).transpose()?;
+        let (undo, kept) = match undo {
+            Some((path, file)) => {
+                // Nothing was changed: what there is of it is of no use, and its name is wanted again.
+                let kept = self.keep(plan, file, &path).inspect_err(|_| undo_file::remove(&path));
+                (Some(path), Some(kept?))
+            }
+            None => (None, None),
+        };
         Ok(Prepared { repair: self, plan, kept, done: Done { through_log, undo } })
     }
 
     /// The image, with an undo file of all that the plan changes.
-    fn keep(&self, plan: &Plan, file: File, path: Option<&Path>) -> Result<Arc<UndoDevice>> {
-        let failed = |error| Error::host("write the undo file", path.unwrap_or(&self.path), error);
+    fn keep(&self, plan: &Plan, file: File, path: &Path) -> Result<Arc<UndoDevice>> {
+        let failed = |error| Error::host("write the undo file", path, error);
         let kept = UndoDevice::begin(Arc::clone(&self.device), Box::new(file)).map_err(failed)?;
         kept.save(pages_of(&plan.steps)).map_err(failed)?;
         Ok(Arc::new(kept))
@@ -220,6 +226,13 @@ impl Prepared<'_> {
     /// How it will be carried out.
     pub fn how(&self) -> &Done {
         &self.done
+    }
+
+    /// Does not carry it out: nothing was changed, and nothing is left behind.
+    pub fn give_up(self) {
+        if let Some(undo) = &self.done.undo {
+            undo_file::remove(undo);
+        }
     }
 
     /// Carries it out. `progress` is told how much of how much is written, and answers whether to go on.

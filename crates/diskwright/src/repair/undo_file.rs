@@ -44,6 +44,12 @@ pub(super) fn create_for(image: &Path) -> Result<(PathBuf, File)> {
     Err(Error::host("make an undo file for", image, io::Error::other(why)))
 }
 
+/// Removes one of an image that was not changed.
+pub(super) fn remove(path: &Path) {
+    // One that stays says that there is nothing to restore.
+    let _ = std::fs::remove_file(path);
+}
+
 fn try_create(path: &Path) -> io::Result<File> {
     // What was in an image may be anybody's secret.
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;

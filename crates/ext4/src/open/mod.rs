@@ -280,7 +280,9 @@ fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error)
         Error::Corrupt(damage)
             if !options.norecovery && Volume::read(device, Trust::Contents).is_ok() =>
         {
-            damage.advise("--norecovery reads the image all the same, and e2fsck repairs it").into()
+            damage
+                .advise("--norecovery reads the image all the same, and diskwright repair mends it")
+                .into()
         }
         error => error,
     }
@@ -307,12 +309,15 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     }
     let state = sb.raw.state.get();
     if state & STATE_ERROR != 0 {
-        return Err(Error::unsupported("changing an image marked as damaged", "run e2fsck first"));
+        return Err(Error::unsupported(
+            "changing an image marked as damaged",
+            "run diskwright repair first",
+        ));
     }
     if !sb.features.compat(Compat::HAS_JOURNAL) && state & STATE_VALID == 0 {
         return Err(Error::unsupported(
             "changing an image without a journal that was not cleanly closed",
-            "run e2fsck first",
+            "run diskwright repair first",
         ));
     }
     Ok(())

@@ -24,7 +24,6 @@ pub(crate) struct Copy {
     group: u32,
     /// The block that it starts.
     block: u64,
-    block_size: u64,
     raw: RawSuperblock,
     /// Whether the damaged superblock says that the journal holds changes.
     is_marked: bool,
@@ -74,7 +73,7 @@ impl Copy {
         let is_ours = u64::from(sb.block_size()) == block_size
             && sb.blocks_per_group == blocks_per_group
             && u32::from(raw.block_group_nr.get()) == group & 0xffff;
-        is_ours.then_some(Self { group, block, block_size, raw, is_marked: false })
+        is_ours.then_some(Self { group, block, raw, is_marked: false })
     }
 
     /// A view of the device with the copy in the place of the superblock, and what that says.
@@ -126,10 +125,10 @@ pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
 /// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
-        (Error::Corrupt(damage), Some(Copy { block, block_size, .. })) => damage
+        (Error::Corrupt(damage), Some(Copy { block, .. })) => damage
             .advise(format!(
-                "there is a sound copy: e2fsck -b {block} -B {block_size} repairs the image, and it \
-                 can be read as it is"
+                "the copy in block {block} is sound: diskwright repair mends the image by it, and it can be \
+                 read as it is"
             ))
             .into(),
         (error, _) => error,

@@ -263,7 +263,10 @@ pub(super) fn check_features(features: &Features) -> Result<()> {
         return Err(Error::unsupported(what, "a newer version of this program may know them"));
     }
     if features.incompat.contains(Incompat::NEEDSREPAIR) {
-        return Err(Error::unsupported("an image marked as damaged", "run xfs_repair first"));
+        return Err(Error::unsupported(
+            "an image marked as damaged",
+            "run diskwright repair first",
+        ));
     }
     if features.incompat.intersects(Incompat::ZONED | Incompat::ZONE_GAPS) {
         return Err(Error::unsupported("zoned realtime devices", "copy the files with a kernel"));

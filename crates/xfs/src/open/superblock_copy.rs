@@ -185,8 +185,8 @@ pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
         (Error::Corrupt(damage), Some(Copy { ag, .. })) => damage
             .advise(format!(
-                "the copy in group {} is sound: xfs_repair repairs the image by it, and it can be read \
-                 as it is",
+                "the copy in group {} is sound: diskwright repair mends the image by it, and it can be \
+                 read as it is",
                 ag.0
             ))
             .into(),
