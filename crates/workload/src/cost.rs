@@ -4,26 +4,42 @@ use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::time::{ClockId, clock_gettime};
 
 /// Time that something took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// On the wall.
     pub wall: Duration,
-    /// Processor time outside the kernel, all threads of this process together.
+    /// Processor time outside the kernel, of the threads that did it. What shows how far a run is has a thread
+    /// of its own, which does not count.
     pub user: Duration,
-    /// Processor time in the kernel, all threads of this process together. What kernel threads did
-    /// for it is not in it.
+    /// Processor time in the kernel, of the threads that did it. What kernel threads did for it is not in it.
     pub system: Duration,
 }
 
 impl Cost {
-    /// Runs `work` and says what it cost. Processor time is counted for the whole process.
+    /// Runs `work` in this thread and says what it cost. What other threads do for it does not count.
     pub fn of<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, Self), E> {
         let start = Stopwatch::start();
         let value = work()?;
         Ok((value, start.stop()))
+    }
+
+    /// What threads did at the same time, which took so long in all.
+    pub fn of_threads(wall: Duration, threads: impl IntoIterator<Item = Self>) -> Self {
+        threads.into_iter().fold(Self { wall, ..Self::default() }, |all, one| Self {
+            wall,
+            user: all.user + one.user,
+            system: all.system + one.system,
+        })
+    }
+
+    /// That of one time, if this is of so many.
+    #[must_use]
+    pub fn divided(self, times: u32) -> Self {
+        let times = times.max(1);
+        Self { wall: self.wall / times, user: self.user / times, system: self.system / times }
     }
 }
 
@@ -36,7 +52,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// A measurement that runs.
+/// A measurement that runs. To be stopped in the thread that started it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     start: Instant,
@@ -63,11 +79,55 @@ impl Stopwatch {
     }
 }
 
+/// What this thread has used. The clock is exact, and brings the kernel's books up to date, which tell what
+/// part of it was in the kernel.
 fn processor_time() -> (Duration, Duration) {
-    let duration = |time: TimeVal| {
+    let all = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+    let all = all.unwrap_or_default();
+    let system = getrusage(UsageWho::RUSAGE_THREAD).map(|usage| {
+        let time = usage.system_time();
         Duration::from_secs(time.tv_sec() as u64) + Duration::from_micros(time.tv_usec() as u64)
-    };
-    getrusage(UsageWho::RUSAGE_SELF)
-        .map(|usage| (duration(usage.user_time()), duration(usage.system_time())))
-        .unwrap_or_default()
+    });
+    let system = system.unwrap_or_default().min(all);
+    (all - system, system)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    fn spin(wanted: Duration) {
+        let start = processor_time();
+        while processor_time().0 + processor_time().1 < start.0 + start.1 + wanted {}
+    }
+
+    #[test]
+    fn only_the_thread_that_works_counts() {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+            let (_, cost) = Cost::of(|| {
+                spin(Duration::from_millis(30));
+                thread::sleep(Duration::from_millis(60));
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+            done.store(true, Ordering::Relaxed);
+            let used = cost.user + cost.system;
+            assert!(cost.wall >= Duration::from_millis(90), "{cost:?}");
+            assert!((30..60).contains(&used.as_millis()), "{cost:?}");
+        });
+    }
+
+    #[test]
+    fn what_threads_used_is_added_up() {
+        let one =
+            Cost { wall: Duration::from_secs(9), user: Duration::from_secs(2), ..Cost::default() };
+        let all = Cost::of_threads(Duration::from_secs(3), [one, one]);
+        assert_eq!((all.wall.as_secs(), all.user.as_secs()), (3, 4));
+        assert_eq!(all.divided(2).user.as_secs(), 2);
+    }
 }

@@ -5,6 +5,7 @@ mod turns;
 
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use crate::contestant::{Contestant, Session};
 use crate::error::{Error, Result};
@@ -27,6 +28,10 @@ pub struct Entry {
 pub struct Options {
     /// Runs of each case on each contestant; the median counts.
     pub rounds: u32,
+    /// Rounds are added up to this many while something that the report compares is not told apart.
+    pub rounds_most: u32,
+    /// A run is repeated within its round until each of its steps took so long in all.
+    pub step_least: Duration,
     /// What names and choices follow from.
     pub seed: u64,
     /// The command that was given, for the report.
@@ -83,6 +88,7 @@ pub fn run(
         command: options.command.clone(),
         seed: options.seed,
         rounds: options.rounds,
+        rounds_most: options.rounds_most.max(options.rounds),
         optimised: !cfg!(debug_assertions),
         cut_short: false,
         durability: DURABILITY,
@@ -111,6 +117,57 @@ pub fn once(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<Step>> {
     sized(job, case, contestant, &Context::new(seed, stop, progress)).map(|(steps, _)| steps)
+}
+
+/// Most repetitions of a run within a round.
+const REPEATS_MAX: u32 = 64;
+
+/// A run is not repeated any more when what it takes in all, made ready included, is so many times what its
+/// steps should take.
+const ALL_BY_STEPS_MAX: u32 = 8;
+
+/// What a run says that is repeated until its steps took `least`: figures of one time, how many times there
+/// were, and the size of the file system. Each time is made ready from the start.
+fn repeated(
+    job: &dyn Job,
+    case: &Case,
+    contestant: &dyn Contestant,
+    context: &Context<'_>,
+    least: Duration,
+) -> Result<(Vec<Step>, u32, u64)> {
+    let start = Instant::now();
+    let (mut steps, size) = sized(job, case, contestant, context)?;
+    let mut repeats = 1;
+    while repeats < REPEATS_MAX
+        && steps.iter().any(|step| step.cost.wall < least)
+        && start.elapsed() < least * ALL_BY_STEPS_MAX
+    {
+        let (again, _) = sized(job, case, contestant, context)?;
+        if !add_all(&mut steps, &again) {
+            return Err(Error::Wrong("repeated, a run has other steps".to_owned()));
+        }
+        repeats += 1;
+    }
+    let mean = |mut step: Step| {
+        step.cost = step.cost.divided(repeats);
+        step.operations /= u64::from(repeats);
+        step.extras.iter_mut().for_each(|extra| extra.value /= f64::from(repeats));
+        step
+    };
+    Ok((steps.into_iter().map(mean).collect(), repeats, size))
+}
+
+/// Adds the figures of a run to those of others; whether its steps are the same.
+fn add_all(steps: &mut [Step], again: &[Step]) -> bool {
+    let add = |(step, again): (&mut Step, &Step)| {
+        step.operations += again.operations;
+        step.cost += again.cost;
+        let extras = step.extras.iter_mut().zip(&again.extras);
+        extras.for_each(|(extra, again)| extra.value += again.value);
+        step.name == again.name && step.extras.len() == again.extras.len()
+    };
+    steps.len() == again.len()
+        && steps.iter_mut().zip(again).map(add).fold(true, |all, one| all & one)
 }
 
 /// What one run says, and the size of the file system it was on.

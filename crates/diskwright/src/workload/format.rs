@@ -34,6 +34,10 @@ const EXT4_SIZE_MIN: u64 = 4 << 30;
 const EXT4_INODE_BYTES: u64 = 8 << 10;
 /// Inodes are not to be scarcer than mke2fs makes them: one for so many bytes.
 const EXT4_INODE_RATIO_MAX: u64 = 16 << 10;
+/// From so many names on, a directory of ext4 may need an index of three levels, which the feature
+/// `large_dir` allows. Two levels lead to some 130,000 leaves when every node is half full, as splits leave
+/// them, and a leaf that is half full has 42 of the names that workloads make.
+const EXT4_LARGE_DIR_FROM: u64 = 5_000_000;
 
 /// Space for an inode of XFS, its name and its parent pointer, in bytes, so that inodes take less than
 /// the quarter that they may.
@@ -165,6 +169,16 @@ pub(super) fn features(spec: &FsSpec) -> String {
     Plan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
 }
 
+/// What a report must say of the images of a format, whoever mounts them.
+pub(super) fn remark(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Ext4 => {
+            Some("an image for directories of 5 million names and more has large_dir as well")
+        }
+        Format::Xfs => None,
+    }
+}
+
 /// How many settings are not what they would be if nothing was said, whether they were said or not.
 pub(super) fn deviations(spec: &FsSpec) -> u32 {
     let plain = FsSpec {
@@ -220,11 +234,15 @@ fn list(changes: &[FeatureChange]) -> String {
 
 fn ext4_layout(spec: &FsSpec, size: u64, need: &Need) -> vfs::Result<ext4_mkfs::Layout> {
     let inodes = ext4_inodes(need).max(size / EXT4_INODE_RATIO_MAX);
+    // Said first, so that whoever asks for an image without it gets one.
+    let names = need.inodes / u64::from(need.threads.max(1));
+    let large_dir = if names >= EXT4_LARGE_DIR_FROM { "large_dir," } else { "" };
+    let features = format!("{large_dir}{}", list(&spec.features));
     ext4_mkfs::plan(&ext4_mkfs::Options {
         inodes: InodeCount::Count(u32::try_from(inodes).unwrap_or(u32::MAX)),
         uuid: UUID,
         hash_seed: UUID,
-        features: ext4_mkfs::FeatureChange::parse_list(&list(&spec.features))?,
+        features: ext4_mkfs::FeatureChange::parse_list(&features)?,
         time: TIME,
         ..ext4_mkfs::Options::new(size)
     })
@@ -292,6 +310,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn directories_of_millions_have_three_levels_unless_it_is_said() {
+        let need = |inodes, threads| Need { inodes, bytes: 0, threads, existing: false };
+        let has = |plan: Plan| plan.has_feature("large_dir");
+        assert!(has(plan(Format::Ext4, &need(10_000_000, 1))));
+        assert!(!has(plan(Format::Ext4, &need(10_000_000, 4))));
+        assert!(!has(plan(Format::Ext4, &need(1_000_000, 1))));
+        let not = FeatureChange { name: "large_dir".into(), is_on: false };
+        let spec = FsSpec { features: vec![not], ..spec(Format::Ext4) };
+        assert!(!has(Plan::new(&spec, &need(10_000_000, 1)).unwrap()));
     }
 
     #[test]

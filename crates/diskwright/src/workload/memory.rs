@@ -76,17 +76,24 @@ impl Contestant for Memory {
             what: format!("Diskwright's {}, in memory, in this process", self.spec.format.name()),
             features: format::features(&self.spec),
             base: self.base.clone(),
-            remarks: vec![
-                "operations are calls within the process: there are no system calls".to_owned(),
-                "the device is memory, and a cold cache is read from there".to_owned(),
-                "every time stamp is the same".to_owned(),
-            ],
+            remarks: remarks(self.spec.format),
         }
     }
 
     fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
         Ok(Box::new(self.make(need)?))
     }
+}
+
+/// What makes figures differ for other reasons than the file system.
+fn remarks(format: Format) -> Vec<String> {
+    let common = [
+        "operations are calls within the process: there are no system calls",
+        "the device is memory, and a cold cache is read from there",
+        "every time stamp is the same",
+    ];
+    let of_format = format::remark(format);
+    common.into_iter().chain(of_format).map(str::to_owned).collect()
 }
 
 fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {

@@ -82,7 +82,7 @@ pub(super) fn fill<D: Send + Sync>(
             }
             Ok(())
         };
-        cost += Cost::of(|| on_all(lanes, context, make_all))?.1;
+        cost += on_all(lanes, context, make_all)?.1;
         left -= count;
     }
     Ok(cost)

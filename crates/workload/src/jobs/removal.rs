@@ -38,7 +38,7 @@ pub(super) fn remove_directories<T: Target>(
         let names = numbers.map(directory_name);
         names.map(|name| remove_all(target, &top, name.as_bytes(), context)).sum::<Result<u64>>()
     };
-    let (removed, cost) = Cost::of(|| on_all(&firsts, context, remove))?;
+    let (removed, cost) = on_all(&firsts, context, remove)?;
     let removed = removed.into_iter().sum::<u64>();
     if removed != files {
         return Err(Error::Wrong(format!("{files} files were there to remove, {removed} found")));

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::Context;
+use crate::cost::{Cost, Stopwatch};
 use crate::error::{Error, Result};
 
-/// Does `work` for every item, each in a thread of its own; a single one in this thread. If one of them
-/// fails the others end soon.
+/// Does `work` for every item, each in a thread of its own; a single one in this thread. Also what that cost,
+/// the processor time being that of the work alone. If one of them fails the others end soon.
 ///
 /// # Errors
 /// That of the first item that failed of its own accord.
@@ -16,9 +17,9 @@ pub(super) fn on_all<I: Sync, R: Send>(
     items: &[I],
     context: &Context<'_>,
     work: impl Fn(&I, &Context<'_>) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+) -> Result<(Vec<R>, Cost)> {
     if let [item] = items {
-        return Ok(vec![work(item, context)?]);
+        return Cost::of(|| Ok(vec![work(item, context)?]));
     }
     let stop = AtomicBool::new(false);
     let progress = |operations| {
@@ -27,21 +28,26 @@ pub(super) fn on_all<I: Sync, R: Send>(
         }
     };
     let one = |item| {
-        let result = work(item, &Context::new(context.seed, &stop, &progress));
+        let result = Cost::of(|| work(item, &Context::new(context.seed, &stop, &progress)));
         if result.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
         result
     };
+    let watch = Stopwatch::start();
     let results: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| one(item))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    let mut values = Vec::with_capacity(items.len());
+    let wall = watch.stop().wall;
+    let (mut values, mut costs) = (Vec::with_capacity(items.len()), Vec::new());
     let mut outcome = Ok(());
     for result in results {
         match result {
-            Ok(value) => values.push(value),
+            Ok((value, cost)) => {
+                values.push(value);
+                costs.push(cost);
+            }
             // Those that were made to stop do not say why.
             Err(Error::Interrupted) if outcome.is_err() => {}
             Err(error) if matches!(outcome, Ok(()) | Err(Error::Interrupted)) => {
@@ -50,7 +56,7 @@ pub(super) fn on_all<I: Sync, R: Send>(
             Err(_) => {}
         }
     }
-    outcome.map(|()| values)
+    outcome.map(|()| (values, Cost::of_threads(wall, costs)))
 }
 
 #[cfg(test)]
@@ -73,7 +79,7 @@ mod tests {
         assert!(matches!(result, Err(Error::Wrong(_))), "{result:?}");
         assert!(!stop.load(Ordering::Relaxed));
         let doubled = on_all(&[3, 4], &context, |item, _| Ok(item * 2));
-        assert_eq!(doubled.unwrap(), [6, 8]);
+        assert_eq!(doubled.unwrap().0, [6, 8]);
         stop.store(true, Ordering::Relaxed);
         let result = on_all(&[0, 1], &context, |_, context| context.advance(1));
         assert!(matches!(result, Err(Error::Interrupted)), "{result:?}");

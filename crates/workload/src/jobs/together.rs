@@ -50,7 +50,7 @@ impl Gate {
 }
 
 /// Runs `work` in as many threads as it is told, with the number of each, and says what that cost from
-/// the moment when all were ready to the end of the last one.
+/// the moment when all were ready to the end of the last one. The processor time is that of the work alone.
 ///
 /// # Errors
 /// The first error of the thread with the lowest number, after all have ended.
@@ -58,7 +58,8 @@ pub(super) fn together(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) ->
     let (gate, work) = (&Gate::default(), &work);
     thread::scope(|scope| {
         let start = |thread| {
-            let run = move || if gate.pass() { work(thread) } else { Ok(()) };
+            let work = move || Cost::of(|| work(thread)).map(|((), cost)| cost);
+            let run = move || if gate.pass() { work() } else { Ok(Cost::default()) };
             thread::Builder::new().spawn_scoped(scope, run)
         };
         let handles = match (0..threads).map(start).collect::<io::Result<Vec<_>>>() {
@@ -72,11 +73,12 @@ pub(super) fn together(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) ->
         let watch = Stopwatch::start();
         gate.open(true);
         let results: Vec<_> = handles.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        let cost = watch.stop();
-        for result in results {
-            result.unwrap_or_else(|_| Err(Error::Wrong("a thread panicked".to_owned())))?;
-        }
-        Ok(cost)
+        let wall = watch.stop().wall;
+        let of_thread = |result: thread::Result<Result<Cost>>| {
+            result.unwrap_or_else(|_| Err(Error::Wrong("a thread panicked".to_owned())))
+        };
+        let costs = results.into_iter().map(of_thread).collect::<Result<Vec<_>>>()?;
+        Ok(Cost::of_threads(wall, costs))
     })
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::make::distinct;
 use super::number::{change, count_of, times};
-use super::{Row, Workload};
+use super::{Measured, Ratio, Row, Workload};
 use crate::contestant::{Description, Side};
 use crate::jobs::{Headline, Measure, Theirs};
 
@@ -48,6 +48,8 @@ pub struct HeadlineValue {
     pub x: u64,
     /// The ratio.
     pub ratio: f64,
+    /// How sure it is.
+    pub sure: Option<Ratio>,
     /// The smallest ratio from some size on, if there are several of these.
     pub least: Option<Least>,
 }
@@ -68,12 +70,14 @@ pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<Headline
             Measure::Flatness => (HeadlineKind::Flatness, flat(workload, headline.step)),
             Measure::Rates { with, without, least_from } => {
                 let pairs = Pairs { workload, step: headline.step, with, without };
-                (HeadlineKind::Rates, pairs.values(|row| row.rate, least_from))
+                let values = pairs.values(|row| row.rate, Measured::rate, least_from);
+                (HeadlineKind::Rates, values)
             }
             Measure::Processor { with, without } => {
                 let pairs = Pairs { workload, step: headline.step, with, without };
                 let processor = |row: &Row| Some(row.user.median_s + row.system.median_s);
-                (HeadlineKind::Processor, pairs.values(processor, None))
+                let values = pairs.values(processor, Measured::processor_s, None);
+                (HeadlineKind::Processor, values)
             }
         };
         let row = HeadlineRow {
@@ -102,6 +106,7 @@ fn flat(workload: &Workload, step: &str) -> Vec<HeadlineValue> {
             from: Some(one.from),
             x: one.to,
             ratio: one.ratio?,
+            sure: one.sure,
             least: None,
         })
     };
@@ -120,6 +125,7 @@ impl Pairs<'_> {
     fn values(
         &self,
         figure: impl Fn(&Row) -> Option<f64>,
+        pick: impl Fn(&Measured) -> f64,
         least_from: Option<u64>,
     ) -> Vec<HeadlineValue> {
         let value = |one: &Description| {
@@ -127,10 +133,17 @@ impl Pairs<'_> {
             let ratios = self.ratios(&one.name, other, &figure);
             let &(x, ratio) = ratios.last()?;
             let least = least_from.and_then(|from| least(&ratios, from));
+            let row = |name| self.row(name, x);
+            let sure = Ratio::paired(row(&one.name)?, row(other)?, &pick, Some(ratio));
             let (contestant, against) = (one.name.clone(), Some(other.to_owned()));
-            Some(HeadlineValue { contestant, against, from: None, x, ratio, least })
+            Some(HeadlineValue { contestant, against, from: None, x, ratio, sure, least })
         };
         self.workload.contestants.iter().filter_map(value).collect()
+    }
+
+    fn row(&self, name: &str, x: u64) -> Option<&Row> {
+        let is_it = |row: &&Row| (&*row.step, &*row.contestant, row.x) == (self.step, name, x);
+        self.workload.rows.iter().find(is_it)
     }
 
     /// The name of the one without the setting.
@@ -150,12 +163,9 @@ impl Pairs<'_> {
         other: &str,
         figure: impl Fn(&Row) -> Option<f64>,
     ) -> Vec<(u64, f64)> {
-        let rows = || self.workload.rows.iter().filter(|row| row.step == self.step);
-        let at = |name: &str, x| {
-            let mut rows = rows();
-            rows.find(|row| row.contestant == name && row.x == x).and_then(&figure)
-        };
-        let mut sizes = distinct(rows().map(|row| row.x));
+        let rows = self.workload.rows.iter().filter(|row| row.step == self.step);
+        let at = |name: &str, x| self.row(name, x).and_then(&figure);
+        let mut sizes = distinct(rows.map(|row| row.x));
         sizes.sort_unstable();
         let ratio = |x| {
             let ratio = at(one, x)? / at(other, x)?;
@@ -179,6 +189,12 @@ impl HeadlineRow {
             HeadlineKind::Rates => times(Some(ratio)),
             HeadlineKind::Processor => change(Some((ratio - 1.0) * 100.0)),
         }
+    }
+
+    /// A ratio with what is sure of it.
+    pub(super) fn shown_value(&self, value: &HeadlineValue) -> String {
+        let unsure = || self.shown(value.ratio);
+        value.sure.as_ref().map_or_else(unsure, |sure| sure.shown(|ratio| self.shown(ratio)))
     }
 
     /// The sizes that a ratio is about, and how small it gets.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::headline::headlines;
 use super::summary::{Summary, median};
-use super::{ExtraRow, Failed, Flatness, Overhead, Row, Skipped, Workload};
-use crate::contestant::Description;
+use super::{ExtraRow, Failed, Flatness, Measured, Overhead, Ratio, Row, Skipped, Workload};
+use crate::contestant::{Description, Side};
 use crate::cost::Cost;
 use crate::jobs::{Job, Step};
 
@@ -15,6 +15,10 @@ pub(crate) struct Sample {
     pub(crate) contestant: usize,
     /// The size of its case.
     pub(crate) x: u64,
+    /// Its round, from 1.
+    pub(crate) round: u32,
+    /// How often it was repeated: what was timed is that of one time.
+    pub(crate) repeats: u32,
     /// Size of the file system in bytes.
     pub(crate) size_bytes: u64,
     /// What was timed.
@@ -29,7 +33,7 @@ pub(crate) fn workload(
     skipped: Vec<Skipped>,
     failed: Vec<Failed>,
 ) -> Workload {
-    let mut rows = rows(&contestants, samples);
+    let mut rows = rows(&contestants, &samples.iter().collect::<Vec<_>>());
     add_overheads(&mut rows, &contestants);
     let mut workload = Workload {
         name: job.name().to_owned(),
@@ -48,6 +52,35 @@ pub(crate) fn workload(
     workload
 }
 
+/// Whether, of one size, something that a report compares is not told apart yet: a contestant and its base,
+/// or one of ours and the kernel's of the same format.
+pub(crate) fn is_open(contestants: &[Description], samples: &[Sample], x: u64) -> bool {
+    let samples: Vec<&Sample> = samples.iter().filter(|sample| sample.x == x).collect();
+    let rows = rows(contestants, &samples);
+    let is_pair = |one: &Row, other: &Row| {
+        let find = |row: &Row| contestants.iter().find(|found| found.name == row.contestant);
+        find(one).zip(find(other)).is_some_and(|(one, other)| {
+            let sides = (one.side, other.side) == (Side::Ours, Side::Kernel);
+            one.base.as_ref() == Some(&other.name) || (sides && one.format == other.format)
+        })
+    };
+    let is_open = |one: &Row, other: &Row| {
+        let rate = Ratio::paired(one, other, Measured::rate, one.rate_by(other));
+        rate.is_some_and(|rate| !rate.is_told_apart)
+    };
+    rows.iter().any(|one| {
+        let same_step = rows.iter().filter(|other| other.step == one.step);
+        same_step.into_iter().any(|other| is_pair(one, other) && is_open(one, other))
+    })
+}
+
+impl Row {
+    /// This rate by another one.
+    pub(super) fn rate_by(&self, other: &Self) -> Option<f64> {
+        finite(self.rate? / other.rate?)
+    }
+}
+
 /// The values of a list without repetitions, in the order in which they come first.
 pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
@@ -59,15 +92,15 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
     found
 }
 
-fn rows(contestants: &[Description], samples: &[Sample]) -> Vec<Row> {
-    let steps = distinct(samples.iter().flat_map(|sample| &sample.steps).map(|step| step.name));
+fn rows(contestants: &[Description], samples: &[&Sample]) -> Vec<Row> {
+    let steps = distinct(samples.iter().flat_map(|one| &one.steps).map(|step| step.name));
     let sizes = distinct(samples.iter().map(|sample| sample.x));
     let mut rows = Vec::new();
     for step in steps {
         for &x in &sizes {
             for (place, contestant) in contestants.iter().enumerate() {
                 let of_row = samples.iter().filter(|one| one.contestant == place && one.x == x);
-                rows.extend(row(step, x, &contestant.name, &of_row.collect::<Vec<_>>()));
+                rows.extend(row(step, x, &contestant.name, &of_row.copied().collect::<Vec<_>>()));
             }
         }
     }
@@ -96,6 +129,19 @@ fn row(step: &str, x: u64, contestant: &str, samples: &[&Sample]) -> Option<Row>
         extras: extras(&steps),
         overhead: None,
         size_bytes: samples.iter().map(|sample| sample.size_bytes).max()?,
+        measured: samples.iter().filter_map(|sample| measured(sample, step)).collect(),
+    })
+}
+
+fn measured(sample: &Sample, step: &str) -> Option<Measured> {
+    let found = sample.steps.iter().find(|found| found.name == step)?;
+    Some(Measured {
+        round: sample.round,
+        repeats: sample.repeats,
+        operations: found.operations,
+        wall_s: found.cost.wall.as_secs_f64(),
+        user_s: found.cost.user.as_secs_f64(),
+        system_s: found.cost.system.as_secs_f64(),
     })
 }
 
@@ -135,12 +181,20 @@ fn add_overheads(rows: &mut [Row], contestants: &[Description]) {
 
 fn overhead(row: &Row, base: &Row) -> Overhead {
     let percent = |of: fn(&Row) -> f64| finite((of(row) / of(base) - 1.0) * 100.0);
+    let sure = |of: fn(&Row) -> f64, pick: fn(&Measured) -> f64| {
+        Ratio::paired(row, base, pick, finite(of(row) / of(base)))
+    };
+    let processor = |row: &Row| row.user.median_s + row.system.median_s;
     Overhead {
         base: base.contestant.clone(),
         wall_percent: percent(|row| row.wall.median_s),
         user_percent: percent(|row| row.user.median_s),
         system_percent: percent(|row| row.system.median_s),
-        processor_percent: percent(|row| row.user.median_s + row.system.median_s),
+        processor_percent: percent(processor),
+        wall: sure(|row| row.wall.median_s, |run| run.wall_s),
+        user: sure(|row| row.user.median_s, |run| run.user_s),
+        system: sure(|row| row.system.median_s, |run| run.system_s),
+        processor: sure(processor, Measured::processor_s),
     }
 }
 
@@ -150,13 +204,14 @@ fn flatness(rows: &[Row]) -> Vec<Flatness> {
         let curve = || rows.iter().filter(|row| (&row.step, &row.contestant) == (step, contestant));
         let small = curve().min_by_key(|row| row.x)?;
         let large = curve().max_by_key(|row| row.x)?;
-        let ratio = small.rate.zip(large.rate).and_then(|(from, to)| finite(to / from));
+        let ratio = large.rate_by(small);
         let flatness = Flatness {
             contestant: contestant.clone(),
             step: step.clone(),
             from: small.x,
             to: large.x,
             ratio,
+            sure: Ratio::of_sizes(large, small, Measured::rate, ratio),
         };
         (small.x < large.x).then_some(flatness)
     };

@@ -8,6 +8,7 @@ mod make;
 mod number;
 mod page;
 mod plot;
+mod ratio;
 mod sides;
 mod summary;
 mod table;
@@ -15,9 +16,10 @@ mod tables;
 mod text;
 
 pub use headline::{HeadlineKind, HeadlineRow, HeadlineValue, Least};
+pub use ratio::Ratio;
 pub use summary::Summary;
 
-pub(crate) use make::{Sample, workload};
+pub(crate) use make::{Sample, is_open, workload};
 
 use serde::Serialize;
 
@@ -47,8 +49,10 @@ pub struct Report {
     pub command: String,
     /// What names and choices followed from.
     pub seed: u64,
-    /// Most runs of each case.
+    /// Runs of each case, fewer where a case is large.
     pub rounds: u32,
+    /// Most runs of each case: rounds were added while ratios were not told apart.
+    pub rounds_most: u32,
     /// The program was built with optimisations. Without, its figures mean little.
     pub optimised: bool,
     /// It was ended before all was run.
@@ -89,7 +93,7 @@ pub struct Workload {
 }
 
 /// One step of one case on one contestant.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The part of the workload that was timed.
     pub step: String,
@@ -115,6 +119,37 @@ pub struct Row {
     pub overhead: Option<Overhead>,
     /// Size of the file system in bytes.
     pub size_bytes: u64,
+    /// Each run, in the order of the rounds.
+    pub measured: Vec<Measured>,
+}
+
+/// One run of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Its round, from 1.
+    pub round: u32,
+    /// How often it was repeated to be long enough; the figures are those of one time.
+    pub repeats: u32,
+    /// What the rate counts.
+    pub operations: u64,
+    /// Time on the wall.
+    pub wall_s: f64,
+    /// Processor time outside the kernel.
+    pub user_s: f64,
+    /// Processor time in the kernel.
+    pub system_s: f64,
+}
+
+impl Measured {
+    /// Operations per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.wall_s
+    }
+
+    /// Processor time, in the kernel and outside.
+    pub(crate) fn processor_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
 }
 
 /// The median of a figure beside the times.
@@ -142,6 +177,14 @@ pub struct Overhead {
     pub system_percent: Option<f64>,
     /// Median processor time, both together.
     pub processor_percent: Option<f64>,
+    /// How sure `wall_percent` is.
+    pub wall: Option<Ratio>,
+    /// How sure `user_percent` is.
+    pub user: Option<Ratio>,
+    /// How sure `system_percent` is.
+    pub system: Option<Ratio>,
+    /// How sure `processor_percent` is.
+    pub processor: Option<Ratio>,
 }
 
 /// How the rate of a contestant changes with the size of the case.
@@ -158,6 +201,8 @@ pub struct Flatness {
     /// Rate at the largest by rate at the smallest: 1 is flat, less is slower. `None` if one of them
     /// took no time.
     pub ratio: Option<f64>,
+    /// How sure it is.
+    pub sure: Option<Ratio>,
 }
 
 /// A contestant that could not take part.
@@ -225,9 +270,16 @@ impl Report {
     /// How it was made.
     fn conditions(&self) -> Vec<String> {
         let mut lines = self.machine.lines();
-        let runs = match self.rounds {
-            1 => "one run of each case".to_owned(),
-            rounds => format!("up to {rounds} runs of each case in turns, medians"),
+        let runs = match (self.rounds, self.rounds_most) {
+            (1, 1) => "one run of each case: no ratio here is sure".to_owned(),
+            (rounds, most) if most > rounds => format!(
+                "up to {rounds} runs of each case in turns, and up to {most} while a ratio is not told apart; \
+                 medians, with intervals of 95 % where things are compared"
+            ),
+            (rounds, _) => format!(
+                "up to {rounds} runs of each case in turns, medians, with intervals of 95 % where things are \
+                 compared"
+            ),
         };
         lines.push(format!("{runs}; seed {}", self.seed));
         lines.push(self.durability.to_owned());

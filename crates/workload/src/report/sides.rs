@@ -1,7 +1,7 @@
 //! The summary of a report: ours beside the kernel's.
 
 use super::make::distinct;
-use super::{Report, Row, Workload};
+use super::{Flatness, Measured, Ratio, Report, Row, Workload};
 use crate::contestant::Side;
 
 /// One of ours and one of the kernel's of the same format at one step, in the largest case that both have
@@ -17,17 +17,18 @@ pub(super) struct Sides<'r> {
 
 impl Sides<'_> {
     /// How many times the kernel's rate ours is.
-    pub(super) fn times(&self) -> Option<f64> {
-        Some(self.ours?.rate? / self.kernel?.rate?)
+    pub(super) fn times(&self) -> Option<Ratio> {
+        let (ours, kernel) = (self.ours?, self.kernel?);
+        Ratio::paired(ours, kernel, Measured::rate, ours.rate_by(kernel))
     }
 
     /// The rate at the largest case by the rate at the smallest.
-    pub(super) fn flatness(&self, row: Option<&Row>) -> Option<f64> {
+    pub(super) fn flatness(&self, row: Option<&Row>) -> Option<&Flatness> {
         let is_it = |name: &str, step: &str| {
             row.is_some_and(|row| row.contestant == name && row.step == step)
         };
         let mut all = self.workload.flatness.iter();
-        all.find(|flatness| is_it(&flatness.contestant, &flatness.step))?.ratio
+        all.find(|flatness| is_it(&flatness.contestant, &flatness.step))
     }
 }
 

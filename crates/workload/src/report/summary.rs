@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 /// The times of some runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// How many runs there were.
     pub runs: usize,

@@ -1,10 +1,10 @@
 //! Which tables a report has.
 
 use super::make::distinct;
-use super::number::{NONE, change, count, count_of, plain, rate, seconds, share, short, times};
+use super::number::{NONE, count, count_of, plain, rate, seconds, share, short};
 use super::sides::{Sides, sides};
 use super::table::{Kind, Table};
-use super::{Flatness, Report, Row, Workload};
+use super::{Flatness, Ratio, Report, Row, Workload};
 use crate::jobs::Published;
 
 const OVERHEADS: [&str; 4] = ["wall +", "user +", "system +", "u+s +"];
@@ -70,13 +70,8 @@ fn cells(row: &Row) -> Vec<String> {
 
 fn overheads(row: &Row) -> [String; 4] {
     row.overhead.as_ref().map_or_else(Default::default, |overhead| {
-        [
-            overhead.wall_percent,
-            overhead.user_percent,
-            overhead.system_percent,
-            overhead.processor_percent,
-        ]
-        .map(change)
+        [&overhead.wall, &overhead.user, &overhead.system, &overhead.processor]
+            .map(|sure| sure.as_ref().map_or_else(|| NONE.to_owned(), Ratio::change))
     })
 }
 
@@ -133,8 +128,7 @@ pub(super) fn flatness(workload: &Workload) -> Option<Table> {
             let is_it = |one: &&Flatness| {
                 (&one.contestant, one.from, one.to, &one.step) == (contestant, from, to, *step)
             };
-            let ratio = all.iter().find(is_it).and_then(|one| one.ratio);
-            ratio.map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"))
+            all.iter().find(is_it).map_or_else(|| NONE.to_owned(), Flatness::shown)
         };
         let first = [contestant.clone(), count(from), count(to)];
         table.rows.push(first.into_iter().chain(steps.iter().map(cell)).collect());
@@ -201,8 +195,7 @@ fn side(sides: &Sides<'_>) -> Vec<String> {
     let name =
         |row: Option<&Row>| row.map_or_else(|| NONE.to_owned(), |row| row.contestant.clone());
     let speed = |row: Option<&Row>| rate(row.and_then(|row| row.rate), &sides.workload.unit);
-    let flatness =
-        |row| sides.flatness(row).map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.2}"));
+    let flatness = |row| sides.flatness(row).map_or_else(|| NONE.to_owned(), Flatness::shown);
     vec![
         sides.workload.name.clone(),
         sides.step.to_owned(),
@@ -211,7 +204,7 @@ fn side(sides: &Sides<'_>) -> Vec<String> {
         speed(sides.ours),
         name(sides.kernel),
         speed(sides.kernel),
-        times(sides.times()),
+        sides.times().map_or_else(|| NONE.to_owned(), |ratio| ratio.times()),
         flatness(sides.ours),
         flatness(sides.kernel),
     ]

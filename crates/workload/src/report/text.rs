@@ -156,7 +156,7 @@ fn headlines(report: &Report, style: Style) -> String {
 fn headline(workload: &Workload, row: &HeadlineRow, style: Style) -> String {
     let value = |value: &HeadlineValue| {
         let where_ = row.where_(value, &workload.axis);
-        let ratio = row.shown(value.ratio);
+        let ratio = row.shown_value(value);
         let by = value.against.as_ref().map(|name| format!(" against {name}")).unwrap_or_default();
         format!("{ratio} {where_}: {}{by}", value.contestant)
     };

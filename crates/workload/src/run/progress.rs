@@ -46,6 +46,12 @@ impl<'o> Progress<'o> {
         }
     }
 
+    /// So many more operations are to be done.
+    pub(super) fn add(&self, operations: u64) {
+        self.to_come.fetch_add(operations, Ordering::Relaxed);
+        self.tell();
+    }
+
     /// So many operations will not be done.
     pub(super) fn drop(&self, operations: u64) {
         if operations > 0 {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Entry, Options, Progress, sized};
+use super::{Entry, Options, Progress, repeated};
 use crate::contestant::Description;
 use crate::error::{Error, Result};
 use crate::jobs::{Case, Context};
@@ -71,14 +71,29 @@ impl<'a> Turns<'a> {
         // contestant first.
         let mut first = 0;
         while let Some(case) = self.later.pop() {
-            for round in 0..rounds(&case, self.options) {
+            let mut round = 0;
+            while round < rounds(&case, self.options) || self.is_round_added(&case, round) {
                 if matches!(self.round(&case, round, first), End::Interrupted) {
                     return End::Interrupted;
                 }
                 first += 1;
+                round += 1;
             }
         }
         End::Done
+    }
+
+    /// Whether a case has another round because something is not told apart yet.
+    fn is_round_added(&self, case: &Case, done: u32) -> bool {
+        let most = self.options.rounds_most.min(case.rounds_max.max(1));
+        let contestants = 0..self.descriptions.len();
+        let left = contestants.filter(|who| !self.is_out(*who, case)).count() as u64;
+        if done >= most || left == 0 || !report::is_open(&self.descriptions, &self.samples, case.x)
+        {
+            return false;
+        }
+        self.progress.add(case.operations * left);
+        true
     }
 
     /// All contestants in turn.
@@ -114,10 +129,12 @@ impl<'a> Turns<'a> {
         let before = progress.begin(case.operations);
         let advance = |operations| progress.advance(operations);
         let context = Context::new(self.options.seed, self.stop, &advance);
-        let outcome = sized(job, case, &*self.entry.contestants[who], &context);
+        let contestant = &*self.entry.contestants[who];
+        let outcome = repeated(job, case, contestant, &context, self.options.step_least);
         progress.end(before, case.operations, outcome.is_ok());
-        let (steps, size_bytes) = outcome?;
-        self.samples.push(Sample { contestant: who, x: case.x, size_bytes, steps });
+        let (steps, repeats, size_bytes) = outcome?;
+        let (contestant, round) = (who, round + 1);
+        self.samples.push(Sample { contestant, x: case.x, round, repeats, size_bytes, steps });
         Ok(())
     }
 
@@ -139,7 +156,7 @@ impl<'a> Turns<'a> {
     /// Leaves a case out: figures of earlier rounds would look as if all had gone well.
     fn forget(&mut self, who: usize, case: &Case, round: u32) {
         self.samples.retain(|sample| (sample.contestant, sample.x) != (who, case.x));
-        let rounds_left = rounds(case, self.options) - round - 1;
+        let rounds_left = rounds(case, self.options).saturating_sub(round + 1);
         self.progress.drop(case.operations * u64::from(rounds_left));
     }
 

@@ -37,10 +37,30 @@ fn report() -> Report {
     run_with(&[entry(job, contestants)], 3, &Notes::default())
 }
 
+/// Takes a ratio and its interval out of a report, which must be Student's of the ratios of three rounds.
+#[track_caller]
+fn check_interval(overhead: &mut Value, name: &str, ratio: f64, rounds: [f64; 3]) {
+    let logs = rounds.map(f64::ln);
+    let mean = logs.iter().sum::<f64>() / 3.0;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / 2.0;
+    let reach = 4.303 * (variance / 3.0).sqrt();
+    let said = overhead[name]["ratio"].take().as_f64().unwrap();
+    assert!((said - ratio).abs() < 1e-9, "{name}: {said}");
+    let found = overhead[name]["interval"].take();
+    for (place, expected) in [mean - reach, mean + reach].into_iter().enumerate() {
+        let found = found[place].as_f64().unwrap().ln();
+        assert!((found - expected).abs() < 1e-9, "{name} {place}: {found} and {expected}");
+    }
+}
+
 #[test]
 fn every_figure_is_right() {
-    let value: Value = serde_json::from_str(&report().json()).unwrap();
-    let rows = &value["workloads"][0]["rows"];
+    let mut value: Value = serde_json::from_str(&report().json()).unwrap();
+    let rows = &mut value["workloads"][0]["rows"];
+    let overhead = &mut rows[0]["overhead"];
+    check_interval(overhead, "wall", 1.2, [120.0 / 100.0, 110.0 / 100.0, 200.0 / 80.0]);
+    check_interval(overhead, "user", 1.1, [90.0 / 90.0, 99.0 / 90.0, 120.0 / 90.0]);
+    check_interval(overhead, "processor", 1.1, [110.0 / 110.0, 132.0 / 110.0, 142.0 / 90.0]);
     assert_eq!(rows.as_array().unwrap().len(), 4);
     let expected = json!({
         "step": "create", "x": 1000, "contestant": "memory:xfs", "runs": 3, "operations": 1000,
@@ -56,8 +76,20 @@ fn every_figure_is_right() {
             "user_percent": (0.099 / 0.09 - 1.0) * 100.0,
             "system_percent": (0.022 / 0.02 - 1.0) * 100.0,
             "processor_percent": ((0.099 + 0.022) / (0.09 + 0.02) - 1.0) * 100.0,
+            "wall": { "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false },
+            "user": { "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false },
+            // In one round the base took no time in the kernel.
+            "system": null,
+            "processor": {
+                "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false,
+            },
         },
         "size_bytes": 8_589_934_592_u64,
+        "measured": [
+            { "round": 1, "repeats": 1, "operations": 1000, "wall_s": 0.12, "user_s": 0.09, "system_s": 0.02 },
+            { "round": 2, "repeats": 1, "operations": 1000, "wall_s": 0.11, "user_s": 0.099, "system_s": 0.033 },
+            { "round": 3, "repeats": 1, "operations": 1000, "wall_s": 0.2, "user_s": 0.12, "system_s": 0.022 },
+        ],
     });
     assert_eq!(rows[0], expected);
     assert_eq!(
@@ -90,6 +122,7 @@ fn everything_that_a_report_must_say_is_said() {
         "command": "diskwright workload compare",
         "seed": 7,
         "rounds": 3,
+        "rounds_most": 3,
         "optimised": true,
         "cut_short": false,
         "durability": "Nothing is synced, unless the name of a step or the words about a workload say so.",
@@ -104,8 +137,10 @@ fn everything_that_a_report_must_say_is_said() {
             "headlines": [],
             "rows": [],
             "flatness": [
-                { "contestant": "memory:xfs", "step": "create", "from": 1000, "to": 4000, "ratio": ratio },
-                { "contestant": "memory:xfs,^parent", "step": "create", "from": 1000, "to": 4000, "ratio": 1.0 },
+                { "contestant": "memory:xfs", "step": "create", "from": 1000, "to": 4000, "ratio": ratio,
+                  "sure": { "ratio": ratio, "interval": null, "rounds": 1, "is_told_apart": false } },
+                { "contestant": "memory:xfs,^parent", "step": "create", "from": 1000, "to": 4000, "ratio": 1.0,
+                  "sure": { "ratio": 1.0, "interval": null, "rounds": 1, "is_told_apart": false } },
             ],
             "skipped": [{ "contestant": "kernel:xfs", "from": 1000, "why": "it needs root" }],
             "failed": [],

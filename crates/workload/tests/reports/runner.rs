@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use workload::Error;
 use workload::contestant::Contestant;
 use workload::jobs::Case;
 use workload::report::Report;
-use workload::run::{Entry, run};
+use workload::run::{Entry, Options, run};
 
 use crate::reports::common::{
-    Asked, Fake, FakeJob, Notes, SIZE, case, entry, options, run_with, step,
+    Asked, Fake, FakeJob, Notes, SIZE, case, entry, extra, options, run_with, step,
 };
 
 /// Contestants with these names, and the order in which they are started.
@@ -144,4 +145,80 @@ fn one_run_alone_gives_its_steps() {
     let job = job(vec![case(10, 1)]);
     let steps = workload::run::once(&job, &case(10, 1), &*fake, 7, &notes.stop, &|_| {}).unwrap();
     assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "create", 10));
+}
+
+/// Runs what takes so many milliseconds in each run, of ours and then of the kernel's, with up to 8 rounds.
+fn compared(ours: [u64; 8], kernel: [u64; 8], notes: &Notes) -> Report {
+    let job = FakeJob::new(vec![case(10, 9)], move |asked| {
+        let walls = if asked.contestant == "memory:xfs" { ours } else { kernel };
+        Ok(vec![step("create", asked.x, [walls[asked.run as usize - 1], 0, 0])])
+    });
+    let contestants = ["memory:xfs", "kernel:xfs"].map(Fake::new).into();
+    let options = Options { rounds_most: 8, ..options(3) };
+    run(&[entry(job, contestants)], &options, &notes.stop, notes).unwrap()
+}
+
+#[test]
+fn rounds_are_added_until_a_ratio_is_told_apart() {
+    let notes = Notes::default();
+    let clear = compared([100, 101, 99, 0, 0, 0, 0, 0], [200, 203, 198, 0, 0, 0, 0, 0], &notes);
+    assert_eq!(clear.workloads[0].rows[0].runs, 3);
+    assert!(clear.text().contains("2.0 × (1.99 × to 2.0 ×)"), "{}", clear.text());
+    assert_eq!(bar(&notes), (60, 60));
+
+    let notes = Notes::default();
+    let late =
+        compared([100, 75, 100, 101, 99, 0, 0, 0], [200, 220, 200, 203, 198, 0, 0, 0], &notes);
+    let runs = late.workloads[0].rows[0].runs;
+    assert!((4..=5).contains(&runs), "{runs}");
+    assert_eq!(bar(&notes), (runs as u64 * 20, runs as u64 * 20));
+
+    let notes = Notes::default();
+    let never = compared(
+        [100, 60, 100, 60, 100, 60, 100, 60],
+        [60, 100, 60, 100, 100, 60, 60, 100],
+        &notes,
+    );
+    assert_eq!(never.workloads[0].rows[0].runs, 8);
+    let text = never.text();
+    assert!(text.contains("not told apart (") && text.contains(", 8 runs)"), "{text}");
+}
+
+#[test]
+fn one_round_says_so_at_each_ratio() {
+    let job = FakeJob::new(vec![case(10, 9), case(20, 9)], |asked| {
+        let wall = if asked.contestant == "memory:xfs" { 144 } else { 100 };
+        Ok(vec![step("create", asked.x, [wall, 1, 1])])
+    });
+    let mut ours = Fake::new("memory:xfs");
+    ours.description.base = Some("kernel:xfs".to_owned());
+    let entries = [entry(job, vec![ours, Fake::new("kernel:xfs")])];
+    let report = run_with(&entries, 1, &Notes::default());
+    for text in [report.text(), report.markdown(), report.html("One")] {
+        assert!(text.contains("0.69 × (one run)"), "{text}");
+        assert!(text.contains("2.00 (one run)"), "flatness: {text}");
+        let overheads = text.lines().filter(|line| line.contains("+44 %"));
+        assert!(overheads.into_iter().all(|line| line.contains("+44 % (one run)")), "{text}");
+    }
+}
+
+#[test]
+fn what_is_short_is_repeated_and_one_time_of_it_counts() {
+    let job = FakeJob::new(vec![case(10, 9)], |asked| {
+        let wall = if asked.run % 2 == 0 { 30 } else { 10 };
+        let mut step = step("create", asked.x, [wall, wall, 0]);
+        step.extras.push(extra("size", "MiB", f64::from(asked.run)));
+        Ok(vec![step])
+    });
+    let notes = Notes::default();
+    let options = Options { step_least: Duration::from_millis(80), ..options(1) };
+    let report = run(&[entry(job, vec![Fake::new("a")])], &options, &notes.stop, &notes).unwrap();
+    let row = &report.workloads[0].rows[0];
+    assert_eq!((row.runs, row.measured[0].repeats, row.operations), (1, 4, 10));
+    assert_eq!(
+        (row.wall.median_s, row.user.median_s, row.extras[0].median),
+        (0.02, 0.02, Some(2.5))
+    );
+    let (done, total) = bar(&notes);
+    assert_eq!(done, total);
 }

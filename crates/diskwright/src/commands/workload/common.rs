@@ -26,6 +26,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
     pub(super) rounds: Option<u32>,
 
+    /// Add rounds of a case, up to this many, while a ratio is not told apart [default: as many as --rounds, in
+    /// compare 4 times those of a set with three or more]
+    #[arg(long, value_name = "N", value_parser = small_count, help_heading = RUN)]
+    pub(super) rounds_most: Option<u32>,
+
     /// Number that names and choices follow from: the same one gives the same operations
     #[arg(long, value_name = "N", default_value = "1", help_heading = RUN)]
     pub(super) seed: u64,

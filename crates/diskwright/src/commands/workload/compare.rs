@@ -11,6 +11,9 @@ use super::execute::{self, Plan};
 use super::planned::NAMES;
 use super::sets::SETS;
 
+/// How many times the rounds of a set there may be while ratios are not told apart.
+const ROUNDS_ADDED: u32 = 4;
+
 /// Where the pages go unless it is said.
 const DIRECTORY: &str = "workload-report";
 
@@ -49,10 +52,16 @@ pub(super) fn run(args: &CompareArgs) -> Result<Outcome> {
             planned.extend(workload.plan(&targets)?);
         }
     }
+    // Who says how many rounds there are gets these; a set that is run once only shows that all runs.
+    let unsaid = match args.run.rounds {
+        None if rounds >= execute::ROUNDS_TO_COMPARE => rounds * ROUNDS_ADDED,
+        said => said.unwrap_or(rounds),
+    };
     execute::execute(Plan {
         planned,
         run: &args.run,
         rounds: args.run.rounds.unwrap_or(rounds),
+        rounds_most: args.run.rounds_most.unwrap_or(unsaid),
         directory: Some(Path::new(DIRECTORY)),
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use diskwright::text::{escaped, minute};
 use diskwright::workload::{Settings, contestant};
@@ -20,11 +20,15 @@ use super::expand::Rival;
 use super::planned::Planned;
 use crate::terminal;
 
+/// Rounds with which figures begin to be comparable.
+pub(super) const ROUNDS_TO_COMPARE: u32 = 3;
+
 /// What to run, how, and where the pages of the report go by default.
 pub(super) struct Plan<'a> {
     pub(super) planned: Vec<Planned>,
     pub(super) run: &'a RunArgs,
     pub(super) rounds: u32,
+    pub(super) rounds_most: u32,
     pub(super) directory: Option<&'a Path>,
 }
 
@@ -48,6 +52,8 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     let settings = Settings { scratch };
     let options = Options {
         rounds: plan.rounds,
+        rounds_most: plan.rounds_most,
+        step_least: step_least(plan.rounds),
         seed: plan.run.seed,
         command: command(),
         date: date(),
@@ -62,6 +68,12 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     let report = report.map_err(|error| Error::Usage(error.to_string()))?;
     write_report(&report, &plan.run.report, directory)?;
     Ok(outcome(&report))
+}
+
+/// How long a step should take, so that it says something. Who has a case run once or twice wants to see it
+/// run, and not to wait.
+fn step_least(rounds: u32) -> Duration {
+    if rounds >= ROUNDS_TO_COMPARE { Duration::from_millis(250) } else { Duration::ZERO }
 }
 
 fn entry(planned: Planned, settings: &Settings) -> Result<Entry> {

@@ -148,8 +148,8 @@ Default targets: memory:ext4, memory:xfs, kernel:ext4, kernel:xfs.
 
 Sets:
   quick   less than a minute, 1 round: to see that everything works
-  seeds   about 15 minutes, 3 rounds: the threads' tables to a million files
-  full    hours, 5 rounds: to 10 million files, and long runs; needs 24 GB of memory
+  seeds   about 15 minutes to an hour, 3 to 12 rounds: the threads' tables to a million files
+  full    hours, 5 to 20 rounds: to 10 million files, and long runs; needs 24 GB of memory
 
 Examples:
   diskwright workload compare --set quick

@@ -114,5 +114,7 @@ fn single(workload: &Workload, run: &RunArgs) -> Result<Outcome> {
     let targets = common::targets_or(&run.targets, &[workload.default_target()])?;
     workload.refuse_idle_options(&targets)?;
     let planned = workload.plan(&targets)?;
-    execute::execute(Plan { planned, run, rounds: run.rounds.unwrap_or(1), directory: None })
+    let rounds = run.rounds.unwrap_or(1);
+    let rounds_most = run.rounds_most.unwrap_or(rounds);
+    execute::execute(Plan { planned, run, rounds, rounds_most, directory: None })
 }

@@ -107,7 +107,7 @@ impl Contestant for Kernel {
             ),
             features: format::features(&self.spec),
             base: self.base.clone(),
-            remarks: remarks(),
+            remarks: remarks(self.spec.format),
         }
     }
 
@@ -157,17 +157,16 @@ fn check_room(scratch: &Path, need: &Need) -> Result<()> {
 }
 
 /// What makes figures differ for other reasons than the file system.
-fn remarks() -> Vec<String> {
-    [
+fn remarks(format: Format) -> Vec<String> {
+    let common = [
         "operations are system calls: each enters the kernel, what runs in this process does not",
         "mounted with the kernel's defaults: relatime, with journal or log, without discard",
         "metadata and data are cached by the kernel, in as much memory as is free, and go through a loop \
          device to a file, which takes processor time of the kernel that is not counted here",
         "caches are dropped by unmounting and mounting again",
         "work that the kernel puts off to threads of its own is in no processor time",
-    ]
-    .map(str::to_owned)
-    .into()
+    ];
+    common.into_iter().chain(format::remark(format)).map(str::to_owned).collect()
 }
 
 impl Session for KernelSession {

@@ -51,7 +51,7 @@ pub(super) fn rename<T: Target>(
     let rename = |places: &Vec<Place<T::Dir>>, context: &Context<'_>| {
         places.iter().try_for_each(|place| rename_all(target, place, context))
     };
-    Cost::of(|| on_all(&lanes, context, rename)).map(|(_, cost)| cost)
+    on_all(&lanes, context, rename).map(|(_, cost)| cost)
 }
 
 fn rename_all<T: Target>(target: &T, place: &Place<T::Dir>, context: &Context<'_>) -> Result<()> {

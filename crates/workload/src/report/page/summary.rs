@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::report::number::{NONE, count_of, rate, times};
+use crate::report::number::{NONE, count_of, rate};
 use crate::report::plot::Looks;
 use crate::report::sides::{Sides, sides};
 use crate::report::{HeadlineRow, HeadlineValue, Report, Row, Workload};
@@ -39,7 +39,7 @@ fn tile(report: &Report, sides: &Sides<'_>, looks: &Looks<'_>) -> Markup {
                     Some(row) => {
                         (looks.of(&row.contestant).swatch()) " " span class="who" { (row.contestant) } br;
                         b { (rate(row.rate, unit)) }
-                        @if let Some(ratio) = sides.flatness(Some(row)) { ", flatness " (format!("{ratio:.2}")) }
+                        @if let Some(flatness) = sides.flatness(Some(row)) { ", flatness " (flatness.shown()) }
                     }
                     None => { span class="none" { (whose) ": " (NONE) } }
                 }
@@ -50,8 +50,8 @@ fn tile(report: &Report, sides: &Sides<'_>, looks: &Looks<'_>) -> Markup {
         a class="tile" href=(address(report, sides.workload)) {
             div class="where" { b { (sides.workload.name) } ": " (sides.step) ", "
                 (count_of(sides.x, &sides.workload.axis)) }
-            @if sides.times().is_some() {
-                div class="times" { (times(sides.times())) small { " the kernel’s rate" } }
+            @if let Some(ratio) = sides.times() {
+                div class="times" { (ratio.times()) small { " the kernel’s rate" } }
             }
             (one(sides.ours, "ours"))
             (one(sides.kernel, "the kernel’s"))
@@ -82,7 +82,7 @@ fn headline(report: &Report, workload: &Workload, row: &HeadlineRow, looks: &Loo
                 (looks.of(&value.contestant).swatch()) " " span class="who" { (value.contestant) }
                 @if let Some(against) = &value.against { " against " span class="who" { (against) } }
                 br;
-                b class="ratio" { (row.shown(value.ratio)) } " " (row.where_(value, &workload.axis))
+                b class="ratio" { (row.shown_value(value)) } " " (row.where_(value, &workload.axis))
             }
         }
     };

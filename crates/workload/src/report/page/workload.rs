@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::table;
 use crate::report::make::distinct;
-use crate::report::number::{NONE, change, count_of, rate, seconds, share};
+use crate::report::number::{NONE, count_of, rate, seconds, share};
 use crate::report::plot::{self, Axes, Bar, Line, Looks, Point};
 use crate::report::{OTHERS, Row, Workload, everybody, tables, text};
 
@@ -146,7 +146,8 @@ fn processor_times(rows: &[&Row], looks: &Looks<'_>) -> Markup {
         let more = row
             .overhead
             .as_ref()
-            .map(|overhead| format!(" ({})", change(overhead.processor_percent)));
+            .and_then(|overhead| overhead.processor)
+            .map(|sure| format!(" ({})", sure.change()));
         let more = more.unwrap_or_default();
         let label = format!("{} s system, {} s user{more}", seconds(system), seconds(user));
         let about = format!("{}\nsystem {system:.6} s, user {user:.6} s", row.contestant);

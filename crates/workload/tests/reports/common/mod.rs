@@ -235,6 +235,8 @@ pub(crate) fn entry(job: FakeJob, contestants: Vec<Fake>) -> Entry {
 pub(crate) fn options(rounds: u32) -> Options {
     Options {
         rounds,
+        rounds_most: rounds,
+        step_least: Duration::ZERO,
         seed: 7,
         command: "diskwright workload compare".to_owned(),
         date: "2026-11-21 14:00 UTC".to_owned(),
