@@ -1,11 +1,11 @@
 //! From a request to its answer: what all transports share.
 
-use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::OutHeader;
+use crate::complain::complain;
 use crate::{Errno, Handler, Malformed, Reply, Request};
 
 /// What a thread has that serves requests.
@@ -77,11 +77,6 @@ pub(crate) fn answer_with(
             Answer::failed(Errno::IO)
         }
     }
-}
-
-/// Says on standard error what nobody can be told otherwise. That it is closed is no reason to panic.
-pub(crate) fn complain(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "{what}");
 }
 
 #[cfg(test)]

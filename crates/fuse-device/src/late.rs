@@ -5,7 +5,6 @@
 //! how many threads there are that ask.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -13,46 +12,10 @@ use crate::answer::{Complaints, ServingThread, answer_with};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::mount::Mount;
-use crate::{Errno, Handler, Request};
+use crate::{Handler, PageCache, Request};
 
 /// Most bytes of an answer: all are small.
 const ANSWER_LEN: usize = 4096;
-
-/// What the kernel holds of files.
-#[derive(Debug)]
-pub struct PageCache<'a> {
-    device: &'a Device,
-    mount: &'a Mount,
-}
-
-impl<'a> PageCache<'a> {
-    pub(crate) fn new(device: &'a Device, mount: &'a Mount) -> Self {
-        Self { device, mount }
-    }
-
-    /// Has the kernel write back all that it holds of the whole mount, times too, and keep it. It comes as
-    /// requests, which are done when this returns.
-    ///
-    /// # Errors
-    /// If the mount is not where it was made any more, or something cannot be written.
-    pub fn write_back_all(&self) -> Result<(), Errno> {
-        let written = self.mount.write_back();
-        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    }
-
-    /// Has the kernel write back what it holds of a range of a node's bytes, and forget it: pages that
-    /// the range touches, up to `u64::MAX` for all from its start on. They come as WRITEs, which are done
-    /// when this returns. Files of which the kernel holds nothing are none of its business.
-    ///
-    /// # Errors
-    /// If the mount is gone, or the kernel does not know this notification.
-    pub fn write_back(&self, nodeid: u64, range: Range<u64>) -> Result<(), Errno> {
-        match self.device.invalidate(nodeid, range) {
-            Err(Errno::NOENT) => Ok(()),
-            result => result,
-        }
-    }
-}
 
 /// A request as it was read, and where: the kernel takes the answer from that descriptor only.
 type Late = (Arc<Device>, Vec<u8>);

@@ -11,6 +11,7 @@
 pub mod abi;
 mod answer;
 mod buffer;
+mod complain;
 mod device;
 mod handler;
 mod handshake;
@@ -18,6 +19,7 @@ mod init;
 pub mod ioctl;
 mod late;
 mod mount;
+mod page_cache;
 mod reader;
 mod reply;
 mod request;
@@ -29,8 +31,8 @@ mod transport;
 
 pub use handler::{Handler, Kernel, Settings};
 pub use init::InitFlags;
-pub use late::PageCache;
 pub use mount::{MountOptions, Unmounter, WriteBack};
+pub use page_cache::PageCache;
 pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};
 pub use rustix::io::Errno;

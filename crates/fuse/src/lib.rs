@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod adapter;
 mod attributes;
 mod caller;
 mod clock;
@@ -25,8 +26,8 @@ mod space;
 mod sync;
 mod xattrs;
 
+pub use adapter::Adapter;
 pub use durable::Durable;
 pub use options::{AccessTimes, OnDamage, Options};
-pub use serve::Adapter;
 pub use space::SpaceKeeper;
 pub use sync::Syncer;

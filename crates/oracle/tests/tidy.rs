@@ -16,7 +16,7 @@ fn workspace() -> PathBuf {
 }
 
 /// The files of this repository that end in one of these, without build products.
-fn files(endings: &[&str]) -> Vec<(String, String)> {
+pub(super) fn files(endings: &[&str]) -> Vec<(String, String)> {
     let root = workspace();
     let mut pending = vec![root.clone()];
     let mut files = Vec::new();
@@ -44,7 +44,7 @@ fn assert_none(what: &str, found: &[String]) {
 }
 
 /// Blanks comments, strings and character literals, so that only code is left.
-fn code_only(text: &str) -> String {
+pub(super) fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
     let mut at = 0;

@@ -21,7 +21,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::path::Arg;
 
 use super::fusermount;
-use crate::answer::complain;
+use crate::complain::complain;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the number of a mount, and no number is used again. Older kernels
 /// give numbers that are.
