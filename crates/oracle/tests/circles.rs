@@ -7,13 +7,48 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{code_only, files};
 
-/// Circles that there are for a reason.
-const KNOWN: [&[&str]; 3] = [
-    // One thing in three files: the engine's transactions end in its checkpoints, which have one of their own.
+/// Circles that there are. The first three are one thing in several files, or types that contain each other;
+/// the others, in which a thing stands beside what is done to it, are to become fewer.
+const KNOWN: &[&[&str]] = &[
     &["transaction/src/checkpoint.rs", "transaction/src/engine.rs", "transaction/src/txn.rs"],
-    // An error of a build may be that of an image, and that of an image that a build failed.
     &["diskwright/src/build/error.rs", "diskwright/src/error.rs"],
-    &[],
+    &[
+        "source/src/content.rs",
+        "source/src/directory/host.rs",
+        "source/src/directory/unsized_files.rs",
+        "source/src/entry.rs",
+    ],
+    &["diskwright/src/workload/format.rs", "diskwright/src/workload/spec.rs"],
+    &[
+        "ext4/src/check/claims.rs",
+        "ext4/src/check/contents.rs",
+        "ext4/src/check/context.rs",
+        "ext4/src/check/directories.rs",
+        "ext4/src/check/groups.rs",
+        "ext4/src/check/inode.rs",
+        "ext4/src/check/leaf.rs",
+        "ext4/src/check/mapping.rs",
+        "ext4/src/check/references.rs",
+        "ext4/src/check/survey.rs",
+        "ext4/src/check/tally.rs",
+        "ext4/src/check/tree.rs",
+    ],
+    &["ext4/src/repair/files/attributes.rs", "ext4/src/repair/files/inodes.rs"],
+    &["ext4/src/repair/files/map.rs", "ext4/src/repair/files/ward.rs"],
+    &["ext4/src/repair/quota.rs", "ext4/src/repair/system_files.rs"],
+    &["workload/src/report/headline.rs", "workload/src/report/make.rs"],
+    &[
+        "xfs/src/check/attributes.rs",
+        "xfs/src/check/directory/mod.rs",
+        "xfs/src/check/forks.rs",
+        "xfs/src/check/inodes.rs",
+        "xfs/src/check/names.rs",
+        "xfs/src/check/quota.rs",
+    ],
+    &["xfs/src/check/directory/blocks.rs", "xfs/src/check/directory/index.rs"],
+    &["xfs/src/log/bounds.rs", "xfs/src/log/end.rs", "xfs/src/log/read.rs"],
+    &["xfs/src/log/recover.rs", "xfs/src/log/replay/mod.rs"],
+    &["xfs/src/repair/fields.rs", "xfs/src/repair/inode.rs"],
 ];
 
 /// The path of a module in its crate.
@@ -221,7 +256,7 @@ fn files_do_not_need_each_other_in_circles() {
     }
     let new: Vec<_> = found.difference(&known).collect();
     assert!(new.is_empty(), "files that need each other: {new:#?}");
-    let gone: Vec<_> = known.difference(&found).filter(|files| !files.is_empty()).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "circles that are no more: {gone:#?}");
 }
 
