@@ -62,8 +62,9 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
             ctx.found(finding(field).mismatch("0 or 2", format));
         }
     }
-    let bad = inode.flags2() & !flags2_of(&ctx.geometry.features);
-    if bad != 0 || inode.flags() & !(FLAGS & !flags::REALTIME) != 0 {
+    // Freeing takes all others away.
+    let allowed = flags2_of(&ctx.geometry.features) & (flags2::BIGTIME | flags2::NREXT64);
+    if inode.flags2() & !allowed != 0 || inode.flags() != 0 {
         let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
         ctx.found(finding("di_flags").mismatch("flags that there are", found));
     }

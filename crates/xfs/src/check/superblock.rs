@@ -263,6 +263,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
             let mended = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
             [
                 ("sb_features2", raw.features2.get().into()),
+                ("sb_features_compat", raw.features_compat.get().into()),
                 ("sb_features_ro_compat", u64::from(raw.features_ro_compat.get())),
                 ("sb_features_incompat", mended.into()),
                 ("sb_spino_align", raw.spino_align.get().into()),

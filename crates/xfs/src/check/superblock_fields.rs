@@ -9,11 +9,11 @@ use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::superblock::RawSuperblock;
 
-/// `XFS_SBF_READONLY`: the only bit of `sb_flags`.
-pub(crate) const FLAG_READ_ONLY: u8 = 1;
 /// Bytes that old kernels read at once of inodes of the smallest size, and that size.
 const CLUSTER_BYTES: u32 = 8192;
 const INODE_SIZE_MIN: u32 = 256;
+/// A chunk of the largest inodes, in bytes.
+const CHUNK_BYTES_MAX: u64 = 64 * 2048;
 /// Longest record of a log, in bytes, which a stripe unit of the log must not exceed.
 const LOG_UNIT_MAX: u32 = 256 << 10;
 /// Smallest and largest extent of a realtime device, in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
@@ -32,7 +32,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     let (unit, width) = (raw.unit.get(), raw.width.get());
     let bits = raw.features().version_bits;
     let is_right = match bits.contains(Version::DALIGN) {
-        true => unit > 0 && width.is_multiple_of(unit) && width >= unit,
+        true => is_stripe(raw),
         false => unit == 0 && width == 0,
     };
     if !is_right {
@@ -42,8 +42,11 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
         let found = format!("{}, {}", raw.inoalignmt, raw.spino_align);
         tell("sb_spino_align", "those of sparse chunks", found);
     }
-    if raw.flags & !FLAG_READ_ONLY != 0 {
-        tell("sb_flags", "0 or 1", raw.flags.to_string());
+    if !is_chunk_alignment_right(raw) {
+        tell("sb_inoalignmt", "an alignment of chunks", raw.inoalignmt.to_string());
+    }
+    if raw.flags != 0 {
+        tell("sb_flags", "0", raw.flags.to_string());
     }
     let realtime = [
         ("sb_rextents", raw.rextents.get()),
@@ -69,6 +72,29 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
         tell("sb_logsunit", "a unit and sectors that a log can have", found);
     }
     check_quota(raw, tell);
+}
+
+/// Whether stripe unit and width fit each other and the groups.
+pub(crate) fn is_stripe(raw: &RawSuperblock) -> bool {
+    let (unit, width) = (raw.unit.get(), raw.width.get());
+    unit > 0 && unit < raw.agblocks.get() && width >= unit && width.is_multiple_of(unit)
+}
+
+/// How chunks are aligned where they are aligned and none is sparse.
+pub(crate) fn chunk_alignment(raw: &RawSuperblock) -> u32 {
+    let scale =
+        if raw.features().crc() { u32::from(raw.inodesize.get()) / INODE_SIZE_MIN } else { 1 };
+    CLUSTER_BYTES.saturating_mul(scale).checked_shr(raw.blocklog.into()).unwrap_or(0)
+}
+
+/// Whether chunks can be aligned so.
+pub(crate) fn is_chunk_alignment_right(raw: &RawSuperblock) -> bool {
+    let align = raw.inoalignmt.get();
+    let is_aligned = raw.features().version_bits.contains(Version::ALIGN);
+    !is_aligned
+        || chunk_alignment(raw) == 0
+        || sparse_alignment(raw).is_some()
+        || align.is_power_of_two() && u64::from(align) << raw.blocklog.min(31) <= CHUNK_BYTES_MAX
 }
 
 /// Whether an extent of a realtime device, if there were one, could be of that size.

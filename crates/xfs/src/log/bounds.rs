@@ -95,6 +95,28 @@ impl Bounds {
         }
     }
 
+    /// The part of a log that is not clean before the first damage in it; `None` if there is nothing before that.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn before_damage(ring: &Ring<'_>, last: &Record, head: Lsn) -> Result<Option<Self>> {
+        let bounds = Self { tail: last.tail, head };
+        if ring.distance(bounds.tail, head).is_none_or(|blocks| blocks == 0) {
+            return Ok(None);
+        }
+        let mut at = bounds.tail;
+        let checked = bounds.each(ring, |whole| {
+            at = ring.after(whole.record.lsn, whole.record.blocks());
+            Ok(())
+        });
+        match checked {
+            Ok(()) | Err(Error::Corrupt(_)) => {
+                Ok((at != bounds.tail).then_some(Self { head: at, ..bounds }))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
     /// Calls `each` with all records, in order.
     pub(super) fn each(
         &self,

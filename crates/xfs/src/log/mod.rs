@@ -18,6 +18,6 @@ pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub(crate) use empty::write_clean;
 pub(crate) use end::head_byte;
 pub use end::{LogEnd, log_end, log_is_clean};
-pub(crate) use recover::has_torn_records;
 pub use recover::{Position, Recovered, Report, recover};
+pub(crate) use recover::{has_torn_records, recover_before_damage};
 pub(crate) use xfs_log::XfsLog;

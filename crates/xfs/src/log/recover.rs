@@ -99,6 +99,30 @@ pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
     Ok(Recovered { report, intents, position })
 }
 
+/// Replays what a damaged log holds before its first damage: records that follow each other, all whole. The log is left
+/// as it is, and intents are not finished. `None` if nothing was replayed.
+///
+/// Blocks may be newer than what was replayed: those that were written to their places later stay so. The image is to be
+/// checked.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) fn recover_before_damage(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+) -> Result<Option<Report>> {
+    let Some(ring) = Ring::of(device, sb)? else { return Ok(None) };
+    let Some(end) = log_end(device, sb)?.filter(|end| !end.is_clean) else { return Ok(None) };
+    let Some(last) = end.last else { return Ok(None) };
+    check_supported(sb)?;
+    let Some(bounds) = Bounds::before_damage(&ring, &last, end.head_lsn())? else {
+        return Ok(None);
+    };
+    let replay = Replay::run(device, sb, &ring, &bounds)?;
+    replay.write_back()?;
+    Ok(Some(replay.report).filter(|report| report.transactions > 0))
+}
+
 /// Whether a clean log has records behind its end that count for nothing: torn ones, or some behind damage.
 ///
 /// # Errors

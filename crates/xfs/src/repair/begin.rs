@@ -7,6 +7,7 @@ use blockdev::BlockDevice;
 use check::{Finding, Options};
 use vfs::{Corruption, Error, Result};
 
+use super::damaged_log;
 use crate::Xfs;
 use crate::check::codes;
 use crate::check::survey::Survey;
@@ -89,7 +90,13 @@ fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result
         ),
         Err(_) => {
             staging.abandon();
-            "The log is emptied: what it holds cannot be replayed.".to_owned()
+            match damaged_log::replay(staging, sb)? {
+                Some(transactions) => format!(
+                    "The log is replayed up to the damage: {}. The rest of it is lost; it is emptied.",
+                    counted(transactions)
+                ),
+                None => "The log is emptied: what it holds cannot be replayed.".to_owned(),
+            }
         }
     };
     if restart(staging).is_err() {

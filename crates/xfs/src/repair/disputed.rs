@@ -10,7 +10,9 @@ use check::Finding;
 use vfs::{FileType, Ino, Result};
 
 use super::Job;
+use super::group::GroupDevice;
 use super::map::{self, Map, Room, blocks_of, install};
+use super::old::Old;
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::check::view::{self, Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock};
@@ -44,9 +46,11 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     // Once more, for what the reverse map says of those who lose.
     let losers = losses.keys().copied().collect();
     let Ok(claims) = view::claims(job.staging.clone(), losers, Vec::new()) else { return Ok(()) };
+    let is_free_known = is_free_known(job)?;
     let steps = view::view(job.staging.clone(), |view| {
         let room = Room::new(*view.geometry(), Some(&claims));
-        let mut losers = Losers { view, claims: &claims, room, left: COPIES_MAX };
+        let (left, lacks_room) = (COPIES_MAX, false);
+        let mut losers = Losers { view, claims: &claims, room, left, is_free_known, lacks_room };
         let give_up = |(ino, loss): (&u64, &Loss)| {
             losers.give_up(Ino(*ino), loss).map(|writes| (*ino, writes))
         };
@@ -64,6 +68,15 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         job.write_step(&writes, actions);
     }
     Ok(())
+}
+
+/// Whether trees say in all groups what is free.
+fn is_free_known(job: &Job) -> Result<bool> {
+    let survey = job.survey()?;
+    let geometry = &survey.geometry;
+    let is_sound =
+        |ag| Old::read(&survey, &GroupDevice::new(&job.staging, geometry, ag)).is_free_known();
+    Ok(geometry.ags().all(is_sound))
 }
 
 /// Decides who loses a block.
@@ -116,6 +129,9 @@ struct Losers<'l, 's> {
     room: Room<'l>,
     /// Blocks that may still be copied.
     left: u64,
+    is_free_known: bool,
+    /// There was no room for a copy.
+    lacks_room: bool,
 }
 
 /// What is written at a byte of the device.
@@ -135,6 +151,10 @@ impl Losers<'_, '_> {
                 continue;
             }
             let kept = self.kept(ino, &inode, (fork, lost), &map, &mut writes);
+            // There will be room when the trees of space have been made anew.
+            if std::mem::take(&mut self.lacks_room) && !self.is_free_known {
+                return None;
+            }
             let mut old = map.tree.clone();
             old.retain(|block| !loss.tree.contains(&geometry.device_block(*block).0));
             let place = (ino, &mut inode, fork);
@@ -176,7 +196,7 @@ impl Losers<'_, '_> {
         for (part, is_covered) in missing.iter().flat_map(|part| cut(part, &covered)) {
             if !is_covered && is_file && !part.unwritten && part.len <= self.left {
                 self.left -= part.len;
-                copy(self.view, &mut self.room, &part, &mut kept, writes);
+                self.lacks_room |= !copy(self.view, &mut self.room, &part, &mut kept, writes);
             }
         }
         kept.sort_by_key(|extent| extent.offset);
@@ -228,21 +248,21 @@ fn cut(extent: &Extent, lost: &[Range<u64>]) -> Vec<(Extent, bool)> {
     cuts.windows(2).filter_map(piece).collect()
 }
 
-/// Copies the blocks of an extent, as far as they can be read and there is room.
+/// Copies the blocks of an extent, as far as they can be read and there is room. Whether there was.
 fn copy(
     view: &View<'_>,
     room: &mut Room<'_>,
     part: &Extent,
     kept: &mut Vec<Extent>,
     writes: &mut Vec<Write>,
-) {
+) -> bool {
     let geometry = view.geometry();
     for nth in 0..part.len {
         let mut data = vec![0; geometry.block_size()];
         if !view.read(geometry.device_block(part.start.plus(nth)), &mut data) {
             continue;
         }
-        let Some(start) = room.take() else { return };
+        let Some(start) = room.take() else { return false };
         writes.push((geometry.byte_of(geometry.device_block(start)), data));
         let new = Extent { offset: part.offset.plus(nth), start, len: 1, unwritten: false };
         match kept.last().and_then(|last| last.joined(&new)) {
@@ -254,4 +274,5 @@ fn copy(
             None => kept.push(new),
         }
     }
+    true
 }

@@ -234,8 +234,9 @@ impl Mender<'_, '_> {
         let mut slot = vec![0; geometry.inode_size()];
         identify(&geometry, ino, &mut slot);
         let mut inode = Inode::from_slot(&slot);
-        let data = of_reverse_map(&geometry, mapped, Fork::Data);
-        let attr = of_reverse_map(&geometry, mapped, Fork::Attr);
+        // Records of a damaged reverse map may overlap.
+        let [data, attr] = [Fork::Data, Fork::Attr]
+            .map(|fork| Map::default().with(&geometry, &of_reverse_map(&geometry, mapped, fork)));
         if data.is_empty() || !geometry.features.crc() {
             return None;
         }

@@ -331,6 +331,15 @@ impl<'r> Room<'r> {
         Self { geometry, claims, at: 0 }
     }
 
+    /// Notes that somebody has the blocks of extents.
+    fn note(&self, extents: &[Extent]) {
+        let Some(claims) = self.claims else { return };
+        for extent in extents.iter().filter(|extent| extent.check(&self.geometry).is_ok()) {
+            let first = self.geometry.device_block(extent.start).0;
+            claims.taken.insert_range(first..first + extent.len, |_| {});
+        }
+    }
+
     /// Takes a block.
     pub(super) fn take(&mut self) -> Option<FsBlock> {
         let claims = self.claims?;
@@ -366,7 +375,16 @@ pub(super) fn install(
         return Some(Vec::new());
     }
     let root = Shape::BMBT.root_area(len);
-    let mut old: Vec<FsBlock> = old.to_vec();
+    room.note(extents);
+    // What the fork maps is no block of its tree, whoever says so.
+    let mut mapped: Vec<(u64, u64)> =
+        extents.iter().map(|extent| (extent.start.0, extent.start.0 + extent.len)).collect();
+    mapped.sort_unstable();
+    let is_mapped = |block: &FsBlock| {
+        let at = mapped.partition_point(|(start, _)| *start <= block.0);
+        at.checked_sub(1).is_some_and(|at| block.0 < mapped[at].1)
+    };
+    let mut old: Vec<FsBlock> = old.iter().filter(|block| !is_mapped(block)).copied().collect();
     let mut take = || old.pop().or_else(|| room.take());
     let mut blocks = Vec::new();
     let records: Vec<Item> = extents.iter().copied().map(Item::Record).collect();

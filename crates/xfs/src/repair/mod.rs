@@ -6,6 +6,7 @@ mod begin;
 mod bulk;
 mod chunks;
 mod counts;
+mod damaged_log;
 mod directory;
 mod disputed;
 mod engine;

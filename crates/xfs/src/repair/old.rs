@@ -96,6 +96,11 @@ impl<'o> Old<'o> {
         })
     }
 
+    /// Whether the tree of free space is sound.
+    pub(super) fn is_free_known(&self) -> bool {
+        self.bno().is_sound
+    }
+
     /// What the tree of free space has, if that is sound.
     pub(super) fn free_runs(&self) -> Vec<FreeRun> {
         let bno = self.bno();

@@ -18,12 +18,12 @@ use super::{Job, group_of};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
-    FLAG_READ_ONLY, REALTIME_EXTENT_MIN, is_log_shape_right, is_realtime_extent,
-    is_sparse_alignment_right, sparse_alignment,
+    REALTIME_EXTENT_MIN, chunk_alignment, is_chunk_alignment_right, is_log_shape_right,
+    is_realtime_extent, is_sparse_alignment_right, is_stripe, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::checksum;
-use crate::format::features::{Incompat, Version};
+use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Inode};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
@@ -153,7 +153,13 @@ pub(super) fn mark_again(staging: &Arc<Staging>) -> Result<()> {
 fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
     let mut all: Vec<u64> = numbers(raw).into_iter().map(|(_, number)| number).collect();
     let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
-    let more = [raw.features2.get(), raw.features_ro_compat.get(), incompat, raw.spino_align.get()];
+    let more = [
+        raw.features_compat.get(),
+        raw.features2.get(),
+        raw.features_ro_compat.get(),
+        incompat,
+        raw.spino_align.get(),
+    ];
     all.extend(more.map(u64::from));
     let has_meta_uuid = raw.features().incompat(Incompat::META_UUID);
     (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
@@ -236,7 +242,12 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
         return Election::First;
     }
     let merged = merged(first, best);
-    let is_clear = count > own + 1 || !is_usable;
+    // No writer of the image knows a feature that is not in all superblocks.
+    let is_known = |raw: &RawSuperblock| {
+        let features = raw.features();
+        features.compat == 0 && RoCompat::all().contains(features.ro_compat)
+    };
+    let is_clear = count > own + 1 || !is_usable || is_known(best) && !is_known(first);
     if is_clear { Election::Other(merged) } else { Election::Tie(merged) }
 }
 
@@ -263,7 +274,6 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
         flags: first.flags,
         unit: first.unit,
         width: first.width,
-        features_compat: first.features_compat,
         features_log_incompat: first.features_log_incompat,
         lsn: first.lsn,
         ..copy.clone()
@@ -414,17 +424,19 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     {
         (raw.inoalignmt, raw.spino_align) = (align.into(), sparse.into());
     }
+    if !is_chunk_alignment_right(raw) {
+        raw.inoalignmt = chunk_alignment(raw).into();
+    }
     if raw.imax_pct > 100 {
         raw.imax_pct = INODES_PERCENT;
     }
-    let (unit, width) = (raw.unit.get(), raw.width.get());
-    let is_striped = unit > 0 && width >= unit && width.is_multiple_of(unit);
+    let is_striped = is_stripe(raw);
     if !is_striped {
         (raw.unit, raw.width) = (0.into(), 0.into());
     }
     let mut bits = Version::from_bits_retain(raw.versionnum.get());
     bits.set(Version::DALIGN, is_striped);
-    raw.flags &= FLAG_READ_ONLY;
+    raw.flags = 0;
     (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
     (raw.rextslog, raw.shared_vn) = (0, 0);
     raw.bad_features2 = raw.features2;

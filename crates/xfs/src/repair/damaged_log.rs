@@ -1,0 +1,106 @@
+//! A log that is damaged: what it holds before the damage is replayed, if the image is none the worse for that.
+//!
+//! Replayed up to any record, a log leaves an earlier state of the file system, but for blocks that were written to their
+//! places later than that record was: these are newer, and stay. A repair mends what comes of it.
+//!
+//! INVARIANT: no data of a file are replaced. What was metadata when a record was written may have been freed by one that
+//! is lost, and given to a file: nothing that a log holds belongs to data of files, so what they have is put back.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use ::repair::{PAGE_BYTES, Staging};
+use blockdev::BlockDevice;
+use check::{Finding, Observer, Options};
+use parking_lot::Mutex;
+use vfs::{Error, FileType, Ino, Result};
+
+use super::begin::restart;
+use crate::btree::records::rmap_offset;
+use crate::check::view::{self, Mapping};
+use crate::format::address::Block;
+use crate::format::geometry::Geometry;
+use crate::format::superblock::Superblock;
+use crate::log;
+
+/// Replays what lies before the damage, without ending the step. How many transactions; `None`, and nothing is changed,
+/// if there are none, or the image would be worse.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn replay(staging: &Arc<Staging>, sb: &Superblock) -> Result<Option<u64>> {
+    let device = || Arc::new(Staging::new(Arc::clone(staging) as _));
+    let tried = device();
+    let report = match log::recover_before_damage(&*tried, sb) {
+        Ok(Some(report)) => report,
+        Err(Error::Device(error)) => return Err(Error::Device(error)),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    put_data_back(staging, &tried, sb)?;
+    if faults(&tried) > faults(&device()) {
+        return Ok(None);
+    }
+    for (number, page) in tried.steps().iter().flat_map(|step| &step.pages) {
+        let start = number * PAGE_BYTES;
+        let len = PAGE_BYTES.min(staging.len() - start) as usize;
+        staging.write_at(start, &page[..len]).map_err(Error::Device)?;
+    }
+    Ok(Some(report.transactions))
+}
+
+/// Puts back what was replaced of data of files. What is left is one step.
+fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -> Result<()> {
+    after.end_step(Vec::new()).map_err(Error::Device)?;
+    let geometry = Geometry::new(sb);
+    let mut changed = BTreeSet::new();
+    for number in after.steps().iter().flat_map(|step| step.pages.keys()) {
+        let (start, end) = (number * PAGE_BYTES, ((number + 1) * PAGE_BYTES).min(after.len()));
+        changed.extend(start >> geometry.block_log..end.div_ceil(1 << geometry.block_log));
+    }
+    let changed: Vec<u64> = changed.into_iter().filter(|block| *block < geometry.blocks).collect();
+    let Ok(claims) = view::claims(Arc::clone(after) as _, HashSet::new(), changed.clone()) else {
+        return Ok(());
+    };
+    let is_of_data = |claim: &&Mapping| {
+        claim.is_of_inode()
+            && claim.offset & (rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK) == 0
+    };
+    let files = view::view(Arc::clone(after) as _, |view| {
+        let is_file = |claim: &&Mapping| {
+            let inode = view.inode(Ino(claim.owner));
+            inode.and_then(|inode| inode.file_type()) == Some(FileType::Regular)
+        };
+        claims.claims.iter().filter(is_of_data).filter(is_file).copied().collect::<Vec<_>>()
+    })?;
+    let mut bytes = vec![0; geometry.block_size()];
+    for claim in files {
+        let first = changed.partition_point(|block| *block < claim.block.0);
+        for block in changed[first..].iter().take_while(|block| claim.has(**block)) {
+            let byte = geometry.byte_of(Block(*block));
+            before.read_at(byte, &mut bytes).map_err(Error::Device)?;
+            after.write_at(byte, &bytes).map_err(Error::Device)?;
+        }
+    }
+    after.end_step(Vec::new()).map(drop).map_err(Error::Device)
+}
+
+/// Counts what is found.
+#[derive(Default)]
+struct Count(Mutex<usize>);
+
+impl Observer for Count {
+    fn found(&self, _finding: Finding) {
+        *self.0.lock() += 1;
+    }
+}
+
+/// How much is wrong with an image once its log is emptied.
+fn faults(staging: &Arc<Staging>) -> usize {
+    let emptied = Arc::new(Staging::new(Arc::clone(staging) as _));
+    if restart(&emptied).is_err() {
+        return usize::MAX;
+    }
+    let count = Count::default();
+    let checked = crate::check::check(emptied, &Options::default(), &count);
+    checked.map_or(usize::MAX, |_| count.0.into_inner())
+}
