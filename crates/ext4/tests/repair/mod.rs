@@ -1,5 +1,6 @@
 //! Repair: what it leaves has nothing that the check or e2fsck finds, and what was not damaged is as before.
 
+mod conditions;
 mod connections;
 mod damage;
 mod files;

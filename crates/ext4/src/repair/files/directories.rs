@@ -9,7 +9,7 @@ use vfs::Result;
 use super::attributes;
 use super::draft::Draft;
 use super::inodes::{ROOT, set_blocks};
-use super::layout::{Form, fill};
+use super::layout::{Filling, Form, fill};
 use super::map::{self, Map};
 use super::names_in::{self, Name, Names};
 use super::patient::Patient;
@@ -120,7 +120,7 @@ impl Directory {
     }
 
     /// The contents of its blocks. Sets the flag of an index.
-    fn layout(&mut self, ward: &Ward<'_>) -> Vec<Vec<u8>> {
+    fn layout(&mut self, ward: &mut Ward<'_>) -> Vec<Vec<u8>> {
         let params = ward.scene.params();
         let is_encrypted = self.patient.has(flags::ENCRYPT);
         let is_folded = self.patient.has(flags::CASEFOLD);
@@ -154,7 +154,12 @@ impl Directory {
             let version = self.names.hash_version.filter(|version| *version <= 2);
             let version = version.unwrap_or(params.default_hash_version());
             let hasher = params.hasher(version);
-            let indexed = hasher.and_then(|hasher| form.indexed(entries, version, &hasher));
+            let indexed = hasher.and_then(|hasher| {
+                [Filling::Roomy, Filling::Tight]
+                    .into_iter()
+                    .filter_map(|filling| form.indexed(entries, version, &hasher, filling))
+                    .find(|blocks| self.has_room_for(ward, blocks.len()))
+            });
             if let Some(blocks) = indexed {
                 self.patient.inode.set_flag(flags::INDEX, true);
                 return blocks;
@@ -162,6 +167,15 @@ impl Directory {
         }
         let is_whole = self.map.end() == had as u64;
         if was_indexed || had <= list.len() || !is_whole { list } else { form.list(entries, had) }
+    }
+
+    /// Whether it can have so many blocks.
+    fn has_room_for(&self, ward: &mut Ward<'_>, blocks: usize) -> bool {
+        /// Blocks that its map may grow by.
+        const MAP_MAX: u64 = 4;
+        let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
+        let more = (blocks as u64).saturating_sub(had);
+        more == 0 || ward.has_free(more + MAP_MAX)
     }
 
     /// Gives it as many blocks as there are contents, and writes its map if that changes.

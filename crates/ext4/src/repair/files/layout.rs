@@ -20,8 +20,24 @@ pub(super) struct Form {
     pub(super) is_large: bool,
 }
 
-/// Parts of a leaf that are filled: of 8.
-const FILLED: usize = 7;
+/// How far leaves are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// With room for names to come.
+    Roomy,
+    /// As far as they go, where there is no room for more blocks.
+    Tight,
+}
+
+impl Filling {
+    /// Bytes that are filled of so many.
+    const fn of(self, bytes: usize) -> usize {
+        match self {
+            Self::Roomy => bytes / 8 * 7,
+            Self::Tight => bytes,
+        }
+    }
+}
 
 impl Form {
     /// Bytes of a block that entries may take.
@@ -85,6 +101,7 @@ impl Form {
         entries: &[Name],
         version: u8,
         hasher: &NameHasher,
+        filling: Filling,
     ) -> Option<Vec<Vec<u8>>> {
         let mut folded = Vec::new();
         let mut items: Vec<(u32, &Name)> = entries
@@ -98,7 +115,7 @@ impl Form {
         for at in 0..=items.len() {
             let size = items.get(at).map_or(0, |(_, entry)| entry.size());
             let is_last = at == items.len();
-            if at > from && used + size > self.end() * FILLED / 8 || is_last {
+            if at > from && used + size > filling.of(self.end()) || is_last {
                 let names: Vec<&Name> = items[from..at].iter().map(|(_, entry)| *entry).collect();
                 let hash = items.get(from).map_or(0, |(hash, _)| *hash);
                 // Bit 0 says that names of that hash go on from the block before.
