@@ -1,10 +1,8 @@
 //! The blocks of a directory that is written anew: a list, or leaves in the order of hashes and an index.
 
 use super::names_in::Name;
-use crate::dir::compare::Style;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, TAIL_SIZE, record_size};
-use crate::format::hash::NameHasher;
 use crate::format::htree::{self, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
 
 /// How a directory is to be written.
@@ -16,7 +14,6 @@ pub(super) struct Form {
     pub(super) dot_dot: u32,
     /// The type of directories in entries.
     pub(super) directory_code: u8,
-    pub(super) style: Style,
     pub(super) is_large: bool,
 }
 
@@ -95,19 +92,16 @@ impl Form {
         blocks
     }
 
-    /// A directory with an index. `None` if it has too many names for one.
+    /// A directory with an index by these hashes, one of each entry. `None` if it has too many names for one.
     pub(super) fn indexed(
         &self,
         entries: &[Name],
         version: u8,
-        hasher: &NameHasher,
+        hashes: &[u32],
         filling: Filling,
     ) -> Option<Vec<Vec<u8>>> {
-        let mut folded = Vec::new();
-        let mut items: Vec<(u32, &Name)> = entries
-            .iter()
-            .map(|entry| (self.style.hash(hasher, &entry.name, &mut folded).major & !1, entry))
-            .collect();
+        let mut items: Vec<(u32, &Name)> =
+            hashes.iter().map(|hash| hash & !1).zip(entries).collect();
         items.sort_by_key(|(hash, _)| *hash);
         let mut blocks = vec![Vec::new()];
         let mut level: Vec<(u32, FileBlock)> = Vec::new();
