@@ -5,6 +5,7 @@ mod connections;
 mod damage;
 mod files;
 mod log;
+mod many;
 mod tree;
 
 use std::num::NonZero;
