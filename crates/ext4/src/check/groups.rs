@@ -92,6 +92,12 @@ impl Context<'_> {
             let finding = Finding::new(GROUP_FLAGS).in_group(group.0);
             self.tell(finding.mismatch("none", found));
         }
+        // Its bitmap says which of its bits are behind the end, so that it is written by whoever makes it.
+        let is_last = group.0 + 1 == self.geometry().groups_count;
+        if sb.features.group_csum() && is_last && desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            let finding = Finding::new(GROUP_FLAGS).in_group(group.0);
+            self.tell(finding.detail("the block bitmap of the last group is not initialised"));
+        }
         if unused > sb.inodes_per_group {
             let finding = Finding::new(GROUP_FLAGS).in_group(group.0).field("itable_unused");
             self.tell(finding.mismatch(format!("at most {}", sb.inodes_per_group), unused));

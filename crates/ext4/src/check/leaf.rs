@@ -155,7 +155,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         let is_whole = matches!(chain.role, Role::Leaf { .. }) || directory.blocks <= 1;
         for record in records.filter(|record| record.inode != 0) {
             self.entry(&chain, &record);
-            let key = self.key(&chain, &record);
+            let key = self.key(&chain, &record, bytes);
             if is_whole {
                 self.keys.push(key);
             }
@@ -270,11 +270,9 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// The key of a name in its block. Checks that the index would look for it there.
-    fn key(&mut self, chain: &Chain<'_>, record: &Record<'_>) -> u64 {
-        let hash = match (chain.role, self.plan.hasher) {
-            (Role::Leaf { low, high }, Some(hasher)) => {
-                let hash =
-                    chain.directory.style().hash(&hasher, record.name, &mut self.folded).major;
+    fn key(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> u64 {
+        let hash = match (chain.role, self.hash(chain, record, bytes)) {
+            (Role::Leaf { low, high }, Some(hash)) => {
                 // Bit 0 says that names of that hash go on from the block before.
                 let is_in = hash >= low & !1
                     && (hash < high || high == u32::MAX || high & 1 == 1 && hash == high & !1);
@@ -293,6 +291,17 @@ impl<'r, 'c> Reader<'r, 'c> {
             _ => (self.long_key(chain.directory, record.name) >> 32) as u32,
         };
         u64::from(hash) << 32 | record.offset as u64
+    }
+
+    /// The hash of a name by which the index leads to it, if it is known.
+    fn hash(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> Option<u32> {
+        if self.plan.is_keyed {
+            let at = record.offset + (dirent::HEADER_SIZE + record.name.len()).next_multiple_of(4);
+            let stored = bytes.get(at..).and_then(|bytes| bytes.first_chunk::<4>())?;
+            return Some(u32::from_le_bytes(*stored) & !1);
+        }
+        let hasher = self.plan.hasher?;
+        Some(chain.directory.style().hash(&hasher, record.name, &mut self.folded).major)
     }
 
     /// A hash of a name as it is compared, which different names hardly share.

@@ -19,7 +19,12 @@ impl Context<'_> {
         self.follow_list();
         let sb = &self.params.sb;
         if sb.features.compat(Compat::ORPHAN_FILE) {
-            self.read_orphan_file(sb.raw.orphan_file_inum.get());
+            let ino = sb.raw.orphan_file_inum.get();
+            if !sb.features.compat(Compat::HAS_JOURNAL) {
+                let finding = Finding::new(ORPHAN_FILE).of_inode(ino.into());
+                self.tell(finding.detail("there is no journal"));
+            }
+            self.read_orphan_file(ino);
         } else if sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
             self.tell(Finding::new(ORPHAN_PRESENT).detail("there is no orphan file"));
         }

@@ -9,11 +9,9 @@ use super::directories::{Directories, Directory};
 use crate::format::address::Block;
 use crate::format::features::Incompat;
 use crate::format::hash::NameHasher;
-use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place};
+use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, SIPHASH};
 use crate::format::inode::flags;
 
-/// The hash version of directories whose names are encrypted and compared without regard to case.
-const SIPHASH: u8 = 6;
 /// Highest hash version that a root may name otherwise: whether bytes are signed, the superblock says.
 const VERSION_MAX: u8 = 2;
 /// Byte of `unused_flags` in a root.
@@ -40,6 +38,8 @@ pub(super) struct Plan {
     roles: Vec<Role>,
     /// How names are hashed, if it has an index and that is known.
     pub(super) hasher: Option<NameHasher>,
+    /// Whether names are hashed with a key, and their hashes stored behind them.
+    pub(super) is_keyed: bool,
     /// Whether it has an index that cannot be used, so that nothing is known of its blocks.
     pub(super) is_broken: bool,
 }
@@ -58,6 +58,7 @@ impl Plan {
     ) {
         self.roles.clear();
         self.hasher = None;
+        self.is_keyed = false;
         self.is_broken = false;
         if !directory.has(flags::INDEX) {
             return;
@@ -117,13 +118,14 @@ impl Walk<'_, '_> {
         if bytes[ROOT_FLAGS] & 1 != 0 {
             tell("unused_flags", "0".to_owned(), bytes[ROOT_FLAGS]);
         }
-        let is_keyed = self.directory.has(flags::ENCRYPT) && self.directory.has(flags::CASEFOLD);
-        if info.hash_version != SIPHASH || !is_keyed {
-            if info.hash_version > VERSION_MAX {
-                tell("hash_version", format!("0 to {VERSION_MAX}"), info.hash_version);
-            } else {
-                self.plan.hasher = self.context.params.hasher(info.hash_version);
-            }
+        let has_key = self.directory.has(flags::ENCRYPT) && self.directory.has(flags::CASEFOLD);
+        let is_keyed = has_key && info.hash_version == SIPHASH;
+        if !is_keyed && info.hash_version > VERSION_MAX {
+            tell("hash_version", format!("0 to {VERSION_MAX}"), info.hash_version);
+        }
+        self.plan.is_keyed = is_keyed;
+        if info.hash_version <= VERSION_MAX {
+            self.plan.hasher = self.context.params.hasher(info.hash_version);
         }
         self.node(&bytes, (place, Place::Root), info.indirect_levels, (0, u32::MAX));
     }

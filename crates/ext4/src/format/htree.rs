@@ -23,6 +23,8 @@ const NODE_ENTRIES: usize = 0x08;
 /// Bytes of an entry, and of the checksum behind the last.
 const ENTRY_SIZE: usize = 8;
 
+/// The hash version of directories whose names are encrypted and compared without regard to case.
+pub const SIPHASH: u8 = 6;
 /// Levels of nodes below the root.
 pub const LEVELS_MAX: u8 = 1;
 /// Levels of nodes below the root with `large_dir`.

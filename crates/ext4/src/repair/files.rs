@@ -52,6 +52,28 @@ pub(super) const INODES: &[Fix<Job>] = &[
     Fix { codes: &[INODE_SPECIAL], mend: inodes::mend_root_only },
 ];
 
+/// What is right or wrong of an inode by itself, whatever else can be read.
+pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[Fix {
+    codes: &[
+        INODE_CHECKSUM,
+        INODE_MODE,
+        INODE_FIELD,
+        INODE_FLAGS,
+        INODE_DELETION_TIME,
+        INODE_SIZE,
+        INODE_BLOCKS,
+        SYMLINK,
+        INLINE_DATA,
+        EXTENT_NODE,
+        EXTENT_CHECKSUM,
+        EXTENT_PLACE,
+        EXTENT_START,
+        EXTENT_UNWRITTEN,
+        INDIRECT_PLACE,
+    ],
+    mend: inodes::mend,
+}];
+
 /// What several inodes claim, and what is counted across them.
 pub(super) const SHARING: &[Fix<Job>] = &[
     Fix { codes: &[BLOCK_SHARED, BLOCK_METADATA, EXTENT_CLUSTER], mend: sharing::mend },

@@ -365,6 +365,9 @@ fn look_through(
     if to_last > 0 {
         desc.flags.remove(GroupFlags::INODE_UNINIT);
     }
+    if group.0 + 1 == geometry.groups_count {
+        desc.flags.remove(GroupFlags::BLOCK_UNINIT);
+    }
     desc.itable_unused = desc.itable_unused.min(inodes - to_last);
     Ok(())
 }

@@ -47,7 +47,11 @@ pub(super) fn settle_number(staging: &Staging) -> Result<()> {
 fn is_sound(image: &Image<'_>) -> bool {
     let mut sb = image.params.sb.clone();
     sb.raw.jnl_backup_type = 0;
-    matches!(JournalMap::read(image.staging, &sb), Ok(Some(map)) if map.blocks() > 0)
+    match JournalMap::read(image.staging, &sb) {
+        Ok(map) => map.is_some_and(|map| map.blocks() > 0),
+        // What cannot be read is taken for right.
+        Err(error) => matches!(error, vfs::Error::Device(_)),
+    }
 }
 
 /// What the inode must be, if that is known.

@@ -24,6 +24,7 @@ use blockdev::BlockDevice;
 use check::{Finding, Observer, Options, Summary};
 use vfs::Result;
 
+use crate::check::codes::IO;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 
 pub use log_writer::open_log;
@@ -45,6 +46,8 @@ pub(crate) struct Job {
     pub(crate) staging: Arc<Staging>,
     /// How the image is checked, if parts of that are needed again.
     pub(crate) options: Options,
+    /// Whether the device read all that the check needs. If not, nobody knows what is free.
+    pub(crate) is_all_known: bool,
 }
 
 /// Everything that is mended, the lowest level first.
@@ -59,6 +62,10 @@ const LEVELS: &[&[Fix<Job>]] = &[
     volume::COUNTS,
 ];
 
+/// What is mended where the device fails to read a place that the check needs: only what concludes nothing from what was
+/// not found. An entry may lead to an inode that cannot be read, and its blocks look free.
+const LEVELS_OF_A_PART: &[&[Fix<Job>]] = &[volume::BY_THEMSELVES, files::BY_THEMSELVES];
+
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>) -> Result<()> {
         volume::begin(staging)
@@ -69,8 +76,10 @@ impl Repairer for Repair {
     }
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
-        let job = Job { staging: Arc::clone(staging), options: self.options };
-        mend_lowest(staging, &job, LEVELS, findings)
+        let is_all_known = !findings.iter().any(|finding| finding.code == IO);
+        let job = Job { staging: Arc::clone(staging), options: self.options, is_all_known };
+        let levels = if is_all_known { LEVELS } else { LEVELS_OF_A_PART };
+        mend_lowest(staging, &job, levels, findings)
     }
 
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {

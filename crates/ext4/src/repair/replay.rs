@@ -18,7 +18,8 @@ use crate::params::read_superblock;
 /// Replays the journal, if the superblock calls for that. Whether there was nothing to do, or it was done.
 ///
 /// # Errors
-/// `Unsupported` for journals on another device and features that are not known.
+/// `Unsupported` for journals on another device and features that are not known, and for fast commits in an image that
+/// cannot be changed here. If the device fails: what cannot be read may be there on a copy.
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<bool> {
     let sb = read_superblock(&**staging)?;
     if !sb.features.incompat(Incompat::RECOVER) || !sb.features.compat(Compat::HAS_JOURNAL) {
@@ -33,7 +34,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<bool> {
         Err(error) => {
             staging.abandon();
             match error {
-                Error::Unsupported(_) => Err(error),
+                Error::Unsupported(_) | Error::Device(_) => Err(error),
                 _ => Ok(false),
             }
         }
@@ -58,9 +59,13 @@ fn replay_fast_commits(staging: &Arc<Staging>) -> Result<bool> {
             let transactions = fs.recovered().transactions;
             fs.close().map(|()| transactions)
         });
-    let Ok(transactions) = replayed else {
-        staging.abandon();
-        return Ok(false);
+    let transactions = match replayed {
+        Ok(transactions) => transactions,
+        Err(error @ (Error::Unsupported(_) | Error::Device(_))) => return Err(error),
+        Err(_) => {
+            staging.abandon();
+            return Ok(false);
+        }
     };
     let what = format!("The journal is replayed: {transactions} transactions and fast commits.");
     staging.end_step(vec![Action::new(what)]).map_err(Error::Device)?;

@@ -275,6 +275,7 @@ fn candidates(
             (raw.blocks_count_lo, raw.blocks_count_hi) =
                 ((blocks as u32).into(), ((blocks >> 32) as u32).into());
         });
+        add("blocks_count", &|raw| cut_to(raw, blocks));
         add("blocks_count", &|raw| raw.blocks_count_hi = 0.into());
         let low = u64::from(damaged.blocks_count_lo.get());
         let groups = low.saturating_sub(u64::from(log == 0)).div_ceil(per_group.into()) as u32;
@@ -285,6 +286,33 @@ fn candidates(
         }
     }
     list
+}
+
+/// Makes a superblock that of an image with as many of its groups as there are in so many blocks. The last one must have
+/// room for structures of its own.
+fn cut_to(raw: &mut RawSuperblock, blocks: u64) {
+    let log = 10 + raw.log_block_size.get();
+    let per_group = u64::from(raw.blocks_per_group.get());
+    let first = u64::from(raw.first_data_block.get());
+    let had = raw.inodes_count.get().checked_div(raw.inodes_per_group.get()).unwrap_or(0);
+    let table = u64::from(raw.inodes_per_group.get()) * u64::from(raw.inode_size.get()) >> log;
+    let descriptors = u64::from(had) * u64::from(raw.desc_size.get().max(32)) >> log;
+    let own = table + descriptors + u64::from(raw.reserved_gdt_blocks.get()) + 8;
+    let in_groups = blocks.saturating_sub(first);
+    let (whole, rest) = (in_groups / per_group, in_groups % per_group);
+    let is_rest_kept = rest >= own || whole == 0;
+    let groups = whole + u64::from(is_rest_kept && rest > 0);
+    let blocks = if is_rest_kept { blocks } else { first + whole * per_group };
+    let Some(groups) = u32::try_from(groups).ok().filter(|groups| *groups < had) else { return };
+    (raw.blocks_count_lo, raw.blocks_count_hi) =
+        ((blocks as u32).into(), ((blocks >> 32) as u32).into());
+    raw.inodes_count = (raw.inodes_per_group.get() * groups).into();
+    // Backups that there are not any more.
+    for backup in &mut raw.backup_bgs {
+        if backup.get() >= groups {
+            *backup = 0.into();
+        }
+    }
 }
 
 /// How much of an image is as a superblock says: 0 if it leads nowhere.

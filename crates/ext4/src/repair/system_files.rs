@@ -224,7 +224,8 @@ pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) 
                 Some(bytes)
             };
             let is_there = range.contains(&ino);
-            if is_there && make_file(image, in_use, ino, ORPHAN_BLOCKS, empty)?.is_some() {
+            let is_of_use = is_there && image.params.sb.features.compat(Compat::HAS_JOURNAL);
+            if is_of_use && make_file(image, in_use, ino, ORPHAN_BLOCKS, empty)?.is_some() {
                 set_features(image, |features| {
                     features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
                 })?;

@@ -31,6 +31,11 @@ pub(super) const PLACES: &[Fix<Job>] = &[
     Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
     Fix { codes: &[codes::ORPHAN_LIST], mend: orphans::mend_list },
 ];
+/// What is right or wrong by itself, whatever else can be read.
+pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[
+    Fix { codes: &[codes::SUPERBLOCK_TIME], mend: fields::mend_times },
+    Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
+];
 /// What is free and what is not.
 pub(super) const SPACE: &[Fix<Job>] = &[Fix {
     codes: &[

@@ -132,6 +132,11 @@ impl Layout {
         for at in 0..node.len() {
             if node.depth() == 0 {
                 let extent = node.extent(at);
+                // Far behind the start there are no directories, but there may be holes before it.
+                const END: u32 = 1 << 16;
+                if extent.block.0 > END {
+                    continue;
+                }
                 blocks.resize(extent.block.0 as usize, Block(0));
                 blocks.extend((0..u64::from(extent.len)).map(|n| extent.start.plus(n)));
             } else {

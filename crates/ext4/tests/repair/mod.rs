@@ -1,9 +1,11 @@
 //! Repair: what it leaves has nothing that the check or e2fsck finds, and what was not damaged is as before.
 
+mod conditions;
 mod connections;
 mod damage;
 mod files;
 mod log;
+mod many;
 mod tree;
 
 use std::num::NonZero;

@@ -9,7 +9,7 @@ use vfs::Result;
 use super::attributes;
 use super::draft::Draft;
 use super::inodes::{ROOT, set_blocks};
-use super::layout::{Form, fill};
+use super::layout::{Filling, Form, fill};
 use super::map::{self, Map};
 use super::names_in::{self, Name, Names};
 use super::patient::Patient;
@@ -18,6 +18,7 @@ use crate::check::codes::*;
 use crate::dir::compare::Style;
 use crate::format::address::Block;
 use crate::format::dirent;
+use crate::format::htree;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::repair::Job;
 
@@ -120,22 +121,14 @@ impl Directory {
     }
 
     /// The contents of its blocks. Sets the flag of an index.
-    fn layout(&mut self, ward: &Ward<'_>) -> Vec<Vec<u8>> {
+    fn layout(&mut self, ward: &mut Ward<'_>) -> Vec<Vec<u8>> {
         let params = ward.scene.params();
-        let is_encrypted = self.patient.has(flags::ENCRYPT);
-        let is_folded = self.patient.has(flags::CASEFOLD);
-        let style = match (is_encrypted, is_folded) {
-            (true, _) => Style::Encrypted,
-            (false, true) => Style::Folded,
-            (false, false) => Style::Plain,
-        };
         let form = Form {
             block_size: ward.block_size(),
             seed: self.patient.block_seed(),
             ino: self.patient.ino,
             dot_dot: self.names.dot_dot,
             directory_code: names_in::directory_code(&ward.scene),
-            style,
             is_large: params.large_dir,
         };
         let entries = &self.names.entries;
@@ -147,14 +140,11 @@ impl Directory {
         // The directory for what is found keeps its blocks, so that there is room the next time.
         let list = form.list(entries, 1);
         let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
-        // How such names are hashed depends on a key; and what is no text is folded by everybody in another way.
-        let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
-        let is_known = !is_folded || !is_encrypted && entries.iter().all(is_text);
-        if is_wanted && is_known {
-            let version = self.names.hash_version.filter(|version| *version <= 2);
-            let version = version.unwrap_or(params.default_hash_version());
-            let hasher = params.hasher(version);
-            let indexed = hasher.and_then(|hasher| form.indexed(entries, version, &hasher));
+        if is_wanted && let Some((version, hashes)) = self.hashes(ward) {
+            let indexed = [Filling::Roomy, Filling::Tight]
+                .into_iter()
+                .filter_map(|filling| form.indexed(entries, version, &hashes, filling))
+                .find(|blocks| self.has_room_for(ward, blocks.len()));
             if let Some(blocks) = indexed {
                 self.patient.inode.set_flag(flags::INDEX, true);
                 return blocks;
@@ -162,6 +152,42 @@ impl Directory {
         }
         let is_whole = self.map.end() == had as u64;
         if was_indexed || had <= list.len() || !is_whole { list } else { form.list(entries, had) }
+    }
+
+    /// How its names are hashed in an index, and the hash of each. `None` if that is not known.
+    fn hashes(&self, ward: &Ward<'_>) -> Option<(u8, Vec<u32>)> {
+        let entries = &self.names.entries;
+        let style = match (self.patient.has(flags::ENCRYPT), self.patient.has(flags::CASEFOLD)) {
+            // It depends on a key, but is stored behind each name.
+            (true, true) => {
+                let stored = entries.iter().map(Name::stored_hash).collect::<Option<Vec<_>>>()?;
+                return Some((htree::SIPHASH, stored));
+            }
+            (true, false) => Style::Encrypted,
+            (false, true) => Style::Folded,
+            (false, false) => Style::Plain,
+        };
+        // What is no text is folded by everybody in another way.
+        let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
+        if style == Style::Folded && !entries.iter().all(is_text) {
+            return None;
+        }
+        let params = ward.scene.params();
+        let version = self.names.hash_version.filter(|version| *version <= 2);
+        let version = version.unwrap_or(params.default_hash_version());
+        let hasher = params.hasher(version)?;
+        let mut folded = Vec::new();
+        let hash = |entry: &Name| style.hash(&hasher, &entry.name, &mut folded).major;
+        Some((version, entries.iter().map(hash).collect()))
+    }
+
+    /// Whether it can have so many blocks.
+    fn has_room_for(&self, ward: &mut Ward<'_>, blocks: usize) -> bool {
+        /// Blocks that its map may grow by.
+        const MAP_MAX: u64 = 4;
+        let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
+        let more = (blocks as u64).saturating_sub(had);
+        more == 0 || ward.has_free(more + MAP_MAX)
     }
 
     /// Gives it as many blocks as there are contents, and writes its map if that changes.

@@ -1,10 +1,8 @@
 //! The blocks of a directory that is written anew: a list, or leaves in the order of hashes and an index.
 
 use super::names_in::Name;
-use crate::dir::compare::Style;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, TAIL_SIZE, record_size};
-use crate::format::hash::NameHasher;
 use crate::format::htree::{self, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
 
 /// How a directory is to be written.
@@ -16,12 +14,27 @@ pub(super) struct Form {
     pub(super) dot_dot: u32,
     /// The type of directories in entries.
     pub(super) directory_code: u8,
-    pub(super) style: Style,
     pub(super) is_large: bool,
 }
 
-/// Parts of a leaf that are filled: of 8.
-const FILLED: usize = 7;
+/// How far leaves are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// With room for names to come.
+    Roomy,
+    /// As far as they go, where there is no room for more blocks.
+    Tight,
+}
+
+impl Filling {
+    /// Bytes that are filled of so many.
+    const fn of(self, bytes: usize) -> usize {
+        match self {
+            Self::Roomy => bytes / 8 * 7,
+            Self::Tight => bytes,
+        }
+    }
+}
 
 impl Form {
     /// Bytes of a block that entries may take.
@@ -79,18 +92,16 @@ impl Form {
         blocks
     }
 
-    /// A directory with an index. `None` if it has too many names for one.
+    /// A directory with an index by these hashes, one of each entry. `None` if it has too many names for one.
     pub(super) fn indexed(
         &self,
         entries: &[Name],
         version: u8,
-        hasher: &NameHasher,
+        hashes: &[u32],
+        filling: Filling,
     ) -> Option<Vec<Vec<u8>>> {
-        let mut folded = Vec::new();
-        let mut items: Vec<(u32, &Name)> = entries
-            .iter()
-            .map(|entry| (self.style.hash(hasher, &entry.name, &mut folded).major & !1, entry))
-            .collect();
+        let mut items: Vec<(u32, &Name)> =
+            hashes.iter().map(|hash| hash & !1).zip(entries).collect();
         items.sort_by_key(|(hash, _)| *hash);
         let mut blocks = vec![Vec::new()];
         let mut level: Vec<(u32, FileBlock)> = Vec::new();
@@ -98,7 +109,7 @@ impl Form {
         for at in 0..=items.len() {
             let size = items.get(at).map_or(0, |(_, entry)| entry.size());
             let is_last = at == items.len();
-            if at > from && used + size > self.end() * FILLED / 8 || is_last {
+            if at > from && used + size > filling.of(self.end()) || is_last {
                 let names: Vec<&Name> = items[from..at].iter().map(|(_, entry)| *entry).collect();
                 let hash = items.get(from).map_or(0, |(hash, _)| *hash);
                 // Bit 0 says that names of that hash go on from the block before.

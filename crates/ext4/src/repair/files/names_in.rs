@@ -37,6 +37,12 @@ impl Name {
         Self { name, ino, file_type, hash: None }
     }
 
+    /// The hash that is stored behind the name, where it depends on a key.
+    pub(super) fn stored_hash(&self) -> Option<u32> {
+        let hash = self.hash.filter(|hash| *hash != [0; HASH_SIZE])?;
+        Some(u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]))
+    }
+
     /// Bytes that its record needs.
     pub(super) fn size(&self) -> usize {
         record_size(self.name.len() + self.hash.map_or(0, |hash| hash.len()))

@@ -110,8 +110,11 @@ impl<'j> Ward<'j> {
         blocks.iter().any(is_shared)
     }
 
-    /// Takes a free cluster, whose first block this is. `None` if there is none.
+    /// Takes a free cluster, whose first block this is. `None` if there is none, or nobody knows.
     pub(super) fn take_cluster(&mut self) -> Option<Block> {
+        if !self.job.is_all_known {
+            return None;
+        }
         if !self.is_surveyed {
             self.claim_all();
         }
@@ -120,6 +123,20 @@ impl<'j> Ward<'j> {
         self.scene.used().insert(found);
         self.next = found + 1;
         Some(self.scene.block_of(found))
+    }
+
+    /// Whether so many clusters can be taken.
+    pub(super) fn has_free(&mut self, count: u64) -> bool {
+        if !self.is_surveyed {
+            self.claim_all();
+        }
+        let limit = self.scene.used().limit();
+        let mut next = 0;
+        let found = (0..count).all(|_| {
+            let found = self.find_free(next..limit);
+            found.inspect(|cluster| next = cluster + 1).is_some()
+        });
+        found && self.job.is_all_known
     }
 
     fn find_free(&self, clusters: Range<u64>) -> Option<u64> {

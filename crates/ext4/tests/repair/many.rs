@@ -1,0 +1,124 @@
+//! Very many cases of damage, a few at once in each image: our own check judges every repair, e2fsck some.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oracle::{effort, require, scratch};
+
+use super::tree::Tree;
+use super::{apply, describe, plan};
+use crate::check::victim::{Victim, damage, is_explained, judge};
+use crate::common::image::GOLDEN;
+
+/// One case in so many is shown to e2fsck, repaired again, and read as a whole.
+const JUDGED_ONE_IN: usize = 20;
+
+/// Cases between two reports of how it goes.
+const REPORT_CASES: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct Tally {
+    cases: usize,
+    refused: usize,
+    judged: usize,
+    problems: BTreeMap<String, Vec<String>>,
+}
+
+impl Tally {
+    fn problem(&mut self, kind: &str, detail: String) {
+        /// Most of each kind that are kept.
+        const KEPT: usize = 5;
+        let list = self.problems.entry(kind.to_owned()).or_default();
+        if list.len() < KEPT {
+            list.push(detail);
+        }
+    }
+
+    fn report(&self) {
+        let Self { cases, refused, judged, problems } = self;
+        let kinds: Vec<_> = problems.iter().map(|(kind, list)| (kind, list.len())).collect();
+        println!("{cases} cases, {refused} refused, {judged} judged, problems: {kinds:?}");
+    }
+}
+
+/// Damages an image in one to four places, one in eight times a whole block.
+fn damaged(victim: &mut Victim, random: &mut fastrand::Rng) -> String {
+    let mut what = String::new();
+    for _ in 0..random.usize(1..5) {
+        if random.u8(..8) == 0 {
+            let target = &victim.targets[random.usize(1..victim.targets.len())];
+            let range = target.range.clone();
+            what.push_str(&format!("; all of {}", target.name));
+            victim.image[range].fill_with(|| random.u8(..));
+            continue;
+        }
+        let case = damage(victim, random);
+        what.push_str(&format!("; {}", case.what));
+        victim.image = case.image;
+    }
+    what
+}
+
+/// Repairs an image, and lets the judges see it.
+fn repair_one(victim: &Victim, what: &str, place: Option<&Path>, tally: &mut Tally) {
+    let made = match plan(&victim.image) {
+        Ok(made) => made,
+        // A feature that is not known, which somebody may have put there.
+        Err(vfs::Error::Unsupported(_)) => {
+            tally.refused += 1;
+            return;
+        }
+        Err(error) => return tally.problem("refused", format!("{what}: {error}")),
+    };
+    let text = || format!("{what}\n{}", describe(&made));
+    if let Some(first) = made.left.first() {
+        return tally.problem(&format!("left {}", first.code.name), text());
+    }
+    if !made.summary.is_complete {
+        return tally.problem("not complete", text());
+    }
+    let Some(place) = place else { return };
+    tally.judged += 1;
+    let after = apply(&victim.image, &made.steps);
+    if let Some(remarks) = judge(&after, place).filter(|text| !is_explained(text)) {
+        return tally.problem("e2fsck finds more", format!("{}{remarks}", text()));
+    }
+    match plan(&after) {
+        Ok(again) if again.steps.is_empty() && again.findings.is_empty() => {}
+        Ok(again) => tally.problem("a second repair", format!("{}{}", text(), describe(&again))),
+        Err(error) => tally.problem("a second repair", format!("{}{error}", text())),
+    }
+    if let Err(error) = Tree::of(&after) {
+        tally.problem("cannot be read", format!("{}{error}", text()));
+    }
+}
+
+#[test]
+fn very_many_cases_of_damage_are_repaired() {
+    require!(Tool("e2fsck"));
+    let work = scratch();
+    let place = work.path().join("image");
+    let mut victims: Vec<_> = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name))).collect();
+    let mut random = fastrand::Rng::with_seed(61);
+    let mut tally = Tally::default();
+    for number in 0..effort(300, 5_000, 1_000_000) {
+        let which = number % victims.len();
+        let (name, victim) = &mut victims[which];
+        let sound = victim.image.clone();
+        let what = format!("{name} {number}{}", damaged(victim, &mut random));
+        tally.cases += 1;
+        let is_judged = random.usize(..JUDGED_ONE_IN) == 0;
+        repair_one(victim, &what, is_judged.then_some(&place), &mut tally);
+        victim.image = sound;
+        if tally.cases.is_multiple_of(REPORT_CASES) {
+            tally.report();
+        }
+    }
+    tally.report();
+    let shown: Vec<_> = tally
+        .problems
+        .iter()
+        .map(|(kind, list)| format!("=== {kind}\n{}", list.join("\n")))
+        .collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
