@@ -19,7 +19,6 @@ use crate::check_damage::{Case, IMAGES, Kinds, is_explained, place, shared};
 use crate::common::image::{GOLDEN, device, golden, unpack};
 use crate::common::layout::Layout;
 use kept::Kept;
-use oracle::crash::write_image;
 use subject::{Repaired, repaired};
 
 /// Longest time that the repair of a small image may take, on a machine that is busy.
@@ -85,10 +84,7 @@ fn fault(
     if is_repaired_again {
         faults.push("a second repair finds something to do".to_owned());
     }
-    let home = oracle::scratch();
-    let path = home.path().join("image");
-    write_image(&device, &path).unwrap();
-    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
+    if let Err(complaint) = oracle::show_image(&device, oracle::xfs_repair_verdict)
         && !is_explained(&complaint)
         && left.is_empty()
     {
@@ -288,11 +284,9 @@ fn any_damage_is_survived() {
                     if !outcome.left.is_empty() || !outcome.is_complete {
                         continue;
                     }
-                    let home = oracle::scratch();
-                    let path = home.path().join("image");
-                    write_image(&outcome.device, &path).unwrap();
+                    let verdict = oracle::show_image(&outcome.device, oracle::xfs_repair_verdict);
                     // Version 4 is checked less strictly than xfs_repair does.
-                    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
+                    if let Err(complaint) = verdict
                         && !is_explained(&complaint)
                         && !name.starts_with("v4")
                     {
