@@ -10,6 +10,8 @@ use crate::{BlockDevice, check_range};
 /// Unit of memory taken, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
+static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+
 /// A sparse image in memory. Chunks that were never written take no space and read as zeros.
 pub struct MemoryDevice {
     /// Shared with forks until one of them changes it.
@@ -24,10 +26,13 @@ impl MemoryDevice {
         Self { chunks: (0..count).map(|_| RwLock::new(None)).collect(), len }
     }
 
-    /// A device that holds `bytes`.
+    /// A device that holds `bytes`. What is zero of them takes no space.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let device = Self::new(bytes.len() as u64);
         for (chunk, part) in device.chunks.iter().zip(bytes.chunks(CHUNK_BYTES)) {
+            if *part == ZEROS[..part.len()] {
+                continue;
+            }
             let mut contents = vec![0; CHUNK_BYTES];
             contents[..part.len()].copy_from_slice(part);
             *chunk.write() = Some(contents.into());
@@ -54,6 +59,25 @@ impl MemoryDevice {
                 let len = (self.len - offset).min(CHUNK_BYTES as u64);
                 each(offset, &bytes[..len as usize])?;
             }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every part whose memory this device does not share with `other`, which is as long: its
+    /// offset, and the bytes that it has here, be they zeros. All other parts are alike.
+    pub fn for_each_part_unlike(
+        &self,
+        other: &Self,
+        mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (number, (one, other)) in self.chunks.iter().zip(&other.chunks).enumerate() {
+            let one = one.read().clone();
+            if one.as_ref().map(Arc::as_ptr) == other.read().as_ref().map(Arc::as_ptr) {
+                continue;
+            }
+            let offset = number as u64 * CHUNK_BYTES as u64;
+            let len = (self.len - offset).min(CHUNK_BYTES as u64);
+            each(offset, &one.as_deref().unwrap_or(&ZEROS)[..len as usize])?;
         }
         Ok(())
     }
@@ -169,6 +193,41 @@ mod tests {
         };
         fork.for_each_part(each).unwrap();
         assert_eq!(parts, [(0, CHUNK_BYTES), (2 * CHUNK_BYTES as u64, 100)]);
+    }
+
+    #[test]
+    fn parts_of_forks_are_alike_until_one_changes() {
+        let device = MemoryDevice::new(3 * CHUNK_BYTES as u64 + 100);
+        device.write_at(0, &[1; 3 * CHUNK_BYTES]).unwrap();
+        let fork = device.fork();
+        let unlike = |one: &MemoryDevice, other: &MemoryDevice| {
+            let mut parts = Vec::new();
+            one.for_each_part_unlike(other, |offset, bytes| {
+                parts.push((offset / CHUNK_BYTES as u64, bytes[0], bytes.len()));
+                Ok(())
+            })
+            .unwrap();
+            parts
+        };
+        assert_eq!(unlike(&device, &fork), []);
+        fork.zero_range(0, CHUNK_BYTES as u64).unwrap();
+        fork.write_at(CHUNK_BYTES as u64, &[2]).unwrap();
+        device.write_at(3 * CHUNK_BYTES as u64, &[3]).unwrap();
+        assert_eq!(unlike(&fork, &device), [(0, 0, CHUNK_BYTES), (1, 2, CHUNK_BYTES), (3, 0, 100)]);
+        assert_eq!(unlike(&device, &fork), [(0, 1, CHUNK_BYTES), (1, 1, CHUNK_BYTES), (3, 3, 100)]);
+    }
+
+    #[test]
+    fn zeros_take_no_space() {
+        let mut bytes = vec![0; 2 * CHUNK_BYTES + 10];
+        bytes[CHUNK_BYTES] = 1;
+        let device = MemoryDevice::from_bytes(&bytes);
+        let mut offsets = Vec::new();
+        device.for_each_part(|offset, _| Ok(offsets.push(offset))).unwrap();
+        assert_eq!(offsets, [CHUNK_BYTES as u64]);
+        let mut back = vec![9; bytes.len()];
+        device.read_at(0, &mut back).unwrap();
+        assert!(back == bytes);
     }
 
     #[test]

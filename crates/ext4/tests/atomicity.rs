@@ -66,6 +66,6 @@ fn small_durable_changes_go_round_the_journal_and_round_again() {
         let journal_bytes = Some(blocks * u64::from(block_size));
         let target = Ext4Target::new(Layout { block_size, journal_bytes, ..layout });
         let journal = Layout::journal_of(&target.make(0).unwrap());
-        rounds(&target.trial(), &journal);
+        rounds(&target.trial(), &journal, oracle::effort(4, 10, 10));
     }
 }

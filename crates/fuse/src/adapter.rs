@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use fuse_device::{Errno, abi};
 use vfs::{Error, FileSystem, Ino};
 
-use crate::attributes::VALID_SEC;
 use crate::errno::errno;
 use crate::known::Known;
-use crate::protect::Protected;
+use crate::protected::Protected;
 use crate::space::Space;
 use crate::{OnDamage, Options};
+
+/// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
+/// changes the image, and of its own changes the kernel knows.
+pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
 
 /// A file system, served to the kernel.
 pub struct Adapter<'a> {

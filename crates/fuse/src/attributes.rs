@@ -9,12 +9,9 @@ use fuse_device::{Errno, Reply};
 use vfs::{Attributes, DeviceNumber, FileType, Ino, Timestamp};
 
 use crate::Adapter;
+use crate::adapter::VALID_SEC;
 
 pub(crate) use change::CAPABILITIES;
-
-/// How long the kernel may keep what it is told, in seconds: ten years, as good as for ever. Nobody else
-/// changes the image, and of its own changes the kernel knows.
-pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
 
 /// The same for a file without any space, if it may get some. The kernel does not know how much space
 /// what it writes back takes, and asks anew only when the file is closed; but programs that see contents

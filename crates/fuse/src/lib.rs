@@ -20,6 +20,7 @@ mod listing;
 mod names;
 mod options;
 mod protect;
+mod protected;
 mod serve;
 mod shutdown;
 mod space;

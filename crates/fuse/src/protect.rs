@@ -13,45 +13,12 @@
 //! The kernel keeps what was refused, and shows it. It is made to forget it when attributes are asked for
 //! next, as it does whenever it opens such a file to read it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use fuse_device::{Errno, PageCache};
-use parking_lot::Mutex;
 use vfs::{Attributes, Error, FileType, Ino};
 
 use crate::Adapter;
-
-/// What is known of files whose flags forbid writing.
-#[derive(Default)]
-pub(crate) struct Protected {
-    /// Whether the kernel may know any.
-    exist: AtomicBool,
-    /// Files of which the kernel holds what was refused.
-    refused: Mutex<Vec<Ino>>,
-    /// Whether there are any.
-    has_refused: AtomicBool,
-}
-
-impl Protected {
-    fn note_refused(&self, ino: Ino) {
-        let mut refused = self.refused.lock();
-        if !refused.contains(&ino) {
-            refused.push(ino);
-        }
-        self.has_refused.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the kernel holds what was refused.
-    pub(crate) fn has_refused(&self) -> bool {
-        self.has_refused.load(Ordering::Relaxed)
-    }
-
-    fn take_refused(&self) -> Vec<Ino> {
-        let mut refused = self.refused.lock();
-        self.has_refused.store(false, Ordering::Relaxed);
-        std::mem::take(&mut refused)
-    }
-}
 
 /// What the length of an attribute is said to be that is not there.
 const PRETENDED_LEN: u32 = 20;

@@ -9,6 +9,7 @@
 //! - [`Tree`] is everything `lstat` and its friends know about a directory tree, and
 //!   [`assert_same`] tells where two of them differ.
 //! - [`copy_image`] copies an image without what is zero.
+//! - [`show_image`] shows an image in memory to a program that only reads it.
 //! - [`shown_differences`] compares what the kernel shows with what this project's own code shows.
 //! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
 //! - [`wait_until`] waits for what a test needs, for no time.
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod canvas;
 mod check;
 mod compare;
 pub mod crash;
@@ -43,6 +45,7 @@ mod wait;
 mod xfs;
 mod xfs_sample;
 
+pub use canvas::{show_bytes, show_image};
 pub use check::{
     Format, e2fsck, e2fsck_verdict, judge, verdict, xfs_repair, xfs_repair_alone,
     xfs_repair_verdict,

@@ -112,7 +112,7 @@ impl Logged {
         self.fs.engine.checkpoint().unwrap();
         self.fs.flush_superblock().unwrap();
         self.fs.engine.empty_log().unwrap();
-        self.write_to_file(|path| oracle::xfs_repair(path));
+        oracle::show_image(&self.device, |path| oracle::xfs_repair(path));
     }
 
     /// Hands the image as it lies on the device over as a file.

@@ -12,7 +12,6 @@ use crate::checking::{findings, share};
 use blockdev::{BlockDevice, MemoryDevice};
 use common::image::{GOLDEN, device, golden, unpack};
 use common::layout::{Layout, Structure};
-use oracle::crash::write_image;
 use oracle::{KernelMount, MkfsXfs, MountOptions};
 use parking_lot::Mutex;
 
@@ -160,8 +159,6 @@ fn whatever_the_judge_finds_is_found() {
                 let layout = Layout::of(&image);
                 let kinds = Kinds::new(&image, &layout);
                 let base = device(&image);
-                let home = oracle::scratch();
-                let path = home.path().join("image");
                 for seed in 0..cases {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = base.fork();
@@ -170,9 +167,8 @@ fn whatever_the_judge_finds_is_found() {
                         continue;
                     }
                     tried.fetch_add(1, Ordering::Relaxed);
-                    write_image(&damaged, &path).unwrap();
+                    let verdict = oracle::show_image(&damaged, oracle::xfs_repair_alone);
                     let found = findings(Arc::new(damaged));
-                    let verdict = oracle::xfs_repair_alone(&path);
                     if let (Ok(()), Ok([first, ..])) = (&verdict, found.as_deref()) {
                         *only_ours.lock().entry(first.code.name).or_default() += 1;
                     }

@@ -10,7 +10,7 @@ use changing::{Layout, SYNCING};
 use checking::{Sound, assert_sound, findings, share};
 use common::image::{GOLDEN, device, unpack};
 use oracle::stress::Stress;
-use oracle::{Filled, KernelMount, MkfsXfs, MountOptions, XFS_SAMPLES, require};
+use oracle::{Filled, KernelMount, MkfsXfs, MountOptions, XfsSample, require};
 use workload::crash::Options;
 use workload::operation::Mix;
 
@@ -25,7 +25,7 @@ fn golden_images() {
 }
 
 fn samples(filled: Filled) {
-    for sample in XFS_SAMPLES.iter().filter(|sample| sample.filled == filled) {
+    for sample in XfsSample::all(filled) {
         let folder = oracle::scratch();
         let (image, work) = (folder.path().join("image"), folder.path().join("work"));
         std::fs::create_dir(&work).unwrap();

@@ -248,7 +248,8 @@ fn collide(prefix: &[u8], bits: u16) -> Vec<u8> {
 #[test]
 fn names_with_one_hash_spread_over_leaves() {
     require!(Tool("xfs_repair"));
-    for shape in [SHAPES[0], SHAPES[1]] {
+    // The leaves of small blocks hold so few that one hash has several.
+    for shape in [SHAPES[1], SHAPES[0]].into_iter().take(oracle::effort(1, 2, 2)) {
         let mut trial = Trial::new(shape, FreeIndexStrategy::Tree, 7, 30);
         trial.add_some(400);
         let hash = xfs::format::hash::name_hash;
@@ -353,7 +354,8 @@ fn entries_without_space_leave_no_trace() {
     require!(Tool("xfs_repair"));
     let strategies = [FreeIndexStrategy::Tree, FreeIndexStrategy::BlockSkip];
     for strategy in strategies.into_iter().take(oracle::effort(1, 2, 2)) {
-        let layout = Layout { size: 64 << 20, ..NO_PARENTS };
+        let size_mib = oracle::effort(32, 64, 64);
+        let layout = Layout { size: size_mib << 20, ..NO_PARENTS };
         let mut trial = Trial::new(layout, strategy, 5, 250);
         let (mut refused, mut taken) = (0, 0);
         while refused < 200 {
@@ -367,7 +369,7 @@ fn entries_without_space_leave_no_trace() {
             }
             taken += 1;
         }
-        assert!(taken > 20_000, "space ran out after {taken} entries");
+        assert!(taken > 300 * size_mib, "space ran out after {taken} entries");
         trial.check();
         trial.judge();
         trial.remove_some(5_000);

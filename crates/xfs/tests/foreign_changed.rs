@@ -11,8 +11,6 @@ use oracle::{Filled, XfsSample, require};
 use workload::operation::Mix;
 use workload::trial::on_image;
 
-const STEPS: usize = 250;
-
 /// What is there is changed rather than what is made.
 const MIXES: [Mix; 3] = [
     Mix { names: 40, data: 30, attributes: 20, ..Mix::ALL },
@@ -39,7 +37,7 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
         // The model's unit is that of trees; where blocks are smaller, only holes would tell.
         let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
         let mix = MIXES[seed as usize % MIXES.len()];
-        let device = on_image(&target.trial(), mix, seed, STEPS);
+        let device = on_image(&target.trial(), mix, seed, oracle::effort(100, 250, 250));
         if filled == Filled::ByKernel {
             assert_kernel_agrees(&device);
         }

@@ -20,8 +20,7 @@ const INNER_BYTES: u64 = 320 << 20;
 const BLOCK: u64 = 4096;
 /// Extents of a file that is given back.
 const EXTENTS: u64 = 300;
-/// Copies that must have intents, and copies that are taken for them at most.
-const WITH_INTENTS: usize = 3;
+/// Copies that are taken at most until enough of them have intents.
 const COPIES_MAX: u64 = 300;
 
 fn clone(from: &Path, to: &Path) {
@@ -87,6 +86,7 @@ fn run(options: &str) {
     MkfsXfs::default().options(options).create(&image, INNER_BYTES);
     let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
     let is_over = AtomicBool::new(false);
+    let with_intents = oracle::effort(1, 3, 3);
     let (root, ends) = (mount.path(), || is_over.load(Ordering::Relaxed));
     let mut seen = Vec::new();
     std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn run(options: &str) {
                 clone(&image, &copy);
                 seen.extend(Some(judge(&copy)).filter(|intents| *intents > 0));
                 std::fs::remove_file(copy).unwrap();
-                if seen.len() >= WITH_INTENTS {
+                if seen.len() >= with_intents {
                     break;
                 }
             }

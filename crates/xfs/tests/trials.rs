@@ -260,7 +260,7 @@ fn small_durable_changes_go_round_the_log_and_round_again() {
     for layout in all.into_iter().step_by(effort(2, 1, 1)) {
         let target = IN_PLACE(layout);
         let log = Layout::log_of(&target.make(0).unwrap());
-        rounds(&target.trial(), &[log]);
+        rounds(&target.trial(), &[log], effort(4, 10, 10));
     }
 }
 
@@ -278,6 +278,6 @@ fn small_durable_changes_go_round_tiny_logs_and_round_again() {
         let target = IN_PLACE(layout);
         let log = Layout::log_of(&target.make(0).unwrap());
         // xfs_repair takes no such log.
-        rounds(&Trial { check: &|_| (), ..target.trial() }, &[log]);
+        rounds(&Trial { check: &|_| (), ..target.trial() }, &[log], effort(4, 10, 10));
     }
 }

@@ -2,7 +2,6 @@
 //! and neither panics nor hangs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use oracle::{effort, require, scratch};
 
@@ -20,17 +19,12 @@ struct Counts {
 }
 
 /// Damages an image `count` times. Returns what e2fsck finds and the check does not.
-fn compare(
-    (name, victim): (&str, &Victim),
-    count: usize,
-    place: &Path,
-    counts: &mut Counts,
-) -> Vec<String> {
+fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -> Vec<String> {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
     let mut missed = Vec::new();
     for _ in 0..count {
         let case = damage(victim, &mut random);
-        let theirs = judge(&case.image, place);
+        let theirs = judge(&case.image);
         // What is not supported is refused, which is an answer too.
         let ours = check(device(&case.image));
         let codes = ours.map_or(vec!["unsupported"], |(findings, _)| {
@@ -48,12 +42,11 @@ fn compare(
 }
 
 /// Asserts that the check finds what e2fsck finds in any of these, each damaged `count` times.
-fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: usize, work: &Path) {
+fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: usize) {
     let mut counts = Counts::default();
     let mut missed = Vec::new();
-    let place = work.join("image");
     for (name, victim) in victims {
-        missed.extend(compare((name, &victim), count, &place, &mut counts));
+        missed.extend(compare((name, &victim), count, &mut counts));
     }
     let Counts { both, neither, only_ours, explained } = counts;
     println!("both {both}, neither {neither}, explained {explained}, only ours {only_ours:?}");
@@ -66,7 +59,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 fn what_e2fsck_finds_in_golden_images_is_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_found(victims, effort(40, 400, 20_000), scratch().path());
+    assert_found(victims, effort(40, 400, 20_000));
 }
 
 #[test]
@@ -74,7 +67,7 @@ fn what_e2fsck_finds_in_images_of_mke2fs_is_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_found(victims, effort(25, 400, 20_000), work.path());
+    assert_found(victims, effort(25, 400, 20_000));
 }
 
 #[test]

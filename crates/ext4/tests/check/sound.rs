@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, FileDevice, MemoryDevice};
+use blockdev::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
 use oracle::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::FileSystem;
@@ -114,19 +114,14 @@ impl Judge for Checker {
 
     fn judge(&self, case: &Case<'_>) -> Result<(), String> {
         for (what, device) in [("crashed", case.crashed), ("recovered", case.recovered)] {
-            let (findings, _) = check(copy_of(device)).map_err(|error| error.to_string())?;
+            let (findings, _) =
+                check(Arc::new(device.fork())).map_err(|error| error.to_string())?;
             if let Some(first) = findings.first() {
                 return Err(format!("{what}: {} findings, {}", findings.len(), show(first)));
             }
         }
         Ok(())
     }
-}
-
-fn copy_of(device: &MemoryDevice) -> Arc<MemoryDevice> {
-    let mut bytes = vec![0; device.len() as usize];
-    device.read_at(0, &mut bytes).expect("memory");
-    Arc::new(MemoryDevice::from_bytes(&bytes))
 }
 
 #[test]

@@ -46,12 +46,12 @@ fn ino(place: &Path, path: &str) -> u64 {
 }
 
 /// Repairs an image, asserts that it is sound then, and returns what it holds.
-fn repaired(image: &[u8], place: &Path, what: &str) -> Tree {
+fn repaired(image: &[u8], what: &str) -> Tree {
     let made = plan(image).expect("an image that can be repaired");
     let text = format!("{what}\n{}", describe(&made));
     assert!(made.left.is_empty(), "{text}");
     let after = apply(image, &made.steps);
-    if let Some(remarks) = judge(&after, place).filter(|text| !is_explained(text)) {
+    if let Some(remarks) = judge(&after).filter(|text| !is_explained(text)) {
         panic!("{text}{remarks}");
     }
     let again = plan(&after).expect("a sound image");
@@ -107,7 +107,7 @@ impl Bench {
 
     fn repaired(&self, commands: &[&str]) -> Tree {
         let damaged = self.damaged(commands);
-        repaired(&damaged, &self.place(), &format!("{commands:?}"))
+        repaired(&damaged, &format!("{commands:?}"))
     }
 }
 
@@ -193,7 +193,7 @@ fn large_directories_lose_no_name() {
             // The head of an entry in the midst, or of the index.
             image[range.start + size / 2..range.start + size / 2 + 12].fill(0xff);
             let what = format!("{features} {kind:?}");
-            let after = repaired(&image, &bench.place(), &what);
+            let after = repaired(&image, &what);
             let names = after.names.keys().filter(|(directory, _)| *directory == many).count();
             // The entry that was hit, and one whose name it was part of.
             assert!(names >= 2000 - 3, "{what}: {names}");
@@ -220,7 +220,7 @@ fn files_that_share_blocks_get_copies() {
             );
         }
         layout.seal(&mut image);
-        let after = repaired(&image, &bench.place(), features);
+        let after = repaired(&image, features);
         let (file, top) = (bench.ino("/a/file"), bench.ino("/top"));
         assert_eq!(after.inodes[&file], bench.before.inodes[&file], "{features}");
         assert_eq!(after.inodes[&top].contents, after.inodes[&file].contents, "{features}");

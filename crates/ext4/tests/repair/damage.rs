@@ -30,7 +30,7 @@ impl Outcome {
 }
 
 /// Repairs a damaged image and looks at what comes out. Returns it.
-fn repair(name: &str, case: &Case, place: &Path, outcome: &mut Outcome) -> Option<Vec<u8>> {
+fn repair(name: &str, case: &Case, outcome: &mut Outcome) -> Option<Vec<u8>> {
     outcome.cases += 1;
     let made = match plan(&case.image) {
         Ok(made) => made,
@@ -53,7 +53,7 @@ fn repair(name: &str, case: &Case, place: &Path, outcome: &mut Outcome) -> Optio
         return None;
     }
     let after = apply(&case.image, &made.steps);
-    if let Some(text) = judge(&after, place).filter(|text| !is_explained(text)) {
+    if let Some(text) = judge(&after).filter(|text| !is_explained(text)) {
         outcome.problem("e2fsck finds more", format!("{what}{text}"));
         return None;
     }
@@ -67,12 +67,12 @@ fn repair(name: &str, case: &Case, place: &Path, outcome: &mut Outcome) -> Optio
 }
 
 /// Damages and repairs an image `count` times.
-fn repair_all(name: &str, victim: &Victim, count: usize, place: &Path, outcome: &mut Outcome) {
+fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut Outcome) {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum::<u64>() + 1);
     let before = Tree::of(&victim.image).expect("a sound image");
     for _ in 0..count {
         let case = damage(victim, &mut random);
-        let Some(after) = repair(name, &case, place, outcome) else { continue };
+        let Some(after) = repair(name, &case, outcome) else { continue };
         let now = match Tree::of(&after) {
             Ok(now) => now,
             Err(error) => {
@@ -126,7 +126,7 @@ fn volumes_are_repaired_and_nothing_is_lost() {
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_none());
         let count = effort(20, 200, 5_000);
-        repair_all(name, &victim, count, &work.path().join("image"), &mut outcome);
+        repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);
 }
@@ -139,7 +139,7 @@ fn files_are_repaired_and_others_keep_what_they_hold() {
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_some());
         let count = effort(20, 200, 5_000);
-        repair_all(name, &victim, count, &work.path().join("image"), &mut outcome);
+        repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);
 }
@@ -147,8 +147,6 @@ fn files_are_repaired_and_others_keep_what_they_hold() {
 #[test]
 fn lost_swapped_and_random_blocks_are_survived() {
     require!(Tool("e2fsck"));
-    let work = scratch();
-    let place = work.path().join("image");
     let mut random = fastrand::Rng::with_seed(23);
     let (mut whole, mut wrong) = (0, Vec::new());
     for (name, _) in GOLDEN {
@@ -175,7 +173,7 @@ fn lost_swapped_and_random_blocks_are_survived() {
             }
             whole += 1;
             let after = apply(&image, &made.steps);
-            if let Some(text) = judge(&after, &place).filter(|text| !is_explained(text)) {
+            if let Some(text) = judge(&after).filter(|text| !is_explained(text)) {
                 wrong.push(format!("{name} {number}:\n{}{text}", describe(&made)));
             }
         }

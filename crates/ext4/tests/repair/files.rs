@@ -1,7 +1,6 @@
 //! Damage to inodes and what they own, and what becomes of the files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use oracle::{effort, require, scratch};
 
@@ -43,8 +42,6 @@ fn assert_repaired_of(
     at_once: usize,
     damage: fn(&Victim, &mut fastrand::Rng) -> Case,
 ) {
-    let work = scratch();
-    let place = work.path().join("image");
     let mut problems: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut cases = 0;
     for (name, victim) in victims {
@@ -62,7 +59,7 @@ fn assert_repaired_of(
                 touched.extend(case.ino.map(u64::from));
                 what = format!("{what}: {}", case.what);
             }
-            let judged = repair_one(&victim, &place).and_then(|(text, now)| match touched[..] {
+            let judged = repair_one(&victim).and_then(|(text, now)| match touched[..] {
                 [one] => compare((&before, &now), one, &what)
                     .map_err(|(kind, lost)| (kind, format!("{text}{lost}"))),
                 _ => Ok(()),
@@ -86,14 +83,14 @@ fn assert_repaired_of(
 type Problem = (String, String);
 
 /// Repairs an image. Returns what was done, and what the image holds then.
-fn repair_one(victim: &Victim, place: &Path) -> Result<(String, Tree), Problem> {
+fn repair_one(victim: &Victim) -> Result<(String, Tree), Problem> {
     let made = plan(&victim.image).map_err(|error| ("refused".to_owned(), error.to_string()))?;
     let text = describe(&made);
     if let Some(first) = made.left.first() {
         return Err((format!("left {}", first.code.name), text));
     }
     let after = apply(&victim.image, &made.steps);
-    if let Some(remarks) = judge(&after, place).filter(|text| !is_explained(text)) {
+    if let Some(remarks) = judge(&after).filter(|text| !is_explained(text)) {
         return Err(("e2fsck finds more".to_owned(), format!("{text}{remarks}")));
     }
     match Tree::of(&after) {

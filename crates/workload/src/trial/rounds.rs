@@ -12,8 +12,6 @@ use vfs::{FileSystem, Ino, SetAttributes};
 use super::{NEW, TIME, Trial, Watchdog, later};
 use crate::trial::failing::LIMIT;
 
-/// How often each kind of change goes round the log.
-const ROUNDS: u64 = 10;
 /// Crashes looked at of each kind of change.
 const CRASHES: u64 = 6;
 /// Names of the directory that comes and goes.
@@ -34,16 +32,16 @@ enum Change {
     Any,
 }
 
-/// Makes changes of each kind durable, one by one, until they went round the log ten times. `log` says where
-/// its parts lie on the device, in bytes.
+/// Makes changes of each kind durable, one by one, until they went round the log so many times. `log`
+/// says where its parts lie on the device, in bytes.
 ///
 /// # Panics
 /// If one fails, if a crash loses what was durable, or if what is left is not sound.
-pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>]) {
+pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>], times: u64) {
     let _watchdog = Watchdog::new(LIMIT, format!("rounds of the log of {}", trial.name));
     let all = [Change::Permissions, Change::Contents, Change::Name, Change::Directory, Change::Any];
     for change in all {
-        Run::new(trial, log, change).go();
+        Run::new(trial, log, change).go(times);
     }
 }
 
@@ -112,12 +110,12 @@ impl<'t> Run<'t> {
         Self { trial, change, device, mounted, file, number: 0, durable }
     }
 
-    fn go(mut self) {
+    fn go(mut self, times: u64) {
         let len: u64 = self.device.parts.iter().map(|part| part.end - part.start).sum();
         let mut looked = 0;
         loop {
             let written = self.device.bytes.load(Ordering::Relaxed);
-            if written >= ROUNDS * len {
+            if written >= times * len {
                 break;
             }
             let kind = match self.change {
@@ -131,7 +129,7 @@ impl<'t> Run<'t> {
             self.number += 1;
             let written = self.device.bytes.load(Ordering::Relaxed);
             // At odd moments, or all looks would be at the same places of the log.
-            if written * CRASHES > looked * ROUNDS * len + len {
+            if written * CRASHES > looked * times * len + len {
                 looked += 1;
                 self.look_at_a_crash();
             }

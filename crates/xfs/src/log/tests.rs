@@ -50,6 +50,5 @@ fn blocks_longer_than_records_are_logged_in_parts() {
     let name = b"a file with a name of some length 2999";
     fs.lookup(fs.root_ino(), name).unwrap();
     fs.close().unwrap();
-    oracle::crash::write_image(&device, &path).unwrap();
-    oracle::xfs_repair(&path);
+    oracle::show_image(&device, |path| oracle::xfs_repair(path));
 }

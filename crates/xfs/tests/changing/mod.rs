@@ -189,8 +189,5 @@ fn cut_log(device: &MemoryDevice, blocks: u32) {
 /// Asserts that xfs_repair has nothing to say about an image.
 #[track_caller]
 pub fn assert_clean(device: &MemoryDevice) {
-    let folder = oracle::scratch();
-    let path = folder.path().join("image");
-    write_image(device, &path).expect("there is room for an image");
-    oracle::xfs_repair(&path);
+    oracle::show_image(device, |path| oracle::xfs_repair(path));
 }

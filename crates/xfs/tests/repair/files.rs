@@ -14,7 +14,6 @@ use xfs::{OpenOptions, Xfs};
 
 use super::{shown, subject};
 use crate::common::layout::Layout;
-use oracle::crash::write_image;
 
 const SIZE: u64 = 128 << 20;
 
@@ -134,10 +133,7 @@ impl Subject {
         let outcome = subject::repaired(self.device.fork()).unwrap();
         assert!(outcome.left.is_empty() && outcome.is_complete, "{}", shown(&outcome.left));
         assert!(!outcome.is_repaired_again);
-        let home = oracle::scratch();
-        let path = home.path().join("image");
-        write_image(&outcome.device, &path).unwrap();
-        oracle::xfs_repair(&path);
+        oracle::show_image(&outcome.device, |path| oracle::xfs_repair(path));
         outcome.device
     }
 

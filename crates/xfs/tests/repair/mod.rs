@@ -21,7 +21,6 @@ use crate::check_damage::{Case, IMAGES, Kinds, is_explained, place, shared};
 use crate::common::image::{GOLDEN, device, golden, unpack};
 use crate::common::layout::Layout;
 use kept::Kept;
-use oracle::crash::write_image;
 use run::{Outcome, Run};
 use subject::{Repaired, repaired};
 
@@ -66,10 +65,7 @@ fn shown(findings: &[Finding]) -> String {
 
 /// What `xfs_repair` complains of.
 fn complaint(device: &MemoryDevice) -> Option<String> {
-    let home = oracle::scratch();
-    let path = home.path().join("image");
-    write_image(device, &path).unwrap();
-    let complaint = oracle::xfs_repair_verdict(&path).err()?;
+    let complaint = oracle::show_image(device, oracle::xfs_repair_verdict).err()?;
     let lines: Vec<&str> = complaint.lines().take(6).collect();
     (!is_explained(&complaint)).then(|| format!("xfs_repair: {}", lines.join("\n    ")))
 }
@@ -296,11 +292,9 @@ fn any_damage_is_survived() {
                     if !outcome.left.is_empty() || !outcome.is_complete {
                         continue;
                     }
-                    let home = oracle::scratch();
-                    let path = home.path().join("image");
-                    write_image(&outcome.device, &path).unwrap();
+                    let verdict = oracle::show_image(&outcome.device, oracle::xfs_repair_verdict);
                     // Version 4 is checked less strictly than xfs_repair does.
-                    if let Err(complaint) = oracle::xfs_repair_verdict(&path)
+                    if let Err(complaint) = verdict
                         && !is_explained(&complaint)
                         && !name.starts_with("v4")
                     {
