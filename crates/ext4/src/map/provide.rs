@@ -11,7 +11,9 @@ use crate::file;
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::inode::flags;
 use crate::inode::Handle;
+use crate::map::extent::ExtentTree;
 use crate::map::extent::step::FILE_BLOCKS_MAX;
+use crate::map::indirect::BlockMap;
 use crate::map::{Piece, Place, Run, Want, run_at};
 use crate::op::Op;
 
@@ -64,10 +66,10 @@ impl Op<'_> {
         want: Want,
     ) -> Outcome<Piece> {
         if file.has_flag(flags::EXTENTS) {
-            self.provide_extent(file, block, limit, want)
+            ExtentTree::new(self, file).provide(block, limit, want)
         } else {
             self.check_map_allowed(file)?;
-            self.provide_indirect(file, block, limit)
+            BlockMap::new(self, file).provide(block, limit)
         }
     }
 
@@ -109,12 +111,12 @@ impl Op<'_> {
         }
         let end = if blocks.end == u32::MAX { FILE_BLOCKS_MAX } else { u64::from(blocks.end) };
         if file.has_flag(flags::EXTENTS) {
-            self.remove_extents(file, u64::from(blocks.start), end, budget)
+            ExtentTree::new(self, file).remove(u64::from(blocks.start), end, budget)
         } else if file.inode.i_block().iter().all(|&byte| byte == 0) {
             Ok(true)
         } else {
             self.check_map_allowed(file)?;
-            self.remove_indirect(file, u64::from(blocks.start)..end, budget)
+            BlockMap::new(self, file).remove(u64::from(blocks.start)..end, budget)
         }
     }
 

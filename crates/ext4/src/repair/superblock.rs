@@ -295,8 +295,8 @@ fn cut_to(raw: &mut RawSuperblock, blocks: u64) {
     let per_group = u64::from(raw.blocks_per_group.get());
     let first = u64::from(raw.first_data_block.get());
     let had = raw.inodes_count.get().checked_div(raw.inodes_per_group.get()).unwrap_or(0);
-    let table = u64::from(raw.inodes_per_group.get()) * u64::from(raw.inode_size.get()) >> log;
-    let descriptors = u64::from(had) * u64::from(raw.desc_size.get().max(32)) >> log;
+    let table = (u64::from(raw.inodes_per_group.get()) * u64::from(raw.inode_size.get())) >> log;
+    let descriptors = (u64::from(had) * u64::from(raw.desc_size.get().max(32))) >> log;
     let own = table + descriptors + u64::from(raw.reserved_gdt_blocks.get()) + 8;
     let in_groups = blocks.saturating_sub(first);
     let (whole, rest) = (in_groups / per_group, in_groups % per_group);

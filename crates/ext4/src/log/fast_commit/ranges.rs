@@ -16,6 +16,7 @@ use crate::format::inode::flags;
 use crate::format::jbd2::FastCommitTag;
 use crate::map::Place;
 use crate::map::Want;
+use crate::map::extent::ExtentTree;
 
 /// Disjoint runs of blocks: first block and end.
 #[derive(Default)]
@@ -150,7 +151,8 @@ impl Replay<'_, '_> {
                     if !self.reserved.remove(blocks) {
                         return Err(damage("it adds blocks that are in use", ino).into());
                     }
-                    self.op.map_given(file, Extent { block, len, start, ..extent })?;
+                    let given = Extent { block, len, start, ..extent };
+                    ExtentTree::new(self.op, file).map_given(given)?;
                     done += len;
                 }
                 Place::Written(found) | Place::Unwritten(found) if found == start => {

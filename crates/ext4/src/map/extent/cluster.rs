@@ -11,28 +11,26 @@
 
 use operation::Outcome;
 
+use super::ExtentTree;
 use super::step::{FILE_BLOCKS_MAX, check_blocks};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
-use crate::inode::Handle;
 use crate::map::Place;
-use crate::op::Op;
 
-impl Op<'_> {
+impl ExtentTree<'_, '_> {
     /// Takes up to `len` blocks for the hole from `block` on: what is left of its cluster if that is
     /// partly mapped already, or else new clusters.
     pub(super) fn take_in_clusters(
         &mut self,
-        file: &mut Handle,
         goal: Block,
         block: FileBlock,
         len: u32,
     ) -> Outcome<(Block, u32)> {
-        let ratio = self.fs.volume.geometry.cluster_blocks();
+        let ratio = self.op.fs.volume.geometry.cluster_blocks();
         let within = block.0 % ratio;
-        if let Some(cluster) = self.find_cluster(file, u64::from(block.0))? {
+        if let Some(cluster) = self.find_cluster(u64::from(block.0))? {
             let (start, len) = (cluster.plus(within.into()), len.min(ratio - within));
-            check_blocks(&self.fs.volume, file, start, len.into())?;
+            check_blocks(&self.op.fs.volume, self.file, start, len.into())?;
             return Ok((start, len));
         }
         let wanted = within + len;
@@ -40,40 +38,40 @@ impl Op<'_> {
         // The last one may be partly mapped behind the hole.
         let is_cut = clusters > 1 && !wanted.is_multiple_of(ratio);
         let last = u64::from(block.0) + u64::from(len) - 1;
-        if is_cut && self.find_cluster(file, last)?.is_some() {
+        if is_cut && self.find_cluster(last)?.is_some() {
             clusters -= 1;
         }
-        let (start, clusters) = self.allocate_clusters(goal, clusters)?;
-        self.add_clusters(file, clusters)?;
+        let (start, clusters) = self.op.allocate_clusters(goal, clusters)?;
+        self.op.add_clusters(self.file, clusters)?;
         Ok((start.plus(within.into()), len.min(clusters * ratio - within)))
     }
 
     /// Frees the clusters of extents that were taken out of the map, in descending order, but for
     /// those that still have blocks; what that costs of a budget.
-    pub(super) fn free_in_clusters(&mut self, file: &mut Handle, freed: &[Extent]) -> Outcome<u32> {
-        let log = self.fs.volume.geometry.cluster_blocks_log;
+    pub(super) fn free_in_clusters(&mut self, freed: &[Extent]) -> Outcome<u32> {
+        let log = self.op.fs.volume.geometry.cluster_blocks_log;
         let mut cost = 0_u32;
         // The first cluster of the extent before: two extents may have parts of it.
         let mut decided = u64::MAX;
         for extent in freed {
-            cost = cost.saturating_add(self.forget_data(file, extent.start, extent.len));
+            cost = cost.saturating_add(self.op.forget_data(self.file, extent.start, extent.len));
             let (start, end) = (u64::from(extent.block.0), extent.end());
-            let first_block = self.cluster_behind(file, extent.start, start)?;
+            let first_block = self.cluster_behind(extent.start, start)?;
             let first = start >> log;
             let mut clusters = first..end.div_ceil(1 << log).min(decided);
             decided = first;
             let is_cut_behind = end < clusters.end << log;
-            if is_cut_behind && self.find_cluster(file, (clusters.end - 1) << log)?.is_some() {
+            if is_cut_behind && self.find_cluster((clusters.end - 1) << log)?.is_some() {
                 clusters.end -= 1;
             }
             let is_cut_before = !clusters.is_empty() && start > first << log;
-            if is_cut_before && self.find_cluster(file, first << log)?.is_some() {
+            if is_cut_before && self.find_cluster(first << log)?.is_some() {
                 clusters.start += 1;
             }
             if !clusters.is_empty() {
                 let skipped = (clusters.start - first) << log;
                 let len = (clusters.end - clusters.start) << log;
-                self.free_blocks(file, first_block.plus(skipped), len as u32)?;
+                self.op.free_blocks(self.file, first_block.plus(skipped), len as u32)?;
             }
         }
         Ok(cost)
@@ -81,28 +79,29 @@ impl Op<'_> {
 
     /// The cluster of the device that the file's cluster around `block` has, if one of its blocks is
     /// mapped: its first block.
-    fn find_cluster(&mut self, file: &Handle, block: u64) -> Outcome<Option<Block>> {
-        let ratio = u64::from(self.fs.volume.geometry.cluster_blocks());
+    fn find_cluster(&mut self, block: u64) -> Outcome<Option<Block>> {
+        let ratio = u64::from(self.op.fs.volume.geometry.cluster_blocks());
         let mut at = block - block % ratio;
         let end = (at + ratio).min(FILE_BLOCKS_MAX);
         while at < end {
-            let run = self.run_at(file, FileBlock(at as u32))?;
+            let run = self.op.run_at(self.file, FileBlock(at as u32))?;
             if let Place::Written(found) | Place::Unwritten(found) = run.place {
-                return self.cluster_behind(file, found, at).map(Some);
+                return self.cluster_behind(found, at).map(Some);
             }
             at += run.len;
         }
         Ok(None)
     }
 
-    /// The first block of the cluster that holds `block`, which is block `at` of the file.
-    fn cluster_behind(&self, file: &Handle, block: Block, at: u64) -> Outcome<Block> {
-        let ratio = u64::from(self.fs.volume.geometry.cluster_blocks());
+    /// The first block of the cluster that holds `block`, which is block `at` of the self.file.
+    fn cluster_behind(&self, block: Block, at: u64) -> Outcome<Block> {
+        let ratio = u64::from(self.op.fs.volume.geometry.cluster_blocks());
         if block.0 % ratio != at % ratio {
-            return Err(file
+            return Err(self
+                .file
                 .corrupt("extent tree", "a block at another place of its cluster")
                 .into());
         }
-        Ok(self.fs.volume.geometry.cluster_start(block))
+        Ok(self.op.fs.volume.geometry.cluster_start(block))
     }
 }

@@ -17,3 +17,19 @@ pub(crate) mod step;
 
 #[cfg(test)]
 mod tests;
+
+use crate::inode::Handle;
+use crate::op::Op;
+
+/// The extent tree of a file that an operation changes. The file's inode is locked.
+pub(crate) struct ExtentTree<'o, 'a> {
+    op: &'o mut Op<'a>,
+    file: &'o mut Handle,
+}
+
+impl<'o, 'a> ExtentTree<'o, 'a> {
+    /// The tree of a file with extents.
+    pub(crate) fn new(op: &'o mut Op<'a>, file: &'o mut Handle) -> Self {
+        Self { op, file }
+    }
+}

@@ -6,12 +6,11 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use transaction::BufferId;
 
+use super::ExtentTree;
 use super::step::{Child, FILE_BLOCKS_MAX, root};
 use crate::format::address::FileBlock;
 use crate::format::extent::{DEPTH_MAX, Node};
-use crate::inode::Handle;
 use crate::kind::Kind;
-use crate::op::Op;
 
 /// A node on the way down, and the entry taken in it.
 #[derive(Clone, Copy)]
@@ -37,10 +36,10 @@ impl Frame {
 /// From the root to a leaf. The buffers stay held, so it is good until the tree changes.
 pub(super) type Path = SmallVec<[Frame; DEPTH_MAX as usize + 1]>;
 
-impl Op<'_> {
+impl ExtentTree<'_, '_> {
     /// The way to where `block` is or would be.
-    pub(super) fn path_to(&mut self, file: &Handle, block: FileBlock) -> Outcome<Path> {
-        let root = root(file)?;
+    pub(super) fn path_to(&mut self, block: FileBlock) -> Outcome<Path> {
+        let root = root(self.file)?;
         let mut path = Path::new();
         let mut frame = Frame {
             buffer: None,
@@ -52,7 +51,7 @@ impl Op<'_> {
         let mut child = child_of(&root, &frame);
         path.push(frame);
         while let Some(down) = child {
-            (frame, child) = self.enter(file, down, block)?;
+            (frame, child) = self.enter(down, block)?;
             path.push(frame);
         }
         Ok(path)
@@ -61,13 +60,12 @@ impl Op<'_> {
     /// Holds a child; where `block` is or would be in it, and the child below that.
     pub(super) fn enter(
         &mut self,
-        file: &Handle,
         child: Child,
         block: FileBlock,
     ) -> Outcome<(Frame, Option<Child>)> {
-        child.check(&self.fs.volume, file)?;
-        let id = self.buffer(child.leaf, Kind::ExtentNode.of(file.owner))?;
-        let node = child.node(file, self.txn.data(id))?;
+        child.check(&self.op.fs.volume, self.file)?;
+        let id = self.op.buffer(child.leaf, Kind::ExtentNode.of(self.file.owner))?;
+        let node = child.node(self.file, self.op.txn.data(id))?;
         let position = node.position(block);
         let Child { depth, start, end, .. } = child;
         let frame = Frame { buffer: Some(id), depth, position, start, end };
@@ -75,43 +73,38 @@ impl Op<'_> {
     }
 
     /// A node on a path.
-    pub(super) fn node<'n>(&'n self, file: &'n Handle, frame: &Frame) -> Outcome<Node<'n>> {
-        Node::trusted(self.node_bytes(file, frame), frame.depth)
-            .map_err(|c| c.of_inode(file.ino().0).into())
+    pub(super) fn node<'n>(&'n self, frame: &Frame) -> Outcome<Node<'n>> {
+        Node::trusted(self.node_bytes(frame), frame.depth)
+            .map_err(|c| c.of_inode(self.file.ino().0).into())
     }
 
     /// The bytes of a node.
-    pub(super) fn node_bytes<'n>(&'n self, file: &'n Handle, frame: &Frame) -> &'n [u8] {
+    pub(super) fn node_bytes<'n>(&'n self, frame: &Frame) -> &'n [u8] {
         match frame.buffer {
-            Some(id) => self.txn.data(id),
-            None => file.inode.i_block(),
+            Some(id) => self.op.txn.data(id),
+            None => self.file.inode.i_block(),
         }
     }
 
     /// Some bytes of a node, to change.
-    pub(super) fn edit_node<'n>(
-        &'n mut self,
-        file: &'n mut Handle,
-        frame: &Frame,
-        range: Range<usize>,
-    ) -> &'n mut [u8] {
+    pub(super) fn edit_node<'n>(&'n mut self, frame: &Frame, range: Range<usize>) -> &'n mut [u8] {
         match frame.buffer {
-            Some(id) => self.txn.edit(id, range),
-            None => &mut file.inode.i_block_mut()[range],
+            Some(id) => self.op.txn.edit(id, range),
+            None => &mut self.file.inode.i_block_mut()[range],
         }
     }
 
     /// How many entries a node has and has room for; also of an index node that has none left, which
     /// must not stay so.
-    pub(super) fn fill_of(&self, file: &Handle, frame: &Frame) -> (usize, usize) {
-        let bytes = self.node_bytes(file, frame);
+    pub(super) fn fill_of(&self, frame: &Frame) -> (usize, usize) {
+        let bytes = self.node_bytes(frame);
         let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
         (number(2), number(4))
     }
 
     /// Sets how many entries a node has.
-    pub(super) fn set_entries(&mut self, file: &mut Handle, frame: &Frame, count: usize) {
-        self.edit_node(file, frame, 2..4).copy_from_slice(&(count as u16).to_le_bytes());
+    pub(super) fn set_entries(&mut self, frame: &Frame, count: usize) {
+        self.edit_node(frame, 2..4).copy_from_slice(&(count as u16).to_le_bytes());
     }
 }
 

@@ -5,14 +5,13 @@ use operation::reserve::Claim;
 use smallvec::smallvec;
 use vfs::Error;
 
+use super::ExtentTree;
 use super::path::Path;
 use super::replace::Pieces;
 use super::step::check_blocks;
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{DEPTH_MAX, Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX};
-use crate::inode::Handle;
 use crate::map::{Piece, Want, Was};
-use crate::op::Op;
 
 /// Changes of its structure that a tree can need until a leaf has room, and to spare.
 pub(super) const ROUNDS_MAX: usize = 4 * DEPTH_MAX as usize;
@@ -25,36 +24,35 @@ enum Spot {
     Hole { at: usize, end: u64, goal: Option<Block> },
 }
 
-impl Op<'_> {
-    /// [`Op::provide`] for a file with an extent tree.
-    pub(crate) fn provide_extent(
-        &mut self,
-        file: &mut Handle,
-        block: FileBlock,
-        limit: u32,
-        want: Want,
-    ) -> Outcome<Piece> {
+impl ExtentTree<'_, '_> {
+    /// [`crate::op::Op::provide`] for a file with an extent tree.
+    pub(crate) fn provide(&mut self, block: FileBlock, limit: u32, want: Want) -> Outcome<Piece> {
         let mut taken = None;
         for _ in 0..ROUNDS_MAX {
-            let path = self.path_to(file, block)?;
-            let done = match self.spot(file, &path, block)? {
+            let path = self.path_to(block)?;
+            let done = match self.spot(&path, block)? {
                 Spot::Extent { at, extent } => {
-                    check_blocks(&self.fs.volume, file, extent.start, u64::from(extent.len))?;
-                    self.bring_to_state(file, &path, at, extent, block..FileBlock(limit), want)?
+                    check_blocks(
+                        &self.op.fs.volume,
+                        self.file,
+                        extent.start,
+                        u64::from(extent.len),
+                    )?;
+                    self.bring_to_state(&path, at, extent, block..FileBlock(limit), want)?
                 }
                 Spot::Hole { at, end, goal } => {
                     let (start, len) = match taken {
                         Some(run) => run,
                         None => {
                             let len = end.min(u64::from(limit)) as u32 - block.0;
-                            let goal = goal.unwrap_or_else(|| self.metadata_goal(file));
-                            self.take_run(file, goal, block, len, want)?
+                            let goal = goal.unwrap_or_else(|| self.op.metadata_goal(self.file));
+                            self.take_run(goal, block, len, want)?
                         }
                     };
                     taken = Some((start, len));
                     let unwritten = want != Want::Written;
                     let extent = Extent { block, len, start, unwritten };
-                    self.replace(file, &path, at..at, smallvec![extent])?.then_some(Piece {
+                    self.replace(&path, at..at, smallvec![extent])?.then_some(Piece {
                         start,
                         len: len.into(),
                         was: Was::Hole,
@@ -67,48 +65,47 @@ impl Op<'_> {
                 return Ok(piece);
             }
         }
-        Err(file.corrupt("extent tree", "splits make no room").into())
+        Err(self.file.corrupt("extent tree", "splits make no room").into())
     }
 
     /// Enters an extent whose blocks are taken already into the map, where the file has a hole, and
     /// counts them. Not for clusters of several blocks.
-    pub(crate) fn map_given(&mut self, file: &mut Handle, given: Extent) -> Outcome<()> {
+    pub(crate) fn map_given(&mut self, given: Extent) -> Outcome<()> {
         for _ in 0..ROUNDS_MAX {
-            let path = self.path_to(file, given.block)?;
-            let Spot::Hole { at, end, .. } = self.spot(file, &path, given.block)? else {
-                return Err(file.corrupt("extent tree", "blocks where none should be").into());
+            let path = self.path_to(given.block)?;
+            let Spot::Hole { at, end, .. } = self.spot(&path, given.block)? else {
+                return Err(self.file.corrupt("extent tree", "blocks where none should be").into());
             };
             if given.end() > end {
-                return Err(file.corrupt("extent tree", "blocks where none should be").into());
+                return Err(self.file.corrupt("extent tree", "blocks where none should be").into());
             }
-            if self.replace(file, &path, at..at, smallvec![given])? {
-                return self.add_clusters(file, given.len);
+            if self.replace(&path, at..at, smallvec![given])? {
+                return self.op.add_clusters(self.file, given.len);
             }
         }
-        Err(file.corrupt("extent tree", "splits make no room").into())
+        Err(self.file.corrupt("extent tree", "splits make no room").into())
     }
 
     /// Takes blocks for the start of a hole, as many of `len` as can be had together.
     fn take_run(
         &mut self,
-        file: &mut Handle,
         goal: Block,
         block: FileBlock,
         len: u32,
         want: Want,
     ) -> Outcome<(Block, u32)> {
         let len_max = if want == Want::Written { WRITTEN_LEN_MAX } else { UNWRITTEN_LEN_MAX };
-        if self.fs.volume.geometry.cluster_blocks_log > 0 {
-            return self.take_in_clusters(file, goal, block, len.min(len_max));
+        if self.op.fs.volume.geometry.cluster_blocks_log > 0 {
+            return self.take_in_clusters(goal, block, len.min(len_max));
         }
-        let (start, len) = self.allocate_clusters(goal, len.min(len_max))?;
-        self.add_clusters(file, len)?;
+        let (start, len) = self.op.allocate_clusters(goal, len.min(len_max))?;
+        self.op.add_clusters(self.file, len)?;
         Ok((start, len))
     }
 
-    fn spot(&self, file: &Handle, path: &Path, block: FileBlock) -> Outcome<Spot> {
+    fn spot(&self, path: &Path, block: FileBlock) -> Outcome<Spot> {
         let leaf = path[path.len() - 1];
-        let node = self.node(file, &leaf)?;
+        let node = self.node(&leaf)?;
         let before = leaf.position.map(|at| (at, node.extent(at)));
         if let Some((at, extent)) = before
             && u64::from(block.0) < extent.end()
@@ -119,7 +116,8 @@ impl Op<'_> {
         let after = (at < node.len()).then(|| node.extent(at));
         let end = after.map_or(leaf.end, |next| u64::from(next.block.0).min(leaf.end));
         if end <= u64::from(block.0) {
-            return Err(file
+            return Err(self
+                .file
                 .corrupt("extent tree node", "it has no place for a block it leads to")
                 .into());
         }
@@ -130,7 +128,7 @@ impl Op<'_> {
             }
             (None, None) => None,
         };
-        let goal = goal.filter(|goal| self.fs.volume.geometry.contains(*goal, 1));
+        let goal = goal.filter(|goal| self.op.fs.volume.geometry.contains(*goal, 1));
         Ok(Spot::Hole { at, end, goal })
     }
 
@@ -138,7 +136,6 @@ impl Op<'_> {
     /// had no room.
     fn bring_to_state(
         &mut self,
-        file: &mut Handle,
         path: &Path,
         at: usize,
         extent: Extent,
@@ -174,10 +171,10 @@ impl Op<'_> {
             pieces.push(Extent { block, len: extent.len - end, start, ..extent });
         }
         // The space is the file's already: writing to it must not fail for want of room in the map.
-        let claim = self.claim;
-        self.claim = claim.max(Claim::Promised);
-        let done = self.replace(file, path, at..at + 1, pieces)?;
-        self.claim = claim;
+        let claim = self.op.claim;
+        self.op.claim = claim.max(Claim::Promised);
+        let done = self.replace(path, at..at + 1, pieces)?;
+        self.op.claim = claim;
         Ok(done.then_some(piece(len)))
     }
 }

@@ -3,13 +3,12 @@
 use operation::Outcome;
 use smallvec::SmallVec;
 
+use super::ExtentTree;
 use super::path::Path;
 use super::provide::ROUNDS_MAX;
 use super::replace::Pieces;
 use crate::format::address::FileBlock;
 use crate::format::extent::Extent;
-use crate::inode::Handle;
-use crate::op::Op;
 
 /// What goes from one leaf.
 #[derive(Default)]
@@ -24,36 +23,30 @@ struct Cut {
     from: u64,
 }
 
-impl Op<'_> {
+impl ExtentTree<'_, '_> {
     /// [`Op::remove_blocks`] for a file with an extent tree.
-    pub(crate) fn remove_extents(
-        &mut self,
-        file: &mut Handle,
-        start: u64,
-        mut end: u64,
-        budget: &mut u32,
-    ) -> Outcome<bool> {
+    pub(crate) fn remove(&mut self, start: u64, mut end: u64, budget: &mut u32) -> Outcome<bool> {
         let mut rounds = 0;
         while end > start {
             if *budget == 0 {
                 return Ok(false);
             }
-            let path = self.path_to(file, FileBlock((end - 1) as u32))?;
+            let path = self.path_to(FileBlock((end - 1) as u32))?;
             if let Some(frame) = path.iter().find(|frame| frame.position.is_none()) {
                 // All that is below it lies behind the range.
                 end = u64::from(frame.start.0);
                 continue;
             }
-            let Some(cut) = self.cut(file, &path, start..end, *budget)? else { return Ok(true) };
-            if !self.replace(file, &path, cut.window, cut.pieces)? {
+            let Some(cut) = self.cut(&path, start..end, *budget)? else { return Ok(true) };
+            if !self.replace(&path, cut.window, cut.pieces)? {
                 rounds += 1;
                 if rounds > ROUNDS_MAX {
-                    return Err(file.corrupt("extent tree", "splits make no room").into());
+                    return Err(self.file.corrupt("extent tree", "splits make no room").into());
                 }
                 continue;
             }
             *budget = budget.saturating_sub(1);
-            *budget = budget.saturating_sub(self.free_extents(file, &cut.freed)?);
+            *budget = budget.saturating_sub(self.free_extents(&cut.freed)?);
             end = cut.from;
         }
         Ok(true)
@@ -61,13 +54,13 @@ impl Op<'_> {
 
     /// Frees the blocks of extents that were taken out of the map, in descending order; what that
     /// costs of a budget.
-    fn free_extents(&mut self, file: &mut Handle, freed: &[Extent]) -> Outcome<u32> {
-        if self.fs.volume.geometry.cluster_blocks_log > 0 {
-            return self.free_in_clusters(file, freed);
+    fn free_extents(&mut self, freed: &[Extent]) -> Outcome<u32> {
+        if self.op.fs.volume.geometry.cluster_blocks_log > 0 {
+            return self.free_in_clusters(freed);
         }
         let mut cost = 0_u32;
         for extent in freed {
-            cost = cost.saturating_add(self.free_data(file, extent.start, extent.len)?);
+            cost = cost.saturating_add(self.op.free_data(self.file, extent.start, extent.len)?);
         }
         Ok(cost)
     }
@@ -76,13 +69,12 @@ impl Op<'_> {
     /// `budget` allows. `None` if the file has nothing in the range.
     fn cut(
         &self,
-        file: &Handle,
         path: &Path,
         range: std::ops::Range<u64>,
         mut budget: u32,
     ) -> Outcome<Option<Cut>> {
         let leaf = path[path.len() - 1];
-        let node = self.node(file, &leaf)?;
+        let node = self.node(&leaf)?;
         let Some(last) = leaf.position else { return Ok(None) };
         let mut cut = Cut { window: last + 1..last + 1, from: range.end, ..Cut::default() };
         let mut right = None;
@@ -93,8 +85,8 @@ impl Op<'_> {
             if to <= from || budget == 0 {
                 break;
             }
-            let len = ((to - from) as u32).min(self.freed_at_once(file, budget));
-            budget = budget.saturating_sub(self.cost_of_freeing(file, len));
+            let len = ((to - from) as u32).min(self.op.freed_at_once(self.file, budget));
+            budget = budget.saturating_sub(self.op.cost_of_freeing(self.file, len));
             let from = to - u64::from(len);
             let skip = from - u64::from(extent.block.0);
             cut.freed.push(part(extent, skip, u64::from(len)));

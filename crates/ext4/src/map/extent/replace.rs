@@ -5,11 +5,10 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::ExtentTree;
 use super::path::{Frame, Path};
 use crate::format::address::FileBlock;
 use crate::format::extent::{ENTRY_SIZE, Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX, entry_range};
-use crate::inode::Handle;
-use crate::op::Op;
 
 /// Extents that take the place of others: never more than these.
 pub(super) type Pieces = SmallVec<[Extent; 3]>;
@@ -25,18 +24,17 @@ fn joined(before: Extent, after: Extent) -> Option<Extent> {
     one.then_some(Extent { len, ..before })
 }
 
-impl Op<'_> {
+impl ExtentTree<'_, '_> {
     /// Replaces entries of the leaf at the end of `path`, joining what adjoins. False if there was
     /// no room: some was made, and the path is no longer good. After true it is not, either.
     pub(super) fn replace(
         &mut self,
-        file: &mut Handle,
         path: &Path,
         mut window: Range<usize>,
         mut pieces: Pieces,
     ) -> Outcome<bool> {
         let leaf = path[path.len() - 1];
-        let node = self.node(file, &leaf)?;
+        let node = self.node(&leaf)?;
         let count = node.len();
         if let (Some(first), Some(at)) = (pieces.first_mut(), window.start.checked_sub(1))
             && let Some(whole) = joined(node.extent(at), *first)
@@ -53,18 +51,18 @@ impl Op<'_> {
         }
         let count_after = count - window.len() + pieces.len();
         if count_after > node.room() {
-            self.make_room(file, path)?;
+            self.make_room(path)?;
             return Ok(false);
         }
         let mut bytes: SmallVec<[u8; 3 * ENTRY_SIZE]> = SmallVec::new();
         for piece in &pieces {
             bytes.extend_from_slice(&piece.encode());
         }
-        self.splice(file, &leaf, count, window.clone(), &bytes);
+        self.splice(&leaf, count, window.clone(), &bytes);
         let first = pieces.first().filter(|_| window.start == 0).map(|piece| piece.block);
-        self.after_splice(file, path, path.len() - 1, first)?;
+        self.after_splice(path, path.len() - 1, first)?;
         if count_after < count {
-            self.shrink(file, path)?;
+            self.shrink(path)?;
         }
         Ok(true)
     }
@@ -72,7 +70,6 @@ impl Op<'_> {
     /// Puts whole entries (`bytes`) in the place of others in a node of `count`, which has the room.
     pub(super) fn splice(
         &mut self,
-        file: &mut Handle,
         frame: &Frame,
         count: usize,
         window: Range<usize>,
@@ -81,40 +78,39 @@ impl Op<'_> {
         let added = bytes.len() / ENTRY_SIZE;
         let start = entry_range(window.start).start;
         if added == window.len() {
-            self.edit_node(file, frame, start..start + bytes.len()).copy_from_slice(bytes);
+            self.edit_node(frame, start..start + bytes.len()).copy_from_slice(bytes);
             return;
         }
         let count_after = count - window.len() + added;
         let end = entry_range(count.max(count_after)).start;
         let moved = window.len() * ENTRY_SIZE..(count - window.start) * ENTRY_SIZE;
-        let room = self.edit_node(file, frame, start..end);
+        let room = self.edit_node(frame, start..end);
         room.copy_within(moved.clone(), bytes.len());
         room[..bytes.len()].copy_from_slice(bytes);
         room[bytes.len() + moved.len()..].fill(0);
-        self.set_entries(file, frame, count_after);
+        self.set_entries(frame, count_after);
     }
 
     /// Brings the entries above a node in line with its first one, if that may have changed. `first`
     /// is the new one's block, where it is known.
     pub(super) fn after_splice(
         &mut self,
-        file: &mut Handle,
         path: &Path,
         level: usize,
         first: Option<FileBlock>,
     ) -> Outcome<()> {
         let first = match first {
             Some(first) => Some(first),
-            None => self.node(file, &path[level])?.first_block(0),
+            None => self.node(&path[level])?.first_block(0),
         };
         let Some(first) = first else { return Ok(()) };
         for frame in path[..level].iter().rev() {
             let at = frame.taken();
-            if self.node(file, frame)?.first_block(at) == Some(first) {
+            if self.node(frame)?.first_block(at) == Some(first) {
                 return Ok(());
             }
             let key = entry_range(at).start..entry_range(at).start + 4;
-            self.edit_node(file, frame, key).copy_from_slice(&first.0.to_le_bytes());
+            self.edit_node(frame, key).copy_from_slice(&first.0.to_le_bytes());
             if at > 0 {
                 return Ok(());
             }

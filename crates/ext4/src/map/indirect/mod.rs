@@ -34,35 +34,43 @@ fn piece(start: Block, len: u32, was: Was) -> Piece {
     Piece { start, len: len.into(), was, written: true, copied_from: None }
 }
 
-impl Op<'_> {
+/// The block map of a file that an operation changes. The file's inode is locked.
+pub(crate) struct BlockMap<'o, 'a> {
+    op: &'o mut Op<'a>,
+    file: &'o mut Handle,
+}
+
+impl<'o, 'a> BlockMap<'o, 'a> {
+    /// The map of a file without extents.
+    pub(crate) fn new(op: &'o mut Op<'a>, file: &'o mut Handle) -> Self {
+        Self { op, file }
+    }
+}
+
+impl BlockMap<'_, '_> {
     /// [`Op::provide`] for a file with a block map.
-    pub(crate) fn provide_indirect(
-        &mut self,
-        file: &mut Handle,
-        block: FileBlock,
-        limit: u32,
-    ) -> Outcome<Piece> {
-        let run = self.run_at(file, block)?;
+    pub(crate) fn provide(&mut self, block: FileBlock, limit: u32) -> Outcome<Piece> {
+        let run = self.op.run_at(self.file, block)?;
         let len = run.len.min(u64::from(limit - block.0)) as u32;
         if let Place::Written(start) = run.place {
             return Ok(piece(start, len, Was::Written));
         }
-        let goal = self.goal_after(file, block)?;
-        let path = Path::to(block, self.fs.volume.geometry.block_size());
+        let goal = self.goal_after(block)?;
+        let path = Path::to(block, self.op.fs.volume.geometry.block_size());
         let path = path.ok_or(Error::FileTooLarge)?;
-        let (holder, slot) = self.holder_of(file, path.indexes())?;
+        let (holder, slot) = self.holder_of(path.indexes())?;
         let slots = match holder {
-            Some(_) => self.fs.volume.block_size() as u32 / 4,
+            Some(_) => self.op.fs.volume.block_size() as u32 / 4,
             None => DIRECT_COUNT,
         };
         let len = len.min(slots - u32::from(slot));
-        let (start, len) = self.allocate_clusters(goal, len)?;
+        let (start, len) = self.op.allocate_clusters(goal, len)?;
         let end = start.plus(u64::from(len));
         if end.0 > u64::from(u32::MAX) {
             return Err(Error::NoSpace.into());
         }
-        self.add_clusters(file, len)?;
-        let bytes = self.edit_pointers(file, holder, slots_range(slot, len));
+        self.op.add_clusters(self.file, len)?;
+        let bytes = self.edit_pointers(holder, slots_range(slot, len));
         for (bytes, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(start.0 as u32..) {
             *bytes = number.to_le_bytes();
         }
@@ -70,66 +78,55 @@ impl Op<'_> {
     }
 
     /// Right behind what the file has before `block`, or into its group.
-    fn goal_after(&mut self, file: &Handle, block: FileBlock) -> Outcome<Block> {
+    fn goal_after(&mut self, block: FileBlock) -> Outcome<Block> {
         if let Some(before) = block.0.checked_sub(1)
-            && let Some(found) = self.find_block(file, FileBlock(before))?
+            && let Some(found) = self.op.find_block(self.file, FileBlock(before))?
         {
             return Ok(found.plus(1));
         }
-        Ok(self.metadata_goal(file))
+        Ok(self.op.metadata_goal(self.file))
     }
 
     /// The block of pointers at the end of a way, and the slot in it. Blocks of pointers that are
     /// missing are made.
-    fn holder_of(&mut self, file: &mut Handle, path: &[u16]) -> Outcome<(Holder, u16)> {
+    fn holder_of(&mut self, path: &[u16]) -> Outcome<(Holder, u16)> {
         let (&last, above) = path.split_last().unwrap_or((&0, &[]));
         let mut holder = None;
         for &slot in above {
-            let below = match pointer(self.pointers(file, holder), slot) {
-                Some(block) => self.enter_pointers(file, block)?,
-                None => self.new_pointers(file, holder, slot)?,
+            let below = match pointer(self.pointers(holder), slot) {
+                Some(block) => self.enter_pointers(block)?,
+                None => self.new_pointers(holder, slot)?,
             };
             holder = Some(below);
         }
         Ok((holder, last))
     }
 
-    fn pointers<'n>(&'n self, file: &'n Handle, holder: Holder) -> &'n [u8] {
+    fn pointers(&self, holder: Holder) -> &[u8] {
         match holder {
-            Some(id) => self.txn.data(id),
-            None => file.inode.i_block(),
+            Some(id) => self.op.txn.data(id),
+            None => self.file.inode.i_block(),
         }
     }
 
-    fn edit_pointers<'n>(
-        &'n mut self,
-        file: &'n mut Handle,
-        holder: Holder,
-        range: Range<usize>,
-    ) -> &'n mut [u8] {
+    fn edit_pointers(&mut self, holder: Holder, range: Range<usize>) -> &mut [u8] {
         match holder {
-            Some(id) => self.txn.edit(id, range),
-            None => &mut file.inode.i_block_mut()[range],
+            Some(id) => self.op.txn.edit(id, range),
+            None => &mut self.file.inode.i_block_mut()[range],
         }
     }
 
-    fn enter_pointers(&mut self, file: &Handle, block: Block) -> Outcome<transaction::BufferId> {
-        check_blocks(&self.fs.volume, file, block, 1)?;
-        Ok(self.buffer(block, Kind::Indirect.of(file.owner))?)
+    fn enter_pointers(&mut self, block: Block) -> Outcome<transaction::BufferId> {
+        check_blocks(&self.op.fs.volume, self.file, block, 1)?;
+        Ok(self.op.buffer(block, Kind::Indirect.of(self.file.owner))?)
     }
 
-    fn new_pointers(
-        &mut self,
-        file: &mut Handle,
-        holder: Holder,
-        slot: u16,
-    ) -> Outcome<transaction::BufferId> {
-        let goal = self.metadata_goal(file);
-        let (block, _) = self.allocate_clusters(goal, 1)?;
+    fn new_pointers(&mut self, holder: Holder, slot: u16) -> Outcome<transaction::BufferId> {
+        let goal = self.op.metadata_goal(self.file);
+        let (block, _) = self.op.allocate_clusters(goal, 1)?;
         let number = u32::try_from(block.0).map_err(|_| Error::NoSpace)?;
-        self.add_clusters(file, 1)?;
-        self.edit_pointers(file, holder, slots_range(slot, 1))
-            .copy_from_slice(&number.to_le_bytes());
-        Ok(self.txn.create(block.0, Kind::Indirect.of(file.owner))?)
+        self.op.add_clusters(self.file, 1)?;
+        self.edit_pointers(holder, slots_range(slot, 1)).copy_from_slice(&number.to_le_bytes());
+        Ok(self.op.txn.create(block.0, Kind::Indirect.of(self.file.owner))?)
     }
 }

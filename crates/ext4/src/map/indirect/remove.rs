@@ -3,11 +3,10 @@
 use operation::Outcome;
 use std::ops::Range;
 
+use super::BlockMap;
 use super::{Holder, slots_range};
 use crate::format::address::Block;
 use crate::format::indirect::{DIRECT_COUNT, LEVELS_MAX, pointer};
-use crate::inode::Handle;
-use crate::op::Op;
 
 /// A part of a map: pointers that lie together.
 #[derive(Clone, Copy)]
@@ -22,16 +21,11 @@ struct Part {
     base: u64,
 }
 
-impl Op<'_> {
+impl BlockMap<'_, '_> {
     /// [`Op::remove_blocks`] for a file with a block map.
-    pub(crate) fn remove_indirect(
-        &mut self,
-        file: &mut Handle,
-        range: Range<u64>,
-        budget: &mut u32,
-    ) -> Outcome<bool> {
+    pub(crate) fn remove(&mut self, range: Range<u64>, budget: &mut u32) -> Outcome<bool> {
         for part in self.parts().into_iter().rev() {
-            if !self.remove_part(file, part, &range, budget)? {
+            if !self.remove_part(part, &range, budget)? {
                 return Ok(false);
             }
         }
@@ -53,25 +47,19 @@ impl Op<'_> {
 
     /// Blocks of a file that a pointer leads to over so many levels.
     fn span(&self, levels: usize) -> u64 {
-        let pointers_log = (self.fs.volume.geometry.block_size() / 4).ilog2();
+        let pointers_log = (self.op.fs.volume.geometry.block_size() / 4).ilog2();
         1 << (pointers_log * levels as u32)
     }
 
     /// Removes what is both in a part and in the range. False if the budget was not enough.
-    fn remove_part(
-        &mut self,
-        file: &mut Handle,
-        part: Part,
-        range: &Range<u64>,
-        budget: &mut u32,
-    ) -> Outcome<bool> {
+    fn remove_part(&mut self, part: Part, range: &Range<u64>, budget: &mut u32) -> Outcome<bool> {
         let span = self.span(part.levels);
         // The slots that lead into the range.
         let first = range.start.saturating_sub(part.base) / span;
         let mut end = range.end.saturating_sub(part.base).div_ceil(span).min(part.slots.into());
         while end > first {
             let slot = part.slot + (end - 1) as u16;
-            let Some(block) = pointer(self.pointers(file, part.holder), slot) else {
+            let Some(block) = pointer(self.pointers(part.holder), slot) else {
                 end -= 1;
                 continue;
             };
@@ -79,11 +67,11 @@ impl Op<'_> {
                 return Ok(false);
             }
             if part.levels == 0 {
-                end = self.remove_run(file, part, first..end, budget)?;
+                end = self.remove_run(part, first..end, budget)?;
                 continue;
             }
             let base = part.base + (end - 1) * span;
-            if !self.remove_below(file, part, (slot, block, base), range, budget)? {
+            if !self.remove_below(part, (slot, block, base), range, budget)? {
                 return Ok(false);
             }
             end -= 1;
@@ -94,36 +82,29 @@ impl Op<'_> {
     /// Removes what one pointer leads to, and the pointer if nothing is left.
     fn remove_below(
         &mut self,
-        file: &mut Handle,
         part: Part,
         (slot, block, base): (u16, Block, u64),
         range: &Range<u64>,
         budget: &mut u32,
     ) -> Outcome<bool> {
-        let id = self.enter_pointers(file, block)?;
-        let slots = self.fs.volume.block_size() as u32 / 4;
+        let id = self.enter_pointers(block)?;
+        let slots = self.op.fs.volume.block_size() as u32 / 4;
         let below = Part { holder: Some(id), slot: 0, slots, levels: part.levels - 1, base };
-        let done = self.remove_part(file, below, range, budget)?;
+        let done = self.remove_part(below, range, budget)?;
         *budget = budget.saturating_sub(1);
-        if self.txn.data(id).iter().all(|&byte| byte == 0) {
-            self.edit_pointers(file, part.holder, slots_range(slot, 1)).fill(0);
-            self.free_metadata(file, block)?;
+        if self.op.txn.data(id).iter().all(|&byte| byte == 0) {
+            self.edit_pointers(part.holder, slots_range(slot, 1)).fill(0);
+            self.op.free_metadata(self.file, block)?;
         }
         Ok(done)
     }
 
     /// Frees the run of data at the end of some slots; where what is left of them ends.
-    fn remove_run(
-        &mut self,
-        file: &mut Handle,
-        part: Part,
-        slots: Range<u64>,
-        budget: &mut u32,
-    ) -> Outcome<u64> {
-        let pointers = self.pointers(file, part.holder);
+    fn remove_run(&mut self, part: Part, slots: Range<u64>, budget: &mut u32) -> Outcome<u64> {
+        let pointers = self.pointers(part.holder);
         let at = |slot: u64| pointer(pointers, part.slot + slot as u16);
         let last = at(slots.end - 1);
-        let len_max = self.freed_at_once(file, *budget);
+        let len_max = self.op.freed_at_once(self.file, *budget);
         let mut len = 1_u32;
         let is_before = |len: u32| {
             let slot = slots.end - 1 - u64::from(len);
@@ -135,8 +116,8 @@ impl Op<'_> {
         let start = Block(last.unwrap_or_default().0 - u64::from(len - 1));
         let from = slots.end - u64::from(len);
         let range = slots_range(part.slot + from as u16, len);
-        self.edit_pointers(file, part.holder, range).fill(0);
-        *budget = budget.saturating_sub(self.free_data(file, start, len)?);
+        self.edit_pointers(part.holder, range).fill(0);
+        *budget = budget.saturating_sub(self.op.free_data(self.file, start, len)?);
         Ok(from)
     }
 }
