@@ -22,6 +22,13 @@ pub(crate) type Epoch = u64;
 /// Pieces a block's changes are tracked in: one bit each of a `u64`.
 pub(crate) const CHUNKS: usize = 64;
 
+/// What a format remembers of the bytes of a block, so that it need not go through them again: 17 words, whose
+/// meaning is the format's. It is gone as soon as a transaction changes the block without saying that the note
+/// stays right ([`Txn::edit_noted`]), or takes a change back.
+///
+/// [`Txn::edit_noted`]: crate::Txn::edit_noted
+pub type Note = [u64; 17];
+
 /// The contents of a block and where they stand between memory and device. What every use of a block
 /// looks at comes first, so that it lies together in memory.
 #[derive(Default)]
@@ -31,6 +38,8 @@ pub(crate) struct Contents {
     pub(crate) loaded: bool,
     pub(crate) tag: Tag,
     pub(crate) data: Box<[u8]>,
+    /// What the format remembers of `data`, if anything.
+    pub(crate) note: Option<Box<Note>>,
     /// The checkpoint that has changes of this block which are not home yet, or 0.
     pub(crate) dirty: Epoch,
     /// Which 64ths of the block that checkpoint changed.

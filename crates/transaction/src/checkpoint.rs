@@ -277,6 +277,7 @@ impl Engine {
         let mut run = Run::new(self);
         let mut kept = Vec::new();
         for (at, (block, buffer)) in list.iter().enumerate() {
+            let next = list.get(at + 1).map(|&(next, _)| next);
             let mut contents = buffer.write();
             // Only with what gave a block up durable may its image be dropped.
             let is_gone = contents.forgotten != 0 && contents.forgotten <= durable;
@@ -284,9 +285,9 @@ impl Engine {
             let is_spared = Some(contents.logged) == spared;
             if !is_gone && !is_spared {
                 if let Some(image) = &contents.write_back {
-                    run.add(*block, image)?;
+                    run.add(*block, image, next)?;
                 } else if !is_changed {
-                    run.add(*block, &contents.data)?;
+                    run.add(*block, &contents.data, next)?;
                 }
             }
             let is_home = contents.write_back.is_some() || !is_changed;
@@ -399,8 +400,9 @@ impl Engine {
     /// Writes the blocks of a checkpoint to their places.
     fn write_back(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
         let mut run = Run::new(self);
-        for (block, buffer) in buffers {
-            self.with_image(buffer, epoch, |image| run.add(*block, image.data))?;
+        for (at, (block, buffer)) in buffers.iter().enumerate() {
+            let next = buffers.get(at + 1).map(|&(next, _)| next);
+            self.with_image(buffer, epoch, |image| run.add(*block, image.data, next))?;
             // From here on a change makes the buffer dirty again; the list keeps it in the cache
             // until the run is written.
             clean(&mut buffer.write(), epoch);
@@ -421,11 +423,16 @@ impl<'e> Run<'e> {
         Self { engine, offset: 0, bytes: Vec::new() }
     }
 
-    fn add(&mut self, block: u64, data: &[u8]) -> Result<()> {
+    /// Adds a block. One that adjoins neither those before it nor `next`, which may come after it, is written at
+    /// once, without being copied first.
+    fn add(&mut self, block: u64, data: &[u8], next: Option<u64>) -> Result<()> {
         let offset = block * self.engine.block_size() as u64;
         let end = self.offset + self.bytes.len() as u64;
         if offset != end || self.bytes.len() >= WRITE_BYTES_MAX {
             self.write()?;
+            if next != Some(block + 1) {
+                return Ok(self.engine.device().write_at(offset, data)?);
+            }
             self.offset = offset;
         }
         self.bytes.extend_from_slice(data);

@@ -33,7 +33,7 @@ mod permits;
 mod txn;
 
 pub use as_they_are::AsTheyAre;
-pub use buffer::{BufferRef, Changed, Tag};
+pub use buffer::{BufferRef, Changed, Note, Tag};
 pub use checkpoint::{Checkpoint, Fit, Image, Log, Size};
 pub use engine::{Engine, Format, Options};
 pub use fault::{Corruption, Error, Result};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::buffer::{Tag, WriteGuard, chunk_bits};
+use crate::buffer::{Note, Tag, WriteGuard, chunk_bits};
 use crate::engine::Engine;
 use crate::permits::Admission;
 use crate::{Corruption, Result};
@@ -117,6 +117,7 @@ impl<'e> Txn<'e> {
             }
         }
         contents.loaded = true;
+        contents.note = None;
         contents.tag = tag;
         held_buffer.changed = u64::MAX;
         held_buffer.forgotten = false;
@@ -154,6 +155,15 @@ impl<'e> Txn<'e> {
     /// # Panics
     /// If the range reaches past the block.
     pub fn edit(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
+        self.forget_note(id);
+        self.edit_noted(id, range)
+    }
+
+    /// As [`Txn::edit`], of a block whose note stays right, or is made right by the caller.
+    ///
+    /// # Panics
+    /// If the range reaches past the block.
+    pub fn edit_noted(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
         let Scratch { held, undo, old } = &mut self.scratch;
@@ -174,12 +184,33 @@ impl<'e> Txn<'e> {
         bytes
     }
 
+    /// What the format remembers of a held buffer: of its bytes as they are now.
+    pub fn note(&self, id: BufferId) -> Option<&Note> {
+        self.scratch.held[id.0 as usize].guard.note.as_deref()
+    }
+
+    /// The same, to be kept in step with a change by [`Txn::edit_noted`].
+    pub fn note_mut(&mut self, id: BufferId) -> Option<&mut Note> {
+        self.scratch.held[id.0 as usize].guard.note.as_deref_mut()
+    }
+
+    /// Remembers something of the bytes of a held buffer.
+    pub fn set_note(&mut self, id: BufferId, note: Note) {
+        self.scratch.held[id.0 as usize].guard.note = Some(Box::new(note));
+    }
+
+    /// Remembers nothing of a held buffer any more.
+    pub fn forget_note(&mut self, id: BufferId) {
+        self.scratch.held[id.0 as usize].guard.note = None;
+    }
+
     /// Moves the bytes of `source` to `target` on, which may overlap them: as an [`Txn::edit`] of the
     /// target, but only those bytes are kept that the move overwrites for good.
     ///
     /// # Panics
     /// If source or target reach past the block.
     pub fn shift(&mut self, id: BufferId, source: Range<usize>, target: usize) {
+        self.forget_note(id);
         let running = self.engine.running_epoch();
         let has_log = self.engine.log().is_some();
         let Scratch { held, undo, old } = &mut self.scratch;
@@ -227,6 +258,7 @@ impl<'e> Txn<'e> {
         if has_log && is_first {
             contents.freeze_before(running, self.engine.keeps_last);
         }
+        contents.note = None;
         undo.push(Undo::Retagged { held: id.0, tag: contents.tag });
         contents.tag = tag;
     }
@@ -287,6 +319,9 @@ impl<'e> Txn<'e> {
 
     fn roll_back(&mut self) {
         let Scratch { held, undo, old } = &mut self.scratch;
+        for held in held.iter_mut().filter(|held| held.changed != 0) {
+            held.guard.note = None;
+        }
         for step in undo.drain(..).rev() {
             match step {
                 Undo::Bytes { held: at, offset, len, from } => {
@@ -352,6 +387,7 @@ fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
     }
     contents.dirty = 0;
     contents.chunks = 0;
+    contents.note = None;
     contents.loaded = false;
     usize::from(in_log)
 }

@@ -442,8 +442,8 @@ fn a_block_on_its_way_home_is_not_read_as_it_was() {
     let engine = Engine::new(device.clone(), Arc::new(Sums::default()), Some(log), options);
     let engine = Arc::new(engine);
     set(&engine, 3, 1);
-    // Not next to it, so written by itself.
-    set(&engine, 5, 1);
+    // Next to it, so written with it.
+    set(&engine, 4, 1);
     let reader = engine.clone();
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();

@@ -24,11 +24,14 @@ impl Op<'_> {
         found: &Found,
     ) -> Outcome<()> {
         let (id, found, rec_len) = self.hold_entry(dir, name, found)?;
+        if let Some(note) = self.txn.note_mut(id) {
+            dirent::note_removal(note, found.before.unwrap_or(found.offset));
+        }
         match found.before {
-            None => self.txn.edit(id, found.offset..found.offset + 4).fill(0),
+            None => self.txn.edit_noted(id, found.offset..found.offset + 4).fill(0),
             Some(before) => {
                 let len = found.offset + rec_len - before;
-                dirent::write_rec_len(self.txn.edit(id, before + 4..before + 6), len);
+                dirent::write_rec_len(self.txn.edit_noted(id, before + 4..before + 6), len);
             }
         }
         Ok(())

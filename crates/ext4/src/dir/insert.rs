@@ -76,33 +76,54 @@ impl Op<'_> {
     }
 
     /// Searches one block for a name and for room for it: `Exists` if the name is there.
+    ///
+    /// What a search of the whole block finds is noted, so that the next name need not search it: most names are
+    /// not there, and most room is where it was.
     pub(super) fn room_in_leaf(
-        &self,
+        &mut self,
         id: BufferId,
         name: &[u8],
         wanted: &mut Wanted<'_>,
     ) -> Result<Option<Room>> {
+        let is_plain = wanted.exact().is_some();
         let block = self.txn.data(id);
-        if wanted.exact().is_none() && find_in_block(block, None, wanted).is_some() {
+        if !is_plain && find_in_block(block, None, wanted).is_some() {
             return Err(Error::Exists);
         }
-        match dirent::search(block, name) {
+        let note = self.txn.note(id).filter(|_| is_plain);
+        let noted = note.and_then(|note| dirent::search_noted(note, block, name));
+        // One that takes the name for another, or one that was removed, is made anew.
+        let is_wrong = |note| noted.is_none() && dirent::may_have(note, name);
+        let renew = is_plain && note.is_none_or(is_wrong);
+        let found = noted.unwrap_or_else(|| dirent::search(block, name));
+        let room = match found {
             Search::Found(_) => Err(Error::Exists),
             Search::Full => Ok(None),
             Search::Room { offset, used, rec_len } => Ok(Some(Room { id, offset, used, rec_len })),
+        };
+        if renew && room.is_ok() {
+            let note = dirent::note(self.txn.data(id));
+            self.txn.set_note(id, note);
         }
+        room
     }
 
     /// Writes an entry behind the used part of a record.
     pub(super) fn write_entry(&mut self, room: Room, entry: Entry<'_>) {
         let Room { id, offset, used, rec_len } = room;
+        if let Some(note) = self.txn.note_mut(id)
+            && !dirent::note_entry(note, entry.name, (offset, used, rec_len))
+        {
+            self.txn.forget_note(id);
+        }
         if used > 0 {
-            dirent::write_rec_len(self.txn.edit(id, offset + 4..offset + 6), used);
+            dirent::write_rec_len(self.txn.edit_noted(id, offset + 4..offset + 6), used);
         }
         let code =
             if self.fs.volume.filetype { dirent::file_type_code(entry.file_type) } else { 0 };
         let start = offset + used;
-        let bytes = self.txn.edit(id, start..start + dirent::HEADER_SIZE + entry.name.len());
+        let end = start + dirent::HEADER_SIZE + entry.name.len();
+        let bytes = self.txn.edit_noted(id, start..end);
         dirent::write_record(bytes, rec_len - used, entry.ino.0 as u32, code, entry.name);
     }
 

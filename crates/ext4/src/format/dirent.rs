@@ -8,6 +8,9 @@
 //! to be written. The other functions rely on that for their results, but not for their safety: on a bad
 //! chain they end early.
 
+mod note;
+
+pub use note::{may_have, note, note_entry, note_removal, search_noted};
 use transaction::Corruption;
 use vfs::FileType;
 

@@ -1,0 +1,174 @@
+//! What is remembered of a leaf while it is cached, so that making a file need not search all of it.
+//!
+//! The first words of the note are a filter of the names: two bits for each of them, so that a name of which one
+//! bit is missing is not there. Names that were removed stay in it until it is made anew. The last word is the
+//! first record that has room for any entry at all: exactly that, so that an entry goes to the same place whether
+//! or not the leaf has a note.
+
+use transaction::Note;
+
+use super::{Search, record_at, record_size, records};
+
+/// Words of the filter.
+const FILTER: usize = 16;
+
+/// In place of the first record with room: there is none.
+const NO_ROOM: u64 = u64::MAX;
+
+/// Least that an entry takes.
+const ENTRY_LEAST: usize = record_size(1);
+
+/// The note of a block.
+pub fn note(block: &[u8]) -> Note {
+    let mut note = [0; FILTER + 1];
+    note[FILTER] = NO_ROOM;
+    for record in records(block) {
+        if record.inode != 0 {
+            add(&mut note, record.name);
+        }
+        if note[FILTER] == NO_ROOM && record.room() >= ENTRY_LEAST {
+            note[FILTER] = record.offset as u64;
+        }
+    }
+    note
+}
+
+/// The two bits of a name: the word of each, and the bit in it. Names differ most at their ends.
+fn bits(name: &[u8]) -> [(usize, u64); 2] {
+    let word = |bytes: &mut dyn Iterator<Item = &u8>| {
+        bytes.take(8).fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    let last = name.last_chunk().map_or_else(|| word(&mut name.iter()), |c| u64::from_le_bytes(*c));
+    let first = name.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    let mixed =
+        (last ^ first.rotate_left(32) ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    [mixed >> 54, mixed >> 44 & 0x3ff].map(|bit| (bit as usize / 64, 1 << (bit % 64)))
+}
+
+fn add(note: &mut Note, name: &[u8]) {
+    for (word, bit) in bits(name) {
+        note[word] |= bit;
+    }
+}
+
+/// Whether a block may hold a name.
+pub fn may_have(note: &Note, name: &[u8]) -> bool {
+    bits(name).into_iter().all(|(word, bit)| note[word] & bit != 0)
+}
+
+/// What [`search`](super::search) would find, if a note can tell: not that the name is there.
+pub fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Search<'b>> {
+    if may_have(note, name) {
+        return None;
+    }
+    if note[FILTER] == NO_ROOM {
+        return Some(Search::Full);
+    }
+    let record = record_at(block, usize::try_from(note[FILTER]).ok()?)?;
+    let (offset, used, rec_len) = (record.offset, record.used(), record.rec_len);
+    // Behind it, there may be more room.
+    (record.room() >= record_size(name.len())).then_some(Search::Room { offset, used, rec_len })
+}
+
+/// Keeps a note in step with an entry that is written behind the `used` bytes of a record of `rec_len` bytes.
+/// False if it cannot be, and must be made anew.
+pub fn note_entry(
+    note: &mut Note,
+    name: &[u8],
+    (offset, used, rec_len): (usize, usize, usize),
+) -> bool {
+    add(note, name);
+    if note[FILTER] != offset as u64 {
+        // What was the first record with room had too little.
+        return note[FILTER] != NO_ROOM;
+    }
+    note[FILTER] = (offset + used) as u64;
+    rec_len.saturating_sub(used + record_size(name.len())) >= ENTRY_LEAST
+}
+
+/// Keeps a note in step with an entry whose bytes go to the record at `offset`.
+pub fn note_removal(note: &mut Note, offset: usize) {
+    note[FILTER] = note[FILTER].min(offset as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::dirent::{
+        TAIL_SIZE, locate, search, write_rec_len, write_record, write_tail,
+    };
+
+    /// Adds a name where `room` says, and keeps the note in step.
+    fn insert(block: &mut [u8], note: &mut Option<Note>, name: &[u8], room: (usize, usize, usize)) {
+        let (offset, used, rec_len) = room;
+        *note = note.take().and_then(|mut note| note_entry(&mut note, name, room).then_some(note));
+        if used > 0 {
+            write_rec_len(&mut block[offset + 4..offset + 6], used);
+        }
+        write_record(&mut block[offset + used..], rec_len - used, 7, 1, name);
+    }
+
+    fn remove(block: &mut [u8], note: &mut Option<Note>, name: &[u8]) {
+        let Some((record, before)) = locate(block, name) else { return };
+        let (offset, rec_len) = (record.offset, record.rec_len);
+        if let Some(note) = note {
+            note_removal(note, before.unwrap_or(offset));
+        }
+        match before {
+            None => block[..4].fill(0),
+            Some(before) => {
+                write_rec_len(&mut block[before + 4..before + 6], offset + rec_len - before)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_note_tells_what_a_search_would(
+            steps in proptest::collection::vec((any::<bool>(), 0_u8..60, 1_usize..30), 1..200)
+        ) {
+            let mut block = vec![0; 1024];
+            write_record(&mut block, 1024 - TAIL_SIZE, 0, 0, &[]);
+            write_tail(&mut block);
+            let mut kept: Option<Note> = None;
+            for (is_insert, letter, len) in steps {
+                let name = vec![letter + 1; len];
+                let found = search(&block, &name);
+                if let Some(note) = &kept {
+                    let fresh = super::note(&block);
+                    prop_assert_eq!(note[FILTER], fresh[FILTER]);
+                    prop_assert!((0..FILTER).all(|word| note[word] & fresh[word] == fresh[word]));
+                    if let Some(told) = search_noted(note, &block, &name) {
+                        prop_assert_eq!(&told, &found);
+                    }
+                }
+                kept = kept.or_else(|| Some(super::note(&block)));
+                match found {
+                    Search::Room { offset, used, rec_len } if is_insert => {
+                        insert(&mut block, &mut kept, &name, (offset, used, rec_len));
+                    }
+                    Search::Found(_) if !is_insert => remove(&mut block, &mut kept, &name),
+                    _ => {}
+                }
+            }
+        }
+
+        #[test]
+        fn any_block_is_noted_without_harm(block in proptest::collection::vec(any::<u8>(), 1024)) {
+            let note = note(&block);
+            let _ = search_noted(&note, &block, b"abc");
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_there_are_seldom_thought_to_be() {
+        let mut note = [0; FILTER + 1];
+        let name = |number: u32| format!("{number:08x}~~~~~~~~{:016}", number.wrapping_mul(77));
+        (0..60).for_each(|number| add(&mut note, name(number).as_bytes()));
+        assert!((0..60).all(|number| may_have(&note, name(number).as_bytes())));
+        let wrong = (60..10_060).filter(|&number| may_have(&note, name(number).as_bytes())).count();
+        assert!(wrong < 500, "{wrong} of 10,000");
+    }
+}
