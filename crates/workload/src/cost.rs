@@ -108,7 +108,11 @@ mod tests {
     fn only_the_thread_that_works_counts() {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             let (_, cost) = Cost::of(|| {
                 spin(Duration::from_millis(30));
                 thread::sleep(Duration::from_millis(60));
