@@ -119,7 +119,7 @@ mod tests {
         match before {
             None => block[..4].fill(0),
             Some(before) => {
-                write_rec_len(&mut block[before + 4..before + 6], offset + rec_len - before)
+                write_rec_len(&mut block[before + 4..before + 6], offset + rec_len - before);
             }
         }
     }
