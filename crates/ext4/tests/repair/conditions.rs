@@ -176,6 +176,35 @@ fn what_is_left_of_a_cut_image_is_repaired() {
     assert!(too_little < whole / 4, "too little is left of {too_little}");
 }
 
+#[test]
+fn images_whose_start_is_overwritten_are_repaired_by_their_copies() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let work = scratch();
+    let place = work.path().join("image");
+    let mut random = fastrand::Rng::with_seed(59);
+    let mut problems = Vec::new();
+    for (name, image) in made(work.path()) {
+        // There must be a copy of the superblock, where groups of the usual size have one.
+        let layout = Victim::of(image.clone()).layout;
+        if layout.geometry.groups_count < 2 || layout.sb.blocks_per_group != 8192 {
+            continue;
+        }
+        for number in 0..effort(2, 20, 400) {
+            let mut damaged = image.clone();
+            let len = random.usize(1 << 10..2 << 20);
+            damaged[..len].fill_with(|| random.u8(..));
+            let what = format!("{name} {number}: {len} bytes");
+            let made = plan(&damaged).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let after = apply(&damaged, &made.steps);
+            let remarks = judge(&after, &place).filter(|text| !is_explained(text));
+            if !made.left.is_empty() || remarks.is_some() {
+                problems.push(format!("{what}\n{}{remarks:?}", describe(&made)));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
+}
+
 /// Fills an image to the last block that anybody may take.
 fn filled(image: &[u8]) -> Option<Vec<u8>> {
     let memory = device(image);
