@@ -26,12 +26,12 @@ fn made(work: &Path, block_size: u32, arguments: &[&str]) -> Vec<u8> {
 
 /// Repairs an image, asserts that it is sound then, and returns it.
 #[track_caller]
-fn repaired(image: &[u8], place: &Path, what: &str) -> Vec<u8> {
+fn repaired(image: &[u8], what: &str) -> Vec<u8> {
     let made = plan(image).unwrap_or_else(|error| panic!("{what}: {error}"));
     let text = format!("{what}\n{}", describe(&made));
     assert!(made.left.is_empty() && made.summary.is_complete, "{text}");
     let after = apply(image, &made.steps);
-    if let Some(remarks) = judge(&after, place).filter(|text| !is_explained(text)) {
+    if let Some(remarks) = judge(&after).filter(|text| !is_explained(text)) {
         panic!("{text}{remarks}");
     }
     let again = plan(&after).unwrap_or_else(|error| panic!("{text}{error}"));
@@ -65,7 +65,7 @@ fn the_block_of_mmp_is_written_again() {
                 }
             }
             let what = format!("{features} {number}");
-            let after = repaired(&damaged, &place, &what);
+            let after = repaired(&damaged, &what);
             let now = Tree::of(&after).expect("a tree");
             let lost = before.lost_in(&now, None, true);
             assert!(lost.inodes.is_empty() && lost.names.is_empty(), "{what}: {lost:?}");
@@ -83,7 +83,6 @@ fn the_block_of_mmp_is_written_again() {
 fn descriptors_in_meta_groups_come_from_their_copies() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let work = scratch();
-    let place = work.path().join("image");
     let mut random = fastrand::Rng::with_seed(71);
     for features in ["meta_bg,^resize_inode", "meta_bg,^resize_inode,^flex_bg,^metadata_csum"] {
         let image = made(work.path(), 1024, &["-O", features, "-g", "512"]);
@@ -125,7 +124,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
             if is_hopeless && !made.left.is_empty() {
                 continue;
             }
-            let after = repaired(&damaged, &place, &what);
+            let after = repaired(&damaged, &what);
             let now = Tree::of(&after).expect("a tree");
             let lost = before.lost_in(&now, None, true);
             let is_whole = lost.inodes.is_empty() && lost.names.is_empty();
@@ -170,12 +169,11 @@ fn fast_files(image: &[u8]) -> usize {
 fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     let work = scratch();
-    let place = work.path().join("image");
     let image = with_fast_commits(work.path());
     let memory = crate::common::image::device(&image);
     let report = ext4::log::recover(&*memory).expect("a sound journal");
     assert!(!report.fast_commits.is_empty(), "{report:?}");
-    assert_eq!(fast_files(&repaired(&image, &place, "nothing")), 10);
+    assert_eq!(fast_files(&repaired(&image, "nothing")), 10);
 
     let layout = Layout::of(&image);
     assert!(layout.sb.features.compat(Compat::FAST_COMMIT));
@@ -195,7 +193,7 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
                 layout.seal(&mut damaged);
             }
             let what = format!("byte {at:#x}, sealed: {is_sealed}");
-            assert_eq!(fast_files(&repaired(&damaged, &place, &what)), 10, "{what}");
+            assert_eq!(fast_files(&repaired(&damaged, &what)), 10, "{what}");
         }
     }
 
@@ -213,7 +211,7 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
         let mut damaged = image.clone();
         let at = area[random.usize(..area.len())] + random.usize(..1024);
         damaged[at] ^= 1 << random.u8(..8);
-        let after = repaired(&damaged, &place, &format!("{number}: byte {at:#x}"));
+        let after = repaired(&damaged, &format!("{number}: byte {at:#x}"));
         fewest = fewest.min(fast_files(&after));
     }
     println!("{} blocks of fast commits; {fewest} files at worst", area.len());
