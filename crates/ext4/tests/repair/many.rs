@@ -29,6 +29,8 @@ impl Tally {
         const KEPT: usize = 5;
         let list = self.problems.entry(kind.to_owned()).or_default();
         if list.len() < KEPT {
+            // Who ends a run that takes hours wants to know, too.
+            println!("=== {kind}\n{detail}");
             list.push(detail);
         }
     }
