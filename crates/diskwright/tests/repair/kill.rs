@@ -70,10 +70,34 @@ struct Tally {
     late: u32,
 }
 
+/// When a repair is ended.
+#[derive(Clone, Copy)]
+enum Moment {
+    AfterStart(Duration),
+    /// After the undo file was made: from then on the image is written.
+    AfterUndo(Duration),
+}
+
+impl Moment {
+    fn wait(self, home: &Path, child: &mut Child) {
+        let after = match self {
+            Self::AfterStart(after) => after,
+            Self::AfterUndo(after) => {
+                let is_there = || home.join("kept").exists();
+                while !is_there() && child.try_wait().unwrap().is_none() {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                after
+            }
+        };
+        std::thread::sleep(after);
+    }
+}
+
 /// Ends a repair by a signal at a moment of its run, and looks at what it leaves.
-fn kill_at(home: &Path, moment: Duration, signal: i32, before: &[u8], tally: &mut Tally) {
+fn kill_at(home: &Path, moment: Moment, signal: i32, before: &[u8], tally: &mut Tally) {
     let mut child = start(home);
-    std::thread::sleep(moment);
+    moment.wait(home, &mut child);
     let pid = rustix::process::Pid::from_child(&child);
     let signal = rustix::process::Signal::from_named_raw(signal).unwrap();
     let _ = rustix::process::kill_process(pid, signal);
@@ -129,9 +153,14 @@ fn kill_often(options: &str, has_log: bool) {
     let kills = effort(6, 25, 75);
     for round in 0..kills {
         let share = (f64::from(round) + random.f64()) / f64::from(kills);
+        // Most of the time is that of planning.
+        let moment = match round % 3 {
+            0 => Moment::AfterStart(whole.mul_f64(share)),
+            _ => Moment::AfterUndo(whole.mul_f64(share * share / 4.0)),
+        };
         // SIGKILL mostly; of the others a program knows.
         let signal = *random.choice(&[9, 9, 9, 15, 2]).unwrap();
-        kill_at(home, whole.mul_f64(share), signal, &before, &mut tally);
+        kill_at(home, moment, signal, &before, &mut tally);
     }
     println!("{options}, log: {has_log}, {whole:?}: {tally:?}");
 }

@@ -80,6 +80,11 @@ impl InUse<'_> {
         !is_shared && !self.0.system.overlaps(block, 1)
     }
 
+    /// The cluster that a block lies in.
+    pub(crate) fn cluster_of(&self, block: Block) -> u64 {
+        self.0.claims.clusters(block, 1).start
+    }
+
     /// The first block of a cluster.
     pub(crate) fn block_of(&self, cluster: u64) -> Block {
         self.0.claims.block_of(cluster)

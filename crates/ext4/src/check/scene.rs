@@ -160,6 +160,11 @@ impl Scene {
         self.context.is_hidden(ino)
     }
 
+    /// Whether an inode is reserved for something that this file system does not have.
+    pub(crate) fn is_reserved_for_nothing(&self, ino: u32) -> bool {
+        self.context.is_reserved_for_nothing(ino)
+    }
+
     /// An inode in use, after [`Self::survey`].
     pub(crate) fn known(&self, ino: u32) -> Option<Known> {
         let state: &State = self.context.inodes.get(ino)?;

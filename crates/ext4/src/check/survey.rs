@@ -249,7 +249,7 @@ impl Context<'_> {
     }
 
     /// Whether an inode is reserved for something that this file system does not have.
-    fn is_reserved_for_nothing(&self, ino: u32) -> bool {
+    pub(super) fn is_reserved_for_nothing(&self, ino: u32) -> bool {
         let sb = &self.params.sb;
         let raw = &sb.raw;
         let own = [raw.journal_inum, raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];

@@ -7,6 +7,8 @@ use zerocopy::IntoBytes;
 
 use super::Job;
 use super::image::{Image, by_group, now, step};
+use super::system_files::free_block;
+use crate::check::find_in_use;
 use crate::format::address::Block;
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
@@ -226,43 +228,75 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of the structure that guards against two mounts, with the checksum in its last word.
+const MMP_SIZE: usize = 1024;
+const MMP_MAGIC: u32 = 0x004d_4d50;
+/// The sequence number of a file system that is not mounted.
+const MMP_CLEAN: u32 = 0xff4d_4d50;
+
 /// Writes the block that guards against two mounts again, as of a file system that is not mounted.
 pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
-    /// Bytes of the structure, with the checksum in its last word.
-    const SIZE: usize = 1024;
-    const MAGIC: u32 = 0x004d_4d50;
-    /// The sequence number of a file system that is not mounted.
-    const CLEAN: u32 = 0xff4d_4d50;
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    let sb = &image.params.sb;
-    let told = Block(sb.raw.mmp_block.get());
-    let copied = Copy::find(&*job.staging).map(|copy| Block(copy.raw().mmp_block.get()));
-    let geometry = &image.params.geometry;
-    let place = std::iter::once(told).chain(copied).find(|place| geometry.contains(*place, 1));
+    let place = mmp_place(job, &image)?;
     step(&job.staging, || {
         let Some(place) = place else {
             image.edit_superblock(|raw| {
                 set_features(raw, |features| features.incompat.remove(Incompat::MMP));
                 raw.mmp_block = 0.into();
             })?;
-            let what = "The feature mmp is turned off, for its block cannot be found.";
+            let what = "The feature mmp is turned off, for there is no place for its block.";
             return Ok(findings.iter().map(|f| Action::about(f, what)).collect());
         };
-        let mut bytes = vec![0; SIZE];
-        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[4..8].copy_from_slice(&CLEAN.to_le_bytes());
-        bytes[8..16].copy_from_slice(&u64::from(now()).to_le_bytes());
-        let interval = sb.raw.mmp_interval.get().max(5);
-        bytes[112..114].copy_from_slice(&interval.to_le_bytes());
-        if image.params.checksums {
-            let checksum = crc32c(sb.checksum_seed, &bytes[..SIZE - 4]);
-            bytes[SIZE - 4..].copy_from_slice(&checksum.to_le_bytes());
-        }
-        image.write(place, &bytes)?;
-        if place != told {
+        image.write(place, &mmp_block(&image))?;
+        if image.params.sb.raw.mmp_block.get() != place.0 {
             image.edit_superblock(|raw| raw.mmp_block = place.0.into())?;
         }
         let what = "The block is written again, as of a file system that is not mounted.";
         Ok(findings.iter().map(|f| Action::about(f, what)).collect())
     })
+}
+
+fn mmp_block(image: &Image<'_>) -> Vec<u8> {
+    let sb = &image.params.sb;
+    let mut bytes = vec![0; MMP_SIZE];
+    bytes[..4].copy_from_slice(&MMP_MAGIC.to_le_bytes());
+    bytes[4..8].copy_from_slice(&MMP_CLEAN.to_le_bytes());
+    bytes[8..16].copy_from_slice(&u64::from(now()).to_le_bytes());
+    let interval = sb.raw.mmp_interval.get().max(5);
+    bytes[112..114].copy_from_slice(&interval.to_le_bytes());
+    if image.params.checksums {
+        let checksum = crc32c(sb.checksum_seed, &bytes[..MMP_SIZE - 4]);
+        bytes[MMP_SIZE - 4..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    bytes
+}
+
+/// Where the block is: where one can be seen, or where superblock or copy say, if that is nothing else; else a block
+/// that nobody uses. A number that is wrong may be that of any block.
+fn mmp_place(job: &Job, image: &Image<'_>) -> Result<Option<Block>> {
+    let geometry = &image.params.geometry;
+    let told = Block(image.params.sb.raw.mmp_block.get());
+    let copied = Copy::find(&*job.staging).map(|copy| Block(copy.raw().mmp_block.get()));
+    let is_possible = |place: &Block| geometry.contains(*place, 1);
+    let places: Vec<Block> = copied.into_iter().chain([told]).filter(is_possible).collect();
+    let is_one = |place: &Block| {
+        let bytes = image.block(*place);
+        bytes.is_ok_and(|bytes| bytes.starts_with(&MMP_MAGIC.to_le_bytes()))
+    };
+    if let Some(place) = places.iter().find(|place| is_one(place)) {
+        return Ok(Some(*place));
+    }
+    if !job.is_all_known {
+        // Nothing is written where something else may lie.
+        return Ok(copied.filter(|copied| *copied == told && is_possible(copied)));
+    }
+    let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
+        let is_free = |place: &Block| {
+            let is_used = in_use.clusters().contains(in_use.cluster_of(*place));
+            // The check itself claims the place that the superblock tells.
+            in_use.is_alone(*place) && (*place == told || !is_used)
+        };
+        places.iter().copied().find(is_free).or_else(|| free_block(image, in_use))
+    })?;
+    Ok(found.flatten())
 }

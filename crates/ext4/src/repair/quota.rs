@@ -232,7 +232,9 @@ fn write(
             && inode.links_count() > 0
             && inode.size() >> BLOCK_SIZE_LOG >= blocks.len() as u64
     });
-    if is_large && places.len() == needed {
+    // Two that share blocks would write over each other for ever.
+    let is_alone = places.iter().all(|place| in_use.is_alone(*place));
+    if is_large && is_alone && places.len() == needed {
         for (number, place) in places.iter().enumerate() {
             image.write(*place, &contents(number))?;
         }

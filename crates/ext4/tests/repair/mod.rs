@@ -3,6 +3,7 @@
 mod conditions;
 mod connections;
 mod damage;
+mod features;
 mod files;
 mod log;
 mod many;

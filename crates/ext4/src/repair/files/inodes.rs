@@ -114,8 +114,10 @@ impl Case<'_, '_, '_> {
         self.findings.iter().any(|finding| codes.contains(&finding.code))
     }
 
+    /// Whether the file system needs it, so that it is made anew rather than freed.
     fn is_own(&self) -> bool {
-        self.ward.scene.is_hidden(self.patient.ino) || self.patient.ino == ROOT
+        let (scene, ino) = (&self.ward.scene, self.patient.ino);
+        ino == ROOT || scene.is_hidden(ino) && !scene.is_reserved_for_nothing(ino)
     }
 
     fn treat(&mut self) {
@@ -129,18 +131,16 @@ impl Case<'_, '_, '_> {
         }
         if ino == ROOT {
             self.mend_root();
-        } else if self.is_beyond_help() && !self.is_own() {
+        } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
             self.cleared = Some("The inode is not one any more, and is freed.");
             return self.patient.clear();
         }
         self.mend_fields();
         self.mend_attributes();
         if self.patient.file_type().is_none() && !self.guess_type() {
-            if !self.is_own() {
-                self.cleared = Some("Nothing says what the inode is, and it is freed.");
-                self.patient.clear();
-            }
-            return;
+            // Those that the file system needs are found missing then, and made anew.
+            self.cleared = Some("Nothing says what the inode is, and it is freed.");
+            return self.patient.clear();
         }
         self.mend_flags();
         if ino == RESIZE_INO {
