@@ -57,10 +57,11 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     }
     let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
     let parsed = Superblock::parse(&sector, staging.len());
-    if parsed.is_ok() && !found.features().crc() {
+    // Copies are looked for that are of version 5: the first one may have lost that it is.
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    if parsed.is_ok() && !found.features().crc() && copies.is_empty() {
         return Ok(());
     }
-    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
     let finished = |mut raw: RawSuperblock| {
         raw.inprogress = 0;
         let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
