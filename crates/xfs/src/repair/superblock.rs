@@ -462,6 +462,10 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     {
         (raw.inoalignmt, raw.spino_align) = (align.into(), sparse.into());
     }
+    let features = raw.features();
+    if features.crc() && !features.incompat(Incompat::SPINODES) {
+        raw.spino_align = 0.into();
+    }
     if !is_chunk_alignment_right(raw) {
         raw.inoalignmt = chunk_alignment(raw).into();
     }
