@@ -287,7 +287,10 @@ fn record(
         freecount: (free.count_ones() - missing) as u8,
         free,
     };
-    (inodes > 0 && can_be(survey, device, &record)).then_some(record)
+    // A reverse map may be sound and wrong.
+    let is_seen = hint.is_some()
+        || (0..INODES_PER_CHUNK).any(|nth| has(nth) && is_inode(device, AgIno(start + nth)));
+    (inodes > 0 && is_seen && can_be(survey, device, &record)).then_some(record)
 }
 
 /// Whether an inode is free: it says so itself, and else the old record does.
