@@ -228,6 +228,10 @@ impl Attributes<'_> {
             self.damage(&damage, Some(place));
             return false;
         }
+        let is_leaf = self.layout.block_type(&data) == Some(BlockType::Leaf);
+        if is_leaf && leaf::has_lost_entries(self.layout, &data) {
+            self.found(self.fault("names that no entry lists").at_block(place.0));
+        }
         if self.layout.crc {
             let finding = || Finding::new(codes::LSN).of_inode(self.ino.0).at_block(place.0);
             ctx.check_lsn(be64(&data, LSN_OFFSET), finding);

@@ -41,6 +41,10 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
             ctx.found(finding(field).mismatch(0, value));
         }
     }
+    // Kernels leave the size as it was.
+    if i64::try_from(inode.size()).is_err() {
+        ctx.found(finding("di_size").mismatch("a size", inode.size()));
+    }
     // Hints for the sizes of extents may stay, if they are such.
     let hint_max = HINT_MAX.min(ctx.geometry.ag_blocks / 2);
     let hints =

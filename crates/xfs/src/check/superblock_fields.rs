@@ -154,6 +154,11 @@ pub(crate) fn sparse_alignment(raw: &RawSuperblock) -> Option<(u32, u32)> {
 /// Whether chunks are aligned as where there are sparse ones they must be.
 pub(crate) fn is_sparse_alignment_right(raw: &RawSuperblock) -> bool {
     let sparse = raw.spino_align.get();
+    let features = raw.features();
+    // Behind the end of a superblock of version 4.
+    if features.crc() && !features.incompat(Incompat::SPINODES) && sparse != 0 {
+        return false;
+    }
     sparse_alignment(raw).is_none_or(|(align, _)| {
         raw.inoalignmt.get() == align && sparse.is_power_of_two() && sparse <= align
     })

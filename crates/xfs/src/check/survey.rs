@@ -63,6 +63,8 @@ pub(crate) struct Ownership {
     pub(crate) has_gaps: bool,
     /// Whether there are more claims than were asked for.
     pub(crate) is_cut: bool,
+    /// What is wrong with inodes, also where a check does not look because trees of space claim what they have.
+    pub(crate) findings: Vec<Finding>,
 }
 
 struct Keep<'k, R> {
@@ -82,6 +84,22 @@ impl<T: Tree> Visitor<T> for Keep<'_, T::Record> {
 
     fn record(&mut self, record: T::Record) {
         self.contents.records.push(record);
+    }
+}
+
+/// Most findings about inodes that are kept.
+const FINDINGS_MAX: usize = 10_000;
+
+/// One who keeps what is found.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Finding>>);
+
+impl Observer for Kept {
+    fn found(&self, finding: Finding) {
+        let mut findings = self.0.lock();
+        if findings.len() < FINDINGS_MAX {
+            findings.push(finding);
+        }
     }
 }
 
@@ -147,15 +165,19 @@ impl Survey {
         let by_trees = groups::check_inodes(&ctx, &owners);
         let has_unknown = chunks.is_none() && by_trees.iter().any(|ag| !ag.is_whole);
         let mut has_gaps = has_unknown;
-        let ctx = self.quiet();
+        let kept = Kept::default();
+        let (device, sb) = (self.device.clone(), self.sb.clone());
+        let ctx = Context::new(device, sb, &kept, self.threads, None);
         if let Some(chunks) = Chunks::new(&self.geometry, chunks.unwrap_or(by_trees)) {
             self.inodes(&ctx, &owners, &chunks);
         } else {
             has_gaps = true;
         }
         has_gaps |= ctx.has_gaps();
-        let is_cut = owners.is_cut();
-        Ownership { claims: owners.into_claims().0, has_gaps, is_cut }
+        ctx.waiting.release(&kept, |_, _| None);
+        drop(ctx);
+        let (is_cut, findings) = (owners.is_cut(), kept.0.into_inner());
+        Ownership { claims: owners.into_claims().0, has_gaps, is_cut, findings }
     }
 
     fn inodes(&self, ctx: &Context<'_>, owners: &Owners, chunks: &Chunks) {

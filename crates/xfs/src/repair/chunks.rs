@@ -9,11 +9,12 @@ use check::BitSet;
 
 use super::group::GroupDevice;
 use super::old::Old;
-use crate::btree::records::{InodeChunk, rmap_owner};
+use crate::btree::Tree;
+use crate::btree::records::{InoTree, InodeChunk, rmap_owner};
 use crate::check::survey::{Chunk, Claim, Survey};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::{AGFL_SECTOR, sector_place};
-use crate::format::bytes::{be16, be64};
+use crate::format::bytes::{be16, be32, be64};
 use crate::format::features::Incompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::inode;
@@ -115,6 +116,9 @@ fn is_aligned(survey: &Survey, start: u32) -> bool {
 fn hints(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> HashMap<u32, InodeChunk> {
     let mut all: Vec<InodeChunk> =
         old.ino.records.iter().chain(&old.fino.records).copied().collect();
+    if !survey.geometry.features.crc() {
+        all.extend(records_of_leaves(device));
+    }
     // Of two with the same start, the one from the tree of all chunks, which comes first.
     all.sort_by_key(|record| record.start.0);
     let mut hints = HashMap::new();
@@ -128,6 +132,23 @@ fn hints(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> HashMap<u3
         }
     }
     hints
+}
+
+/// Records of leaves of the tree of chunks that may be nobody's any more. Inodes of version 4 do not say which they are,
+/// so that there is nothing else to go by.
+fn records_of_leaves(device: &GroupDevice<'_>) -> Vec<InodeChunk> {
+    let (geometry, shape) = (device.geometry, InoTree::SHAPE);
+    let area = shape.leaf_area(geometry);
+    let mut records = Vec::new();
+    for block in 0..geometry.ag_len(device.ag) {
+        let Some(bytes) = device.read_block(AgBlock(block)) else { continue };
+        let is_leaf = be32(&bytes, 0) == shape.magics[0] && area.level(&bytes) == 0;
+        let count = area.count(&bytes);
+        if is_leaf && count <= area.max {
+            records.extend((0..count).map(|at| InoTree::record(area.entry(&bytes, at))));
+        }
+    }
+    records
 }
 
 /// Whether an inode bears its own number, and the magic number; of version 4, which has no numbers, only that.
@@ -266,7 +287,10 @@ fn record(
         freecount: (free.count_ones() - missing) as u8,
         free,
     };
-    (inodes > 0 && can_be(survey, device, &record)).then_some(record)
+    // A reverse map may be sound and wrong.
+    let is_seen = hint.is_some()
+        || (0..INODES_PER_CHUNK).any(|nth| has(nth) && is_inode(device, AgIno(start + nth)));
+    (inodes > 0 && is_seen && can_be(survey, device, &record)).then_some(record)
 }
 
 /// Whether an inode is free: it says so itself, and else the old record does.

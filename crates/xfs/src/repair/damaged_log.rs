@@ -17,6 +17,7 @@ use vfs::{Error, FileType, Ino, Result};
 
 use super::begin::restart;
 use crate::btree::records::rmap_offset;
+use crate::check::codes;
 use crate::check::view::{self, Mapping};
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
@@ -84,13 +85,15 @@ fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -
     after.end_step(Vec::new()).map(drop).map_err(Error::Device)
 }
 
-/// Counts what is found.
+/// Counts what is found, but for what follows from a log that is not replayed to its end: totals, and places in the log.
 #[derive(Default)]
 struct Count(Mutex<usize>);
 
 impl Observer for Count {
-    fn found(&self, _finding: Finding) {
-        *self.0.lock() += 1;
+    fn found(&self, finding: Finding) {
+        if ![codes::SUPERBLOCK_COUNTS, codes::LSN].contains(&finding.code) {
+            *self.0.lock() += 1;
+        }
     }
 }
 

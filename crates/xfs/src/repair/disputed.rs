@@ -17,6 +17,7 @@ use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::check::view::{self, Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
+use crate::format::features::RoCompat;
 use crate::format::inode::{Fork, Format, Inode, seal_slot};
 
 /// Most blocks of files that are copied in one round.
@@ -39,9 +40,10 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Ok(claims) = view::claims(job.staging.clone(), HashSet::new(), blocks.clone()) else {
         return Ok(());
     };
+    let can_share = job.survey()?.geometry.features.ro_compat(RoCompat::REFLINK);
     let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
     for block in blocks {
-        lose(&claims, block, &mut losses);
+        lose(&claims, can_share, block, &mut losses);
     }
     // Once more, for what the reverse map says of those who lose.
     let losers = losses.keys().copied().collect();
@@ -80,7 +82,7 @@ fn is_free_known(job: &Job) -> Result<bool> {
 }
 
 /// Decides who loses a block.
-fn lose(claims: &Claims, block: u64, losses: &mut BTreeMap<u64, Loss>) {
+fn lose(claims: &Claims, can_share: bool, block: u64, losses: &mut BTreeMap<u64, Loss>) {
     let who: Vec<&Mapping> = claims.claims.iter().filter(|claim| claim.has(block)).collect();
     let is_supported = |claim: &Mapping| {
         let mapped = claims.mapped.iter().filter(|mapped| mapped.has(block));
@@ -93,11 +95,22 @@ fn lose(claims: &Claims, block: u64, losses: &mut BTreeMap<u64, Loss>) {
             || has_support && [rmap_owner::AG, rmap_owner::REFC].contains(&claim.owner)
     };
     let has_others = !who.iter().all(|claim| yields(claim));
-    let mut is_kept = has_others;
+    let mut keepers: Vec<&Mapping> = who
+        .iter()
+        .filter(|claim| claim.is_of_inode() && !has_others)
+        .filter(|claim| !has_support || is_supported(claim))
+        .copied()
+        .collect();
+    // A reverse map that was made anew supports all; but what was never written is not shared. Where others share a
+    // block by right, it is the counts of references that are wrong, and these are made anew.
+    let is_written = |claim: &&Mapping| claim.offset & rmap_offset::UNWRITTEN == 0;
+    match keepers.iter().filter(|claim| is_written(claim)).count() {
+        all if all == keepers.len() && has_support && can_share => {}
+        written if (1..keepers.len()).contains(&written) => keepers.retain(is_written),
+        _ => keepers.truncate(1),
+    }
     for claim in who.iter().filter(|claim| claim.is_of_inode()) {
-        let keeps = if has_support { is_supported(claim) && !has_others } else { !is_kept };
-        is_kept |= keeps;
-        if keeps {
+        if keepers.iter().any(|keeper| std::ptr::eq(*keeper, *claim)) {
             continue;
         }
         // Neighbours that the same two claim are told of once.

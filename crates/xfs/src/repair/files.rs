@@ -130,6 +130,13 @@ fn hints(findings: &[&Finding]) -> Hints {
     }
 }
 
+/// Mends inodes whose maps cannot be read, of all that was found of inodes.
+pub(super) fn mend_maps(job: &Job, findings: &[Finding]) -> Result<()> {
+    let of_maps: Vec<&Finding> =
+        findings.iter().filter(|finding| OF_MAPS.contains(&finding.code)).collect();
+    if of_maps.is_empty() { Ok(()) } else { inodes(job, &of_maps) }
+}
+
 /// Mends inodes by themselves, with their maps.
 fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);

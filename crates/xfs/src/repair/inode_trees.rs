@@ -14,6 +14,7 @@ use super::chunks;
 use super::group::GroupDevice;
 use super::old::Old;
 use super::shared;
+use crate::btree::Tree;
 use crate::btree::records::{FinoTree, FreeRun, InoTree, InodeChunk, rmap_owner};
 use crate::check::codes;
 use crate::check::survey::{AgChunks, Chunk, Claim};
@@ -49,6 +50,10 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let mut owned = survey.ownership(numbers, Some(all), usize::MAX);
     owned.claims.sort_unstable();
     for (ag, old, records) in groups {
+        if !survey.geometry.features.crc() && are_too_few(&old, &records) {
+            // Inodes of version 4 do not say which they are, so that chunks cannot be searched for.
+            continue;
+        }
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
         let of_group = owned.claims.iter().filter(|claim| {
             let is_old = [rmap_owner::INOBT, rmap_owner::INODES].contains(&claim.owner);
@@ -61,6 +66,13 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
         group(job, &device, &old, &records, &free, &concerned[&ag])?;
     }
     Ok(())
+}
+
+/// Whether chunks are missing that the AGI counts, or all are.
+fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
+    let count: u32 = records.iter().map(InodeChunk::inodes).sum();
+    let agi = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC);
+    !old.ino.is_sound && agi.map_or(records.is_empty(), |agi| agi.count.get() > count)
 }
 
 /// The same where the checksum of an AGI is wrong.
@@ -122,7 +134,26 @@ fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -
     let of_space = old.blocks_of_space();
     let others = gaps.iter().filter(|_| is_guessed).flat_map(blocks_of);
     let others = others.filter(|block| !met.contains(block) && !of_space.contains(block));
-    own.iter().copied().chain(listed).chain(others.take(1 << 16)).map(AgBlock).collect()
+    let room: Vec<AgBlock> =
+        own.iter().copied().chain(listed).chain(others.take(1 << 16)).map(AgBlock).collect();
+    if room.is_empty() && has_gaps { signed(device, is_unclaimed) } else { room }
+}
+
+/// Blocks that bear that they are of the trees of inodes, where nothing else says it.
+fn signed(device: &GroupDevice<'_>, is_unclaimed: impl Fn(u32) -> bool) -> Vec<AgBlock> {
+    let (geometry, ag) = (device.geometry, device.ag);
+    let is_signed = |block: &AgBlock| {
+        let place = geometry.block_of(ag, *block);
+        device.read_block(*block).is_some_and(|bytes| {
+            let shapes = [InoTree::SHAPE, FinoTree::SHAPE];
+            shapes.iter().any(|shape| shape.verify(geometry, place, ag.0.into(), &bytes).is_ok())
+        })
+    };
+    if !geometry.features.crc() {
+        return Vec::new();
+    }
+    let blocks = (0..geometry.ag_len(ag)).filter(|block| is_unclaimed(*block)).map(AgBlock);
+    blocks.filter(is_signed).collect()
 }
 
 /// Takes blocks that can be read, and so written.

@@ -7,6 +7,7 @@ mod bulk;
 mod chunks;
 mod counts;
 mod damaged_log;
+mod derived;
 mod directory;
 mod disputed;
 mod engine;

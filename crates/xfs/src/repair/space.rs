@@ -9,6 +9,7 @@ use vfs::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::bulk::{self, Built, Fill};
+use super::files;
 use super::group::{GroupDevice, Levels};
 use super::shared;
 use super::{Job, group_of};
@@ -39,7 +40,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = survey.ownership(groups.iter().copied().collect(), None, CLAIMS_MAX);
     if all.has_gaps {
         // What cannot be looked at may own any block: nothing may be called free.
-        return Ok(());
+        return files::mend_maps(job, &all.findings);
     }
     let mut claims = all.claims;
     claims.sort_unstable();

@@ -14,6 +14,8 @@ use check::{Finding, Observer, Options};
 use vfs::{Error, Ino, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::derived;
+use super::group::GroupDevice;
 use super::{Job, group_of};
 use crate::check::codes;
 use crate::check::superblock::numbers;
@@ -22,6 +24,7 @@ use crate::check::superblock_fields::{
     is_realtime_extent, is_sparse_alignment_right, is_stripe, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
+use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
 use crate::format::checksum;
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
@@ -29,6 +32,8 @@ use crate::format::inode::{self, Inode};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::open::superblock_copy::Copy;
 
+/// Groups whose headers are asked for the uuid.
+const GROUPS_ASKED: usize = 16;
 /// Largest sector in bytes.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;
 /// `NULLFSINO`.
@@ -52,18 +57,25 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     }
     let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(()) };
     let parsed = Superblock::parse(&sector, staging.len());
-    if parsed.is_ok() && !found.features().crc() {
+    // Copies are looked for that are of version 5: the first one may have lost that it is.
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    if parsed.is_ok() && !found.features().crc() && copies.is_empty() {
         return Ok(());
     }
-    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
     let finished = |mut raw: RawSuperblock| {
         raw.inprogress = 0;
         let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
         raw.features_incompat = incompat.into();
+        set_uuid(staging, &mut raw);
         set_root(staging, &mut raw, &copies);
         raw
     };
-    let raw = match elected(&found, &copies) {
+    let derived = (copies.is_empty() && parsed.is_err()).then(|| derived::find(staging, &found));
+    let election = match derived.flatten() {
+        Some(raw) => Election::Other(raw),
+        None => elected(&found, &copies),
+    };
+    let raw = match election {
         Election::First => finished(found.clone()),
         Election::Other(raw) => finished(raw),
         Election::Tie(other) => {
@@ -280,6 +292,32 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
     }
 }
 
+/// Sets the uuid to what headers of groups bear, if they agree in one, and none bears that of the superblock.
+fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
+    let Some(geometry) = geometry(raw).filter(|geometry| geometry.features.crc()) else { return };
+    let mut votes: HashMap<[u8; 16], u32> = HashMap::new();
+    for ag in geometry.ags().take(GROUPS_ASKED) {
+        let device = GroupDevice::new(staging, &geometry, ag);
+        let agf =
+            device.read_sector(AGF_SECTOR).and_then(|s| Some(RawAgf::read_from_prefix(&s).ok()?.0));
+        let agi =
+            device.read_sector(AGI_SECTOR).and_then(|s| Some(RawAgi::read_from_prefix(&s).ok()?.0));
+        let agf = agf.filter(|agf| agf.magicnum.get() == AGF_MAGIC).map(|agf| agf.uuid);
+        let agi = agi.filter(|agi| agi.magicnum.get() == AGI_MAGIC).map(|agi| agi.uuid);
+        for uuid in agf.into_iter().chain(agi) {
+            *votes.entry(uuid).or_default() += 1;
+        }
+    }
+    let Some((uuid, count)) = votes.iter().max_by_key(|(_, count)| **count) else { return };
+    if votes.contains_key(&geometry.meta_uuid) || *count < 2 {
+        return;
+    }
+    match raw.features().incompat(Incompat::META_UUID) {
+        true => raw.meta_uuid = *uuid,
+        false => raw.uuid = *uuid,
+    }
+}
+
 /// Sets the root directory to what most superblocks say, each with its own number and those of the inodes of a realtime
 /// device that is not there, which are the next two. Of what as many say, a number under which a directory lies is right.
 fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]) {
@@ -328,7 +366,7 @@ fn read_slot(staging: &Staging, geometry: &Geometry, ino: Ino) -> Option<Inode> 
 }
 
 /// The sector of a superblock, sealed; what lies behind it is zero in version 5. `None` if its sector cannot be.
-fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
     let size = usize::from(raw.sectsize.get());
     if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)
     {
@@ -423,6 +461,10 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     if let Some((align, sparse)) = sparse_alignment(raw).filter(|_| !is_sparse_alignment_right(raw))
     {
         (raw.inoalignmt, raw.spino_align) = (align.into(), sparse.into());
+    }
+    let features = raw.features();
+    if features.crc() && !features.incompat(Incompat::SPINODES) {
+        raw.spino_align = 0.into();
     }
     if !is_chunk_alignment_right(raw) {
         raw.inoalignmt = chunk_alignment(raw).into();

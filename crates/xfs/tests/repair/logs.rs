@@ -1,4 +1,5 @@
-//! Repairs and the log: what it holds is replayed, a damaged one is emptied, and steps are written through it.
+//! Repairs and the log: what it holds is replayed, of a damaged one what lies before the damage, and steps are written
+//! through it.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ fn what_a_log_holds_is_replayed() {
 }
 
 #[test]
-fn a_damaged_log_is_emptied() {
+fn any_damaged_log_is_mended() {
     oracle::require!(Tool("xfs_repair"));
     let base = dirty();
     let log = log_bytes(&base);
@@ -78,6 +79,60 @@ fn a_damaged_log_is_emptied() {
             panic!("{seed}: {:#?}", outcome.left);
         }
     }
+}
+
+/// What lies before the damage is there, what lies behind it is not.
+#[test]
+fn a_damaged_log_is_replayed_up_to_the_damage() {
+    oracle::require!(Tool("xfs_repair"));
+    let device = Arc::new(device(&golden("default")));
+    let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+    let name = |nth: u64| format!("new {nth}");
+    for nth in 0..100 {
+        let ino = fs.create(fs.root(), name(nth).as_bytes(), &NewInode::default()).unwrap();
+        fs.write(ino, 0, name(nth).as_bytes(), None).unwrap();
+        if nth % 2 == 1 {
+            fs.sync().unwrap();
+        }
+    }
+    let base = device.fork();
+    drop(fs);
+    let log = log_bytes(&base);
+    let mut sector = vec![0; 4096];
+    base.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, base.len()).unwrap();
+    let mut blocks = Vec::new();
+    xfs::log_contents(&base, &sb, |record| {
+        blocks.push(u64::from(record.record.lsn.block));
+        Ok(())
+    })
+    .unwrap();
+    assert!(blocks.len() > 40, "{}", blocks.len());
+    let mut counts = Vec::new();
+    for part in [1, 2, 3] {
+        let damaged = base.fork();
+        let record = blocks[blocks.len() * part / 4];
+        damaged.write_at(log.start + record * 512 + 1024, &[0x5a; 512]).unwrap();
+        let outcome = repaired(damaged).unwrap();
+        assert!(outcome.codes.contains(&"xfs-log"), "{:?}", outcome.codes);
+        assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
+        assert!(!outcome.is_repaired_again);
+        judge(&outcome.device).unwrap();
+        let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
+        let has = |nth: &u64| {
+            let found = fs.lookup(fs.root(), name(*nth).as_bytes());
+            let mut bytes = vec![0; 100];
+            found.is_ok_and(|ino| {
+                let read = fs.read(ino, 0, &mut bytes).unwrap();
+                assert_eq!(&bytes[..read], name(*nth).as_bytes());
+                true
+            })
+        };
+        let count = (0..100).filter(has).count();
+        assert_eq!((0..100).take_while(has).count(), count, "an earlier state");
+        counts.push(count);
+    }
+    assert!(counts.is_sorted() && counts[0] > 0 && counts[2] < 100, "{counts:?}");
 }
 
 /// After a crash at any moment, an image has all of a step or nothing; here, of the last one written.

@@ -134,6 +134,12 @@ pub fn count(layout: Layout, data: &[u8]) -> usize {
     count.min((layout.block_size - layout.leaf_header()) / ENTRY_SIZE)
 }
 
+/// Whether names are in use that no entry lists: entries were lost.
+pub fn has_lost_entries(layout: Layout, data: &[u8]) -> bool {
+    let header = Header::read(layout, data);
+    header.count == 0 && header.first_used < layout.block_size
+}
+
 /// The hash of entry `index`, which is below the count.
 pub fn hash(layout: Layout, data: &[u8], index: usize) -> u32 {
     be32(data, layout.leaf_header() + index * ENTRY_SIZE)
