@@ -91,15 +91,13 @@ fn compression_does_not_matter() {
     let image = directory.path().join("image");
     let archive = directory.path().join("source.tar");
     tar(&source, &archive, &[]);
-    // Without it they differ in the UUID alone: contents that are streamed go into it in other pieces.
-    let uuid = "--uuid 12345678-9abc-4ef0-8122-334455667788";
-    let first = image_of(&archive, &image, uuid);
+    let first = image_of(&archive, &image, "");
     for more in [&["--gzip"], &["--zstd"]] {
         let packed = directory.path().join("packed");
         tar(&source, &packed, more);
-        assert_eq!(first, image_of(&packed, &image, uuid), "{more:?}");
+        assert_eq!(first, image_of(&packed, &image, ""), "{more:?}");
     }
-    let mut command = build_command(Path::new("-"), &image, &format!("--force {uuid}"));
+    let mut command = build_command(Path::new("-"), &image, "--force");
     command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
     succeed(command.stdin(fs::File::open(&archive).unwrap()));
     assert_eq!(first, oracle::digest(&image), "standard input");
