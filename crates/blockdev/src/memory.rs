@@ -223,7 +223,11 @@ mod tests {
         bytes[CHUNK_BYTES] = 1;
         let device = MemoryDevice::from_bytes(&bytes);
         let mut offsets = Vec::new();
-        device.for_each_part(|offset, _| Ok(offsets.push(offset))).unwrap();
+        let each = |offset, _: &[u8]| {
+            offsets.push(offset);
+            Ok(())
+        };
+        device.for_each_part(each).unwrap();
         assert_eq!(offsets, [CHUNK_BYTES as u64]);
         let mut back = vec![9; bytes.len()];
         device.read_at(0, &mut back).unwrap();

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use blockdev::MemoryDevice;
 use changing::crashing::Ext4Target;
-use changing::{Layout, MIB, write_image};
+use changing::{Layout, MIB};
 use ext4::{Ext4, OpenOptions};
+use oracle::crash::write_image;
 use oracle::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
 use workload::operation::Mix;
 use workload::tree::Tree;

@@ -60,7 +60,7 @@ pub use requirement::is_known_program;
 pub use sample::{Sample, sample_tree};
 pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
-pub use sparse::copy_image;
+pub use sparse::{copy_image, digest};
 pub use tool::{command, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, wait_until};

@@ -12,6 +12,9 @@ use rustix::io::Errno;
 /// What is read at once, and left out if all of it is zero, in bytes.
 const PIECE_BYTES: u64 = 64 << 10;
 
+/// What holes consist of, in bytes.
+const SECTOR_BYTES: usize = 512;
+
 /// Copies an image; what is zero becomes holes. What was in the other file is gone.
 ///
 /// # Panics
@@ -26,6 +29,30 @@ fn try_copy(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (File::open(from)?, File::create(to)?);
     to.set_len(from.metadata()?.len())?;
     for_each_piece(&from, |offset, bytes| to.write_all_at(bytes, offset))
+}
+
+/// The length of a file, and a checksum of what is not zero in it and where that is: files that hold the same have
+/// the same, wherever they have holes.
+///
+/// # Panics
+/// Naming the file, if it cannot be read.
+#[track_caller]
+pub fn digest(path: &Path) -> (u64, u32) {
+    try_digest(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn try_digest(path: &Path) -> io::Result<(u64, u32)> {
+    let (file, mut sum) = (File::open(path)?, 0);
+    for_each_piece(&file, |offset, bytes| {
+        // Holes begin and end at sectors, at other ones in each file.
+        let sectors = bytes.chunks(SECTOR_BYTES).zip((offset..).step_by(SECTOR_BYTES));
+        for (sector, at) in sectors.filter(|(sector, _)| sector.iter().any(|byte| *byte != 0)) {
+            sum = crc32c::crc32c_append(sum, &at.to_le_bytes());
+            sum = crc32c::crc32c_append(sum, sector);
+        }
+        Ok(())
+    })?;
+    Ok((file.metadata()?.len(), sum))
 }
 
 /// Calls `each` with the offset and the bytes of every piece of a file that is not all zeros.
@@ -67,7 +94,7 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::{FileExt, MetadataExt};
 
-    use super::copy_image;
+    use super::{copy_image, digest};
     use crate::scratch;
 
     #[test]
@@ -83,5 +110,28 @@ mod tests {
         copy_image(&image, &copy);
         assert!(fs::read(&image).unwrap() == fs::read(&copy).unwrap());
         assert!(fs::metadata(&copy).unwrap().blocks() <= fs::metadata(&image).unwrap().blocks());
+        assert_eq!(digest(&image), digest(&copy));
+    }
+
+    #[test]
+    fn a_digest_tells_contents_and_length_and_not_holes() {
+        let home = scratch();
+        let path = home.path().join("file");
+        let of = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            digest(&path)
+        };
+        let mut bytes = vec![0; 300_000];
+        bytes[70_000] = 1;
+        let first = of(&bytes);
+        File::create(&path).unwrap().set_len(300_000).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[1], 70_000).unwrap();
+        assert_eq!(digest(&path), first);
+        bytes.push(0);
+        assert_ne!(of(&bytes), first);
+        bytes.pop();
+        bytes.swap(70_000, 70_512);
+        assert_ne!(of(&bytes), first);
     }
 }

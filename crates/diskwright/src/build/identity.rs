@@ -115,9 +115,26 @@ impl Identity {
     }
 }
 
-/// What of a file's bytes goes into the hash of an image, summed over all files in any order.
+/// Unit in which contents are hashed, in bytes. Those who read contents cut them elsewhere than those who stream
+/// them, but at multiples of it, as long as a file lies in whole pages.
+const GRANULE_BYTES: u64 = 4096;
+
+/// What of a file's bytes goes into the hash of an image, summed over all files in any order. Zeros at the ends of a
+/// granule are left out: the one way reads a hole inside of a block as zeros, and the other leaves it out.
 pub(super) fn contents_term(file_offset: u64, bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, DOMAIN ^ file_offset)
+    let (mut sum, mut at, mut rest) = (0_u64, file_offset, bytes);
+    while !rest.is_empty() {
+        let len = (GRANULE_BYTES - at % GRANULE_BYTES).min(rest.len() as u64);
+        let (granule, more) = rest.split_at(len as usize);
+        if let Some(first) = granule.iter().position(|byte| *byte != 0) {
+            let last = granule.iter().rposition(|byte| *byte != 0).unwrap_or(first);
+            let seed = DOMAIN ^ (at + first as u64);
+            let term = xxhash_rust::xxh3::xxh3_64_with_seed(&granule[first..=last], seed);
+            sum = sum.wrapping_add(term);
+        }
+        (at, rest) = (at + len, more);
+    }
+    sum
 }
 
 /// A UUID and a hash seed that follow from the options, for a start.
@@ -130,4 +147,28 @@ pub(super) fn from_options(options: &BuildOptions) -> ([u8; 16], [u8; 16]) {
 
 fn to_uuid(hash: u128) -> [u8; 16] {
     uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contents_term;
+
+    #[test]
+    fn contents_count_the_same_however_they_are_cut() {
+        let mut bytes: Vec<u8> = (0..50_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+        bytes[10_000..20_000].fill(0);
+        let whole = contents_term(8192, &bytes);
+        let cut = |at: usize| {
+            contents_term(8192, &bytes[..at])
+                .wrapping_add(contents_term(8192 + at as u64, &bytes[at..]))
+        };
+        assert_eq!([4096, 8192, 40_960].map(cut), [whole; 3]);
+        // Without the hole.
+        let around = contents_term(8192, &bytes[..10_000])
+            .wrapping_add(contents_term(8192 + 20_000, &bytes[20_000..]));
+        assert_eq!(around, whole);
+        assert_ne!(contents_term(4096, &bytes), whole);
+        bytes[0] ^= 1;
+        assert_ne!(contents_term(8192, &bytes), whole);
+    }
 }

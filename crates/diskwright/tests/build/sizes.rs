@@ -243,7 +243,7 @@ fn many_small_files_fit_into_xfs_of_a_computed_size() {
         (200_000, false, b'0', 0),
         (100_000, true, b'0', 0),
     ];
-    let asked = oracle::effort(3, cases.len(), cases.len());
+    let asked = oracle::effort(2, cases.len(), cases.len());
     for (count, small, kind, free) in cases.into_iter().take(asked) {
         let home = scratch();
         let mut tar = Tar::create(&source(&home));

@@ -1,6 +1,7 @@
 //! Damaging images by a few bytes whose checksums are right again, as somebody who means harm would.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use oracle::Format;
@@ -32,14 +33,21 @@ pub(crate) fn build(dir: &Path, options: &str) -> PathBuf {
 pub(crate) fn rename(image: &Path, from: &str, to: &str) {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(image).unwrap();
-    let is_name = |at: &usize| bytes[*at..].starts_with(from.as_bytes());
-    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(is_name).collect();
+    let file = File::options().write(true).open(image).unwrap();
+    // Most of an image is zero, and no name goes on in another block.
+    let written = bytes.chunks(BLOCK).enumerate().filter(|(_, block)| *block != &[0; BLOCK][..]);
+    let places_in = |(number, block): (usize, &[u8])| {
+        let places = block.windows(from.len()).enumerate().filter(|(_, at)| *at == from.as_bytes());
+        places.map(|(at, _)| number * BLOCK + at).collect::<Vec<usize>>()
+    };
+    let places: Vec<usize> = written.flat_map(places_in).collect();
     assert!(!places.is_empty(), "{from}");
     for at in places {
         bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
         seal(&mut bytes, at);
+        let start = at / BLOCK * BLOCK;
+        file.write_all_at(&bytes[start..start + BLOCK], start as u64).unwrap();
     }
-    fs::write(image, bytes).unwrap();
 }
 
 /// Changes the bytes of an inode, and brings its checksum up to date where XFS has one.

@@ -1,14 +1,12 @@
 //! Damaged images: what is damaged gives an error and nothing else happens. All that is sound can be read,
 //! and nothing is written any more unless that was asked for.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
-use std::hash::Hasher;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use oracle::{debugfs, require, xfs_db};
+use oracle::{debugfs, digest, require, xfs_db};
 use rustix::io::Errno;
 
 use crate::place::probe::pattern;
@@ -129,19 +127,8 @@ fn read_all(root: &Path) {
     assert_eq!(fs::read_dir(root.join("sound")).unwrap().count(), NAMES);
 }
 
-fn hash(image: &Path) -> u64 {
-    let mut file = File::open(image).unwrap();
-    let (mut hasher, mut buffer) = (DefaultHasher::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer).unwrap() {
-            0 => return hasher.finish(),
-            count => hasher.write(&buffer[..count]),
-        }
-    }
-}
-
 fn wanted(format: Format) -> Wanted {
-    // As small as mkfs.xfs makes them: they are quickly hashed.
+    // As small as mkfs.xfs makes them.
     Wanted { bytes: 310 << 20, ..Wanted::new(format) }
 }
 
@@ -185,7 +172,7 @@ fn damaged_images_are_not_written_any_more() {
         open.write_all(b"durable").unwrap();
         open.sync_all().unwrap();
         read_all(place.path());
-        let known = hash(place.image());
+        let known = digest(place.image());
         let read_only = |result: io::Result<()>| {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
         };
@@ -213,7 +200,7 @@ fn damaged_images_are_not_written_any_more() {
         read_all(place.path());
         let (status, said) = place.unmount_unjudged();
         if place.driver() == Driver::Own {
-            assert_eq!(hash(place.image()), known, "the image has changed");
+            assert_eq!(digest(place.image()), known, "the image has changed");
             assert!(status == 3 && said.contains("damaged"), "status {status}: {said}");
         }
         place.mount_with("");
@@ -250,7 +237,7 @@ fn damaged_images_may_be_written_on() {
 
 /// Read-only: all can be read, nothing can be changed, and the image stays as it is.
 fn read_only(place: &mut Place, damaged: bool) {
-    let before = hash(place.image());
+    let before = digest(place.image());
     place.mount_read_only();
     let names: Vec<PathBuf> = vec![place.join("file"), place.join("new")];
     let is_read_only = |result: io::Result<()>| {
@@ -270,7 +257,7 @@ fn read_only(place: &mut Place, damaged: bool) {
     assert!(fs::read(place.join("file")).unwrap() == pattern(9, 0, 500_000));
     assert_eq!(fs::metadata(place.join("file")).unwrap().atime(), accessed);
     place.unmount_unjudged();
-    assert_eq!(hash(place.image()), before, "the image has changed");
+    assert_eq!(digest(place.image()), before, "the image has changed");
 }
 
 #[test]

@@ -10,7 +10,10 @@ use rustix::fs::{RawDir, SeekFrom, seek};
 
 use crate::place::{Place, prove_on_both, shell};
 
-const FILES: usize = 20_000;
+/// Entries of a large directory: far more than one call lists.
+fn many() -> usize {
+    oracle::effort(9_000, 20_000, 20_000)
+}
 
 fn name(number: usize) -> String {
     format!("file number {number}")
@@ -41,13 +44,14 @@ fn entries(directory: &File, most: usize) -> Vec<(String, u64)> {
 
 /// Places stay what they are while entries before and after them go and others come.
 fn places_in_a_listing_are_stable(place: &mut Place) {
-    make(place, FILES);
+    let files = many();
+    make(place, files);
     let directory = File::open(place.join("large")).unwrap();
     let all = entries(&directory, usize::MAX);
     let distinct: BTreeSet<_> = all.iter().map(|(name, _)| name).collect();
-    assert_eq!((all.len(), distinct.len()), (FILES, FILES));
+    assert_eq!((all.len(), distinct.len()), (files, files));
     // From some places, listings go on as the first one did.
-    for at in [0, 1, 77, FILES / 3, FILES - 2] {
+    for at in [0, 1, 77, files / 3, files - 2] {
         seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
         let rest = entries(&directory, 300);
         assert!(rest.iter().zip(&all[at + 1..]).all(|(a, b)| a.0 == b.0), "after entry {at}");
@@ -56,11 +60,11 @@ fn places_in_a_listing_are_stable(place: &mut Place) {
     for (name, _) in all.iter().step_by(3) {
         fs::remove_file(place.join("large").join(name)).unwrap();
     }
-    let staying: BTreeSet<_> = (0..FILES).filter(|at| at % 3 != 0).map(|at| &all[at].0).collect();
-    for number in 0..FILES / 3 {
+    let staying: BTreeSet<_> = (0..files).filter(|at| at % 3 != 0).map(|at| &all[at].0).collect();
+    for number in 0..files / 3 {
         File::create(place.join("large").join(format!("new {number}"))).unwrap();
     }
-    for at in [0, 3, 100, FILES / 2, FILES - 30] {
+    for at in [0, 3, 100, files / 2, files - 30] {
         seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
         let found: Vec<_> =
             entries(&directory, usize::MAX).into_iter().map(|(name, _)| name).collect();
@@ -80,7 +84,8 @@ fn places_in_a_listing_are_stable(place: &mut Place) {
 
 /// Who removes what it lists, as `rm -r` does, misses nothing, though the listing is not begun anew.
 fn removing_while_listing_removes_all(place: &mut Place) {
-    make(place, FILES);
+    let files = many();
+    make(place, files);
     let directory = File::open(place.join("large")).unwrap();
     let mut removed = 0;
     loop {
@@ -95,7 +100,7 @@ fn removing_while_listing_removes_all(place: &mut Place) {
             removed += 1;
         }
     }
-    assert_eq!(removed, FILES);
+    assert_eq!(removed, files);
     fs::remove_dir(place.join("large")).unwrap();
 }
 

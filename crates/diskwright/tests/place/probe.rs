@@ -46,17 +46,21 @@ pub(crate) fn map_ids(source: &Path, target: &Path, first: u32, count: u32) {
     run(probe().arg("idmap").arg(source).arg(target).args([first, count].map(|n| n.to_string())));
 }
 
-/// The byte that the pattern of a seed has at an offset.
-fn pattern_byte(seed: u64, at: u64) -> u8 {
-    let word = seed
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add((at / 8).wrapping_mul(0xbf58_476d_1ce4_e5b9));
-    (word >> (at % 8 * 8)) as u8
+/// The eight bytes that the pattern of a seed has at a multiple of eight.
+fn pattern_word(seed: u64, number: u64) -> [u8; 8] {
+    let start = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    start.wrapping_add(number.wrapping_mul(0xbf58_476d_1ce4_e5b9)).to_le_bytes()
 }
 
 /// The bytes of a seed's pattern at a place.
 pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
-    (offset..offset + len).map(|at| pattern_byte(seed, at)).collect()
+    let words = offset / 8..(offset + len).div_ceil(8);
+    let before = (offset % 8) as usize;
+    let mut bytes = Vec::with_capacity(8 * (words.end - words.start) as usize);
+    words.for_each(|number| bytes.extend_from_slice(&pattern_word(seed, number)));
+    bytes.truncate(before + len as usize);
+    bytes.drain(..before);
+    bytes
 }
 
 /// Writes a pattern into a file through a shared mapping, and has it synced or not.

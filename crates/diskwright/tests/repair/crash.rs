@@ -12,7 +12,7 @@ use ::repair::{
     write_in_place, write_through_log,
 };
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
-use oracle::crash::{read_image, write_image};
+use oracle::crash::read_image;
 use oracle::{effort, judge, require};
 use parking_lot::Mutex;
 
@@ -135,10 +135,7 @@ fn assert_repairable(is_xfs: bool, state: MemoryDevice, is_judged: bool) {
     let (found, summary) = check(is_xfs, state.clone());
     assert!(found.is_empty() && summary.is_complete, "{found:?}");
     if is_judged {
-        let scratch = oracle::scratch();
-        let path = scratch.path().join("image");
-        write_image(&state, &path).unwrap();
-        judge(&path);
+        oracle::show_image(&state, |path| judge(path));
     }
 }
 

@@ -15,7 +15,6 @@ use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions};
 use oracle::Mke2fs;
 use oracle::crash::read_image;
-pub use oracle::crash::write_image;
 use vfs::Timestamp;
 
 pub const MIB: u64 = 1 << 20;
