@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ::repair::{Action, Staging};
 use blockdev::BlockDevice;
-use check::{Finding, Options};
-use vfs::{Corruption, Error, Result};
+use check::Finding;
+use vfs::{Error, Result};
 
 use super::damaged_log;
+use super::restart::restart;
 use crate::Xfs;
 use crate::check::codes;
-use crate::check::survey::Survey;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;
 use crate::log;
@@ -18,8 +18,6 @@ use crate::volume::read_superblock;
 
 /// Memory for the cache of a replay, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
-/// A cycle of the log that is too late for another one to come.
-const CYCLE_MAX: u32 = u32::MAX - 16;
 
 /// Brings what the log holds to its places. Where it cannot be replayed, it is emptied.
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
@@ -105,17 +103,6 @@ fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result
         return Ok(());
     }
     end(staging, Action::about(finding, what))
-}
-
-/// Writes a log that is clean and goes on behind all that says when it was written.
-pub(super) fn restart(staging: &Arc<Staging>) -> Result<()> {
-    let sb = read_superblock(&**staging)?;
-    let survey = Survey::new(Arc::clone(staging) as _, Options::default().threads)?;
-    let latest = (survey.lsn_max() >> 32) as u32;
-    if latest >= CYCLE_MAX {
-        return Err(Corruption::new("log", "no cycle is left").into());
-    }
-    log::write_clean(&**staging, &sb, latest + 1)
 }
 
 fn end(staging: &Staging, action: Action) -> Result<()> {

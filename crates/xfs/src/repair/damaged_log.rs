@@ -15,7 +15,7 @@ use check::{Finding, Observer, Options};
 use parking_lot::Mutex;
 use vfs::{Error, FileType, Ino, Result};
 
-use super::begin::restart;
+use super::restart::restart;
 use crate::btree::records::rmap_offset;
 use crate::check::codes;
 use crate::check::view::{self, Mapping};

@@ -4,7 +4,7 @@ use ::repair::Staging;
 use blockdev::BlockDevice;
 use zerocopy::FromBytes;
 
-use super::superblock::sealed;
+use super::sealed::sealed;
 use crate::format::features::Version;
 use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 

@@ -7,7 +7,7 @@ use blockdev::BlockDevice;
 use check::Finding;
 use vfs::{Error, Ino, Result};
 
-use super::{Job, begin, group_of};
+use super::{Job, group_of, restart};
 use crate::btree::Tree;
 use crate::btree::records::{BmapTree, BnoTree};
 use crate::format::address::{AgBlock, AgNumber, Block};
@@ -47,7 +47,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     if job.staging.step_count() > before && later.is_empty() {
         return Ok(());
     }
-    if begin::restart(&job.staging).is_err() {
+    if restart::restart(&job.staging).is_err() {
         // No cycle is left, or the device fails.
         job.staging.abandon();
         return Ok(());

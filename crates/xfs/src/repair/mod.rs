@@ -22,6 +22,8 @@ mod lsn;
 mod map;
 mod old;
 mod quota;
+mod restart;
+mod sealed;
 mod shared;
 mod space;
 mod superblock;

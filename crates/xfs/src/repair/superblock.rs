@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::derived;
 use super::group::GroupDevice;
+use super::sealed::{SECTOR_SIZE_MAX, sealed};
 use super::{Job, group_of};
 use crate::check::codes;
 use crate::check::superblock::numbers;
@@ -25,17 +26,14 @@ use crate::check::superblock_fields::{
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
-use crate::format::checksum;
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Inode};
-use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::open::superblock_copy::Copy;
 
 /// Groups whose headers are asked for the uuid.
 const GROUPS_ASKED: usize = 16;
-/// Largest sector in bytes.
-const SECTOR_SIZE_MAX: u64 = 32 << 10;
 /// `NULLFSINO`.
 const NO_INODE: u64 = u64::MAX;
 /// The most that inodes may take of the space where nothing better is known, in percent.
@@ -363,32 +361,6 @@ fn read_slot(staging: &Staging, geometry: &Geometry, ino: Ino) -> Option<Inode> 
     staging.read_at(byte, &mut slot).ok()?;
     inode::verify_structure(geometry, ino, &slot).ok()?;
     Some(Inode::from_slot(&slot))
-}
-
-/// The sector of a superblock, sealed; what lies behind it is zero in version 5. `None` if its sector cannot be.
-pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
-    let size = usize::from(raw.sectsize.get());
-    if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)
-    {
-        return None;
-    }
-    let mut raw = raw.clone();
-    let mut sector = vec![0; size];
-    if raw.features().crc() {
-        raw.metadirino = 0.into();
-        (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
-        raw.pad.fill(0);
-        if !raw.features().incompat(Incompat::META_UUID) {
-            raw.meta_uuid.fill(0);
-        }
-        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
-        checksum::seal(&mut sector, CRC_OFFSET);
-    } else {
-        let same = size.min(found.len());
-        sector[..same].copy_from_slice(&found[..same]);
-        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
-    }
-    Some(sector)
 }
 
 fn padded(sector: &[u8], found: &[u8]) -> Vec<u8> {

@@ -1,0 +1,36 @@
+//! Superblocks ready to be written.
+
+use zerocopy::IntoBytes;
+
+use crate::format::checksum;
+use crate::format::features::Incompat;
+use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE};
+
+/// Largest sector in bytes.
+pub(super) const SECTOR_SIZE_MAX: u64 = 32 << 10;
+
+/// The sector of a superblock, sealed; what lies behind it is zero in version 5. `None` if its sector cannot be.
+pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
+    let size = usize::from(raw.sectsize.get());
+    if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)
+    {
+        return None;
+    }
+    let mut raw = raw.clone();
+    let mut sector = vec![0; size];
+    if raw.features().crc() {
+        raw.metadirino = 0.into();
+        (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
+        raw.pad.fill(0);
+        if !raw.features().incompat(Incompat::META_UUID) {
+            raw.meta_uuid.fill(0);
+        }
+        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+        checksum::seal(&mut sector, CRC_OFFSET);
+    } else {
+        let same = size.min(found.len());
+        sector[..same].copy_from_slice(&found[..same]);
+        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+    }
+    Some(sector)
+}
