@@ -110,6 +110,9 @@ impl Scanner<'_, '_> {
         if inode & flags::EXTENTS != 0 && inode & flags::INLINE_DATA != 0 {
             tell("extents and inline_data are both set".to_owned());
         }
+        if inode & flags::INDEX != 0 && inode & flags::INLINE_DATA != 0 {
+            tell("index and inline_data are both set".to_owned());
+        }
         if inode & flags::ENCRYPT != 0 && !space.has_context && !space.is_damaged {
             tell("encrypt is set, and nothing says how".to_owned());
         }

@@ -123,24 +123,25 @@ fn set_features(image: &Image<'_>, change: impl FnOnce(&mut Features)) -> io::Re
 }
 
 /// Makes the inodes anew that the superblock names and that are not files in use.
-pub(super) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
         let Some(ino) = finding.place.inode.map(|ino| ino as u32) else { continue };
+        let quotas = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
+        let is_quota = quotas.iter().any(|own| own.get() == ino);
+        // The number first: a wrong one leads to any inode, which is not to blame.
+        if is_quota && quota::mend_number(&image, ino, finding)? {
+            continue;
+        }
         if ino == BAD_BLOCKS_INO {
             clear(&image, ino, finding, "The list of bad blocks is emptied.")?;
         } else if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
             make_journal(job, &image, finding)?;
         } else if ino == raw.orphan_file_inum.get() {
             make_orphan_file(job, &image, finding)?;
-        } else if [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum]
-            .iter()
-            .any(|own| own.get() == ino)
-        {
-            if !quota::mend_number(&image, ino, finding)? {
-                quota::make(job, &image, ino, &[finding])?;
-            }
+        } else if is_quota {
+            quota::make(job, &image, ino, &[finding])?;
         } else if ino < image.params.sb.first_ino && ino != super::ROOT {
             let what = "The inode is cleared, for it is reserved and nothing uses it.";
             clear(&image, ino, finding, what)?;

@@ -96,30 +96,53 @@ fn repair_one(victim: &Victim, what: &str, is_judged: bool, tally: &mut Tally) {
     }
 }
 
-#[test]
-fn very_many_cases_of_damage_are_repaired() {
-    require!(Tool("e2fsck"));
+/// The cases that `DISKWRIGHT_REPAIR_CASES` names, by their numbers: these are done again, and no others.
+fn chosen() -> Vec<usize> {
+    let text = std::env::var("DISKWRIGHT_REPAIR_CASES").unwrap_or_default();
+    let numbers = text.split(',').filter(|number| !number.is_empty());
+    numbers.map(|number| number.parse().expect("numbers of cases, with commas")).collect()
+}
+
+/// Repairs the `chosen` ones of `count` cases, or all if none is chosen. Each depends on those before it, which
+/// are made all the same.
+fn run(count: usize, chosen: &[usize]) {
     let mut victims: Vec<_> = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name))).collect();
     let mut random = fastrand::Rng::with_seed(61);
     let mut tally = Tally::default();
-    for number in 0..effort(300, 5_000, 1_000_000) {
+    let all = chosen.is_empty();
+    for number in 0..count {
         let which = number % victims.len();
         let (name, victim) = &mut victims[which];
         let sound = victim.image.clone();
         let what = format!("{name} {number}{}", damaged(victim, &mut random));
-        tally.cases += 1;
         let is_judged = random.usize(..JUDGED_ONE_IN) == 0;
-        repair_one(victim, &what, is_judged, &mut tally);
+        if all || chosen.contains(&number) {
+            tally.cases += 1;
+            repair_one(victim, &what, is_judged || !all, &mut tally);
+        }
         victim.image = sound;
-        if tally.cases.is_multiple_of(REPORT_CASES) {
+        if all && tally.cases.is_multiple_of(REPORT_CASES) {
             tally.report();
         }
     }
     tally.report();
-    let shown: Vec<_> = tally
-        .problems
-        .iter()
-        .map(|(kind, list)| format!("=== {kind}\n{}", list.join("\n")))
-        .collect();
+    let kinds = tally.problems.iter();
+    let shown: Vec<_> =
+        kinds.map(|(kind, list)| format!("=== {kind}\n{}", list.join("\n"))).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn very_many_cases_of_damage_are_repaired() {
+    require!(Tool("e2fsck"));
+    let chosen = chosen();
+    let last = chosen.iter().max();
+    run(last.map_or(effort(300, 5_000, 1_000_000), |last| last + 1), &chosen);
+}
+
+#[test]
+fn cases_that_went_wrong_once_are_repaired() {
+    require!(Tool("e2fsck"));
+    let wrong = [6_688, 10_951, 19_204, 31_439, 72_727];
+    run(effort(20_000, 80_000, 80_000), &wrong);
 }

@@ -335,6 +335,9 @@ impl Case<'_, '_, '_> {
             self.patient.inode.set_flag(flags::EXTENTS, !is_inline);
             self.patient.inode.set_flag(flags::INLINE_DATA, is_inline);
         }
+        if self.patient.has(flags::INLINE_DATA) {
+            self.patient.inode.set_flag(flags::INDEX, false);
+        }
     }
 }
 

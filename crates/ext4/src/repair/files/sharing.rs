@@ -17,12 +17,17 @@ use crate::format::address::Block;
 use crate::format::inode::flags;
 use crate::format::xattr::{self, BLOCK_REFCOUNT_RANGE};
 use crate::format::{dirent, extent, htree, indirect};
-use crate::repair::Job;
+use crate::repair::{Job, system_files};
 
 /// The inode of bad blocks.
 const BAD_BLOCKS_INO: u32 = 1;
 /// The inode that keeps blocks for descriptors.
 const RESIZE_INO: u32 = 7;
+
+/// How many others an inode must take clusters from to be thought the one that is damaged.
+const RIVALS_SUSPECT: usize = 3;
+/// What that takes from what speaks for it: more than that its other blocks go on.
+const SUSPECT_SCORE: u32 = 20;
 
 /// What a cluster is to an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +51,9 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
     ward.claim_all();
     let concerned = by_inode(findings);
+    let rivals = rivals(&ward, &concerned);
     let mut owners: HashMap<u64, Owner> = HashMap::new();
+    let mut hidden: Vec<&Finding> = Vec::new();
     if let Some(cluster) = resize_cluster(&ward) {
         let owner = Owner { score: u32::MAX, ino: RESIZE_INO, what: Use::Attributes };
         owners.insert(cluster, owner);
@@ -54,6 +61,9 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (ino, _) in &concerned {
         let Some(patient) = ward.patient(*ino) else { continue };
         for (cluster, what, score) in claims(&ward, &patient) {
+            // One whose map went wrong takes from many; those that it takes from did not all go wrong.
+            let is_suspect = rivals.get(ino).is_some_and(|rivals| *rivals >= RIVALS_SUSPECT);
+            let score = if is_suspect { score.saturating_sub(SUSPECT_SCORE) } else { score };
             let claim = Owner { score, ino: *ino, what };
             let owner = owners.entry(cluster).or_insert(claim);
             if claim.score > owner.score {
@@ -62,11 +72,33 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
     }
     for (ino, findings) in concerned {
-        if let Some(patient) = ward.patient(ino) {
+        if ward.scene.is_hidden(ino) && ino != RESIZE_INO {
+            hidden.extend(findings.iter().filter(|finding| finding.code == BLOCK_METADATA));
+        } else if let Some(patient) = ward.patient(ino) {
             part(&mut ward, patient, &owners, &findings)?;
         }
     }
-    Ok(())
+    // A file of the file system that leads into its other structures is made anew.
+    drop(ward);
+    system_files::mend_special(job, &hidden)
+}
+
+/// How many others claim what each inode claims.
+fn rivals<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashMap<u32, usize> {
+    let mut claimants: HashMap<u64, BTreeSet<u32>> = HashMap::new();
+    for (ino, _) in concerned {
+        let Some(patient) = ward.patient(*ino) else { continue };
+        for (cluster, ..) in claims(ward, &patient) {
+            claimants.entry(cluster).or_default().insert(*ino);
+        }
+    }
+    let mut rivals: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+    for inos in claimants.values() {
+        for ino in inos {
+            rivals.entry(*ino).or_default().extend(inos.iter().filter(|other| *other != ino));
+        }
+    }
+    rivals.into_iter().map(|(ino, others)| (ino, others.len())).collect()
 }
 
 /// The cluster of the one block that the resize inode has beside the file system's own.
@@ -229,13 +261,19 @@ fn part(
     Ok(())
 }
 
-/// Takes from a file what are the file system's own blocks.
+/// Takes from a file what are the file system's own clusters.
 fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) {
+    let geometry = ward.scene.geometry();
+    let cluster_blocks = u64::from(geometry.cluster_blocks());
     for run in &map.runs {
-        if ward.scene.is_system(run.start, run.len.into()) {
-            let own =
-                (0..run.len).filter(|at| ward.scene.is_system(run.start.plus((*at).into()), 1));
-            changes.extend(own.map(|at| (run.first + at, None)));
+        let start = geometry.cluster_start(run.start);
+        let len = run.start.0 - start.0 + u64::from(run.len);
+        if ward.scene.is_system(start, len.next_multiple_of(cluster_blocks)) {
+            let is_own = |at: &u32| {
+                let cluster = geometry.cluster_start(run.start.plus((*at).into()));
+                ward.scene.is_system(cluster, cluster_blocks)
+            };
+            changes.extend((0..run.len).filter(is_own).map(|at| (run.first + at, None)));
         }
     }
 }
