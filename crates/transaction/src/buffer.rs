@@ -29,6 +29,35 @@ pub(crate) const CHUNKS: usize = 64;
 /// [`Txn::edit_noted`]: crate::Txn::edit_noted
 pub type Note = [u64; 17];
 
+/// A note, or the memory for one: notes come and go with each change, and take no memory anew.
+#[derive(Default)]
+pub(crate) struct NoteSlot {
+    memory: Option<Box<Note>>,
+    is_set: bool,
+}
+
+impl NoteSlot {
+    pub(crate) fn get(&self) -> Option<&Note> {
+        self.memory.as_deref().filter(|_| self.is_set)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Note> {
+        self.memory.as_deref_mut().filter(|_| self.is_set)
+    }
+
+    pub(crate) fn set(&mut self, note: Note) {
+        match &mut self.memory {
+            Some(memory) => **memory = note,
+            None => self.memory = Some(Box::new(note)),
+        }
+        self.is_set = true;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.is_set = false;
+    }
+}
+
 /// The contents of a block and where they stand between memory and device. What every use of a block
 /// looks at comes first, so that it lies together in memory.
 #[derive(Default)]
@@ -39,7 +68,7 @@ pub(crate) struct Contents {
     pub(crate) tag: Tag,
     pub(crate) data: Box<[u8]>,
     /// What the format remembers of `data`, if anything.
-    pub(crate) note: Option<Box<Note>>,
+    pub(crate) note: NoteSlot,
     /// The checkpoint that has changes of this block which are not home yet, or 0.
     pub(crate) dirty: Epoch,
     /// Which 64ths of the block that checkpoint changed.

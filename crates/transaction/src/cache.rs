@@ -177,8 +177,11 @@ fn renewed(mut buffer: Shared, block: u64) -> Shared {
     match Arc::get_mut(&mut buffer) {
         Some(lock) => {
             let contents = lock.get_mut();
-            let data = std::mem::take(&mut contents.data);
-            *contents = Contents { block, data, ..Contents::default() };
+            // The memory stays, the note does not.
+            let (data, mut note) =
+                (std::mem::take(&mut contents.data), std::mem::take(&mut contents.note));
+            note.clear();
+            *contents = Contents { block, data, note, ..Contents::default() };
             buffer
         }
         None => Arc::new(RwLock::new(Contents { block, ..Contents::default() })),

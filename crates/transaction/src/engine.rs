@@ -191,7 +191,7 @@ impl Engine {
         if contents.data.len() != self.block_size {
             contents.data = vec![0; self.block_size].into();
         }
-        contents.note = None;
+        contents.note.clear();
         let offset = block.checked_mul(self.block_size as u64);
         let offset = offset.ok_or_else(|| Corruption::new("block number", "past any device"))?;
         self.device.read_at(offset, &mut contents.data)?;

@@ -117,7 +117,7 @@ impl<'e> Txn<'e> {
             }
         }
         contents.loaded = true;
-        contents.note = None;
+        contents.note.clear();
         contents.tag = tag;
         held_buffer.changed = u64::MAX;
         held_buffer.forgotten = false;
@@ -186,22 +186,22 @@ impl<'e> Txn<'e> {
 
     /// What the format remembers of a held buffer: of its bytes as they are now.
     pub fn note(&self, id: BufferId) -> Option<&Note> {
-        self.scratch.held[id.0 as usize].guard.note.as_deref()
+        self.scratch.held[id.0 as usize].guard.note.get()
     }
 
     /// The same, to be kept in step with a change by [`Txn::edit_noted`].
     pub fn note_mut(&mut self, id: BufferId) -> Option<&mut Note> {
-        self.scratch.held[id.0 as usize].guard.note.as_deref_mut()
+        self.scratch.held[id.0 as usize].guard.note.get_mut()
     }
 
     /// Remembers something of the bytes of a held buffer.
     pub fn set_note(&mut self, id: BufferId, note: Note) {
-        self.scratch.held[id.0 as usize].guard.note = Some(Box::new(note));
+        self.scratch.held[id.0 as usize].guard.note.set(note);
     }
 
     /// Remembers nothing of a held buffer any more.
     pub fn forget_note(&mut self, id: BufferId) {
-        self.scratch.held[id.0 as usize].guard.note = None;
+        self.scratch.held[id.0 as usize].guard.note.clear();
     }
 
     /// Moves the bytes of `source` to `target` on, which may overlap them: as an [`Txn::edit`] of the
@@ -258,7 +258,7 @@ impl<'e> Txn<'e> {
         if has_log && is_first {
             contents.freeze_before(running, self.engine.keeps_last);
         }
-        contents.note = None;
+        contents.note.clear();
         undo.push(Undo::Retagged { held: id.0, tag: contents.tag });
         contents.tag = tag;
     }
@@ -320,7 +320,7 @@ impl<'e> Txn<'e> {
     fn roll_back(&mut self) {
         let Scratch { held, undo, old } = &mut self.scratch;
         for held in held.iter_mut().filter(|held| held.changed != 0) {
-            held.guard.note = None;
+            held.guard.note.clear();
         }
         for step in undo.drain(..).rev() {
             match step {
@@ -387,7 +387,7 @@ fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
     }
     contents.dirty = 0;
     contents.chunks = 0;
-    contents.note = None;
+    contents.note.clear();
     contents.loaded = false;
     usize::from(in_log)
 }
