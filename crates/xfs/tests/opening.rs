@@ -55,7 +55,7 @@ fn images_marked_as_damaged_are_refused() {
     xfs_db_write(&image, &["sb 0", "write features_incompat 0xfb"]);
     let refused = open(&image).err().unwrap();
     assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
-    assert!(refused.to_string().contains("xfs_repair"), "{refused}");
+    assert!(refused.to_string().contains("diskwright repair"), "{refused}");
 }
 
 #[test]

@@ -30,6 +30,11 @@ impl State {
         Ok(Self { tree: Tree::of(fs)?, open: open.collect::<Result<_, _>>()? })
     }
 
+    /// The same but for what one path leads to.
+    pub(crate) fn without(&self, path: &[u8]) -> Self {
+        Self { tree: self.tree.filter(|other| other != path), open: self.open.clone() }
+    }
+
     /// The inode of this number, whether it has a name or not.
     pub(super) fn inode(&self, ino: Ino) -> Option<&Inode> {
         let open = || self.open.iter().find(|inode| inode.attributes.ino == ino);

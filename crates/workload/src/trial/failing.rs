@@ -231,7 +231,7 @@ impl Scenario {
     }
 
     /// The file that much is asked for.
-    fn long_request(&self) -> Option<&[u8]> {
+    pub(super) fn long_request(&self) -> Option<&[u8]> {
         match &self.operation {
             Operation::Allocate { target: Target::Path(path), len: LONG_REQUEST.., .. } => {
                 Some(&path.0)

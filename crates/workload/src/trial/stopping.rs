@@ -9,6 +9,7 @@ use vfs::{Error, FileSystem};
 use super::failing::{ATTEMPTS_MAX, LIMIT, Scenario, all, furnished};
 use super::{NEW, Trial, Watchdog};
 use crate::crash::State;
+use crate::tree::Tree;
 
 /// Lets the device fail from each write, and from each flush, of each operation and the sync behind it.
 ///
@@ -78,9 +79,8 @@ impl Attempt<'_> {
             }
             Err(Error::Device(_)) => {
                 assert_ended(fs, &device, &what);
-                let shown = crate::tree::Tree::of(fs).unwrap();
-                let seen = crate::crash::check(states, &shown);
-                seen.unwrap_or_else(|text| panic!("{what}: {text}"));
+                let shown = Tree::of(fs).unwrap();
+                self.check_shown(states, &shown);
             }
             Err(error) => panic!("{what}: {error}"),
         }
@@ -90,10 +90,24 @@ impl Attempt<'_> {
         true
     }
 
+    /// What is shown after a failed operation is what there was, or all that was done. Of a request that is
+    /// several operations, those before the one that failed have happened: its file has a part of it.
+    fn check_shown(&self, states: &[State; 2], shown: &Tree) {
+        let what = self.what();
+        let seen = match self.scenario.long_request() {
+            Some(file) if self.trial.parts_long_requests => {
+                let others = states.each_ref().map(|state| state.without(file));
+                crate::crash::check(&others, &shown.filter(|path| path != file))
+            }
+            _ => crate::crash::check(states, shown),
+        };
+        seen.unwrap_or_else(|text| panic!("{what}: {text}"));
+    }
+
     fn judge(&self, memory: &Arc<MemoryDevice>, states: &[State; 2]) {
         let what = self.what();
         let again = self.trial.open(memory.clone());
-        let found = crate::tree::Tree::of(again.file_system()).unwrap();
+        let found = Tree::of(again.file_system()).unwrap();
         crate::crash::check(states, &found).unwrap_or_else(|text| panic!("{what}: {text}"));
         again.close().unwrap_or_else(|error| panic!("{what}: {error}"));
         self.trial.check_alike(memory);

@@ -234,6 +234,9 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
         if first + size > layout.block_size || !(first | size).is_multiple_of(ALIGNMENT) {
             return Err(damage("free space that is not in the block"));
         }
+        if size > 0 && first < layout.leaf_header() {
+            return Err(damage("free space in the header"));
+        }
     }
     Ok(())
 }
