@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ext4::format::jbd2::{FastCommitTag, MAGIC};
@@ -169,19 +169,13 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for block_size in [1024, 4096] {
         let directory = scratch();
-        let path = directory.path().join("live");
-        Mke2fs::new("ext4").block_size(block_size).features("fast_commit").create(&path, 64 << 20);
-        let mount = KernelMount::new(&path, &without_timer());
-        fs::write(mount.path().join("before"), "x").unwrap();
-        sync(mount.path());
-        for index in 0..5 {
-            let file = mount.path().join(format!("fast-{index}"));
-            fs::write(&file, vec![7; 5000]).unwrap();
-            fs::File::open(&file).unwrap().sync_all().unwrap();
-        }
-        let crashed = directory.path().join("crashed");
-        copy(&path, &crashed);
-        mount.unmount();
+        let (crashed, _) = with_fast_commits(directory.path(), block_size, "fast_commit", |root| {
+            for index in 0..5 {
+                let file = root.join(format!("fast-{index}"));
+                fs::write(&file, vec![7; 5000]).unwrap();
+                fs::File::open(&file).unwrap().sync_all().unwrap();
+            }
+        });
         let report = recover(&*device(&crashed)).unwrap();
         assert!(report.transactions > 0);
         let created: Vec<String> = report
@@ -255,21 +249,11 @@ fn fast_commits_are_applied_in_one_step() {
         [(1024, "fast_commit"), (4096, "fast_commit"), (1024, "fast_commit,^metadata_csum")]
     {
         let directory = scratch();
-        let path = directory.path().join("live");
-        Mke2fs::new("ext4")
-            .block_size(block_size)
-            .features(features)
-            .arguments(["-J", "fast_commit_size=1024"])
-            .create(&path, 64 << 20);
-        let mount = KernelMount::new(&path, &without_timer());
-        fs::write(mount.path().join("old"), vec![5; 30_000]).unwrap();
-        sync(mount.path());
-        change_fast(mount.path(), 0);
-        change_fast(mount.path(), 1);
-        let expected = Tree::of(mount.path());
-        let crashed = directory.path().join("crashed");
-        copy(&path, &crashed);
-        mount.unmount();
+        let (crashed, expected) =
+            with_fast_commits(directory.path(), block_size, features, |root| {
+                change_fast(root, 0);
+                change_fast(root, 1);
+            });
         // A reader sees the changes, and the image stays as it is.
         let before = fs::read(&crashed).unwrap();
         let fs = Ext4::open(device(&crashed), &OpenOptions::default()).unwrap();
@@ -290,6 +274,54 @@ fn fast_commits_are_applied_in_one_step() {
         assert!(recover(&*device(&killed)).unwrap().fast_commits.is_empty());
         check_tree(&killed, &expected);
     }
+}
+
+/// A copy of an image in use whose journal ends in many fast commits, and the tree that it has.
+///
+/// Whoever calls `sync(2)` on this machine has the kernel commit in full, for every file system: then there are no fast
+/// commits left, or the copy is of two moments. So it is made until that does not happen.
+fn with_fast_commits(
+    directory: &Path,
+    block_size: u32,
+    features: &str,
+    change: fn(&Path),
+) -> (PathBuf, Tree) {
+    const TRIALS: usize = 20;
+    let (live, crashed) = (directory.join("live"), directory.join("crashed"));
+    for _ in 0..TRIALS {
+        Mke2fs::new("ext4")
+            .block_size(block_size)
+            .features(features)
+            .arguments(["-J", "fast_commit_size=1024"])
+            .create(&live, 64 << 20);
+        let mount = KernelMount::new(&live, &without_timer());
+        fs::write(mount.path().join("old"), vec![5; 30_000]).unwrap();
+        sync(mount.path());
+        let before = commits(mount.path());
+        change(mount.path());
+        let expected = Tree::of(mount.path());
+        copy(&live, &crashed);
+        let is_undisturbed = commits(mount.path()) == before;
+        mount.unmount();
+        if is_undisturbed {
+            return (crashed, expected);
+        }
+    }
+    panic!("{TRIALS} times, the kernel committed in full");
+}
+
+/// What the kernel says of the full commits of a mounted file system's journal: "N transactions (M requested), …".
+fn commits(root: &Path) -> String {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.split(' ').nth(1) == root.to_str()).unwrap();
+    let device = line.split(' ').next().unwrap().trim_start_matches("/dev/");
+    let journals = fs::read_dir("/proc/fs/jbd2").unwrap().map(|entry| entry.unwrap().path());
+    let is_its = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.strip_prefix(device).is_some_and(|rest| rest.starts_with('-'))
+    };
+    let info = fs::read_to_string(journals.into_iter().find(is_its).unwrap().join("info")).unwrap();
+    info.lines().next().unwrap().to_owned()
 }
 
 /// Checks an image, and compares its tree but for what fast commits do not say: times of
