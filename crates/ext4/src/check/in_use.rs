@@ -54,6 +54,7 @@ pub(crate) fn find_in_use<R>(
     context.check_superblock();
     context.find_orphans();
     survey::survey(&context);
+    context.take_beneath_shared();
     Ok(Some(job(&InUse(context))))
 }
 

@@ -11,6 +11,7 @@ use super::contents::Claimed;
 use super::context::{Context, Subject};
 use super::survey::{Scanner, Target, target_problem};
 use crate::format::address::Block;
+use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 
@@ -110,6 +111,10 @@ impl Scanner<'_, '_> {
         if inode & flags::EXTENTS != 0 && inode & flags::INLINE_DATA != 0 {
             tell("extents and inline_data are both set".to_owned());
         }
+        let is_map = || Node::parse(subject.inode.i_block(), None).is_ok();
+        if inode & (flags::EXTENTS | flags::INLINE_DATA) == flags::INLINE_DATA && is_map() {
+            tell("inline_data is set, and what lies there is a map of extents".to_owned());
+        }
         if inode & flags::INDEX != 0 && inode & flags::INLINE_DATA != 0 {
             tell("index and inline_data are both set".to_owned());
         }
@@ -190,7 +195,8 @@ impl Scanner<'_, '_> {
         };
         let is_encrypted = subject.has(flags::ENCRYPT);
         if is_inline {
-            self.check_inline_size(subject, space, Some(false));
+            // A shorter one would be no data, but lie in the inode as it does without this feature.
+            self.check_inline_size(subject, space, Some(true));
             return Claimed::default();
         }
         if size < I_BLOCK_SIZE as u64 {

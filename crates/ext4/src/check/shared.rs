@@ -4,7 +4,7 @@ use check::{BitSet, Finding};
 use vfs::FileType;
 
 use super::codes::BLOCK_SHARED;
-use super::context::Context;
+use super::context::{Context, Subject};
 use super::inode::RESIZE_INO;
 use super::mapping::{Blocks, Run, walk};
 use crate::format::address::{Block, Group};
@@ -59,7 +59,46 @@ impl Blocks for Finder<'_, '_> {
     }
 }
 
+/// Takes all that maps say to be used.
+struct Beneath<'b, 'c> {
+    context: &'b Context<'c>,
+    /// Nodes of maps that were looked into.
+    nodes: BitSet,
+}
+
+impl Beneath<'_, '_> {
+    fn take(&self, start: Block, len: u64) {
+        let claims = &self.context.claims;
+        claims.used().insert_range(claims.clusters(start, len), |_| {});
+    }
+}
+
+impl Blocks for Beneath<'_, '_> {
+    fn run(&mut self, run: Run) {
+        self.take(run.start, run.len.into());
+    }
+
+    fn node(&mut self, block: Block) -> bool {
+        self.take(block, 1);
+        self.nodes.insert(self.context.claims.clusters(block, 1).start)
+    }
+}
+
 impl Context<'_> {
+    /// Takes for used what lies beneath nodes that others claim, too: a survey does not look into these.
+    pub(super) fn take_beneath_shared(&self) {
+        let Some(shared) = self.claims.shared() else { return };
+        let mut beneath = Beneath { context: self, nodes: BitSet::new(shared.limit()) };
+        for group in self.geometry().groups() {
+            self.for_each_used(group, &mut |ino, slot| {
+                let subject = self.subject(ino, slot);
+                if has_map(&subject) {
+                    walk(self, &subject, &mut beneath);
+                }
+            });
+        }
+    }
+
     /// Finds and tells who claims blocks that others claim.
     pub(super) fn find_sharers(&self) {
         let Some(shared) = self.claims.shared() else { return };
@@ -70,14 +109,15 @@ impl Context<'_> {
             if self.observer.is_cancelled() {
                 return;
             }
-            self.find_sharers_in(group, &mut finder);
+            self.for_each_used(group, &mut |ino, slot| self.find_claims(ino, slot, &mut finder));
         }
         let mut claims = finder.claims;
         claims.sort_unstable();
         self.tell_sharers(&claims);
     }
 
-    fn find_sharers_in(&self, group: Group, finder: &mut Finder<'_, '_>) {
+    /// Calls `each` for each inode in use of a group, with its slot.
+    fn for_each_used(&self, group: Group, each: &mut dyn FnMut(u32, &[u8])) {
         let geometry = self.geometry();
         let Some(facts) = self.group(group) else { return };
         let (size, per_block) =
@@ -90,7 +130,7 @@ impl Context<'_> {
             for (index, (state, slot)) in (0..).zip(states.iter().zip(bytes.chunks_exact(size))) {
                 if state.is_used() {
                     let ino = geometry.ino_of(group, (at * per_block) as u32 + index).0 as u32;
-                    self.find_claims(ino, slot, finder);
+                    each(ino, slot);
                 }
             }
         }
@@ -103,12 +143,7 @@ impl Context<'_> {
         if self.geometry().contains(attributes, 1) {
             finder.claim(attributes, 1);
         }
-        let has_map = match subject.inode.file_type() {
-            Some(FileType::Regular | FileType::Directory) => true,
-            Some(FileType::Symlink) => subject.inode.size() >= I_BLOCK_SIZE as u64,
-            _ => false,
-        };
-        if has_map && !subject.has(flags::INLINE_DATA) && ino != RESIZE_INO {
+        if has_map(&subject) {
             walk(self, &subject, finder);
         }
     }
@@ -139,4 +174,14 @@ impl Context<'_> {
             self.tell(Finding::new(BLOCK_SHARED));
         }
     }
+}
+
+/// Whether an inode has a map that says what is its own.
+fn has_map(subject: &Subject) -> bool {
+    let is_of_type = match subject.inode.file_type() {
+        Some(FileType::Regular | FileType::Directory) => true,
+        Some(FileType::Symlink) => subject.inode.size() >= I_BLOCK_SIZE as u64,
+        _ => false,
+    };
+    is_of_type && !subject.has(flags::INLINE_DATA) && subject.ino != RESIZE_INO
 }

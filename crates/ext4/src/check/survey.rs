@@ -242,10 +242,17 @@ impl Context<'_> {
             raw.usr_quota_inum,
             raw.grp_quota_inum,
             raw.prj_quota_inum,
-            raw.orphan_file_inum,
+            self.orphan_file().into(),
             raw.snapshot_inum,
         ];
         ino != ROOT && (ino < self.params.sb.first_ino || own.iter().any(|own| own.get() == ino))
+    }
+
+    /// The number of the orphan file; 0 if there is none. Without the feature the field means nothing.
+    fn orphan_file(&self) -> u32 {
+        let sb = &self.params.sb;
+        let has_one = sb.features.compat(Compat::ORPHAN_FILE);
+        if has_one { sb.raw.orphan_file_inum.get() } else { 0 }
     }
 
     /// Whether an inode is reserved for something that this file system does not have.
@@ -280,7 +287,7 @@ impl Context<'_> {
             (raw.usr_quota_inum.get(), "the quota file of owners is not a file in use"),
             (raw.grp_quota_inum.get(), "the quota file of groups is not a file in use"),
             (raw.prj_quota_inum.get(), "the quota file of projects is not a file in use"),
-            (raw.orphan_file_inum.get(), "the orphan file is not a file in use"),
+            (self.orphan_file(), "the orphan file is not a file in use"),
         ];
         for (ino, problem) in files {
             if ino != 0 && !is(ino, FileType::Regular) {

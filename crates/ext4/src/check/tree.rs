@@ -202,8 +202,8 @@ fn check_shape(bytes: &[u8], kind: Place) -> Result<(), Corruption> {
         Place::Root if len(4) != 12 || len(16) != bytes.len() - 12 => {
             bad("the entries . and .. do not fill the root")
         }
-        Place::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) => {
-            bad("it does not start with an unused entry as long as the block")
+        Place::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) || bytes[6] != 0 => {
+            bad("it does not start with an unused entry without a name, as long as the block")
         }
         _ => Ok(()),
     }

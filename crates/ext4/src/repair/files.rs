@@ -15,6 +15,7 @@ mod sharing;
 mod ward;
 mod words;
 
+use ::check::Code;
 use ::repair::Fix;
 
 use super::Job;
@@ -22,57 +23,41 @@ use crate::check::codes::*;
 
 /// Inodes and what they own.
 pub(super) const INODES: &[Fix<Job>] = &[
-    Fix {
-        codes: &[
-            INODE_CHECKSUM,
-            INODE_MODE,
-            INODE_FIELD,
-            INODE_FLAGS,
-            INODE_DELETION_TIME,
-            INODE_SIZE,
-            INODE_BLOCKS,
-            SYMLINK,
-            INLINE_DATA,
-            EXTENT_NODE,
-            EXTENT_CHECKSUM,
-            EXTENT_PLACE,
-            EXTENT_START,
-            EXTENT_UNWRITTEN,
-            INDIRECT_PLACE,
-            XATTR_INODE,
-            XATTR_BLOCK,
-            XATTR_CHECKSUM,
-            XATTR_ENTRY,
-            XATTR_HASH,
-            XATTR_VALUE,
-            ACL,
-        ],
-        mend: inodes::mend,
-    },
+    Fix { codes: &OF_INODES, mend: inodes::mend },
     Fix { codes: &[INODE_SPECIAL], mend: inodes::mend_root_only },
 ];
 
 /// What is right or wrong of an inode by itself, whatever else can be read.
-pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[Fix {
-    codes: &[
-        INODE_CHECKSUM,
-        INODE_MODE,
-        INODE_FIELD,
-        INODE_FLAGS,
-        INODE_DELETION_TIME,
-        INODE_SIZE,
-        INODE_BLOCKS,
-        SYMLINK,
-        INLINE_DATA,
-        EXTENT_NODE,
-        EXTENT_CHECKSUM,
-        EXTENT_PLACE,
-        EXTENT_START,
-        EXTENT_UNWRITTEN,
-        INDIRECT_PLACE,
-    ],
-    mend: inodes::mend,
-}];
+pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[Fix { codes: BY_ITSELF, mend: inodes::mend }];
+
+/// What is found of an inode by itself.
+const BY_ITSELF: &[&Code] = &[
+    INODE_CHECKSUM,
+    INODE_MODE,
+    INODE_FIELD,
+    INODE_FLAGS,
+    INODE_DELETION_TIME,
+    INODE_SIZE,
+    INODE_BLOCKS,
+    SYMLINK,
+    INLINE_DATA,
+    EXTENT_NODE,
+    EXTENT_CHECKSUM,
+    EXTENT_PLACE,
+    EXTENT_START,
+    EXTENT_UNWRITTEN,
+    INDIRECT_PLACE,
+];
+
+/// What is found of an inode, its attributes included. They are mended at once, because together they tell whether it
+/// is one.
+const OF_INODES: [&Code; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()] = {
+    let mut codes = [BY_ITSELF[0]; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()];
+    let (own, attributes) = codes.split_at_mut(BY_ITSELF.len());
+    own.copy_from_slice(BY_ITSELF);
+    attributes.copy_from_slice(inodes::OF_ATTRIBUTES);
+    codes
+};
 
 /// What several inodes claim, and what is counted across them.
 pub(super) const SHARING: &[Fix<Job>] = &[

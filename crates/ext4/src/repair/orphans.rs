@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use super::Job;
 use super::image::{Image, step};
 use super::system_files::make_orphan_file;
+use crate::check::find_in_use;
 use crate::format::address::Block;
 use crate::format::features::{Compat, RoCompat};
 use crate::format::inode::Inode;
@@ -68,6 +69,9 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(place) = finding.place.block.map(Block) else {
             return make_orphan_file(job, &image, finding);
         };
+        if !holds_orphan_blocks(job, &image, ino)? {
+            return leave_file(job, &image, finding);
+        }
         step(&job.staging, || {
             let generation = image.inode(ino)?.map_or(0, |inode| inode.generation());
             let mut bytes = vec![0; image.block_size()];
@@ -80,6 +84,33 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Whether any of the first blocks of an inode is one of an orphan file. If none is, the number of the inode is wrong, and
+/// its contents are somebody's.
+fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
+    const BLOCKS_MAX: usize = 32;
+    let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
+        in_use.places(ino, BLOCKS_MAX).into_iter().any(|place| {
+            image.block(place).is_ok_and(|bytes| orphan::parse(&bytes, place, None).is_ok())
+        })
+    })?;
+    Ok(found.unwrap_or(false))
+}
+
+/// Turns the feature off, and leaves what the superblock says is the orphan file as it is.
+fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
+    step(&job.staging, || {
+        image.edit_superblock(|raw| {
+            let mut features = raw.features();
+            features.compat.remove(Compat::ORPHAN_FILE);
+            features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+            raw.set_features(&features);
+            raw.orphan_file_inum = 0.into();
+        })?;
+        let what = "The feature orphan_file is turned off, for the inode holds something else.";
+        Ok(vec![Action::about(finding, what)])
+    })
 }
 
 /// Empties slots of the orphan file that name inodes which cannot be orphans.

@@ -65,7 +65,22 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
         let what = "The checksum of the superblock is computed again.".into();
         return Some(better(&sealed, device).unwrap_or((sealed, what)));
     }
-    best_candidate(&damaged, device, 0)
+    best_candidate(&damaged, device, 0).or_else(|| best_pair(&damaged, device))
+}
+
+/// The candidate with two fields changed that fits the image best. It must lead to a root directory: so many are tried
+/// that some fit a little.
+fn best_pair(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
+    let first = candidates(raw, device).into_iter();
+    let changed = first.filter(|(_, one)| one.as_bytes() != raw.as_bytes());
+    let found = changed.filter_map(|(field, one)| {
+        let (raw, what) = best_candidate(&one, device, 0)?;
+        let sb = parse(&raw, device).filter(|sb| root_points(device, sb) > 0)?;
+        let what = format!("{what} So does {field}.");
+        Some((score(device, &sb), raw, what))
+    });
+    let best = found.max_by_key(|(points, ..)| *points)?;
+    Some((best.1, best.2))
 }
 
 /// Another superblock, if the root directory is not where this one says and is where the other does.
@@ -339,7 +354,26 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     let per_group = geometry.inodes_per_group;
     points += u64::from(per_group.is_multiple_of(8));
     points += u64::from(per_group.is_multiple_of(geometry.inodes_per_block()));
+    points += u64::from(has_full_padding(device, &geometry, sb).unwrap_or(false));
     points + 8 * root_points(device, sb)
+}
+
+/// Whether the inode bitmap of the first group ends where its inodes do: with one that is free before ones that are not.
+fn has_full_padding(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    sb: &Superblock,
+) -> Option<bool> {
+    let (block, offset) = geometry.descriptor_position(Group(0));
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    device.read_at(geometry.byte_of(block) + offset as u64, &mut bytes).ok()?;
+    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok())?;
+    let mut bitmap = vec![0; geometry.block_size() as usize];
+    device.read_at(geometry.byte_of(desc.inode_bitmap), &mut bitmap).ok()?;
+    let is_set = |bit: u32| bitmap[bit as usize / 8] >> (bit % 8) & 1 == 1;
+    let end = geometry.inodes_per_group;
+    let all = geometry.block_size() * 8;
+    Some(end > 0 && end <= all && !is_set(end - 1) && (end..all).all(is_set))
 }
 
 /// How much the root directory's inode, where a superblock says that it is, looks like one.

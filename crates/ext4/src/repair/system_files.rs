@@ -134,12 +134,13 @@ pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Resul
         if is_quota && quota::mend_number(&image, ino, finding)? {
             continue;
         }
-        if ino == BAD_BLOCKS_INO {
+        let has_orphans = image.params.sb.features.compat(Compat::ORPHAN_FILE);
+        if has_orphans && ino == raw.orphan_file_inum.get() {
+            make_orphan_file(job, &image, finding)?;
+        } else if ino == BAD_BLOCKS_INO {
             clear(&image, ino, finding, "The list of bad blocks is emptied.")?;
         } else if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
             make_journal(job, &image, finding)?;
-        } else if ino == raw.orphan_file_inum.get() {
-            make_orphan_file(job, &image, finding)?;
         } else if is_quota {
             quota::make(job, &image, ino, &[finding])?;
         } else if ino < image.params.sb.first_ino && ino != super::ROOT {

@@ -1,6 +1,6 @@
 //! What an inode holds: its map, its size, the target of a link, contents in the inode itself.
 
-use vfs::FileType;
+use vfs::{FileType, S_IFMT};
 
 use super::attributes;
 use super::inodes::{Case, OF_MAP, RESIZE_INO, set_blocks};
@@ -29,6 +29,10 @@ impl Case<'_, '_, '_> {
     fn mend_inline(&mut self, file_type: FileType) {
         if self.has(&[INLINE_DATA]) {
             let rest = attributes::inline_rest(&self.patient);
+            let is_short = self.patient.inode.size() < I_BLOCK_SIZE as u64;
+            if file_type == FileType::Symlink && is_short {
+                return self.mend_short_inline_symlink(rest.is_some());
+            }
             if rest.is_none() && !attributes::set_inline_rest(&mut self.patient, Some(&[])) {
                 // There is no room even for a name: the contents are not inline.
                 self.patient.inode.set_flag(flags::INLINE_DATA, false);
@@ -38,6 +42,8 @@ impl Case<'_, '_, '_> {
             let is_too_large = self.patient.inode.size() > room;
             if file_type == FileType::Directory || file_type == FileType::Symlink && is_too_large {
                 self.patient.inode.set_size(room);
+            } else if file_type == FileType::Symlink && self.patient.inode.size() < room {
+                self.become_file();
             }
         }
         if self.has(&[INODE_SIZE]) && file_type == FileType::Regular {
@@ -45,6 +51,22 @@ impl Case<'_, '_, '_> {
             self.patient.inode.set_size((I_BLOCK_SIZE + rest) as u64);
         }
         self.mend_blocks(0);
+    }
+
+    /// Of a symbolic link that is too short to be inline, either the flag is wrong or the type.
+    fn mend_short_inline_symlink(&mut self, has_data: bool) {
+        if has_data {
+            self.become_file();
+        } else {
+            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+            self.mend_symlink();
+        }
+        self.mend_blocks(0);
+    }
+
+    fn become_file(&mut self) {
+        let permissions = self.patient.inode.mode() & !S_IFMT;
+        self.patient.inode.set_mode(0o10_0000 | permissions);
     }
 
     fn mend_mapped(&mut self, file_type: FileType) {

@@ -12,6 +12,7 @@ use super::ward::{Ward, by_inode};
 use super::words;
 use crate::check::codes::*;
 use crate::format::dirent;
+use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 use crate::format::xattr::VALUE_SIZE_MAX;
@@ -59,7 +60,7 @@ pub(super) const OF_MAP: &[&Code] = &[
 ];
 
 /// What concerns attributes in an inode.
-const OF_ATTRIBUTES: &[&Code] =
+pub(super) const OF_ATTRIBUTES: &[&Code] =
     &[XATTR_INODE, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_VALUE, ACL];
 
 /// Mends inodes.
@@ -262,6 +263,11 @@ impl Case<'_, '_, '_> {
 
     /// Makes the hash of a value that of its contents.
     fn mend_value_hash(&mut self) {
+        // Blocks of the file system itself are no value, and change with the hash if the inode lies in them.
+        let map = Map::read(&self.ward.scene, &self.patient);
+        if map.runs.iter().any(|run| self.ward.scene.is_system(run.start, run.len.into())) {
+            return;
+        }
         let Some(value) = read_contents(self.ward, &self.patient, VALUE_SIZE_MAX.into()) else {
             return;
         };
@@ -321,6 +327,12 @@ impl Case<'_, '_, '_> {
             (IMAGIC, features.compat(Compat::IMAGIC_INODES)),
             (flags::IMMUTABLE | flags::APPEND, is_dir || is_file),
         ];
+        // Data that could be a map of extents is one: nobody could tell it apart.
+        let lies_within = self.patient.has(flags::INLINE_DATA) && !self.patient.has(flags::EXTENTS);
+        if lies_within && has_map && Node::parse(self.patient.inode.i_block(), None).is_ok() {
+            self.patient.inode.set_flag(flags::EXTENTS, true);
+            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+        }
         for (flag, is_allowed) in allowed {
             if !is_allowed {
                 self.patient.inode.set_flag(flag, false);

@@ -51,7 +51,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
     ward.claim_all();
     let concerned = by_inode(findings);
-    let rivals = rivals(&ward, &concerned);
+    let suspects = suspects(&ward, &concerned);
     let mut owners: HashMap<u64, Owner> = HashMap::new();
     let mut hidden: Vec<&Finding> = Vec::new();
     if let Some(cluster) = resize_cluster(&ward) {
@@ -62,8 +62,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         let Some(patient) = ward.patient(*ino) else { continue };
         for (cluster, what, score) in claims(&ward, &patient) {
             // One whose map went wrong takes from many; those that it takes from did not all go wrong.
-            let is_suspect = rivals.get(ino).is_some_and(|rivals| *rivals >= RIVALS_SUSPECT);
-            let score = if is_suspect { score.saturating_sub(SUSPECT_SCORE) } else { score };
+            let score =
+                if suspects.contains(ino) { score.saturating_sub(SUSPECT_SCORE) } else { score };
             let claim = Owner { score, ino: *ino, what };
             let owner = owners.entry(cluster).or_insert(claim);
             if claim.score > owner.score {
@@ -83,22 +83,38 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     system_files::mend_special(job, &hidden)
 }
 
-/// How many others claim what each inode claims.
-fn rivals<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashMap<u32, usize> {
-    let mut claimants: HashMap<u64, BTreeSet<u32>> = HashMap::new();
+/// The inodes of which `RIVALS_SUSPECT` others or more claim something. No more is kept of a cluster than tells that,
+/// however many claim it.
+fn suspects<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashSet<u32> {
+    let mut suspects = HashSet::new();
+    let mut claimants: HashMap<u64, Vec<u32>> = HashMap::new();
     for (ino, _) in concerned {
         let Some(patient) = ward.patient(*ino) else { continue };
         for (cluster, ..) in claims(ward, &patient) {
-            claimants.entry(cluster).or_default().insert(*ino);
+            let known = claimants.entry(cluster).or_default();
+            if known.contains(ino) {
+                continue;
+            }
+            if known.len() > RIVALS_SUSPECT {
+                suspects.insert(*ino);
+            } else {
+                known.push(*ino);
+            }
         }
     }
     let mut rivals: HashMap<u32, BTreeSet<u32>> = HashMap::new();
     for inos in claimants.values() {
         for ino in inos {
-            rivals.entry(*ino).or_default().extend(inos.iter().filter(|other| *other != ino));
+            let known = rivals.entry(*ino).or_default();
+            if known.len() < RIVALS_SUSPECT {
+                known.extend(inos.iter().filter(|other| *other != ino));
+            }
         }
     }
-    rivals.into_iter().map(|(ino, others)| (ino, others.len())).collect()
+    let suspect =
+        |(ino, known): (u32, BTreeSet<u32>)| (known.len() >= RIVALS_SUSPECT).then_some(ino);
+    suspects.extend(rivals.into_iter().filter_map(suspect));
+    suspects
 }
 
 /// The cluster of the one block that the resize inode has beside the file system's own.
@@ -309,11 +325,12 @@ fn copy_cluster(
         |number: &u32| map.place(*number).is_some_and(|place| (start..end).contains(&place));
     let last = first.saturating_add(geometry.cluster_blocks());
     let blocks: Vec<u32> = (first..last).take_while(in_cluster).collect();
+    // Names belong to one directory: in a copy they would be names in another one, too.
     let is_foreign = patient.inode.is_dir()
         && ward
             .scene
             .block(start)
-            .is_some_and(|bytes| is_sealed_for(&bytes, patient) == Some(false));
+            .is_some_and(|bytes| is_sealed_for(&bytes, patient) != Some(true));
     let copy = if is_foreign { None } else { ward.take_cluster() };
     for number in blocks {
         let Some(place) = map.place(number) else { continue };
