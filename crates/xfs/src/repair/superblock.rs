@@ -68,11 +68,12 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
         set_root(staging, &mut raw, &copies);
         raw
     };
-    let derived = (copies.is_empty() && parsed.is_err()).then(|| derived::find(staging, &found));
-    let election = match derived.flatten() {
-        Some(raw) => Election::Other(raw),
-        None => elected(&found, &copies),
+    let election = match (copies.is_empty(), &parsed) {
+        (true, Ok(_)) => derived::contradicted(staging, &found).map(Election::Tie),
+        (true, Err(_)) => derived::find(staging, &found).map(Election::Other),
+        (false, _) => None,
     };
+    let election = election.unwrap_or_else(|| elected(&found, &copies));
     let raw = match election {
         Election::First => finished(found.clone()),
         Election::Other(raw) => finished(raw),
