@@ -475,7 +475,7 @@ impl Visitor<RefcountTree> for References<'_, '_> {
         if cow {
             group.claim(start.0, len, rmap_owner::COW);
         } else {
-            group.owners.share(group.ag, start.0, len, count);
+            group.owners.share(group.ag, &record);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use ::repair::Staging;
 use blockdev::BlockDevice;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::sealed::{SECTOR_SIZE_MAX, sealed};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
@@ -22,6 +22,13 @@ const LENGTH: u32 = 1 << 3;
 const SECTOR_SIZE_MIN: u64 = 512;
 /// Block sizes, as powers of two.
 const BLOCK_LOGS: std::ops::RangeInclusive<u8> = 9..=16;
+/// Bytes in which superblocks agree, in words: sizes and the uuid, logarithms, features.
+const IN_COMMON: [std::ops::Range<usize>; 6] =
+    [0..56, 80..108, 120..124, 180..184, 192..220, 228..232];
+/// Bytes of a word.
+const WORD: usize = 4;
+/// Most words in which a damaged copy may differ.
+const WORDS_MAX: usize = 3;
 /// Most damaged copies that are looked at.
 const COPIES_MAX: usize = 8;
 
@@ -37,16 +44,52 @@ pub(super) fn find(staging: &Staging, first: &RawSuperblock) -> Option<RawSuperb
     let lengths = lengths(staging);
     let mut all = vec![first.clone()];
     all.extend(damaged_copies(staging, first, &lengths));
+    if let Some(mixture) = mixtures(staging, first, &all[1..]).into_iter().next() {
+        return Some(mixture);
+    }
     of_fewest_changes(staging, &all, &lengths, |_| true)
 }
 
-/// A superblock like the first one, which can be right but for what headers of the first group say: that this one has
-/// another length.
-pub(super) fn contradicted(staging: &Staging, first: &RawSuperblock) -> Option<RawSuperblock> {
+/// Superblocks that can be right, like the first one, which can be so, too: what damaged copies say otherwise, and with
+/// another length of groups, if headers of the first one say so.
+pub(super) fn others(staging: &Staging, first: &RawSuperblock) -> Vec<RawSuperblock> {
     let mut lengths = lengths(staging);
+    let copies = damaged_copies(staging, first, &lengths);
+    let mut others = mixtures(staging, first, &copies);
     lengths.retain(|length| *length != first.agblocks.get());
     let all = std::slice::from_ref(first);
-    of_fewest_changes(staging, all, &lengths, |set| set & LENGTH != 0)
+    others.extend(of_fewest_changes(staging, all, &lengths, |set| set & LENGTH != 0));
+    others
+}
+
+/// What there can be of the first superblock and a damaged copy: words of the copy in place of some in which the two
+/// differ. Few words first.
+fn mixtures(
+    staging: &Staging,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) -> Vec<RawSuperblock> {
+    let mut mixtures = Vec::new();
+    for copy in copies.iter().filter(|copy| copy.uuid == first.uuid) {
+        let (own, other) = (first.as_bytes(), copy.as_bytes());
+        let words = IN_COMMON.into_iter().flat_map(|range| range.step_by(WORD));
+        let differing: Vec<usize> =
+            words.filter(|at| own[*at..at + WORD] != other[*at..at + WORD]).collect();
+        if differing.len() > WORDS_MAX {
+            continue;
+        }
+        for set in 1_u32..1 << differing.len() {
+            let mut bytes = own.to_vec();
+            for (_, at) in differing.iter().enumerate().filter(|(nth, _)| set >> nth & 1 == 1) {
+                bytes[*at..at + WORD].copy_from_slice(&other[*at..at + WORD]);
+            }
+            let Ok(raw) = RawSuperblock::read_from_bytes(&bytes) else { continue };
+            let clues = Clues { device_len: staging.len(), length: None };
+            mixtures.extend(with(&raw, 0, &clues).map(|raw| (set.count_ones(), raw)));
+        }
+    }
+    mixtures.sort_by_key(|(words, _)| *words);
+    mixtures.into_iter().map(|(_, raw)| raw).collect()
 }
 
 /// The first that can be right, of sets of ways with few ways first.
