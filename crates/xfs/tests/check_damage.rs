@@ -193,6 +193,48 @@ fn whatever_the_judge_finds_is_found() {
     assert!(missed.is_empty(), "{} of {tried} missed:\n{}", missed.len(), missed.join("\n"));
 }
 
+/// A count of references that is wrong is told of with the blocks that it is about, and what it must be.
+#[test]
+fn references_are_compared_by_extent() {
+    oracle::require!(Tool("mkfs.xfs"), Mount("xfs"));
+    let image = shared();
+    let layout = Layout::of(&image);
+    let magic = |structure: &&Structure| image[structure.start..].starts_with(b"R3FC");
+    let number = |at: usize| u32::from_be_bytes(image[at..at + 4].try_into().unwrap());
+    // Leaves with two records and more: after a header of 56 bytes, each is start, length and count.
+    let record = |leaf: &Structure, nth: usize| leaf.start + 56 + nth * 12;
+    let leaves: Vec<&Structure> = (layout.structures.iter().filter(magic))
+        .filter(|leaf| image[leaf.start + 4..leaf.start + 6] == [0, 0])
+        .filter(|leaf| image[leaf.start + 7] >= 2)
+        .collect();
+    assert!(!leaves.is_empty());
+    for leaf in leaves {
+        let damaged = device(&image);
+        let mut expected = Vec::new();
+        for (nth, change) in [(0, 1), (1, 2)] {
+            let at = record(leaf, nth);
+            let (start, len, count) = (number(at), number(at + 4), number(at + 8));
+            let wrong = count.wrapping_add_signed(change);
+            damaged.write_at(at as u64 + 8, &wrong.to_be_bytes()).unwrap();
+            layout.seal(&damaged, at + 8..at + 12);
+            let group = leaf.start as u64 >> layout.geometry.block_log;
+            let group = group / u64::from(layout.geometry.ag_blocks);
+            let block = group * u64::from(layout.geometry.ag_blocks) + u64::from(start);
+            expected.push((block, len, count, wrong));
+        }
+        let found = findings(Arc::new(damaged)).unwrap();
+        let shown = |finding: &check::Finding| {
+            let number = |text: &Option<String>| {
+                text.as_deref().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
+            };
+            assert_eq!(finding.code.name, "xfs-refcount-differs", "{finding:?}");
+            let counts = (number(&finding.expected), number(&finding.found));
+            (finding.place.block.unwrap(), number(&finding.detail), counts.0, counts.1)
+        };
+        assert_eq!(found.iter().map(shown).collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
 #[test]
 fn any_damage_is_survived() {

@@ -11,6 +11,7 @@ use super::inodes::Inodes;
 use super::links::Links;
 use super::names::Silent;
 use super::owners::{Claim, Owners, owner_name};
+use super::references;
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::Block;
 
@@ -35,15 +36,16 @@ pub(super) fn quietly(inodes: &Inodes<'_>, look: impl FnOnce(&Inodes<'_>)) {
     look(&quiet);
 }
 
-/// Tells of blocks that are claimed twice, and of what is wrong in the reverse maps of some groups.
-pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32]) {
+/// Tells of blocks that are claimed twice, of what is wrong in the reverse maps of some groups, and of references that
+/// others count wrong.
+pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32], wrong_references: &[u32]) {
     let disputed = inodes.owners.disputed();
-    if disputed.is_empty() && wrong.is_empty() {
+    if disputed.is_empty() && wrong.is_empty() && wrong_references.is_empty() {
         return;
     }
     let ctx = inodes.ctx;
     let quiet = Context::new(ctx.device.clone(), ctx.sb.clone(), &Silent, ctx.threads, None);
-    let groups: HashSet<u32> = wrong.iter().copied().collect();
+    let groups: HashSet<u32> = wrong.iter().chain(wrong_references).copied().collect();
     let owners = Owners::listing(&ctx.geometry, groups, disputed.clone());
     let Some((chunks, _)) = groups::check(&quiet, &owners) else { return };
     let links = Links::new(&quiet, &chunks);
@@ -57,11 +59,16 @@ pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32]) {
         layout: inodes.layout,
     };
     again.check();
+    let counted: Vec<_> = wrong_references.iter().map(|ag| (*ag, owners.counted(*ag))).collect();
+    let is_cut = owners.is_cut();
     let (mut claims, mapped) = owners.into_claims();
     claims.sort_unstable();
     disputes(ctx, &claims, &disputed);
     for ag in wrong {
         maps(ctx, *ag, &claims, &mapped);
+    }
+    for (ag, counted) in &counted {
+        references::tell(ctx, *ag, &claims, (counted, is_cut));
     }
 }
 

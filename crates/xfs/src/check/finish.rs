@@ -141,10 +141,10 @@ fn space(inodes: &Inodes<'_>) {
     let (ctx, owners) = (inodes.ctx, inodes.owners);
     if ctx.has_gaps() {
         // What could not be looked at owns something, too.
-        return diagnose::claims(inodes, &[]);
+        return diagnose::claims(inodes, &[], &[]);
     }
     let has_maps = ctx.geometry.features.ro_compat(RoCompat::RMAPBT);
-    let mut wrong = Vec::new();
+    let (mut wrong, mut wrong_references) = (Vec::new(), Vec::new());
     for ag in ctx.geometry.ags() {
         if let Some((count, first)) = owners.unclaimed(ag) {
             let finding = Finding::new(codes::SPACE_LOST).in_group(ag.0).at_block(first.0);
@@ -154,8 +154,8 @@ fn space(inodes: &Inodes<'_>) {
             wrong.push(ag.0);
         }
         if !owners.are_references_right(ag) {
-            ctx.found(Finding::new(codes::REFERENCES).in_group(ag.0));
+            wrong_references.push(ag.0);
         }
     }
-    diagnose::claims(inodes, &wrong);
+    diagnose::claims(inodes, &wrong, &wrong_references);
 }

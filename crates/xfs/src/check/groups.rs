@@ -251,7 +251,8 @@ impl<'g> Group<'g> {
         let mut by_block = Free::new(self, true);
         let bno = self.walk::<BnoTree, _>(codes::BNOBT, root(0), &mut by_block);
         let by_block = by_block.counts;
-        let mut by_size = Free::new(self, false);
+        // Where free blocks are kept apart, one tree may say what the other one cannot.
+        let mut by_size = Free::new(self, self.owners.free().is_some());
         let cnt = self.walk::<CntTree, _>(codes::CNTBT, root(1), &mut by_size);
         let by_size = by_size.counts;
         if !bno.is_broken && !cnt.is_broken && by_block != by_size {
@@ -474,7 +475,7 @@ impl Visitor<RefcountTree> for References<'_, '_> {
         if cow {
             group.claim(start.0, len, rmap_owner::COW);
         } else {
-            group.owners.share(group.ag, start.0, len, count);
+            group.owners.share(group.ag, &record);
         }
     }
 }

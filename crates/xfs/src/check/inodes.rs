@@ -192,7 +192,7 @@ impl Inodes<'_> {
             self.ctx.found(finding.mismatch("none", found));
         }
         if let Some(usage) = self.usage {
-            usage.add(self.ctx, ino, &inode);
+            usage.add(ino, &inode);
         }
         let has_blocks = |fork| match inode.fork_format(fork) {
             Format::Btree => true,

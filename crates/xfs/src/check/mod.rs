@@ -11,6 +11,7 @@
 //! INVARIANT: memory is bounded by the image's size, whatever it says: a bit a block in two sets, and 13 bytes
 //! an inode (8 more for a directory).
 
+mod announced;
 mod attributes;
 mod chunks;
 pub(crate) mod codes;
@@ -26,6 +27,9 @@ mod links;
 mod names;
 mod owners;
 mod quota;
+#[cfg(test)]
+mod quota_tests;
+pub(crate) mod references;
 mod sums;
 pub(crate) mod superblock;
 pub(crate) mod superblock_fields;
@@ -75,7 +79,7 @@ pub fn check(
         return Err(Error::unsupported("more than 2^32 inodes", advice));
     };
     let links = Links::new(&ctx, &chunks);
-    let usage = Usage::new(&ctx);
+    let usage = Usage::new(&ctx, image.uncounted);
     let layout = Layout::new(&ctx.geometry);
     let inodes = Inodes {
         ctx: &ctx,

@@ -11,7 +11,7 @@ use ::check::BitSet;
 use parking_lot::Mutex;
 
 use super::sums;
-use crate::btree::records::{rmap_offset, rmap_owner};
+use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::{AgNumber, Block, FsBlock};
 use crate::format::geometry::Geometry;
 
@@ -64,6 +64,8 @@ struct Listing {
     claims: Mutex<Vec<Claim>>,
     /// What the reverse maps of the groups say.
     mapped: Mutex<Vec<Claim>>,
+    /// What the trees of references of the groups count.
+    counted: Mutex<Vec<(u32, RefcountRecord)>>,
 }
 
 impl Listing {
@@ -122,6 +124,7 @@ impl Owners {
             inodes,
             claims: Mutex::default(),
             mapped: Mutex::default(),
+            counted: Mutex::default(),
         };
         let listing = Some(listing);
         let free = Some(BitSet::new(geometry.blocks));
@@ -150,15 +153,21 @@ impl Owners {
         disputed: Vec<u64>,
         claims_max: usize,
     ) -> Self {
-        let (claims, mapped) = (Mutex::default(), Mutex::default());
-        let (inodes, is_cut) = (HashSet::new(), AtomicBool::new(false));
-        let listing = Listing { groups, claims_max, is_cut, disputed, inodes, claims, mapped };
-        Self { listing: Some(listing), ..Self::new(geometry) }
+        let searching = Self::searching(geometry, HashSet::new(), disputed);
+        let listing = searching.listing.map(|all| Listing { groups, claims_max, ..all });
+        Self { listing, ..Self::new(geometry) }
     }
 
     /// Whether there were more claims than are listed.
     pub(super) fn is_cut(&self) -> bool {
         self.listing.as_ref().is_some_and(|listing| listing.is_cut.load(Ordering::Relaxed))
+    }
+
+    /// What the tree of references of a listed group counts of shared blocks.
+    pub(super) fn counted(&self, ag: u32) -> Vec<RefcountRecord> {
+        let Some(listing) = &self.listing else { return Vec::new() };
+        let counted = listing.counted.lock();
+        counted.iter().filter(|(of, _)| *of == ag).map(|(_, record)| *record).collect()
     }
 
     /// As [`Self::into_claims`], and empties both.
@@ -273,7 +282,16 @@ impl Owners {
     }
 
     /// Notes blocks that a tree of references says are shared so often.
-    pub(super) fn share(&self, ag: AgNumber, start: u32, len: u32, count: u32) {
+    pub(super) fn share(&self, ag: AgNumber, record: &RefcountRecord) {
+        let (start, len, count) = (record.start.0, record.len, record.count);
+        if let Some(listing) = self.listing.as_ref().filter(|l| l.groups.contains(&ag.0)) {
+            let mut counted = listing.counted.lock();
+            if counted.len() < listing.claims_max {
+                counted.push((ag.0, *record));
+            } else {
+                listing.is_cut.store(true, Ordering::Relaxed);
+            }
+        }
         let first = u64::from(ag.0) * u64::from(self.geometry.ag_blocks) + u64::from(start);
         let end = first + u64::from(len);
         self.has_shared.store(true, Ordering::Relaxed);

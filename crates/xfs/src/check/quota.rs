@@ -6,6 +6,7 @@ use ::check::Finding;
 use parking_lot::Mutex;
 use vfs::Ino;
 
+use super::announced::Uncounted;
 use super::chunks::Known;
 use super::codes;
 use super::context::Context;
@@ -18,6 +19,7 @@ use crate::format::inode::{Fork, Inode};
 use crate::format::log::dquot::{
     CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC,
 };
+use crate::format::superblock::Superblock;
 
 /// A kind of quota.
 struct Kind {
@@ -45,35 +47,47 @@ type Counts = (u64, u64);
 pub(super) struct Usage {
     kinds: [Option<Mutex<HashMap<u32, Counts>>>; 3],
     files: [Ino; 3],
+    uncounted: Uncounted,
+}
+
+/// Whether an image says of a kind of quota that it was counted.
+fn is_kind_counted(sb: &Superblock, kind: &Kind) -> bool {
+    let has_quota = sb.features.crc() && sb.features.version_bits.contains(Version::QUOTA);
+    has_quota && sb.raw.qflags.get() & kind.flags == kind.flags
+}
+
+/// Whether an image says of any quotas that they were counted.
+pub(super) fn is_counted(sb: &Superblock) -> bool {
+    KINDS.iter().any(|kind| is_kind_counted(sb, kind))
 }
 
 impl Usage {
-    /// `None` if nothing is to be counted.
-    pub(super) fn new(ctx: &Context<'_>) -> Option<Self> {
+    /// `None` if nothing is to be counted. What is `uncounted` is left out of what inodes have.
+    pub(super) fn new(ctx: &Context<'_>, uncounted: Uncounted) -> Option<Self> {
         let raw = &ctx.sb.raw;
-        let has_quota = ctx.geometry.features.version_bits.contains(Version::QUOTA);
-        let is_on = |kind: &Kind| has_quota && raw.qflags.get() & kind.flags == kind.flags;
-        let crc = ctx.geometry.features.crc();
-        if !crc || !KINDS.iter().any(is_on) {
+        if !is_counted(&ctx.sb) {
             return None;
         }
         let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
-        let kinds = [0, 1, 2].map(|at| is_on(&KINDS[at]).then(Mutex::default));
-        Some(Self { kinds, files })
+        let is_on = |at: usize| is_kind_counted(&ctx.sb, &KINDS[at]);
+        let kinds = [0, 1, 2].map(|at| is_on(at).then(Mutex::default));
+        Some(Self { kinds, files, uncounted })
     }
 
     /// Counts an inode in use.
-    pub(super) fn add(&self, _ctx: &Context<'_>, ino: Ino, inode: &Inode) {
+    pub(super) fn add(&self, ino: Ino, inode: &Inode) {
         if self.files.contains(&ino) {
             return;
         }
+        let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0);
+        let blocks = inode.nblocks().wrapping_sub(uncounted as u64);
         let ids = [inode.uid(), inode.gid(), inode.projid()];
         for (kind, id) in self.kinds.iter().zip(ids) {
             let Some(kind) = kind else { continue };
             let mut kind = kind.lock();
             if kind.len() < IDS_MAX || kind.contains_key(&id) {
                 let counts = kind.entry(id).or_default();
-                *counts = (counts.0 + inode.nblocks(), counts.1 + 1);
+                *counts = (counts.0.wrapping_add(blocks), counts.1 + 1);
             }
         }
     }

@@ -9,6 +9,7 @@ use transaction::Corruption;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::announced::{Announced, Uncounted};
 use super::codes;
 use super::context::Context;
 use super::superblock_fields::check_alone;
@@ -32,6 +33,8 @@ pub(super) struct Image {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions: u64,
+    /// What quotas need not know of, because it was done in memory.
+    pub(super) uncounted: Uncounted,
 }
 
 /// Finds the superblock, or a copy; `None` if there is none, which was told of.
@@ -50,7 +53,8 @@ pub(super) fn open(
         let advice = "xfs_repair -n checks such images";
         return Err(Error::unsupported("checking a realtime device", advice));
     }
-    let image = Image { device: device.clone(), sb, transactions: 0 };
+    let uncounted = Uncounted::new();
+    let image = Image { device: device.clone(), sb, transactions: 0, uncounted };
     if options.norecovery {
         return Ok(Some(image));
     }
@@ -80,6 +84,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
             "mount and unmount it once, or check it without what its log holds: --norecovery",
         ));
     }
+    let announced = Announced::of(&device, sb)?;
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
     let options = OpenOptions { cache_bytes: REPLAY_CACHE_BYTES, ..OpenOptions::default() };
     let fs = Xfs::open_recovered(overlay.clone(), &options)?;
@@ -89,7 +94,8 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     let transactions = fs.recovered.transactions;
     drop(fs);
     let sb = read_superblock(&*overlay)?;
-    Ok(Some(Image { device: overlay, sb, transactions }))
+    let uncounted = announced.uncounted(&*overlay, &sb);
+    Ok(Some(Image { device: overlay, sb, transactions, uncounted }))
 }
 
 /// Where the log goes on, if it is clean: what is written from now on is behind that.
@@ -277,6 +283,12 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
             let finding = finding(codes::SUPERBLOCK_COPY).field(field);
             ctx.found(finding.mismatch(expected, found));
         }
+    }
+    // Set in the first one alone, as long as a log has what they are about.
+    let (own, log_bits) = (raw.features_log_incompat.get(), copy.features_log_incompat.get());
+    if ctx.geometry.features.crc() && log_bits != 0 && log_bits != own {
+        let finding = finding(codes::SUPERBLOCK_COPY).field("sb_features_log_incompat");
+        ctx.found(finding.mismatch(own, log_bits));
     }
     if raw.uuid != copy.uuid {
         ctx.found(finding(codes::SUPERBLOCK_COPY).field("sb_uuid"));

@@ -67,11 +67,30 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if raw.bad_features2 != raw.features2 {
         tell("sb_bad_features2", "what sb_features2 is", format!("{:#x}", raw.bad_features2));
     }
+    if !are_bits_right(raw) {
+        let found = format!("{:#x}", raw.versionnum.get());
+        tell("sb_versionnum", "bits that fit the sectors, and none of old times", found);
+    }
     if !is_log_shape_right(raw) {
         let found = format!("{}, {}, {}", raw.logsunit, raw.logsectsize, raw.logsectlog);
         tell("sb_logsunit", "a unit and sectors that a log can have", found);
     }
     check_quota(raw, tell);
+}
+
+/// Whether version bits say of sectors what their sizes do, and nothing that version 5 does not have.
+pub(crate) fn are_bits_right(raw: &RawSuperblock) -> bool {
+    let features = raw.features();
+    let are_sectors_right = match features.version_bits.contains(Version::SECTOR) {
+        true => raw.logsectsize.get() != 0,
+        false => raw.sectlog == SECTOR_LOG_MIN,
+    };
+    are_sectors_right && !(features.crc() && features.version_bits.contains(Version::SHARED))
+}
+
+/// Whether sectors of the image or of its log are larger than the smallest.
+pub(crate) const fn has_large_sectors(raw: &RawSuperblock) -> bool {
+    raw.sectlog > SECTOR_LOG_MIN || raw.logsectlog > SECTOR_LOG_MIN
 }
 
 /// Whether stripe unit and width fit each other and the groups.

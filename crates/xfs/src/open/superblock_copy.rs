@@ -180,6 +180,11 @@ pub fn has_superblock_copy(device: &dyn BlockDevice) -> bool {
     Copy::find(device).is_some()
 }
 
+/// Bytes at which the second group may start, with groups of the usual sizes.
+pub(crate) fn group_starts(device_len: u64) -> impl Iterator<Item = u64> {
+    Shape::guesses(device_len).map(|shape| u64::from(shape.ag_blocks) << shape.block_log)
+}
+
 /// Adds to a damaged superblock's error where a sound copy is, and what can be done with that.
 pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {

@@ -26,10 +26,41 @@ const INODES_PER_HOLE: u32 = 4;
 pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
     let is_right = old.ino.is_sound
         && old.ino.records.iter().all(|record| can_be(survey, device, record))
-        && has_all(&survey.geometry, device.ag, old);
-    if is_right {
-        return old.ino.records.clone();
+        && has_all(&survey.geometry, device.ag, old)
+        && !have_moved(survey, device, old, |_| true);
+    if is_right { old.ino.records.clone() } else { search(survey, device, old) }
+}
+
+/// Whether chunks lie elsewhere than a sound tree says: some of which `may_be` says that they may be so have no inode,
+/// and there are others that it does not have.
+pub(super) fn have_moved(
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    old: &Old<'_>,
+    may_be: impl Fn(&InodeChunk) -> bool,
+) -> bool {
+    let (geometry, records) = (&survey.geometry, &old.ino.records);
+    let mapped = old.rmap();
+    // A chunk whose inodes were all written over may be known by the reverse map.
+    let is_mapped = |record: &InodeChunk| {
+        let (start, _) = geometry.inode_place(record.start);
+        let mut own = mapped.records.iter().filter(|mapped| mapped.owner == rmap_owner::INODES);
+        mapped.is_sound && own.any(|run| run.start <= start && u64::from(start.0) < run.end())
+    };
+    let is_empty = |record: &InodeChunk| {
+        let mut inodes = (0..INODES_PER_CHUNK).map(|nth| record.start.0.saturating_add(nth));
+        !inodes.any(|ino| is_inode(device, AgIno(ino)))
+    };
+    let is_strange = |record: &InodeChunk| may_be(record) && is_empty(record) && !is_mapped(record);
+    if !geometry.features.crc() || !old.ino.is_sound || !records.iter().any(is_strange) {
+        return false;
     }
+    let known: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
+    search(survey, device, old).iter().any(|chunk| !known.contains(&chunk.start))
+}
+
+/// Looks for chunks.
+fn search(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
     let mut starts: Vec<u32> = hints.keys().copied().collect();

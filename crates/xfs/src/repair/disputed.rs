@@ -1,11 +1,11 @@
-//! Blocks that are in use twice: the owner that the reverse map supports keeps them. Who loses blocks gets those that
-//! the reverse map has for it in their place, and else, if it is a file, a copy of what they hold, as long as there is
-//! room.
+//! Blocks that are in use twice: the owner that the reverse map supports keeps them, else the one whose metadata they
+//! hold, else one that was not found damaged. Who loses blocks gets those that the reverse map has for it in their place,
+//! and else, if it is a file, a copy of what they hold, as long as there is room.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use ::repair::Action;
+use ::repair::{Action, Staging};
 use check::Finding;
 use vfs::{FileType, Ino, Result};
 
@@ -13,11 +13,13 @@ use super::Job;
 use super::group::GroupDevice;
 use super::map::{self, Map, Room, blocks_of, install};
 use super::old::Old;
+use super::rights::{Sign, Suspects, sign};
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::check::view::{self, Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
 use crate::format::features::RoCompat;
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, seal_slot};
 
 /// Most blocks of files that are copied in one round.
@@ -40,10 +42,12 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Ok(claims) = view::claims(job.staging.clone(), HashSet::new(), blocks.clone()) else {
         return Ok(());
     };
-    let can_share = job.survey()?.geometry.features.ro_compat(RoCompat::REFLINK);
+    let geometry = job.survey()?.geometry;
+    let suspects = Suspects::of(&job.staging);
+    let judge = Judge { staging: &job.staging, geometry, claims: &claims, suspects };
     let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
     for block in blocks {
-        lose(&claims, can_share, block, &mut losses);
+        judge.lose(block, &mut losses);
     }
     // Once more, for what the reverse map says of those who lose.
     let losers = losses.keys().copied().collect();
@@ -81,56 +85,85 @@ fn is_free_known(job: &Job) -> Result<bool> {
     Ok(geometry.ags().all(is_sound))
 }
 
-/// Decides who loses a block.
-fn lose(claims: &Claims, can_share: bool, block: u64, losses: &mut BTreeMap<u64, Loss>) {
-    let who: Vec<&Mapping> = claims.claims.iter().filter(|claim| claim.has(block)).collect();
-    let is_supported = |claim: &Mapping| {
-        let mapped = claims.mapped.iter().filter(|mapped| mapped.has(block));
-        mapped.into_iter().any(|mapped| mapped.agrees(claim, block))
-    };
-    let has_support = who.iter().any(|claim| claim.is_of_inode() && is_supported(claim));
-    // Trees of space are built anew elsewhere, so that they yield to an inode that has a right to a block.
-    let yields = |claim: &Mapping| {
-        claim.is_of_inode()
-            || has_support && [rmap_owner::AG, rmap_owner::REFC].contains(&claim.owner)
-    };
-    let has_others = !who.iter().all(|claim| yields(claim));
-    let mut keepers: Vec<&Mapping> = who
-        .iter()
-        .filter(|claim| claim.is_of_inode() && !has_others)
-        .filter(|claim| !has_support || is_supported(claim))
-        .copied()
-        .collect();
-    // A reverse map that was made anew supports all; but what was never written is not shared. Where others share a
-    // block by right, it is the counts of references that are wrong, and these are made anew.
-    let is_written = |claim: &&Mapping| claim.offset & rmap_offset::UNWRITTEN == 0;
-    match keepers.iter().filter(|claim| is_written(claim)).count() {
-        all if all == keepers.len() && has_support && can_share => {}
-        written if (1..keepers.len()).contains(&written) => keepers.retain(is_written),
-        _ => keepers.truncate(1),
+/// What it takes to decide who keeps a block.
+struct Judge<'j> {
+    staging: &'j Staging,
+    geometry: Geometry,
+    claims: &'j Claims,
+    suspects: Suspects,
+}
+
+impl Judge<'_> {
+    /// Who of those that claim a block keeps it.
+    fn keepers<'w>(&self, block: u64, who: &[&'w Mapping]) -> Vec<&'w Mapping> {
+        let is_supported = |claim: &Mapping| {
+            let mapped = self.claims.mapped.iter().filter(|mapped| mapped.has(block));
+            mapped.into_iter().any(|mapped| mapped.agrees(claim, block))
+        };
+        let has_support = who.iter().any(|claim| claim.is_of_inode() && is_supported(claim));
+        let features = self.geometry.features;
+        let sign = sign(self.staging, &self.geometry, Block(block));
+        // Trees of space are built anew elsewhere, so that they yield to an inode that has a right to a block, or if
+        // there is none of their blocks.
+        let is_of_space = !has_support && (!features.crc() || sign == Some(Sign::Space));
+        let yields = |claim: &Mapping| {
+            claim.is_of_inode()
+                || !is_of_space && [rmap_owner::AG, rmap_owner::REFC].contains(&claim.owner)
+        };
+        if !who.iter().all(|claim| yields(claim)) {
+            return Vec::new();
+        }
+        let mut keepers: Vec<&Mapping> = (who.iter().copied())
+            .filter(|claim| claim.is_of_inode() && (!has_support || is_supported(claim)))
+            .collect();
+        // A reverse map that was made anew supports all; but what was never written is not shared. Where others share
+        // a block by right, it is the counts of references that are wrong, and these are made anew.
+        let is_written = |claim: &&Mapping| claim.offset & rmap_offset::UNWRITTEN == 0;
+        let can_share = features.ro_compat(RoCompat::REFLINK);
+        if has_support && can_share && keepers.iter().all(is_written) {
+            return keepers;
+        }
+        if keepers.iter().any(|claim| sign == Some(Sign::Inode(claim.owner))) {
+            keepers.retain(|claim| sign == Some(Sign::Inode(claim.owner)));
+        }
+        let weight = |claim: &&Mapping| self.suspects.weight(claim.owner);
+        let least = keepers.iter().map(weight).min();
+        keepers.retain(|claim| Some(weight(claim)) == least);
+        match keepers.iter().filter(|claim| is_written(claim)).count() {
+            written if (1..keepers.len()).contains(&written) => keepers.retain(is_written),
+            _ => keepers.truncate(1),
+        }
+        keepers
     }
-    for claim in who.iter().filter(|claim| claim.is_of_inode()) {
-        if keepers.iter().any(|keeper| std::ptr::eq(*keeper, *claim)) {
-            continue;
-        }
-        // Neighbours that the same two claim are told of once.
-        let others = who.iter().filter(|other| !std::ptr::eq(**other, *claim));
-        let range = others.fold(block..block + 1, |range, other| {
-            let start = claim.block.0.max(other.block.0).min(range.start);
-            let end = (claim.block.0 + claim.len).min(other.block.0 + other.len).max(range.end);
-            start..end
-        });
-        let loss = losses.entry(claim.owner).or_default();
-        if claim.is_of_tree() {
-            loss.tree.extend(range);
-            continue;
-        }
-        let logical = claim.offset & rmap_offset::MASK;
-        let start = logical + (range.start - claim.block.0);
-        let range = start..start + (range.end - range.start);
-        match claim.offset & rmap_offset::ATTR_FORK {
-            0 => loss.data.push(range),
-            _ => loss.attr.push(range),
+
+    /// Decides who loses a block.
+    fn lose(&self, block: u64, losses: &mut BTreeMap<u64, Loss>) {
+        let who: Vec<&Mapping> =
+            self.claims.claims.iter().filter(|claim| claim.has(block)).collect();
+        let keepers = self.keepers(block, &who);
+        for claim in who.iter().filter(|claim| claim.is_of_inode()) {
+            if keepers.iter().any(|keeper| std::ptr::eq(*keeper, *claim)) {
+                continue;
+            }
+            // Neighbours that the same two claim are told of once.
+            let others = who.iter().filter(|other| !std::ptr::eq(**other, *claim));
+            let range = others.fold(block..block + 1, |range, other| {
+                let start = claim.block.0.max(other.block.0).min(range.start);
+                let end = (claim.block.0 + claim.len).min(other.block.0 + other.len).max(range.end);
+                start..end
+            });
+            let loss = losses.entry(claim.owner).or_default();
+            if claim.is_of_tree() {
+                loss.tree.extend(range);
+                continue;
+            }
+            let logical = claim.offset & rmap_offset::MASK;
+            let start = logical + (range.start - claim.block.0);
+            let range = start..start + (range.end - range.start);
+            match claim.offset & rmap_offset::ATTR_FORK {
+                0 => loss.data.push(range),
+                _ => loss.attr.push(range),
+            }
         }
     }
 }

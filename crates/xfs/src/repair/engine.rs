@@ -47,7 +47,10 @@ impl<'j> Session<'j> {
         let device: std::sync::Arc<dyn BlockDevice> = job.staging.clone();
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.read_only_because() {
-            return Err(Error::unsupported(reason, "repair it with xfs_repair"));
+            return Err(Error::unsupported(
+                reason,
+                "diskwright repair mends such images without the engine, as far as it can",
+            ));
         }
         let fs = Xfs::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
         fs.load_unlinked_lists()?;

@@ -11,6 +11,7 @@ use super::directory;
 use super::inode::{Hints, Mended, Mender, free_slot};
 use super::links;
 use super::map::Room;
+use super::rights::OF_MAPS;
 use super::{Job, disputed};
 use crate::check::codes;
 use crate::check::view::{self, View};
@@ -99,21 +100,6 @@ pub(super) const LINKS: &[Fix<Job>] =
 
 /// Inodes that are changed in one step.
 const STEP_INODES: usize = 256;
-
-/// What was found of which blocks and extents an inode has.
-const OF_MAPS: &[&Code] = &[
-    codes::INODE,
-    codes::INODE_CHECKSUM,
-    codes::INODE_NOT_USED,
-    codes::INODE_COUNTS,
-    codes::INODE_MAP,
-    codes::BMBT.checksum,
-    codes::BMBT.block,
-    codes::BMBT.links,
-    codes::BMBT.keys,
-    codes::BMBT.records,
-    codes::ROOT,
-];
 
 fn hints(findings: &[&Finding]) -> Hints {
     let is_of_tree = |code: &'static Code| {

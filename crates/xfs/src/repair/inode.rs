@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use vfs::{FileType, Ino};
 
 use super::fields::{NEWRTBM, flags2_of};
-use super::map::{self, Map, Room, blocks_of, install, of_reverse_map};
-use crate::btree::records::rmap_offset;
+use super::map::{self, Map, Room, blocks_of, install, of_reverse_map, tree_of_reverse_map};
 use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be64, put16, put64};
@@ -252,7 +251,8 @@ impl Mender<'_, '_> {
         }
         let (mut blocks, mut total) = (Vec::new(), 0);
         for (fork, extents) in [(Fork::Data, data), (Fork::Attr, attr)] {
-            let new = install(&geometry, (ino, &mut inode, fork), &extents, &[], &mut self.room);
+            let old = tree_of_reverse_map(&geometry, mapped, fork);
+            let new = install(&geometry, (ino, &mut inode, fork), &extents, &old, &mut self.room);
             self.is_full |= new.is_none();
             let new = new?;
             total += blocks_of(&extents) + new.len() as u64;
@@ -297,15 +297,7 @@ impl Mender<'_, '_> {
             extents.iter_mut().for_each(|extent| extent.unwritten = false);
         }
         let mut old = map.tree.clone();
-        for mapping in mapped.iter().filter(|mapping| mapping.is_of_tree()) {
-            let is_attr = mapping.offset & rmap_offset::ATTR_FORK != 0;
-            if is_attr == (fork == Fork::Attr) {
-                for nth in 0..mapping.len {
-                    let (ag, start) = geometry.locate(Block(mapping.block.0 + nth));
-                    old.push(geometry.fs_block(ag, start));
-                }
-            }
-        }
+        old.extend(tree_of_reverse_map(&geometry, mapped, fork));
         old.sort_unstable_by(|a, b| b.cmp(a));
         old.dedup();
         let blocks = install(&geometry, (ino, inode, fork), &extents, &old, &mut self.room);

@@ -23,7 +23,7 @@ use crate::format::ag::{AG_VERSION, AGI_MAGIC, AGI_SECTOR, NAMES, RawAgi, UNLINK
 use crate::format::bytes::be16;
 use crate::format::checksum;
 use crate::format::features::RoCompat;
-use crate::format::geometry::Geometry;
+use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
 /// Builds the trees of inodes anew of all groups that the findings are about.
 pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -66,6 +66,34 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
         group(job, &device, &old, &records, &free, &concerned[&ag])?;
     }
     Ok(())
+}
+
+/// Builds the trees of inodes anew of groups whose chunks lie elsewhere than their trees say, where the findings are
+/// about what is taken for inodes.
+pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let survey = job.survey()?;
+    let geometry = &survey.geometry;
+    let mut inodes: HashMap<u32, HashSet<u32>> = HashMap::new();
+    for ino in findings.iter().filter_map(|finding| finding.place.inode) {
+        if let Some((ag, ag_ino)) = geometry.split_ino(vfs::Ino(ino)) {
+            inodes.entry(ag.0).or_default().insert(ag_ino.0);
+        }
+    }
+    inodes.retain(|ag, inodes| {
+        let device = GroupDevice::new(&job.staging, geometry, AgNumber(*ag));
+        let old = Old::read(&survey, &device);
+        let has = |chunk: &InodeChunk| {
+            let numbers = chunk.start.0..chunk.start.0.saturating_add(INODES_PER_CHUNK);
+            inodes.iter().any(|ino| numbers.contains(ino))
+        };
+        chunks::have_moved(&survey, &device, &old, has)
+    });
+    // One finding a group.
+    let is_first = |finding: &&&Finding| {
+        super::group_of(geometry, finding).is_some_and(|ag| inodes.remove(&ag).is_some())
+    };
+    let concerned: Vec<&Finding> = findings.iter().filter(is_first).copied().collect();
+    if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
 /// Whether chunks are missing that the AGI counts, or all are.

@@ -18,11 +18,13 @@ use crate::check::view::{Link, View, view};
 use crate::dir::{self, Entry};
 use crate::format::attr::flags;
 use crate::format::attr::leaf::parent_value;
-use crate::format::inode::{Fork, Inode};
+use crate::format::inode::{Fork, Inode, flags as inode_flags};
 use crate::xattr::parent::Link as ParentLink;
 
 /// Where inodes go whose place is not known.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
+/// Flags of directories that get no new entries.
+const FIXED: u16 = inode_flags::IMMUTABLE | inode_flags::APPEND;
 /// Most numbers that are tried behind a name.
 const NUMBERS_MAX: u64 = 1000;
 /// Most levels that are followed upwards.
@@ -353,7 +355,23 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
     let name = free_name_in(fs, parent, name)?;
     let time = handle.inode.time(crate::format::inode::Time::Modify).unwrap_or_default();
     let new = NewInode { permissions: 0o700, time, ..NewInode::default() };
-    fs.mkdir(parent, &name, &new)
+    let flags = handle.inode.flags();
+    let is_fixed = flags & FIXED != 0;
+    let set_flags = |flags: u16| {
+        change(fs, parent, |_, handle| {
+            handle.inode.set_flags(flags);
+            Ok(())
+        })
+    };
+    // Nobody may change such a directory, but a repair.
+    if is_fixed {
+        set_flags(flags & !FIXED)?;
+    }
+    let made = fs.mkdir(parent, &name, &new)?;
+    if is_fixed {
+        set_flags(flags)?;
+    }
+    Ok(made)
 }
 
 /// The name, or one like it that a directory does not have yet.

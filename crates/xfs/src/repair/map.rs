@@ -318,6 +318,24 @@ pub(super) fn of_reverse_map(geometry: &Geometry, mapped: &[Mapping], fork: Fork
     extents
 }
 
+/// Blocks of the tree that maps a fork, as the reverse map says.
+pub(super) fn tree_of_reverse_map(
+    geometry: &Geometry,
+    mapped: &[Mapping],
+    fork: Fork,
+) -> Vec<FsBlock> {
+    let flag = if fork == Fork::Attr { rmap_offset::ATTR_FORK } else { 0 };
+    let of_fork = mapped
+        .iter()
+        .filter(|mapping| mapping.is_of_tree() && mapping.offset & rmap_offset::ATTR_FORK == flag);
+    let blocks = of_fork.flat_map(|mapping| mapping.block.0..mapping.block.0 + mapping.len);
+    let place = |block: u64| {
+        let (ag, start) = geometry.locate(Block(block));
+        geometry.fs_block(ag, start)
+    };
+    blocks.map(place).collect()
+}
+
 /// Blocks that nobody has, for what is made anew before the trees of space are right.
 pub(super) struct Room<'r> {
     geometry: Geometry,

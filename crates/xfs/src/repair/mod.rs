@@ -23,6 +23,7 @@ mod map;
 mod old;
 mod quota;
 mod restart;
+mod rights;
 mod sealed;
 mod shared;
 mod space;

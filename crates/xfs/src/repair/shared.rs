@@ -1,6 +1,6 @@
-//! What claims on the blocks of a group add up to: what is free, who has what, and what is shared.
+//! What claims on the blocks of a group add up to: what is free, and who has what.
 
-use crate::btree::records::{FreeRun, RefcountRecord, RmapRecord, rmap_offset, rmap_owner};
+use crate::btree::records::{FreeRun, RmapRecord};
 use crate::check::survey::Claim;
 use crate::format::address::AgBlock;
 
@@ -42,59 +42,23 @@ pub(super) fn joined(claims: &[Claim]) -> Vec<RmapRecord> {
     records
 }
 
-/// Whether blocks claimed so may have other owners, too: written data of files.
-const fn may_be_shared(claim: &Claim) -> bool {
-    let flags = rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK | rmap_offset::UNWRITTEN;
-    !rmap_owner::is_none_of_inodes(claim.owner) && claim.offset & flags == 0
-}
-
-/// How often blocks are referred to that are more than once.
-pub(super) fn references(claims: &[Claim]) -> Vec<RefcountRecord> {
-    let mut edges: Vec<(u32, i64)> = Vec::new();
-    for claim in claims.iter().filter(|claim| may_be_shared(claim)) {
-        edges.push((claim.start, 1));
-        edges.push((claim.start.saturating_add(claim.len), -1));
-    }
-    edges.sort_unstable();
-    let mut records: Vec<RefcountRecord> = Vec::new();
-    let (mut count, mut from) = (0_i64, 0);
-    for same in edges.chunk_by(|a, b| a.0 == b.0) {
-        let at = same[0].0;
-        if count > 1 && at > from {
-            add(&mut records, from, at - from, u32::try_from(count).unwrap_or(u32::MAX));
-        }
-        count += same.iter().map(|(_, change)| change).sum::<i64>();
-        from = at;
-    }
-    records
-}
-
-fn add(records: &mut Vec<RefcountRecord>, start: u32, len: u32, count: u32) {
-    match records.last_mut() {
-        Some(last) if last.start.0 + last.len == start && last.count == count => last.len += len,
-        _ => records.push(RefcountRecord { start: AgBlock(start), cow: false, len, count }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btree::records::rmap_offset;
 
     const fn claim(start: u32, len: u32, owner: u64, offset: u64) -> Claim {
         Claim { ag: 0, start, len, owner, offset }
     }
 
     #[test]
-    fn references_are_counted_where_claims_overlap() {
+    fn what_nobody_claims_is_free() {
         let claims = [
             claim(10, 10, 1, 0),
             claim(10, 10, 2, 100),
             claim(15, 10, 3, 0),
             claim(15, 5, 4, rmap_offset::ATTR_FORK),
         ];
-        let found: Vec<_> =
-            references(&claims).iter().map(|r| (r.start.0, r.len, r.count)).collect();
-        assert_eq!(found, [(10, 5, 2), (15, 5, 3)]);
         let free: Vec<_> = gaps(&claims, 30).iter().map(|run| (run.start.0, run.len)).collect();
         assert_eq!(free, [(0, 10), (25, 5)]);
     }

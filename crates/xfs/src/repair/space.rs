@@ -16,6 +16,7 @@ use super::{Job, group_of};
 use crate::btree::records::{
     BnoTree, CntTree, FreeRun, RefcountRecord, RefcountTree, RmapRecord, RmapTree, rmap_owner,
 };
+use crate::check::references;
 use crate::check::survey::{Claim, Survey};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{
@@ -103,7 +104,7 @@ fn group(
     let geometry = &survey.geometry;
     let device = GroupDevice::new(&job.staging, geometry, ag);
     let has_shared = geometry.features.ro_compat(RoCompat::REFLINK);
-    let references = if has_shared { shared::references(claims) } else { Vec::new() };
+    let references = if has_shared { references::counted(claims.iter()) } else { Vec::new() };
     let free = shared::gaps(claims, geometry.ag_len(ag));
     for fill in [Fill::Roomy, Fill::Full] {
         let owners = shared::joined(claims);

@@ -21,8 +21,9 @@ use super::{Job, group_of};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
-    REALTIME_EXTENT_MIN, chunk_alignment, is_chunk_alignment_right, is_log_shape_right,
-    is_realtime_extent, is_sparse_alignment_right, is_stripe, sparse_alignment,
+    REALTIME_EXTENT_MIN, are_bits_right, chunk_alignment, has_large_sectors,
+    is_chunk_alignment_right, is_log_shape_right, is_realtime_extent, is_sparse_alignment_right,
+    is_stripe, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
@@ -68,21 +69,24 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
         set_root(staging, &mut raw, &copies);
         raw
     };
-    let derived = (copies.is_empty() && parsed.is_err()).then(|| derived::find(staging, &found));
-    let election = match derived.flatten() {
-        Some(raw) => Election::Other(raw),
-        None => elected(&found, &copies),
+    let election = match (copies.is_empty(), &parsed) {
+        (true, Ok(_)) => Some(Election::Tie(derived::others(staging, &found))),
+        (true, Err(_)) => derived::find(staging, &found).map(Election::Other),
+        (false, _) => None,
     };
+    let election = election.unwrap_or_else(|| elected(&found, &copies));
     let raw = match election {
         Election::First => finished(found.clone()),
         Election::Other(raw) => finished(raw),
-        Election::Tie(other) => {
-            let (first, other) = (finished(found.clone()), finished(other));
+        Election::Tie(others) if others.is_empty() => finished(found.clone()),
+        Election::Tie(others) => {
             let faults = |raw: &RawSuperblock| {
                 let sector = sealed(raw, &sector);
                 sector.map_or((Reverse(0), usize::MAX), |sector| faults(staging, &sector))
             };
-            if faults(&other) < faults(&first) { other } else { first }
+            let all = std::iter::once(found.clone()).chain(others).map(finished);
+            // Of several that are as good, the first.
+            all.min_by_key(faults).unwrap_or_else(|| finished(found.clone()))
         }
     };
     let is_same = raw.as_bytes() == found.as_bytes();
@@ -180,8 +184,8 @@ enum Election {
     First,
     /// Most others, or all if the first one is none.
     Other(RawSuperblock),
-    /// As many say this as what the first one does.
-    Tie(RawSuperblock),
+    /// As many say one of these as what the first one does.
+    Tie(Vec<RawSuperblock>),
 }
 
 /// Counts what a check finds, up to a limit.
@@ -255,10 +259,11 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
     // No writer of the image knows a feature that is not in all superblocks.
     let is_known = |raw: &RawSuperblock| {
         let features = raw.features();
-        features.compat == 0 && RoCompat::all().contains(features.ro_compat)
+        let is_of_old_times = features.crc() && features.version_bits.contains(Version::SHARED);
+        !is_of_old_times && features.compat == 0 && RoCompat::all().contains(features.ro_compat)
     };
     let is_clear = count > own + 1 || !is_usable || is_known(best) && !is_known(first);
-    if is_clear { Election::Other(merged) } else { Election::Tie(merged) }
+    if is_clear { Election::Other(merged) } else { Election::Tie(vec![merged]) }
 }
 
 /// The first superblock with what it must have in common with a copy.
@@ -458,9 +463,17 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
         raw.rextsize = blocks.into();
     }
-    if !is_log_shape_right(raw) {
+    let are_bits_right = are_bits_right(raw);
+    if !are_bits_right {
+        bits.set(Version::SECTOR, has_large_sectors(raw));
+        bits.set(Version::SHARED, bits.contains(Version::SHARED) && !features.crc());
+    }
+    let has_sectors = bits.contains(Version::SECTOR);
+    let is_shape_right = is_log_shape_right(raw);
+    if !is_shape_right {
         raw.logsunit = 1.into();
-        let has_sectors = bits.contains(Version::SECTOR);
+    }
+    if !is_shape_right || !are_bits_right && has_sectors != (raw.logsectsize.get() != 0) {
         raw.logsectlog = if has_sectors { raw.sectlog } else { 0 };
         raw.logsectsize = if has_sectors { raw.sectsize } else { 0.into() };
     }

@@ -67,7 +67,9 @@ impl Kept {
 
 /// All that an image shows: from the root down, and in `lost+found`.
 fn tree(device: MemoryDevice) -> Result<(Tree, Option<Tree>), String> {
-    let fs = Xfs::open(Arc::new(device), &OpenOptions::default()).map_err(|e| e.to_string())?;
+    // Opened to be changed, it has a cache: blocks are verified once, and not at each look.
+    let fs = Xfs::open_writable(Arc::new(device), &OpenOptions::default());
+    let fs = fs.map_err(|error| error.to_string())?;
     let lost = match fs.lookup(fs.root(), b"lost+found") {
         Ok(ino) => Some(Tree::below(&fs, ino)?),
         Err(_) => None,

@@ -1,0 +1,160 @@
+//! How often blocks are referred to: what claims add up to, and where a tree of references counts something else.
+
+use ::check::Finding;
+
+use super::codes;
+use super::context::Context;
+use super::owners::Claim;
+use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
+use crate::format::address::AgBlock;
+
+/// Most findings about one group.
+const FINDINGS_MAX: usize = 200;
+
+/// Whether blocks claimed so may have other owners, too: written data of files.
+const fn may_be_shared(claim: &Claim) -> bool {
+    let flags = rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK | rmap_offset::UNWRITTEN;
+    !rmap_owner::is_none_of_inodes(claim.owner) && claim.offset & flags == 0
+}
+
+/// The records of blocks that are referred to more than once by the claims of a group.
+pub(crate) fn counted<'c>(claims: impl Iterator<Item = &'c Claim>) -> Vec<RefcountRecord> {
+    let mut edges: Vec<(u32, i64)> = Vec::new();
+    for claim in claims.filter(|claim| may_be_shared(claim)) {
+        edges.push((claim.start, 1));
+        edges.push((claim.start.saturating_add(claim.len), -1));
+    }
+    edges.sort_unstable();
+    let mut records: Vec<RefcountRecord> = Vec::new();
+    let (mut count, mut from) = (0_i64, 0);
+    for same in edges.chunk_by(|a, b| a.0 == b.0) {
+        let at = same[0].0;
+        if count > 1 && at > from {
+            add(&mut records, from, at - from, u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        count += same.iter().map(|(_, change)| change).sum::<i64>();
+        from = at;
+    }
+    records
+}
+
+fn add(records: &mut Vec<RefcountRecord>, start: u32, len: u32, count: u32) {
+    match records.last_mut() {
+        Some(last) if last.start.0 + last.len == start && last.count == count => last.len += len,
+        _ => records.push(RefcountRecord { start: AgBlock(start), cow: false, len, count }),
+    }
+}
+
+/// Blocks in a row of which the tree counts other references than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Difference {
+    start: u32,
+    len: u32,
+    /// References that there are; 0 if they are fewer than two.
+    expected: u64,
+    /// Those that the tree counts; 0 if it has no record.
+    found: u64,
+}
+
+/// Where records differ, in order. Those of a damaged tree may overlap: they are added up.
+fn differences(expected: &[RefcountRecord], found: &[RefcountRecord]) -> Vec<Difference> {
+    let mut edges: Vec<(u64, i64, i64)> = Vec::new();
+    for (records, is_found) in [(expected, false), (found, true)] {
+        for record in records {
+            let count = i64::from(record.count);
+            let change = |sign: i64| if is_found { (0, sign * count) } else { (sign * count, 0) };
+            let start = u64::from(record.start.0);
+            for (at, (e, f)) in [(start, change(1)), (start + u64::from(record.len), change(-1))] {
+                edges.push((at, e, f));
+            }
+        }
+    }
+    edges.sort_unstable();
+    let mut all: Vec<Difference> = Vec::new();
+    let (mut counts, mut from) = ((0, 0), 0);
+    for same in edges.chunk_by(|a, b| a.0 == b.0) {
+        let at = same[0].0;
+        if counts.0 != counts.1 && at > from {
+            let (expected, found) = (counts.0 as u64, counts.1 as u64);
+            let len = (at - from) as u32;
+            match all.last_mut() {
+                Some(last)
+                    if u64::from(last.start) + u64::from(last.len) == from
+                        && (last.expected, last.found) == (expected, found) =>
+                {
+                    last.len += len;
+                }
+                _ => all.push(Difference { start: from as u32, len, expected, found }),
+            }
+        }
+        counts = same.iter().fold(counts, |sum, (_, e, f)| (sum.0 + e, sum.1 + f));
+        from = at;
+    }
+    all
+}
+
+/// Tells where the tree of a group counts other references than its claims are. If that cannot be told, of the group.
+pub(super) fn tell(
+    ctx: &Context<'_>,
+    ag: u32,
+    claims: &[Claim],
+    (found, is_cut): (&[RefcountRecord], bool),
+) {
+    let finding = || Finding::new(codes::REFERENCES).in_group(ag);
+    let expected = counted(claims.iter().filter(|claim| claim.ag == ag));
+    let differences = differences(&expected, found);
+    if is_cut || differences.is_empty() {
+        return ctx.found(finding());
+    }
+    let shown = |count: u64, none: &str| match count {
+        0 => none.to_owned(),
+        count => format!("{count} references"),
+    };
+    for difference in differences.iter().take(FINDINGS_MAX) {
+        let Difference { start, len, expected, found } = *difference;
+        let block = u64::from(ag) * u64::from(ctx.geometry.ag_blocks) + u64::from(start);
+        let detail = format!("{len} blocks");
+        let (expected, found) = (shown(expected, "fewer than two"), shown(found, "no record"));
+        ctx.found(finding().at_block(block).detail(detail).mismatch(expected, found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn claim(start: u32, len: u32, owner: u64, offset: u64) -> Claim {
+        Claim { ag: 0, start, len, owner, offset }
+    }
+
+    const fn record(start: u32, len: u32, count: u32) -> RefcountRecord {
+        RefcountRecord { start: AgBlock(start), cow: false, len, count }
+    }
+
+    #[test]
+    fn references_are_counted_where_claims_overlap() {
+        let claims = [
+            claim(10, 10, 1, 0),
+            claim(10, 10, 2, 100),
+            claim(15, 10, 3, 0),
+            claim(15, 5, 4, rmap_offset::ATTR_FORK),
+        ];
+        assert_eq!(counted(claims.iter()), [record(10, 5, 2), record(15, 5, 3)]);
+    }
+
+    #[test]
+    fn differences_are_extents() {
+        let expected = [record(10, 10, 2), record(20, 10, 3), record(50, 5, 2)];
+        let shown = |found: &[RefcountRecord]| -> Vec<(u32, u32, u64, u64)> {
+            let all = differences(&expected, found);
+            all.iter().map(|d| (d.start, d.len, d.expected, d.found)).collect()
+        };
+        assert_eq!(shown(&expected), []);
+        // However they are cut.
+        let cut = [record(10, 3, 2), record(13, 7, 2), record(20, 10, 3), record(50, 5, 2)];
+        assert_eq!(shown(&cut), []);
+        let other = [record(10, 10, 2), record(20, 10, 2), record(45, 10, 2)];
+        assert_eq!(shown(&other), [(20, 10, 3, 2), (45, 5, 0, 2)]);
+        assert_eq!(shown(&[]), [(10, 10, 2, 0), (20, 10, 3, 0), (50, 5, 2, 0)]);
+    }
+}
