@@ -1,7 +1,6 @@
 //! One directory that is half empty and changes at random, with names of many lengths: what finding a
 //! place for a name costs where it cannot be guessed.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,6 +13,7 @@ use workload::report::Summary;
 use xfs::mkfs::Contents;
 use xfs::{FreeIndexStrategy, Xfs};
 
+use crate::table::Table;
 use crate::{ChurnOptions, Removed};
 
 /// Changes that are made up at once, outside of what is timed.
@@ -29,11 +29,9 @@ const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: Some(TIME) };
 
 /// Changes a directory for every strategy; a table of times.
-pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
-    let mut table = String::from(
-        "| way | runs | insert and remove, us | spread | blocks of the directory | after |\n",
-    );
-    table.push_str("|---|--:|--:|--:|--:|--:|\n");
+pub(crate) fn run(options: &ChurnOptions) -> Result<Table, String> {
+    let mut table =
+        Table::new(&["way", "runs", "insert and remove, us", "spread", "blocks", "after"]);
     for (strategy, name) in strategies(&options.only) {
         let mut times = Vec::new();
         let mut blocks = (0, 0);
@@ -44,13 +42,14 @@ pub(crate) fn run(options: &ChurnOptions) -> Result<String, String> {
             blocks = (outcome.blocks_before, outcome.blocks_after);
         }
         let summary = Summary::of(&times).ok_or("no rounds")?;
-        let (micros, spread) = (summary.median_s * 1e6, summary.spread * 100.0);
-        let runs = summary.runs;
-        let (before, after) = blocks;
-        let _ = writeln!(
-            table,
-            "| {name} | {runs} | {micros:.2} | {spread:.0} % | {before} | {after} |"
-        );
+        table.row(vec![
+            name.to_owned(),
+            summary.runs.to_string(),
+            format!("{:.2}", summary.median_s * 1e6),
+            format!("{:.0} %", summary.spread * 100.0),
+            blocks.0.to_string(),
+            blocks.1.to_string(),
+        ]);
     }
     Ok(table)
 }
@@ -127,7 +126,11 @@ fn blocks(fs: &Xfs, dir: Ino) -> Result<u64, String> {
 
 /// Fills a directory and removes half of the names; the numbers of those that stay.
 fn half_empty(fs: &Xfs, dir: Ino, options: &ChurnOptions) -> Result<Vec<u64>, String> {
-    let entries = options.entries;
+    // As many stay in each case.
+    let entries = match options.removed {
+        Removed::None => options.entries / 2,
+        Removed::Random | Removed::Oldest => options.entries,
+    };
     let mut name = Vec::new();
     for number in 0..u64::from(entries) {
         name_of(number, &mut name);
@@ -137,6 +140,7 @@ fn half_empty(fs: &Xfs, dir: Ino, options: &ChurnOptions) -> Result<Vec<u64>, St
     match options.removed {
         Removed::Random => fastrand::Rng::with_seed(1).shuffle(&mut live),
         Removed::Oldest => live.reverse(),
+        Removed::None => return Ok(live),
     }
     for number in live.split_off(entries as usize / 2) {
         name_of(number, &mut name);
@@ -159,7 +163,10 @@ fn change(
     while pairs < options.pairs && total < limit {
         let mut changes = Vec::with_capacity(BATCH);
         for _ in 0..BATCH {
-            let at = random.usize(..live.len());
+            let at = match options.removed {
+                Removed::None => live.len() - 1,
+                Removed::Random | Removed::Oldest => random.usize(..live.len()),
+            };
             let (mut old, mut new) = (Vec::new(), Vec::new());
             name_of(live[at], &mut old);
             name_of(next, &mut new);

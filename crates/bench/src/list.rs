@@ -1,6 +1,6 @@
 //! Listing large directories: the cost of an entry as a directory grows, here and in the kernel.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,14 +14,14 @@ use vfs::{Cookie, FileSystem, Ino, NewInode};
 use workload::report::Summary;
 
 use crate::ListOptions;
+use crate::table::Table;
 
 /// How a directory is listed.
 const WAYS: [&str; 3] = ["diskwright, hash order", "diskwright, any order", "kernel ext4"];
 
 /// Lists directories of all sizes asked for; a table of nanoseconds per entry.
-pub(crate) fn run(options: &ListOptions) -> Result<String, String> {
-    let mut text = String::from("| entries | way | runs | ns/entry | spread |\n");
-    text.push_str("|--:|---|--:|--:|--:|\n");
+pub(crate) fn run(options: &ListOptions) -> Result<Table, String> {
+    let mut table = Table::new(&["entries", "way", "runs", "ns/entry", "spread"]);
     for &entries in &options.entries {
         eprintln!("bench: a directory of {entries}");
         let path =
@@ -31,12 +31,16 @@ pub(crate) fn run(options: &ListOptions) -> Result<String, String> {
         for (way, times) in WAYS.iter().zip(times?) {
             let summary = Summary::of(&times).ok_or("no rounds")?;
             let per_entry = summary.median_s * 1e9 / f64::from(entries);
-            let (runs, spread) = (summary.runs, summary.spread * 100.0);
-            let _ =
-                writeln!(text, "| {entries} | {way} | {runs} | {per_entry:.0} | {spread:.0} % |");
+            table.row(vec![
+                entries.to_string(),
+                (*way).to_owned(),
+                summary.runs.to_string(),
+                format!("{per_entry:.0}"),
+                format!("{:.0} %", summary.spread * 100.0),
+            ]);
         }
     }
-    Ok(text)
+    Ok(table)
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -10,8 +10,11 @@ mod churn;
 mod contestant;
 mod list;
 mod measure;
+mod memory;
 mod report;
+mod requests;
 mod sources;
+mod table;
 mod versions;
 
 use std::path::PathBuf;
@@ -22,6 +25,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Parser)]
 #[command(about = "Measures Diskwright against its peers in the same run")]
 struct Arguments {
+    /// Print tables as JSON
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     benchmark: Benchmark,
 }
@@ -34,6 +40,10 @@ enum Benchmark {
     List(ListOptions),
     /// Names made and removed at random in one half-empty XFS directory, for every strategy
     Churn(ChurnOptions),
+    /// Random requests of 4 KiB to a file in a directory, one and sixteen at a time, and what fsync takes
+    Requests(RequestsOptions),
+    /// Memory that an open image takes for each entry and each inode that it has cached
+    Memory(MemoryOptions),
 }
 
 /// Which half of a directory's names goes first.
@@ -43,6 +53,31 @@ enum Removed {
     Random,
     /// The oldest: room is left at the front only
     Oldest,
+    /// None: there are half as many from the start; a new name finds room at the end only, and is the next
+    /// that goes
+    None,
+}
+
+/// What the benchmark of requests is asked to do.
+#[derive(Args)]
+struct RequestsOptions {
+    /// Directory of the file system to measure
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Size of the file in MiB
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
+    mebibytes: u64,
+    /// Time of each case, in seconds
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+/// What the benchmark of memory is asked to do.
+#[derive(Args)]
+struct MemoryOptions {
+    /// Image of either format, which is only read
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
 }
 
 /// What the benchmark of changing directories is asked to do.
@@ -132,30 +167,24 @@ struct BuildOptions {
     /// Print the report as Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 fn main() -> ExitCode {
-    let options = match Arguments::parse().benchmark {
-        Benchmark::Build(options) => options,
-        Benchmark::List(options) => return print(list::run(&options)),
-        Benchmark::Churn(options) => return print(churn::run(&options)),
+    let Arguments { json, benchmark } = Arguments::parse();
+    let table = |table: Result<table::Table, String>| {
+        table.map(|table| if json { table.json() } else { table.markdown() })
     };
-    match build::run(&options) {
-        Ok(report) if options.json => print!("{}", report.json()),
-        Ok(report) if options.markdown => print!("{}", report.markdown()),
-        Ok(report) => print!("{}", report.text()),
-        Err(error) => {
-            eprintln!("bench: {error}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn print(outcome: Result<String, String>) -> ExitCode {
+    let outcome = match benchmark {
+        Benchmark::Build(options) => build::run(&options).map(|report| match options.markdown {
+            _ if json => report.json(),
+            true => report.markdown(),
+            false => report.text(),
+        }),
+        Benchmark::List(options) => table(list::run(&options)),
+        Benchmark::Churn(options) => table(churn::run(&options)),
+        Benchmark::Requests(options) => table(requests::run(&options)),
+        Benchmark::Memory(options) => table(memory::run(&options)),
+    };
     match outcome {
         Ok(text) => print!("{text}"),
         Err(error) => {

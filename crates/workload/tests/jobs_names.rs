@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use vfs::FileType;
 use workload::contestant::Session;
-use workload::jobs::{Create, FsMark, Job, Remove};
+use workload::jobs::{Change, Create, FsMark, Job, Remove};
 use workload::model::Model;
 use workload::tree::{Rules, Tree};
 use workload::{Error, with_target};
@@ -188,6 +188,30 @@ fn inodes_used(session: &InMemory) -> u64 {
 }
 
 #[test]
+fn change_gives_files_other_names_and_permissions_everywhere() {
+    let job = Change { files: vec![5000], threads: 2 };
+    let mut model = InMemory::new(Model::new());
+    let steps = run(&job, &mut model, 1).unwrap();
+    let names: Vec<_> = steps.iter().map(|step| (step.name, step.operations)).collect();
+    assert_eq!(names, ["chmod", "link", "rename", "move"].map(|name| (name, 10_000)));
+    let tree = model.tree();
+    let directories = ["0000", "0000-moved", "0001", "0001-moved"];
+    assert_eq!(counts(&tree), expected(directories.map(|name| (name, 5000))));
+    // Each file is there once, with both of its names.
+    let files = tree.inodes.iter().map(|inode| &inode.attributes);
+    let files: Vec<_> = files.filter(|it| it.file_type == FileType::Regular).collect();
+    assert_eq!(files.len(), 10_000);
+    assert!(files.iter().all(|it| (it.links, it.permissions) == (2, 0o640)));
+    for mut session in [InMemory::new(ext4()), InMemory::new(xfs())] {
+        run(&job, &mut session, 1).unwrap();
+        assert_same(&tree, &session.tree());
+    }
+    let mut host = OnHost::new();
+    run(&job, &mut host, 1).unwrap();
+    assert!(paths(&tree) == host.paths(), "the host has other paths");
+}
+
+#[test]
 fn removal_leaves_nothing() {
     let model = Model::new();
     let empty = Tree::of(&model).unwrap();
@@ -244,6 +268,7 @@ fn no_cold_cache_is_told() {
 fn workloads_stop_soon_when_asked_to() {
     let remove = Remove { threads: 1, files: vec![60_000], ..remove(false) };
     let fs_mark = fs_mark(false);
+    let change = Change { files: vec![60_000], threads: 1 };
     let half = |job: &dyn Job| only_case(job).operations / 2;
     // While files are made and while they are removed.
     for (job, after) in [
@@ -252,11 +277,23 @@ fn workloads_stop_soon_when_asked_to() {
         (&remove, half(&remove) + 10_000),
         (&fs_mark, 10_000),
         (&fs_mark, half(&fs_mark) + 10_000),
+        (&change, 10_000),
+        (&change, half(&change) + 10_000),
     ] {
         let (result, done) = run_and_stop(job, &mut InMemory::new(Model::new()), after);
         assert!(matches!(result, Err(Error::Interrupted)), "{}: {result:?}", job.name());
         assert!(done >= after && done < after + 5_000, "{}: {done} of {after}", job.name());
     }
+}
+
+#[test]
+fn a_change_that_is_wrong_is_found_out() {
+    let job = Change { files: vec![5000], threads: 2 };
+    let result = run(&job, &mut InMemory::new(Tampered::new(Wrong::Unlisted)), 1);
+    assert!(matches!(result, Err(Error::Wrong(_))), "{result:?}");
+    // The file is not there under the name that it should have.
+    let result = run(&job, &mut InMemory::new(Tampered::new(Wrong::Renamed)), 1);
+    assert!(matches!(result, Err(Error::FileSystem { .. })), "{result:?}");
 }
 
 #[test]

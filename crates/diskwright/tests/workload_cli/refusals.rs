@@ -74,9 +74,16 @@ fn what_cannot_be_had_is_skipped_and_named() {
 #[test]
 fn every_workload_explains_itself() {
     let dir = scratch();
-    for workload in
-        ["create", "remove", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"]
-    {
+    for workload in [
+        "create",
+        "remove",
+        "change",
+        "fs-mark",
+        "find",
+        "stress-orphan",
+        "stress-unlink",
+        "fserver",
+    ] {
         let (help, _) = ok(dir.path(), &format!("{workload} --help"));
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in ["Timed: ", "Default target: memory:", "Examples:", "Targets:", "kernel:xfs"] {

@@ -1,6 +1,7 @@
 //! The workloads, each a [`Job`]: what it does, for which numbers of files or threads, and what of it
 //! is timed.
 
+mod change;
 mod create;
 mod fill;
 mod find;
@@ -19,6 +20,7 @@ mod together;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use change::Change;
 pub use create::Create;
 pub use find::{Find, FindTree};
 pub use fs_mark::FsMark;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::headline::headlines;
 use super::summary::{Summary, median};
-use super::{ExtraRow, Failed, Flatness, Measured, Overhead, Ratio, Row, Skipped, Workload};
+use super::{
+    AgainstKernel, ExtraRow, Failed, Flatness, Measured, Overhead, Ratio, Row, Skipped, Workload,
+};
 use crate::contestant::{Description, Side};
 use crate::cost::Cost;
 use crate::jobs::{Job, Step};
@@ -35,6 +37,7 @@ pub(crate) fn workload(
 ) -> Workload {
     let mut rows = rows(&contestants, &samples.iter().collect::<Vec<_>>());
     add_overheads(&mut rows, &contestants);
+    add_kernels(&mut rows, &contestants);
     let mut workload = Workload {
         name: job.name().to_owned(),
         what: job.what(),
@@ -128,6 +131,7 @@ fn row(step: &str, x: u64, contestant: &str, samples: &[&Sample]) -> Option<Row>
         system: summary(|cost| cost.system)?,
         extras: extras(&steps),
         overhead: None,
+        kernel: None,
         size_bytes: samples.iter().map(|sample| sample.size_bytes).max()?,
         measured: samples.iter().filter_map(|sample| measured(sample, step)).collect(),
     })
@@ -177,6 +181,32 @@ fn add_overheads(rows: &mut [Row], contestants: &[Description]) {
     for (row, overhead) in rows.iter_mut().zip(overheads) {
         row.overhead = overhead;
     }
+}
+
+fn add_kernels(rows: &mut [Row], contestants: &[Description]) {
+    let all: Vec<_> = rows.iter().map(|row| against_kernel(row, rows, contestants)).collect();
+    for (row, kernel) in rows.iter_mut().zip(all) {
+        row.kernel = kernel;
+    }
+}
+
+/// One of ours against the kernel's of the same format: the one with the same settings, or the one that is
+/// most like the default.
+fn against_kernel(row: &Row, rows: &[Row], contestants: &[Description]) -> Option<AgainstKernel> {
+    let find = |row: &Row| contestants.iter().find(|found| found.name == row.contestant);
+    let settings = |name: &str| name.split_once(':').map(|(_, settings)| settings.to_owned());
+    let one = find(row).filter(|one| one.side == Side::Ours)?;
+    let of_kernel = |other: &&Row| {
+        let is_its = find(other)
+            .is_some_and(|other| other.side == Side::Kernel && other.format == one.format);
+        is_its && (&other.step, other.x) == (&row.step, row.x)
+    };
+    let other = rows.iter().filter(of_kernel).min_by_key(|other| {
+        let has_others = settings(&other.contestant) != settings(&row.contestant);
+        (has_others, find(other).map_or(u32::MAX, |found| found.deviations))
+    })?;
+    let rate = Ratio::paired(row, other, Measured::rate, row.rate_by(other))?;
+    Some(AgainstKernel { contestant: other.contestant.clone(), rate })
 }
 
 fn overhead(row: &Row, base: &Row) -> Overhead {

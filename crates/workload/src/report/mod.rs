@@ -117,6 +117,8 @@ pub struct Row {
     pub extras: Vec<ExtraRow>,
     /// What it costs more than the contestant's base in the same case.
     pub overhead: Option<Overhead>,
+    /// Of one of ours: how many times the rate of the kernel's of the same format it has.
+    pub kernel: Option<AgainstKernel>,
     /// Size of the file system in bytes.
     pub size_bytes: u64,
     /// Each run, in the order of the rounds.
@@ -185,6 +187,15 @@ pub struct Overhead {
     pub system: Option<Ratio>,
     /// How sure `processor_percent` is.
     pub processor: Option<Ratio>,
+}
+
+/// The rate of one of ours by that of the kernel's, of the same step and size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AgainstKernel {
+    /// Name of the kernel's: with the same settings, or else the one that is most like the default.
+    pub contestant: String,
+    /// How many times the kernel's rate.
+    pub rate: Ratio,
 }
 
 /// How the rate of a contestant changes with the size of the case.

@@ -79,6 +79,17 @@ impl Target for Host {
         Ok(())
     }
 
+    fn set_permissions(&self, dir: &OwnedFd, name: &[u8], permissions: u16) -> Result<()> {
+        let mode = Mode::from_raw_mode(permissions.into());
+        rustix::fs::chmodat(dir, name, mode, AtFlags::empty()).map_err(failed("chmod"))
+    }
+
+    fn permissions(&self, dir: &OwnedFd, name: &[u8]) -> Result<u16> {
+        let stat =
+            rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("stat"))?;
+        Ok((stat.st_mode & 0o7777) as u16)
+    }
+
     fn link(&self, dir: &OwnedFd, from: &[u8], to: &[u8]) -> Result<()> {
         rustix::fs::linkat(dir, from, dir, to, AtFlags::empty()).map_err(failed("link"))
     }

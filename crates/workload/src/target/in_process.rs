@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, RenameMode, Timestamp};
+use vfs::{Cookie, FileSystem, FileType, Ino, NewInode, RenameMode, SetAttributes, Timestamp};
 
 use super::{EachListed, Listed, Target};
 use crate::error::{Error, Result};
 
-/// The time of all changes but renames, which are a second or two later: always the same, so that runs
+/// The time of all changes but renames and changes of permissions, which are some seconds later: always the same, so that runs
 /// with the same seed give the same image.
 pub const TIME: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
 
@@ -82,6 +82,20 @@ impl Target for InProcess<'_> {
 
     fn close(&self, file: Ino) -> Result<()> {
         self.fs.close(file).map_err(failed("close"))
+    }
+
+    fn set_permissions(&self, dir: &Ino, name: &[u8], permissions: u16) -> Result<()> {
+        let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
+        let ctime = Some(Timestamp { sec: TIME.sec + 3, ..TIME });
+        let permissions = Some(permissions);
+        let change = SetAttributes { permissions, ctime, ..SetAttributes::default() };
+        self.fs.set_attributes(ino, &change).map_err(failed("set_attributes"))
+    }
+
+    fn permissions(&self, dir: &Ino, name: &[u8]) -> Result<u16> {
+        let ino = self.fs.lookup(*dir, name).map_err(failed("lookup"))?;
+        let attributes = self.fs.attributes(ino).map_err(failed("attributes"))?;
+        Ok(attributes.permissions)
     }
 
     fn link(&self, dir: &Ino, from: &[u8], to: &[u8]) -> Result<()> {

@@ -61,6 +61,12 @@ pub trait Target: Send + Sync {
     /// Closes a file.
     fn close(&self, file: Self::File) -> Result<()>;
 
+    /// Sets the permissions of a file (`chmod`).
+    fn set_permissions(&self, dir: &Self::Dir, name: &[u8], permissions: u16) -> Result<()>;
+
+    /// The permissions of a file.
+    fn permissions(&self, dir: &Self::Dir, name: &[u8]) -> Result<u16>;
+
     /// Gives a file another name in the same directory.
     fn link(&self, dir: &Self::Dir, from: &[u8], to: &[u8]) -> Result<()>;
 

@@ -84,6 +84,8 @@ fn every_figure_is_right() {
                 "ratio": null, "interval": null, "rounds": 3, "is_told_apart": false,
             },
         },
+        // The kernel's did not take part.
+        "kernel": null,
         "size_bytes": 8_589_934_592_u64,
         "measured": [
             { "round": 1, "repeats": 1, "operations": 1000, "wall_s": 0.12, "user_s": 0.09, "system_s": 0.02 },
@@ -97,6 +99,39 @@ fn every_figure_is_right() {
         (&json!("memory:xfs,^parent"), &Value::Null)
     );
     assert_eq!((&rows[2]["x"], &rows[2]["runs"]), (&json!(4000), &json!(1)));
+}
+
+#[test]
+fn ours_stand_beside_the_kernels_with_the_same_settings() {
+    let job = FakeJob::new(vec![case(1000, 2)], |asked| {
+        let wall = match asked.contestant {
+            "kernel:xfs" => 900,
+            "kernel:xfs,+parent" => 800,
+            "kernel:ext4" => 700,
+            _ => 100,
+        };
+        Ok(vec![step("create", asked.x, [wall, wall, 0])])
+    });
+    let fake = |name: &str| {
+        let mut fake = Fake::new(name);
+        fake.description.format = name[7..].split(',').next().unwrap().to_owned();
+        fake.description.deviations = name.matches(',').count() as u32;
+        fake
+    };
+    let names = ["memory:xfs,free-index=tree", "memory:xfs,+parent", "memory:ext4"];
+    let kernels = ["kernel:xfs,+parent", "kernel:xfs", "kernel:ext4"];
+    let all = names.iter().chain(&kernels).map(|name| fake(name)).collect();
+    let report = run_with(&[entry(job, all)], 2, &Notes::default());
+    let rows = &report.workloads[0].rows;
+    let found: Vec<_> = rows.iter().map(|row| row.kernel.as_ref()).collect();
+    for (row, (name, ratio)) in
+        found.iter().zip([("kernel:xfs", 9.0), ("kernel:xfs,+parent", 8.0), ("kernel:ext4", 7.0)])
+    {
+        let against = row.unwrap();
+        assert_eq!((against.contestant.as_str(), against.rate.rounds), (name, 2));
+        assert!((against.rate.ratio - ratio).abs() < 1e-9, "{against:?}");
+    }
+    assert!(found[3..].iter().all(Option::is_none), "the kernel's have no kernel beside them");
 }
 
 #[test]

@@ -68,6 +68,18 @@ Examples:
   diskwright workload remove --files 1M --target memory:xfs,^parent --target memory:xfs,+parent"
 );
 
+pub(super) const CHANGE: &str = notes!(
+    "\
+What create and remove leave out. Each thread fills a directory as create does; then each file gets
+other permissions (chmod), a second name there (link), another first name there (rename), and
+that one in another directory (move). Timed: each of the four, in the order in which the files were
+made; nothing is synced while the clock runs. Default target: memory:xfs.
+
+Examples:
+  diskwright workload change --target memory:ext4 --target kernel:ext4 --rounds 3
+  diskwright workload change --files 100k --threads 2"
+);
+
 pub(super) const FS_MARK: &str = notes!(
     "\
 From: \"xfs: speed up parent pointer operations\" (2025), which ran

@@ -18,8 +18,8 @@ use common::RunArgs;
 use compare::CompareArgs;
 use execute::Plan;
 use options::{
-    CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions, StressOrphanOptions,
-    StressUnlinkOptions,
+    ChangeOptions, CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions,
+    StressOrphanOptions, StressUnlinkOptions,
 };
 use planned::Workload;
 
@@ -50,6 +50,10 @@ enum What {
     /// Remove the files of one directory
     #[command(after_help = help::REMOVE)]
     Remove(Single<RemoveOptions>),
+
+    /// Change files of one directory: their permissions, and the names that they have
+    #[command(after_help = help::CHANGE)]
+    Change(Single<ChangeOptions>),
 
     /// Make and remove files with long names in many directories, with and without parent pointers
     #[command(after_help = help::FS_MARK)]
@@ -82,6 +86,7 @@ impl What {
         Ok(match self {
             Self::Create(Single { options, run }) => (Workload::Create(options.clone()), run),
             Self::Remove(Single { options, run }) => (Workload::Remove(options.clone()), run),
+            Self::Change(Single { options, run }) => (Workload::Change(options.clone()), run),
             Self::FsMark(Single { options, run }) => (Workload::FsMark(options.clone()), run),
             Self::Find(Single { options, run }) => (Workload::Find(options.clone()), run),
             Self::StressOrphan(Single { options, run }) => {

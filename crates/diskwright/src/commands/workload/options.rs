@@ -64,6 +64,25 @@ pub(crate) struct RemoveOptions {
     pub(super) cold: bool,
 }
 
+/// Options of `change`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChangeOptions {
+    /// Files of a directory, one run for each number
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        value_parser = count,
+        default_value = "10k,100k"
+    )]
+    pub(super) files: Vec<u64>,
+
+    /// Threads, each of which works in directories of its own
+    #[arg(short, long, value_name = "N", value_parser = small_count, default_value = "1")]
+    pub(super) threads: u32,
+}
+
 /// Options of `fs-mark`, with the letters that `fs_mark` has for them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FsMarkOptions {

@@ -4,25 +4,26 @@ use diskwright::text::escaped;
 use diskwright::workload::TargetSpec;
 use diskwright::{Error, Result};
 use workload::jobs::{
-    Create, Find, FindTree, FsMark, Fserver, Job, Remove, StressOrphan, StressUnlink,
+    Change, Create, Find, FindTree, FsMark, Fserver, Job, Remove, StressOrphan, StressUnlink,
 };
 use xfs::FreeIndexStrategy;
 
 use super::expand::{Question, Rival, has_free_index, rivals};
 use super::options::{
-    CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions, StressOrphanOptions,
-    StressUnlinkOptions, TREE_FILES, TreeOption,
+    ChangeOptions, CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions,
+    StressOrphanOptions, StressUnlinkOptions, TREE_FILES, TreeOption,
 };
 
 /// The workloads' names on the command line.
-pub(super) const NAMES: [&str; 7] =
-    ["create", "remove", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"];
+pub(super) const NAMES: [&str; 8] =
+    ["create", "remove", "change", "fs-mark", "find", "stress-orphan", "stress-unlink", "fserver"];
 
 /// A workload with its options.
 #[derive(Clone, Debug)]
 pub(super) enum Workload {
     Create(CreateOptions),
     Remove(RemoveOptions),
+    Change(ChangeOptions),
     FsMark(FsMarkOptions),
     Find(FindOptions),
     StressOrphan(StressOrphanOptions),
@@ -42,6 +43,7 @@ impl Workload {
         match self {
             Self::Create(_) => "create",
             Self::Remove(_) => "remove",
+            Self::Change(_) => "change",
             Self::FsMark(_) => "fs-mark",
             Self::Find(_) => "find",
             Self::StressOrphan(_) => "stress-orphan",
@@ -53,7 +55,7 @@ impl Workload {
     /// What it runs on if nothing is said: what its thread was about.
     pub(super) fn default_target(&self) -> &'static str {
         match self {
-            Self::Create(_) | Self::Remove(_) | Self::FsMark(_) => "memory:xfs",
+            Self::Create(_) | Self::Remove(_) | Self::Change(_) | Self::FsMark(_) => "memory:xfs",
             Self::Find(_) | Self::StressOrphan(_) | Self::StressUnlink(_) | Self::Fserver(_) => {
                 "memory:ext4"
             }
@@ -72,6 +74,10 @@ impl Workload {
                 one(Question::FreeIndex(&ways), Box::new(create(options)))
             }
             Self::Remove(options) => one(Question::None, Box::new(remove(options))),
+            Self::Change(options) => {
+                let job = Change { files: options.files.clone(), threads: options.threads };
+                one(Question::None, Box::new(job))
+            }
             Self::FsMark(options) => one(Question::Parents, Box::new(fs_mark(options))),
             Self::Find(options) => find(options, targets),
             Self::StressOrphan(options) => one(Question::Orphans, Box::new(stress_orphan(options))),

@@ -22,6 +22,7 @@ pub(super) const SETS: [Set; 3] = [
         lines: &[
             "create --files 20k --free-index reverse,tree",
             "remove --files 20k --cold",
+            "change --files 20k",
             "fs-mark -D 10 -n 2k -L 2 -t 2 --cold",
             "find --tree generated:2k --walks 5",
             "stress-orphan --threads 1,4 --file-size 256 --files 4",
@@ -36,6 +37,7 @@ pub(super) const SETS: [Set; 3] = [
             "create --files 10k,20k,100k,200k --free-index all",
             "create --files 10k,20k,100k,200k,1M",
             "remove --files 10k,20k,100k,200k --cold",
+            "change --files 10k,100k",
             "fs-mark -n 5k --cold",
             "find --walks 20",
             "stress-orphan --files 2",
@@ -50,6 +52,7 @@ pub(super) const SETS: [Set; 3] = [
             "create --files 10k,20k,100k,200k,1M,2M --free-index all",
             "create --files 10k,20k,100k,200k,1M,2M,10M",
             "remove --files 10k,20k,100k,200k,1M,2M,10M --cold",
+            "change --files 10k,100k,1M",
             "fs-mark --cold",
             "find",
             "stress-orphan --files 160",

@@ -1,0 +1,3 @@
+//! Tests of what is run from outside.
+
+mod page;

@@ -1,0 +1,205 @@
+//! Files that change without anything being made or removed: their permissions, and the names they have.
+
+use super::fill::{Lane, OPERATIONS_PER_ADVANCE, files_of, fill};
+use super::fingerprint::Fingerprint;
+use super::names::{Name, Names};
+use super::threads::on_all;
+use super::{Case, Context, Job, Step};
+use crate::contestant::{Need, Session};
+use crate::cost::Cost;
+use crate::error::{Error, Result};
+use crate::target::Target;
+use crate::with_target;
+
+/// The byte of a name that tells its kind: the first of those that all names share.
+const KIND: usize = 8;
+
+/// What the name of the directory that a thread moves files to ends with.
+const OTHER: &str = "-moved";
+
+/// What files get in the place of 0644.
+const PERMISSIONS: u16 = 0o640;
+
+/// Of so many files the permissions of one are looked at.
+const LOOKED_AT: usize = 100;
+
+/// Steps of a run.
+const STEPS: u64 = 4;
+
+/// Changes files of a directory.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Files of a directory, one case for each number; at least 1.
+    pub files: Vec<u64>,
+    /// Threads, each with directories of its own; at least 1.
+    pub threads: u32,
+}
+
+/// What one thread works on.
+struct Part<D> {
+    own: D,
+    other: D,
+    path: String,
+    names: Vec<Name>,
+}
+
+/// What is done to a file of a part.
+type Act<T> = fn(&T, &Part<<T as Target>::Dir>, &Name) -> Result<()>;
+
+/// The name that a file has after a step.
+fn of_kind(name: &Name, kind: u8) -> Name {
+    let mut other = *name;
+    other[KIND] = kind;
+    other
+}
+
+fn linked(name: &Name) -> Name {
+    of_kind(name, b'l')
+}
+
+fn renamed(name: &Name) -> Name {
+    of_kind(name, b'r')
+}
+
+impl Change {
+    fn parts<T: Target>(
+        &self,
+        files: u64,
+        target: &T,
+        context: &Context<'_>,
+    ) -> Result<Vec<Part<T::Dir>>> {
+        let numbers = 0..u64::from(self.threads);
+        let lanes = numbers.clone().map(|number| Lane::make(target, number, context));
+        let mut lanes = lanes.collect::<Result<Vec<_>>>()?;
+        fill(&mut lanes, files, context, |lane, name| target.make_file(lane.dir(), name))?;
+        target.sync()?;
+        let part = |(lane, number): (Lane<T::Dir>, u64)| {
+            let mut names = Vec::new();
+            Names::new(context.seed, number).fill(&mut names, files as usize);
+            let (all, name) = (target.top()?, lane.name.clone() + OTHER);
+            target.make_dir(&all, name.as_bytes())?;
+            let other = target.open_dir(&all, name.as_bytes())?;
+            Ok(Part { own: lane.top, other, path: lane.name, names })
+        };
+        lanes.into_iter().zip(numbers).map(part).collect()
+    }
+
+    fn run<T: Target>(&self, files: u64, target: &T, context: &Context<'_>) -> Result<Vec<Step>> {
+        let parts = self.parts(files, target, context)?;
+        let acts: [(&str, Act<T>); STEPS as usize] = [
+            ("chmod", |target, part, name| target.set_permissions(&part.own, name, PERMISSIONS)),
+            ("link", |target, part, name| target.link(&part.own, name, &linked(name))),
+            ("rename", |target, part, name| {
+                target.rename((&part.own, name), (&part.own, &renamed(name)))
+            }),
+            ("move", |target, part, name| {
+                let name = renamed(name);
+                target.rename((&part.own, &name), (&part.other, &name))
+            }),
+        ];
+        let mut steps = Vec::new();
+        for (name, act) in acts {
+            let cost = change(target, &parts, act, context)?;
+            let operations = files * u64::from(self.threads);
+            steps.push(Step { name, operations, cost, extras: Vec::new() });
+            target.sync()?;
+        }
+        parts.iter().try_for_each(|part| check(target, part, context))?;
+        Ok(steps)
+    }
+}
+
+/// Does something to all files, each thread to its own.
+fn change<T: Target>(
+    target: &T,
+    parts: &[Part<T::Dir>],
+    act: Act<T>,
+    context: &Context<'_>,
+) -> Result<Cost> {
+    let all = |part: &Part<T::Dir>, context: &Context<'_>| {
+        for names in part.names.chunks(OPERATIONS_PER_ADVANCE) {
+            names.iter().try_for_each(|name| act(target, part, name))?;
+            context.advance(names.len() as u64)?;
+        }
+        Ok(())
+    };
+    on_all(parts, context, all).map(|(_, cost)| cost)
+}
+
+/// Checks that the files have the names and the permissions that they should have.
+fn check<T: Target>(target: &T, part: &Part<T::Dir>, context: &Context<'_>) -> Result<()> {
+    let (mut links, mut moved) = (Fingerprint::default(), Fingerprint::default());
+    for name in &part.names {
+        links.add(&[&[], &linked(name)]);
+        moved.add(&[&[], &renamed(name)]);
+    }
+    for name in part.names.iter().step_by(LOOKED_AT) {
+        let found = target.permissions(&part.other, &renamed(name))?;
+        if found != PERMISSIONS {
+            let name = name.escape_ascii();
+            return Err(Error::Wrong(format!(
+                "{name}: permissions {found:o}, not {PERMISSIONS:o}"
+            )));
+        }
+    }
+    moved.expect(&files_of(target, &part.other, &[], context)?, &part.path)?;
+    links.expect(&files_of(target, &part.own, &[], context)?, &part.path)
+}
+
+impl Job for Change {
+    fn name(&self) -> &'static str {
+        "change"
+    }
+
+    fn what(&self) -> String {
+        let own = match self.threads {
+            1 => "One thread fills a directory".to_owned(),
+            threads => format!("Each of {threads} threads fills a directory of its own"),
+        };
+        format!(
+            "{own} as `create` does and makes that durable, which is not timed. Then each file gets other \
+             permissions (chmod), a second name in the same directory (link), another first name \
+             there (rename), and that name in another directory (move), all in the order in which \
+             the files were made. What is changed is made durable between the steps, outside of what is \
+             timed."
+        )
+    }
+
+    fn axis(&self) -> &'static str {
+        "files"
+    }
+
+    fn unit(&self) -> &'static str {
+        "files/s"
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let threads = u64::from(self.threads);
+        let case = |&files: &u64| {
+            let all = files.saturating_mul(threads);
+            let inodes = all.saturating_add(2 * threads);
+            Case {
+                x: files,
+                // Names are what takes room here: there are two of each file, and those that went.
+                need: Need {
+                    inodes,
+                    bytes: all.saturating_mul(256),
+                    threads: self.threads,
+                    existing: false,
+                },
+                operations: all.saturating_mul(STEPS + 1),
+                rounds_max: u32::MAX,
+            }
+        };
+        self.files.iter().map(case).collect()
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<Step>> {
+        with_target!(session.target(), target => self.run(case.x, target, context))
+    }
+}

@@ -1,0 +1,190 @@
+"""What was asked for, beside what was measured."""
+import statistics
+
+from . import show
+from .mounts import mount_rates
+from .names import extra, rates_of, row_of
+
+FORMATS = ["ext4", "xfs"]
+
+
+def rate_at(found, step, x, who):
+    row = row_of(found, step, x, who)
+    return row and row["rate"]
+
+
+def both(write):
+    """What `write` says of each format, as far as there is something."""
+    said = [(fs, write(fs)) for fs in FORMATS]
+    return ", ".join(f"{fs} {text}" for fs, text in said if text)
+
+
+def sizes(found, step):
+    return sorted({row["x"] for row in found["rows"] if row["step"] == step})
+
+
+def most(found, step, small=False):
+    """The rates in the directories of up to 200,000."""
+    def of(fs):
+        rates = [row["rate"] for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["rate"]]
+        return f"{show.rate(min(rates))} to {show.rate(max(rates))}" if rates else ""
+    return both(of)
+
+
+def beside(found, step):
+    """How many times the kernel's rate, in the largest directory."""
+    def of(fs):
+        rows = [row for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["kernel"]]
+        return show.sure(max(rows, key=lambda row: row["x"])["kernel"]["rate"]) if rows else ""
+    return both(of)
+
+
+def flat(found, step, to=None):
+    """The rate in the largest directory by that in the smallest."""
+    def of(fs):
+        for one in found["flatness"]:
+            if (one["contestant"], one["step"]) == (f"memory:{fs}", step) and (to is None or one["to"] == to):
+                return show.sure(one["sure"])
+        return ""
+    return both(of)
+
+
+def two_threads(raw, name, step):
+    one, two = rates_of(raw[f"{name} 1"]), rates_of(raw[f"{name} 2"])
+    return both(lambda fs: show.times(two.get((step, f"memory:{fs}")), one.get((step, f"memory:{fs}"))))
+
+
+def changes(raw, step):
+    rates = rates_of(raw["change 1"])
+    return both(lambda fs: show.times(rates.get((step, f"memory:{fs}")), rates.get((step, f"kernel:{fs}"))))
+
+
+def log_bytes(raw, step="create"):
+    for found in raw["cases"]:
+        rows = {row["contestant"]: row for row in found["rows"]}
+        ours = rows.get("memory:xfs")
+        if ours and ours["step"] == step and ours["x"] == 10_000 and "kernel:xfs" in rows:
+            own, kernel = extra(ours, "log"), extra(rows["kernel:xfs"], "log")
+            return f"{show.three(own / kernel)} ({show.three(own)} bytes)" if own and kernel else ""
+    return ""
+
+
+def times_of(raw, fs, source, program):
+    """How many times as long as ours a program took."""
+    for case in [case for part in raw[fs] for case in part]:
+        if case["name"].startswith(source):
+            for row in case["rows"]:
+                if row["program"] == program:
+                    return show.three(row["times"]["median_s"] / case["rows"][0]["times"]["median_s"])
+    return ""
+
+
+def ours_by_tar(raw, fs):
+    text = times_of(raw, fs, "tree", "tar -c to cat")
+    return show.three(1 / float(text)) if text and float(text) else ""
+
+
+def hash_order(raw):
+    rows = [row for row in raw["rows"] if "hash order" in row["way"]]
+    return ", ".join(f"{row['ns/entry']} ns ({show.count(row['entries'])})" for row in rows)
+
+
+def last(raw, who):
+    """Rates of the most threads: by the fewest, and times the kernel's."""
+    found = raw["found"]
+    rows = [row for row in found["rows"] if row["contestant"] == who]
+    row = max(rows, key=lambda one: one["x"], default=None)
+    return row and row["kernel"] and show.sure(row["kernel"]["rate"])
+
+
+def orphan_default(fs):
+    return "memory:ext4,orphans=when-needed" if fs == "ext4" else "memory:xfs"
+
+
+def by_fewest(raw):
+    def of(fs):
+        for one in raw["found"]["flatness"]:
+            if one["contestant"] == orphan_default(fs):
+                return show.sure(one["sure"])
+        return ""
+    return both(of)
+
+
+def database(raw):
+    found = raw["found"]
+    words = {"ext4": "ext4", "xfs": "XFS"}
+    return both(lambda fs: show.times(found.get(f"ours, {words[fs]}"), found.get(f"kernel, {words[fs]}")))
+
+
+def by_bare(raw, measure):
+    _, rates = mount_rates(raw)
+    found = next((rates[name] for name in rates if name.startswith(measure)), None)
+    number = lambda cell: float(cell.split()[0])
+    return both(lambda fs: show.three(number(found[fs]) / number(found["ours-2"]))) if found and "ours-2" in found else ""
+
+
+def requests_by_bare(raw, what, under_way):
+    def rates(name):
+        runs = raw["found"].get(name, [])
+        return [float(row["requests/s"]) for rows in runs for row in rows if (row["what"], row["in flight"]) == (what, under_way)]
+    words = {"ext4": "ours, ext4", "xfs": "ours, XFS"}
+    return both(lambda fs: show.times(rates(words[fs]), rates("bare")))
+
+
+def random_places(raw):
+    end = float(raw["none"][0]["insert and remove, us"])
+    best = min(float(row["insert and remove, us"]) for row in raw["random"])
+    return show.three(best / end)
+
+
+def largest_reader(raw):
+    readers = [one for one in raw["commands"] if one["kind"] == "reads"]
+    one = max(readers, key=lambda one: one["peak"])
+    return f"{show.mebibytes(one['peak'])} MiB (`{one['command']}`, {one['fs']})"
+
+
+# Section, what, asked, and what says what was measured from the section's results.
+GOALS = [
+    ("create", "create, one thread, up to 200,000 files", "1 M/s", lambda raw: most(raw["rates"], "create")),
+    ("create", "the same, times the kernel's rate", "15", lambda raw: beside(raw["rates"], "create")),
+    ("create", "create in the largest directory: share of the rate at 10,000", "ext4 0.9, XFS 1.0",
+     lambda raw: flat(raw["flat"], "create")),
+    ("log", "log bytes per create, XFS, 10,000 files: by the kernel's", "1.0", log_bytes),
+    ("remove", "remove, one thread, up to 200,000 files", "0.8 M/s", lambda raw: most(raw["rates"], "remove")),
+    ("remove", "remove in the largest directory: share of the rate at 10,000", "flat", lambda raw: flat(raw["flat"], "remove")),
+    ("threads", "create, two threads: times one thread's rate", "1.9", lambda raw: two_threads(raw, "create", "create")),
+    ("threads", "remove, two threads", "1.9", lambda raw: two_threads(raw, "remove", "remove")),
+    ("threads", "rename, two threads", "1.9", lambda raw: two_threads(raw, "change", "rename")),
+    ("threads", "rename within a directory: times the kernel's rate", "10", lambda raw: changes(raw, "rename")),
+    ("threads", "rename into another directory", "10", lambda raw: changes(raw, "move")),
+    ("threads", "link", "10", lambda raw: changes(raw, "link")),
+    ("threads", "chmod", "10", lambda raw: changes(raw, "chmod")),
+    ("churn", "random insert and remove, half full: times an insert at the end", "1.3", random_places),
+    ("list", "readdir of ext4 in hash order, an entry", "40 ns", hash_order),
+    ("unlink", "stress-unlink, most threads: share of the rate of one", "rises as the kernel's", by_fewest),
+    ("fserver", "fserver, most tasks: times the kernel's rate", "3",
+     lambda raw: both(lambda fs: last(raw, orphan_default(fs)))),
+    ("build", "build of 20,000 empty files: times faster than `mke2fs -d`", "500",
+     lambda raw: times_of(raw, "ext4", "20000 ", "mke2fs -d")),
+    ("build", "build of 100,000 empty files: times faster than `mkfs.xfs -p`", "8",
+     lambda raw: both(lambda fs: times_of(raw, fs, "100000 ", "mkfs.xfs -p"))),
+    ("build", "build of a real tree: times as long as `tar -c \\| cat`", "1.0", lambda raw: both(lambda fs: ours_by_tar(raw, fs))),
+    ("pgbench", "pgbench on the mount: times the kernel's rate", "1", database),
+    ("mount", "mount, sequential write: share of *bare*", "0.95", lambda raw: by_bare(raw, "write and fsync")),
+    ("mount", "mount, sequential read", "0.95", lambda raw: by_bare(raw, "read, MiB")),
+    ("mount", "mount, read with O_DIRECT", "0.95", lambda raw: by_bare(raw, "read, O_DIRECT")),
+    ("requests", "mount, random 4 KiB read, 1 in flight: by *bare*", "0.9", lambda raw: requests_by_bare(raw, "read", "1")),
+    ("requests", "read, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "read", "16")),
+    ("requests", "write, 1 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "1")),
+    ("requests", "write, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "16")),
+    ("memory", "most memory of a reading command, 2 million files", "256 MiB", largest_reader),
+]
+
+
+def tables(results):
+    """The table of goals, from the results of sections by their names."""
+    lines = []
+    for section, what, asked, measured in GOALS:
+        said = measured(results[section]["raw"]) if section in results else "not measured"
+        lines.append([what, asked, said or "–"])
+    return {"goals": list(show.table(["work", "asked", "measured"], lines))}
