@@ -58,8 +58,9 @@ impl NameHash {
     }
 }
 
-/// Names that are hashed at once: as many as fill two vectors of what every processor has.
-pub const TOGETHER: usize = 8;
+/// Names that are hashed at once. The registers of a processor hold the words of two; and compilers make no
+/// vectors of more, for want of an instruction that rotates them.
+pub const TOGETHER: usize = 2;
 
 /// Bytes that half-MD4 takes at once.
 const HALF_MD4_CHUNK: usize = 32;

@@ -228,6 +228,8 @@ impl Scratch {
     }
 }
 
+/// Fewer items are sorted faster by comparing them.
+const SPREAD_MIN: usize = 32;
 /// Longest run of items that are sorted by comparing neighbours.
 const INSERTION_MAX: usize = 16;
 
@@ -236,6 +238,10 @@ impl Scratch {
     /// proportion, and only few items must be compared there.
     fn sort(&mut self) {
         let Self { items, spread, starts, .. } = self;
+        if items.len() < SPREAD_MIN {
+            items.sort_unstable();
+            return;
+        }
         let keys = || items.iter().map(|item| item.key);
         let (Some(least), Some(most)) = (keys().min(), keys().max()) else { return };
         let buckets_log = items.len().next_power_of_two().ilog2();
