@@ -361,3 +361,21 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
         assert_clean(&device);
     }
 }
+
+/// What a new file takes in the log: of its inode three chunks of 128 bytes, because its attributes lie in one.
+#[test]
+fn a_new_file_takes_little_of_the_log() {
+    let device = Arc::new(Layout { size: 512 << 20, ..Layout::DEFAULT }.make());
+    let fs = open(&device, 64 << 20);
+    let before = fs.log_bytes_written().unwrap();
+    let files = 10_000;
+    for number in 0..files {
+        let name = format!("a file whose name has some forty bytes {number:05}");
+        fs.create(fs.root(), name.as_bytes(), &Default::default()).unwrap();
+    }
+    fs.sync().unwrap();
+    let bytes = (fs.log_bytes_written().unwrap() - before) / files;
+    assert!((400..510).contains(&bytes), "{bytes} bytes for each file");
+    fs.close().unwrap();
+    assert_clean(&device);
+}
