@@ -15,8 +15,9 @@ use vfs::FileSystem;
 use workload::model::Model;
 use workload::operation::{Generator, Mix, Session};
 use workload::tree::{Rules, Tree};
+use xfs::format::log::buffer::BufferType;
 use xfs::format::superblock::Superblock;
-use xfs::{OpenOptions, Xfs, log_end, log_is_clean};
+use xfs::{LogItem, OpenOptions, Xfs, log_end, log_is_clean};
 
 /// Many changes of few names, so that the log comes round.
 const BUSY: Mix = Mix { data: 20, ..Mix::ALL };
@@ -277,4 +278,104 @@ fn what_a_torn_record_left_behind_a_clean_end_is_cleared() {
     assert!(fs.lookup(fs.root(), b"last 0").is_err());
     fs.close().unwrap();
     assert_clean(&torn);
+}
+
+/// Items of the log of an image that name new inodes, and those that hold inodes in clusters of several blocks.
+fn inode_items(device: &MemoryDevice) -> (usize, usize) {
+    let mut sector = [0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, device.len()).unwrap();
+    let (mut created, mut clusters) = (0, 0);
+    xfs::log_contents(device, &sb, |record| {
+        for item in record.transactions.iter().flat_map(|transaction| &transaction.items) {
+            match item {
+                LogItem::Icreate { .. } => created += 1,
+                LogItem::Buffer { contents: BufferType::Dinode, .. } => clusters += 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    (created, clusters)
+}
+
+/// Chunks of inodes come and go, and their blocks are directories' in between: what the log says of
+/// new inodes must not be replayed over what is there now, nor the other way round.
+#[test]
+fn the_kernel_makes_the_inodes_that_the_log_names() {
+    require!(Mount("xfs"), Tool("xfs_repair"));
+    // Without sparse chunks, and where a block is a cluster, all is logged.
+    let with_names = [Layout::DEFAULT, Layout::SMALL_BLOCKS].map(|layout| (layout, true));
+    let without = [Layout::PLAIN, Layout::LARGE_BLOCKS].map(|layout| (layout, false));
+    for (layout, has_names) in with_names.into_iter().chain(without) {
+        let device = Arc::new(layout.make());
+        let fs = open(&device, 64 << 20);
+        let model = Model::with_block_bytes(layout.block_size.into());
+        let both: [&dyn FileSystem; 2] = [&fs, &model];
+        let name = |number: u32| format!("a file whose name has some forty bytes {number:05}");
+        let each = |step: &dyn Fn(&dyn FileSystem)| both.iter().for_each(|fs| step(*fs));
+        each(&|fs| Session::prepare(fs).unwrap());
+        for round in 0..4 {
+            each(&|fs| {
+                for number in 0..400 {
+                    fs.create(fs.root(), name(number).as_bytes(), &Default::default()).unwrap();
+                }
+                fs.sync().unwrap();
+                for number in (0..400).filter(|number| number % 100 > round * 20) {
+                    fs.unlink(fs.root(), name(number).as_bytes(), None).unwrap();
+                }
+                if round % 2 == 0 {
+                    fs.sync().unwrap();
+                }
+                let dir = fs.mkdir(fs.root(), format!("d{round}").as_bytes(), &Default::default());
+                let dir = dir.unwrap();
+                let file = fs.create(fs.root(), b"linked", &Default::default()).unwrap();
+                for number in 0..300 {
+                    fs.link(file, dir, name(number).as_bytes(), None).unwrap();
+                }
+                fs.unlink(fs.root(), b"linked", None).unwrap();
+                fs.sync().unwrap();
+            });
+            let left = device.fork();
+            let (created, clusters) = inode_items(&left);
+            assert!(clusters > 0, "{layout:?}");
+            assert_eq!(created > 0, has_names, "{layout:?}: {created}");
+            assert_replayed_to(&left, &model, &format!("{layout:?}, round {round}"));
+            // And so do we.
+            let again = Arc::new(device.fork());
+            open(&again, SMALL_CACHE_BYTES).close().unwrap();
+            assert_clean(&again);
+            let replayed = Xfs::open(again, &OpenOptions::default()).unwrap();
+            let tree = Tree::of(&replayed).unwrap();
+            let list = Tree::of(&model).unwrap().differences(&tree, Rules::default());
+            assert!(list.is_empty(), "{layout:?}:\n{}", list.join("\n"));
+            each(&|fs| {
+                for number in (0..400).filter(|number| number % 100 <= round * 20) {
+                    fs.unlink(fs.root(), name(number).as_bytes(), None).unwrap();
+                }
+                fs.sync().unwrap();
+            });
+        }
+        fs.close().unwrap();
+        assert_clean(&device);
+    }
+}
+
+/// What a new file takes in the log: of its inode three chunks of 128 bytes, because its attributes lie in one.
+#[test]
+fn a_new_file_takes_little_of_the_log() {
+    let device = Arc::new(Layout { size: 512 << 20, ..Layout::DEFAULT }.make());
+    let fs = open(&device, 64 << 20);
+    let before = fs.log_bytes_written().unwrap();
+    let files = 10_000;
+    for number in 0..files {
+        let name = format!("a file whose name has some forty bytes {number:05}");
+        fs.create(fs.root(), name.as_bytes(), &Default::default()).unwrap();
+    }
+    fs.sync().unwrap();
+    let bytes = (fs.log_bytes_written().unwrap() - before) / files;
+    assert!((400..510).contains(&bytes), "{bytes} bytes for each file");
+    fs.close().unwrap();
+    assert_clean(&device);
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::dir::casefold;
-use crate::format::hash::{NameHash, NameHasher};
+use crate::format::hash::{NameHash, NameHasher, TOGETHER};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 
@@ -45,6 +45,20 @@ impl Style {
         }
     }
 
+    /// Hashes several stored names.
+    pub(crate) fn hash_together(
+        self,
+        hasher: &NameHasher,
+        names: &[&[u8]; TOGETHER],
+        scratch: &mut Vec<u8>,
+    ) -> [NameHash; TOGETHER] {
+        if self == Self::Folded {
+            names.map(|name| self.hash(hasher, name, scratch))
+        } else {
+            hasher.hash_together(names)
+        }
+    }
+
     /// A stored name as it is shown; `scratch` is for it if it must be made. `None` for a name that
     /// no directory can hold.
     ///
@@ -54,7 +68,9 @@ impl Style {
             show_encrypted(stored, scratch);
             return Some(scratch);
         }
-        let possible = !stored.is_empty() && !stored.iter().any(|&b| b == b'/' || b == 0);
+        // All bytes are looked at, because the processor then takes many at a time.
+        let impossible = stored.iter().fold(false, |any, &b| any | (b == b'/') | (b == 0));
+        let possible = !stored.is_empty() && !impossible;
         possible.then_some(stored)
     }
 }

@@ -44,6 +44,10 @@ pub(crate) struct Scratch {
     bytes: Vec<u8>,
     /// Their entries, to be sorted.
     items: Vec<Item>,
+    /// The same entries, while they are being sorted.
+    spread: Vec<Item>,
+    /// Where the entries of each range of keys start.
+    starts: Vec<u32>,
     /// A name in the form it is shown or hashed.
     name: Vec<u8>,
 }

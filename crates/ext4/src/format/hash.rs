@@ -3,6 +3,8 @@
 //! Source: kernel Documentation/filesystems/ext4/directory.rst; MD4 (RFC 1320) reduced to eight
 //! steps a round; TEA (Wheeler and Needham, 1994).
 
+use std::ops::{BitAnd, BitXor};
+
 /// `s_def_hash_version` and `dx_root.hash_version`: how names are hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashVersion {
@@ -46,6 +48,23 @@ pub struct NameHash {
     pub minor: u32,
 }
 
+impl NameHash {
+    fn new(major: u32, minor: u32) -> Self {
+        let major = match major & !1 {
+            END_OF_LISTING => END_OF_LISTING - 2,
+            major => major,
+        };
+        Self { major, minor }
+    }
+}
+
+/// Names that are hashed at once. The registers of a processor hold the words of two; and compilers make no
+/// vectors of more, for want of an instruction that rotates them.
+pub const TOGETHER: usize = 2;
+
+/// Bytes that half-MD4 takes at once.
+const HALF_MD4_CHUNK: usize = 32;
+
 /// Initial values where the seed is all zeros (those of MD4).
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
@@ -59,11 +78,11 @@ impl NameHasher {
         let (major, minor) = match self.version {
             HashVersion::Legacy => (self.legacy(name), 0),
             HashVersion::HalfMd4 => {
-                let mut state = seed;
-                for chunk in chunks(name, 32) {
-                    half_md4(&mut state, &self.words::<8>(chunk));
+                let mut state = seed.map(|word| Lanes([word]));
+                for chunk in chunks(name, HALF_MD4_CHUNK) {
+                    half_md4(&mut state, &self.words::<8>(chunk).map(|word| Lanes([word])));
                 }
-                (state[1], state[2])
+                (state[1].0[0], state[2].0[0])
             }
             HashVersion::Tea => {
                 let mut state = seed;
@@ -73,11 +92,34 @@ impl NameHasher {
                 (state[0], state[1])
             }
         };
-        let major = match major & !1 {
-            END_OF_LISTING => END_OF_LISTING - 2,
-            major => major,
-        };
-        NameHash { major, minor }
+        NameHash::new(major, minor)
+    }
+
+    /// Hashes several names, all at once if the function allows.
+    pub fn hash_together(&self, names: &[&[u8]; TOGETHER]) -> [NameHash; TOGETHER] {
+        if self.version != HashVersion::HalfMd4 {
+            return names.map(|name| self.hash(name));
+        }
+        let seed = if self.seed == [0; 4] { INITIAL } else { self.seed };
+        let mut state = seed.map(|word| Lanes([word; TOGETHER]));
+        let chunks_of = |name: &[u8]| name.len().div_ceil(HALF_MD4_CHUNK);
+        let most = names.iter().map(|name| chunks_of(name)).max().unwrap_or(0);
+        for chunk in 0..most {
+            let mut input = [Lanes([0; TOGETHER]); 8];
+            for (lane, name) in names.iter().enumerate() {
+                let rest = name.get(chunk * HALF_MD4_CHUNK..).unwrap_or_default();
+                for (word, of_name) in input.iter_mut().zip(self.words::<8>(rest)) {
+                    word.0[lane] = of_name;
+                }
+            }
+            let before = state;
+            half_md4(&mut state, &input);
+            // Names that ended before keep what they had.
+            for lane in (0..TOGETHER).filter(|&lane| chunks_of(names[lane]) <= chunk) {
+                state.iter_mut().zip(before).for_each(|(word, old)| word.0[lane] = old.0[lane]);
+            }
+        }
+        std::array::from_fn(|lane| NameHash::new(state[1].0[lane], state[2].0[lane]))
     }
 
     fn value(&self, byte: u8) -> u32 {
@@ -127,29 +169,74 @@ fn chunks(name: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     (0..count).map(move |i| &name[i * size..])
 }
 
-fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
+/// The same word of several names. Each step of a hash waits for the one before, so several hashes
+/// take hardly longer than one.
+#[derive(Clone, Copy)]
+struct Lanes<const N: usize>([u32; N]);
+
+impl<const N: usize> Lanes<N> {
+    #[inline(always)]
+    fn with(self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
+        Self(std::array::from_fn(|lane| of(self.0[lane], other.0[lane])))
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.with(other, u32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn plus_all(self, word: u32) -> Self {
+        self.plus(Self([word; N]))
+    }
+
+    #[inline(always)]
+    fn rotated(self, bits: u32) -> Self {
+        Self(self.0.map(|word| word.rotate_left(bits)))
+    }
+}
+
+impl<const N: usize> BitXor for Lanes<N> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitxor(self, other: Self) -> Self {
+        self.with(other, BitXor::bitxor)
+    }
+}
+
+impl<const N: usize> BitAnd for Lanes<N> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitand(self, other: Self) -> Self {
+        self.with(other, BitAnd::bitand)
+    }
+}
+
+fn half_md4<const N: usize>(state: &mut [Lanes<N>; 4], input: &[Lanes<N>; 8]) {
     let before = *state;
     let in_order = |order: [usize; 8]| order.map(|at| input[at]);
     round(state, [3, 7, 11, 19], in_order([0, 1, 2, 3, 4, 5, 6, 7]), |x, y, z| z ^ (x & (y ^ z)));
-    let second = in_order([1, 3, 5, 7, 0, 2, 4, 6]).map(|word| word.wrapping_add(0x5a82_7999));
-    round(state, [3, 5, 9, 13], second, |x, y, z| (x & y).wrapping_add((x ^ y) & z));
-    let third = in_order([3, 7, 2, 6, 1, 5, 0, 4]).map(|word| word.wrapping_add(0x6ed9_eba1));
+    let second = in_order([1, 3, 5, 7, 0, 2, 4, 6]).map(|word| word.plus_all(0x5a82_7999));
+    round(state, [3, 5, 9, 13], second, |x, y, z| (x & y).plus((x ^ y) & z));
+    let third = in_order([3, 7, 2, 6, 1, 5, 0, 4]).map(|word| word.plus_all(0x6ed9_eba1));
     round(state, [3, 9, 11, 15], third, |x, y, z| x ^ y ^ z);
     for (word, before) in state.iter_mut().zip(before) {
-        *word = word.wrapping_add(before);
+        *word = word.plus(before);
     }
 }
 
 /// Eight steps. Each waits for the one before: what does not depend on that is added first.
 #[inline(always)]
-fn round(
-    state: &mut [u32; 4],
+fn round<const N: usize>(
+    state: &mut [Lanes<N>; 4],
     shifts: [u32; 4],
-    words: [u32; 8],
-    mix: impl Fn(u32, u32, u32) -> u32,
+    words: [Lanes<N>; 8],
+    mix: impl Fn(Lanes<N>, Lanes<N>, Lanes<N>) -> Lanes<N>,
 ) {
-    let step = |word: u32, other: u32, shift: u32, mixed: u32| {
-        word.wrapping_add(other).wrapping_add(mixed).rotate_left(shift)
+    let step = |word: Lanes<N>, other: Lanes<N>, shift: u32, mixed: Lanes<N>| {
+        word.plus(other).plus(mixed).rotated(shift)
     };
     let [mut a, mut b, mut c, mut d] = *state;
     for four in words.as_chunks::<4>().0 {
@@ -259,6 +346,22 @@ mod tests {
         ) {
             let hasher = NameHasher { version: HashVersion::HalfMd4, unsigned, seed: [0; 4] };
             proptest::prop_assert_eq!(hasher.words::<8>(&rest), words_by_byte(&hasher, &rest));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn names_hash_together_as_alone(
+            names in proptest::collection::vec(
+                proptest::collection::vec(proptest::prelude::any::<u8>(), 0..256), TOGETHER),
+            unsigned in proptest::prelude::any::<bool>(),
+            seed in proptest::prelude::any::<[u32; 4]>(),
+        ) {
+            for version in [HashVersion::Legacy, HashVersion::HalfMd4, HashVersion::Tea] {
+                let hasher = NameHasher { version, unsigned, seed };
+                let together = hasher.hash_together(&std::array::from_fn(|at| &names[at][..]));
+                proptest::prop_assert_eq!(together, std::array::from_fn(|at| hasher.hash(&names[at])));
+            }
         }
     }
 

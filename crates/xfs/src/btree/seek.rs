@@ -77,6 +77,21 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         next
     }
 
+    /// The record before. The cursor stays where it is.
+    pub(crate) fn peek_previous(&mut self) -> Outcome<Option<T::Record>> {
+        let Frame { node, position } = self.path[0];
+        if self.state == PathState::At && position > 0 {
+            return Ok(Some(T::record(self.entry(node, position - 1))));
+        }
+        if self.levels == 1 {
+            return Ok(None);
+        }
+        let (path, state) = (self.path, self.state);
+        let previous = self.previous();
+        (self.path, self.state) = (path, state);
+        previous
+    }
+
     /// Makes the path lead to where a record with a key is or would be.
     pub(super) fn descend(&mut self, key: T::Key) -> Outcome<()> {
         self.state = PathState::Nowhere;

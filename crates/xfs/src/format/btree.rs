@@ -466,6 +466,8 @@ mod tests {
             ag_blocks: 1000,
             ag_count: 2,
             blocks: 2000,
+            inode_align: 0,
+            sparse_align: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use vfs::Ino;
 
 use super::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
-use super::features::{Features, Incompat};
+use super::features::{Features, Incompat, Version};
 use super::superblock::Superblock;
 
 /// Size of the daddr unit in bytes: what block headers count their own place in.
@@ -37,13 +37,22 @@ pub struct Geometry {
     pub ag_count: u32,
     /// All blocks.
     pub blocks: u64,
+    /// What the first block of a chunk of inodes is a multiple of (`sb_inoalignmt`); 0 if of nothing.
+    pub inode_align: u32,
+    /// The same of a sparse chunk (`sb_spino_align`); 0 if there are none.
+    pub sparse_align: u32,
 }
+
+/// Bytes of a cluster of inodes of 256 bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
+pub const INODE_CLUSTER_BYTES: u32 = 8192;
 
 impl Geometry {
     /// The shape that a superblock describes.
     pub fn new(sb: &Superblock) -> Self {
         let raw = &sb.raw;
         let has_meta_uuid = sb.features.incompat(Incompat::META_UUID);
+        let has_align = sb.features.version_bits.contains(Version::ALIGN);
+        let has_sparse = sb.features.incompat(Incompat::SPINODES);
         Self {
             features: sb.features,
             meta_uuid: if has_meta_uuid { raw.meta_uuid } else { raw.uuid },
@@ -55,6 +64,8 @@ impl Geometry {
             ag_blocks: raw.agblocks.get(),
             ag_count: raw.agcount.get(),
             blocks: raw.dblocks.get(),
+            inode_align: if has_align { raw.inoalignmt.get() } else { 0 },
+            sparse_align: if has_sparse { raw.spino_align.get() } else { 0 },
         }
     }
 
@@ -176,6 +187,29 @@ impl Geometry {
     /// The first inode of a block of a group.
     pub const fn first_ino(&self, block: AgBlock) -> AgIno {
         AgIno(block.0 << self.inodes_per_block_log())
+    }
+
+    /// Blocks of a cluster, in which kernels read and write inodes. Larger inodes have larger clusters where
+    /// chunks are aligned to them.
+    pub const fn kernel_cluster_blocks(&self) -> u32 {
+        let scaled = (INODE_CLUSTER_BYTES as u64) << self.inode_log >> 8;
+        let is_scaled =
+            self.features.crc() && (self.inode_align as u64) << self.block_log >= scaled;
+        let bytes = if is_scaled { scaled } else { INODE_CLUSTER_BYTES as u64 };
+        let blocks = (bytes >> self.block_log) as u32;
+        if blocks == 0 { 1 } else { blocks }
+    }
+
+    /// Blocks of a cluster, if every chunk is made of whole ones that begin at a multiple of their size; else 1.
+    pub const fn cluster_blocks(&self) -> u32 {
+        let blocks = self.kernel_cluster_blocks();
+        let is_aligned = self.inode_align > 0 && self.inode_align % blocks == 0;
+        if is_aligned && self.chunk_blocks() % blocks == 0 { blocks } else { 1 }
+    }
+
+    /// Whether a cluster may be a sparse chunk, so that kernels take it for one that was made by itself.
+    pub const fn has_sparse_clusters(&self) -> bool {
+        self.sparse_align > 0 && self.sparse_align == self.cluster_blocks()
     }
 
     /// Blocks that a chunk of 64 inodes takes; 1 where a block holds more.

@@ -21,6 +21,8 @@ pub const CORE_SIZE_V3: usize = 176;
 pub const CORE_SIZE_V2: usize = 100;
 /// Bytes of the checksum.
 pub const CRC_OFFSET: usize = 100;
+/// Byte of `di_gen`.
+pub const GENERATION_OFFSET: usize = 92;
 /// Byte of `di_next_unlinked`.
 pub const NEXT_UNLINKED_OFFSET: usize = 96;
 
@@ -158,17 +160,50 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
 
 /// Makes a zero-filled slot of a version 5 file system a free inode.
 pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
+    // Any number will do that another file system's inode does not have, too: the same image comes
+    // out of the same source each time.
+    let mut identity = [0; 24];
+    identity[..8].copy_from_slice(&ino.0.to_be_bytes());
+    identity[8..].copy_from_slice(&geometry.meta_uuid);
+    init_identity(geometry, ino, crc32c::crc32c(&identity), slot);
+    let crc = checksum_of_empty(slot);
+    slot[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Writes what a free inode has that is not zero, but for its checksum.
+fn init_identity(geometry: &Geometry, ino: Ino, generation: u32, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
     slot[4] = 3;
+    put32(slot, GENERATION_OFFSET, generation);
     put32(slot, NEXT_UNLINKED_OFFSET, u32::MAX);
     put64(slot, 152, ino.0);
     slot[160..176].copy_from_slice(&geometry.meta_uuid);
-    // Any number will do that another file system's inode does not have, too: the same image comes
-    // out of the same source each time.
-    let generation = crc32c::crc32c(&slot[152..176]);
-    put32(slot, 92, generation);
-    let crc = checksum_of_empty(slot);
-    slot[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Which pieces of `PIECE` bytes of a slot are not as in the free inode that `init_free_slot` makes, but for
+/// its generation, as a mask. The checksum is in the first piece, which differs with any other.
+///
+/// # Panics
+/// If the slot is shorter than two pieces.
+pub fn pieces_beside_free<const PIECE: usize>(
+    geometry: &Geometry,
+    ino: Ino,
+    generation: u32,
+    slot: &[u8],
+) -> u32 {
+    let mut free = [0; SIZE_MIN];
+    init_identity(geometry, ino, generation, &mut free);
+    free[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&slot[CRC_OFFSET..CRC_OFFSET + 4]);
+    let mut mask = 0;
+    for (at, piece) in slot.as_chunks::<PIECE>().0.iter().enumerate() {
+        // Behind the core there are but zeros.
+        let differs = match free.get(at * PIECE..(at + 1) * PIECE) {
+            Some(free) => piece != free,
+            None => piece != &[0; PIECE],
+        };
+        mask |= u32::from(differs) << at;
+    }
+    if mask == 0 { 0 } else { mask | 1 }
 }
 
 /// The checksum of a slot whose forks and checksum field are zero. Chunks of 64 such slots are made all

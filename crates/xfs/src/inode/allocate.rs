@@ -125,18 +125,21 @@ impl HeldAg<'_, '_> {
     fn take_from_fino(&mut self, near: AgIno) -> Outcome<Option<TakenInode>> {
         let ag = self.number();
         let mut cursor = self.cursor::<FinoTree>();
-        let below = cursor.seek(near, Seek::AtMost)?;
+        let above = cursor.seek(near, Seek::AtLeast)?;
+        let below = match above {
+            Some(_) => cursor.peek_previous()?,
+            None => cursor.seek(near, Seek::AtMost)?,
+        };
         let distance = |chunk: InodeChunk| chunk.start.0.abs_diff(near.0);
-        let mut found = below;
-        if below.is_none_or(|chunk| distance(chunk) >= INODES_PER_CHUNK) {
-            found =
-                if below.is_some() { cursor.next()? } else { cursor.seek(near, Seek::AtLeast)? };
-            if let Some(below) = below
-                && found.is_none_or(|above| distance(below) <= distance(above))
-            {
-                found = cursor.seek(below.start, Seek::Exactly)?;
-            }
-        }
+        let is_below = below.is_some_and(|below| {
+            let is_nearer = above.is_none_or(|above| distance(below) <= distance(above));
+            is_nearer || distance(below) < INODES_PER_CHUNK
+        });
+        let found = match (above, is_below) {
+            (Some(_), true) => cursor.previous()?,
+            (None, true) => below,
+            (_, false) => above,
+        };
         let Some(old) = found else { return Ok(None) };
         let taken = chunk::take_first(ag, old)?;
         if taken.new.freecount == 0 {

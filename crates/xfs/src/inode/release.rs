@@ -58,7 +58,9 @@ impl Op<'_> {
 impl HeldAg<'_, '_> {
     /// Makes an inode free in the trees. Returns whether its whole chunk is given back.
     fn free_inode(&mut self, handle: &Handle, ag_ino: AgIno) -> Outcome<bool> {
-        let old = self.cursor::<InoTree>().seek(ag_ino, Seek::AtMost)?;
+        let frees_chunks = self.frees_chunks();
+        let mut cursor = self.cursor::<InoTree>();
+        let old = cursor.seek(ag_ino, Seek::AtMost)?;
         let bit = old.and_then(|old| old.bit(ag_ino));
         let (Some(old), Some(bit)) = (old, bit) else {
             return Err(handle
@@ -69,11 +71,11 @@ impl HeldAg<'_, '_> {
             return Err(handle.corrupt("tree of inodes", "an inode is freed that is free").into());
         }
         let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
-        if u32::from(new.freecount) == new.inodes() && self.frees_chunks() {
+        if u32::from(new.freecount) == new.inodes() && frees_chunks {
             self.remove_chunk(old)?;
             return Ok(true);
         }
-        self.put_chunk::<InoTree>(Some(old), new)?;
+        cursor.update(new)?;
         self.put_free_chunk(Some(old).filter(|old| old.freecount > 0), new)?;
         self.guard.ifree += 1;
         Ok(false)

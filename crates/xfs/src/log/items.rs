@@ -2,7 +2,7 @@
 //!
 //! Kernels replay each item as a buffer of their own size and check it as what it says it is. So each
 //! sector of a group's headers is an item, and so is a directory block of several blocks if they lie
-//! together.
+//! together, and a cluster of inodes.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +16,10 @@ use crate::format::geometry::Geometry;
 use crate::format::log::buffer::{
     BufferFormat, BufferPlace, BufferType, CHUNK, FORMAT_SIZE, runs_of,
 };
-use crate::format::log::{BLOCK_SIZE, RawOpHeader};
+use crate::format::log::{BLOCK_SIZE, RawOpHeader, icreate};
 use crate::format::{ag, symlink};
 use crate::kind::Kind;
-
-/// Where a region goes.
-type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
+use crate::log::cluster::{Cluster, Sink};
 
 /// Magic number of a node or leaf of a directory or of attributes: behind two addresses.
 const DA_MAGIC: usize = 8;
@@ -43,6 +41,7 @@ struct Whole {
 #[derive(Default)]
 pub(super) struct Items {
     whole: Whole,
+    cluster: Cluster,
     /// Items of several blocks that may still be in the log, by their first block. What becomes of that one
     /// becomes of all.
     wholes: HashMap<u64, InLog>,
@@ -63,6 +62,7 @@ impl Items {
     /// Starts with the checkpoint of that number.
     pub(super) fn begin(&mut self, sequence: u64) {
         self.whole = Whole::default();
+        self.cluster.clear();
         self.ended.clear();
         self.sequence = sequence;
     }
@@ -83,10 +83,12 @@ impl Items {
     /// the item that it was.
     pub(super) fn bytes_max(geometry: &Geometry) -> usize {
         let size = geometry.block_size();
-        let (op, bitmap) = (size_of::<RawOpHeader>(), bitmap_len(size));
+        let (op, bitmap) = (size_of::<RawOpHeader>(), bitmap_len(cluster_bytes(geometry)));
         // So few runs that the chunks between them are more than the headers of theirs.
         let headers = 4.min(size / BLOCK_SIZE) * (2 * op + FORMAT_SIZE + 4);
-        size + (2 * op + FORMAT_SIZE + bitmap).max(headers) + 2 * Self::cancel_max(geometry)
+        let created = op + icreate::SIZE;
+        let item = (2 * op + FORMAT_SIZE + bitmap + created).max(headers);
+        size + item + 2 * Self::cancel_max(geometry)
     }
 
     /// The most bytes that a block takes which is given up, with what began with it.
@@ -96,7 +98,8 @@ impl Items {
 
     /// The most bytes that it takes to say that a buffer is given up.
     fn cancel_max(geometry: &Geometry) -> usize {
-        size_of::<RawOpHeader>() + FORMAT_SIZE + bitmap_len(Self::region_max(geometry))
+        let buffer = Self::region_max(geometry).max(cluster_bytes(geometry));
+        size_of::<RawOpHeader>() + FORMAT_SIZE + bitmap_len(buffer)
     }
 
     /// The most bytes of a region: a block of a directory. The blocks of a link are fewer: two of 1 KiB.
@@ -117,6 +120,14 @@ impl Items {
             return Ok(());
         }
         self.finish_whole(geometry, region)?;
+        if kind == Kind::Inodes && geometry.cluster_blocks() > 1 {
+            if self.cluster.first != Cluster::first_of(geometry, image.block) {
+                self.finish_cluster(geometry, region)?;
+            }
+            self.cluster.gather(geometry, image);
+            return Ok(());
+        }
+        self.finish_cluster(geometry, region)?;
         match kind {
             Kind::Part => {
                 self.whole.first = image.block;
@@ -148,13 +159,35 @@ impl Items {
         self.whole.bytes.extend_from_slice(image.data);
     }
 
-    /// Adds what was gathered: one item if it is a directory block or a link's target, else each block as
-    /// plain bytes.
-    pub(super) fn finish_whole(
-        &mut self,
-        geometry: &Geometry,
-        region: &mut Sink<'_>,
-    ) -> io::Result<()> {
+    /// Adds what was gathered.
+    pub(super) fn finish(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
+        self.finish_whole(geometry, region)?;
+        self.finish_cluster(geometry, region)
+    }
+
+    /// Adds the cluster of inodes that was gathered, if there is one.
+    fn finish_cluster(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
+        let cluster = std::mem::take(&mut self.cluster);
+        let Cluster { first, blocks, .. } = cluster;
+        if blocks > 0 {
+            if self.wholes.get(&first).is_none_or(|whole| whole.blocks != blocks) {
+                // Those that became inodes may be in the log as what they were.
+                for block in cluster.changed() {
+                    self.end_whole(block);
+                    self.ended.push((block, 1));
+                }
+            }
+            self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
+            cluster.write(geometry, region)?;
+        }
+        self.cluster = cluster;
+        self.cluster.clear();
+        Ok(())
+    }
+
+    /// Adds the blocks of a directory block or link that were gathered: one item if they are all of it, else
+    /// each block as plain bytes.
+    fn finish_whole(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
         let Whole { first, tag, blocks, bytes } = std::mem::take(&mut self.whole);
         if blocks == 0 {
             return Ok(());
@@ -203,6 +236,11 @@ impl Items {
     }
 }
 
+/// Bytes of a cluster of inodes.
+const fn cluster_bytes(geometry: &Geometry) -> usize {
+    geometry.cluster_blocks() as usize * geometry.block_size()
+}
+
 /// Bytes of the bitmap of a buffer's chunks.
 const fn bitmap_len(bytes: usize) -> usize {
     (bytes / CHUNK).div_ceil(32) * 4
@@ -210,8 +248,7 @@ const fn bitmap_len(bytes: usize) -> usize {
 
 /// The place of blocks as items state it.
 fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
-    let len = (blocks as usize * geometry.block_size() / BLOCK_SIZE) as u16;
-    BufferPlace { daddr: geometry.daddr(Block(block)), len }
+    BufferPlace::of_blocks(geometry, Block(block), blocks)
 }
 
 /// Adds the headers of a group that changed, each whole.

@@ -2,6 +2,7 @@
 
 mod area;
 mod bounds;
+mod cluster;
 mod contents;
 mod empty;
 mod end;

@@ -281,7 +281,7 @@ impl State {
             Ok(items.add(geometry, &image, &mut region)?)
         })?;
         let mut region = |bytes: &[u8]| self.region(shape, tail, tid, bytes);
-        items.finish_whole(geometry, &mut region)?;
+        items.finish(geometry, &mut region)?;
         items.cancel(geometry, checkpoint.freed(), &mut region)?;
         self.items = items;
         self.make_room(shape, tail, 0)?;

@@ -13,7 +13,7 @@ pub(crate) mod source;
 
 use operation::{Mode, Operation, Outcome, RunOperations, Side};
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use operation::data::ZeroedRuns;
 use operation::reserve::Claim;
@@ -99,6 +99,18 @@ impl DerefMut for Handles {
 /// Bytes of a slot that are compared, and written if they differ, at once: what the engine keeps track
 /// of in blocks of 4 KiB.
 const DIFF_BYTES: usize = 64;
+
+/// The first run of pieces of `new`, from the one at `from` on, that differ from those of `old`.
+fn differing_run(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
+    let differs = |start: &usize| {
+        let piece = *start..new.len().min(start + DIFF_BYTES);
+        old[piece.clone()] != new[piece]
+    };
+    let mut starts = (from..new.len()).step_by(DIFF_BYTES);
+    let start = starts.find(differs)?;
+    let end = starts.find(|start| !differs(start)).unwrap_or(new.len());
+    Some(start..end)
+}
 
 impl RunOperations for Xfs {
     type Op<'a> = Op<'a>;
@@ -223,15 +235,11 @@ impl<'a> Op<'a> {
         // Slots are checked each time they are loaded, not only when their block is read.
         inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
-        let mut start = 0;
-        while start < new.len() {
-            let end = new.len().min(start + DIFF_BYTES);
-            let held = &self.txn.data(id)[handle.offset..][start..end];
-            if held != &new[start..end] {
-                let place = handle.offset + start..handle.offset + end;
-                self.txn.edit(id, place).copy_from_slice(&new[start..end]);
-            }
-            start = end;
+        let mut end = 0;
+        while let Some(run) = differing_run(&self.txn.data(id)[handle.offset..], new, end) {
+            end = run.end;
+            let place = handle.offset + run.start..handle.offset + run.end;
+            self.txn.edit(id, place).copy_from_slice(&new[run]);
         }
         Ok(())
     }

@@ -11,7 +11,8 @@ use crate::Xfs;
 use crate::format::attr::shortform;
 use crate::format::btree::Shape;
 use crate::format::features::Incompat;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{CORE_SIZE_V3, Fork, Format, Inode};
+use crate::format::log::buffer::CHUNK;
 use crate::inode::Handle;
 
 /// Bytes of a device number's fork.
@@ -20,8 +21,10 @@ pub(super) const DEVICE_BYTES: usize = 8;
 const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
 /// Fewest bytes of an attribute fork.
 const ATTR_MIN: usize = Shape::BMBT.root_size(2);
-/// The usual boundary (`m_attroffset` of inodes of 512 bytes and more).
-pub(super) const DEFAULT: usize = Shape::BMBT.root_size(12) / 8 * 8;
+/// The usual boundary: twelve extents fit before it, as where kernels have theirs (`m_attroffset`), but it
+/// begins a chunk of the log. So a new file's attributes lie in one chunk, and the data fork has none to itself.
+pub(super) const DEFAULT: usize =
+    (CORE_SIZE_V3 + Shape::BMBT.root_size(12) / 8 * 8).next_multiple_of(CHUNK) - CORE_SIZE_V3;
 
 /// The highest boundary there may be.
 pub(super) fn highest(inode: &Inode) -> usize {

@@ -12,7 +12,7 @@ use crate::dir::listing::{Each, Item, Listing, Scratch, is_dot};
 use crate::format::address::FileBlock;
 use crate::format::checksum::crc32c;
 use crate::format::dirent;
-use crate::format::hash::{HashVersion, NameHasher};
+use crate::format::hash::{HashVersion, NameHash, NameHasher, TOGETHER};
 use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
 use crate::inode::inline;
@@ -66,7 +66,7 @@ pub(super) fn in_hash_order(
             Some(cursor) => gather(listing, cursor, &mut leaves_left, hasher, scratch)?,
             None => gather_single(listing, hasher, scratch)?,
         };
-        scratch.items.sort_unstable();
+        scratch.sort();
         listing.clock.lap(ListingStep::Sorting);
         let flow = listing.deliver_items(scratch, &mut position, from, each)?;
         listing.clock.lap(ListingStep::Delivering);
@@ -80,16 +80,26 @@ impl Listing<'_> {
     /// Hashes the names of the items from `first` on, which were just read.
     fn hash_items(&mut self, hasher: &NameHasher, scratch: &mut Scratch, first: usize) {
         self.clock.lap(ListingStep::Reading);
-        let Scratch { bytes, items, name } = scratch;
-        for item in &mut items[first..] {
-            let stored = item.name(bytes);
-            let hash = self.style.hash(hasher, stored, name);
-            // The legacy hash has no minor half to tell names of equal hash apart.
+        let Scratch { bytes, items, name, .. } = scratch;
+        // The legacy hash has no minor half to tell names of equal hash apart.
+        let key = |hash: NameHash, stored: &[u8]| {
             let minor = match hasher.version {
                 HashVersion::Legacy => crc32c(0, stored),
                 HashVersion::HalfMd4 | HashVersion::Tea => hash.minor,
             };
-            item.key = u64::from(hash.major >> 1) << 32 | u64::from(minor);
+            u64::from(hash.major >> 1) << 32 | u64::from(minor)
+        };
+        let (together, rest) = items[first..].as_chunks_mut::<TOGETHER>();
+        for items in together {
+            let names = items.map(|item| item.name(bytes));
+            let hashes = self.style.hash_together(hasher, &names, name);
+            for ((item, hash), stored) in items.iter_mut().zip(hashes).zip(names) {
+                item.key = key(hash, stored);
+            }
+        }
+        for item in rest {
+            let stored = item.name(bytes);
+            item.key = key(self.style.hash(hasher, stored, name), stored);
         }
         self.clock.lap(ListingStep::Hashing);
     }
@@ -103,7 +113,7 @@ impl Listing<'_> {
         from: Cookie,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        let Scratch { bytes, items, name } = scratch;
+        let Scratch { bytes, items, name, .. } = scratch;
         let mut delivered = 0;
         let mut flow = ControlFlow::Continue(());
         let mut before: Option<&Item> = None;
@@ -218,10 +228,102 @@ impl Scratch {
     }
 }
 
+/// Fewer items are sorted faster by comparing them.
+const SPREAD_MIN: usize = 32;
+/// Longest run of items that are sorted by comparing neighbours.
+const INSERTION_MAX: usize = 16;
+
+impl Scratch {
+    /// Sorts the items. Hashes are spread evenly over what a leaf has of them, so each has its place in
+    /// proportion, and only few items must be compared there.
+    fn sort(&mut self) {
+        let Self { items, spread, starts, .. } = self;
+        if items.len() < SPREAD_MIN {
+            items.sort_unstable();
+            return;
+        }
+        let keys = || items.iter().map(|item| item.key);
+        let (Some(least), Some(most)) = (keys().min(), keys().max()) else { return };
+        let buckets_log = items.len().next_power_of_two().ilog2();
+        let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(buckets_log);
+        let bucket = |item: &Item| ((item.key - least) >> shift) as usize;
+        // Where each bucket starts, and one more.
+        starts.clear();
+        starts.resize((1 << buckets_log) + 1, 0_u32);
+        items.iter().for_each(|item| starts[bucket(item) + 1] += 1);
+        let mut sum = 0;
+        for start in starts.iter_mut() {
+            sum += *start;
+            *start = sum;
+        }
+        spread.clear();
+        spread.extend_from_slice(items);
+        for item in spread.iter() {
+            let start = &mut starts[bucket(item)];
+            items[*start as usize] = *item;
+            *start += 1;
+        }
+        // Each bucket starts where the one before it ended by now.
+        let mut start = 0;
+        for &end in &starts[..1 << buckets_log] {
+            sort_bucket(&mut items[start..end as usize]);
+            start = end as usize;
+        }
+    }
+}
+
+/// Sorts the items of a bucket, mostly one or two. Somebody may have made many of nearly the same hash.
+fn sort_bucket(items: &mut [Item]) {
+    if items.len() > INSERTION_MAX {
+        items.sort_unstable();
+        return;
+    }
+    for end in 1..items.len() {
+        let mut at = end;
+        while at > 0 && items[at] < items[at - 1] {
+            items.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
 impl Item {
     /// Its name, in the bytes of its scratch.
     fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = self.name_start as usize;
         bytes.get(start..start + usize::from(self.name_len)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_sorted_however_their_hashes_lie() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut scratch = Scratch::default();
+        for bits in [0, 1, 4, 16, 40, 63] {
+            for count in [0, 1, 2, 3, 17, 100, 1000] {
+                let base = random.u64(..) >> 1;
+                scratch.items = (0..count)
+                    .map(|inode| Item {
+                        key: base ^ (random.u64(..) & ((1 << bits) - 1)),
+                        name_start: random.u32(..),
+                        inode,
+                        name_len: random.u8(..),
+                        file_type: 1,
+                    })
+                    .collect();
+                // One that is far from all others.
+                if let Some(last) = scratch.items.last_mut().filter(|_| count % 2 == 0) {
+                    last.key = 0;
+                }
+                let mut sorted = scratch.items.clone();
+                sorted.sort_unstable();
+                scratch.sort();
+                assert!(scratch.items == sorted, "{count} items that differ in {bits} bits");
+            }
+        }
     }
 }

@@ -5,12 +5,17 @@
 
 use smallvec::SmallVec;
 
+use super::BLOCK_SIZE;
 use super::raw_item::ItemType;
+use crate::format::address::Block;
+use crate::format::geometry::Geometry;
 
 /// Bytes of a chunk, one bit of the bitmap (`XFS_BLF_CHUNK`).
 pub const CHUNK: usize = 128;
 /// Bytes of the format before its bitmap.
 pub const FORMAT_SIZE: usize = 20;
+/// Words of most bitmaps: of a cluster of inodes of 512 bytes.
+const WORDS: usize = 4;
 /// Chunks of the largest buffer, one block of 64 KiB.
 pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
 /// `blf_flags`: what was logged of these blocks before shall not be replayed.
@@ -77,7 +82,7 @@ impl BufferType {
 /// The first region of a buffer item that a transaction writes.
 #[derive(Clone, Debug)]
 pub struct BufferFormat {
-    bytes: SmallVec<[u8; FORMAT_SIZE + 8]>,
+    bytes: SmallVec<[u8; FORMAT_SIZE + 4 * WORDS]>,
 }
 
 /// The place of a buffer: daddr and length, both in units of 512 bytes.
@@ -89,6 +94,14 @@ pub struct BufferPlace {
     pub len: u16,
 }
 
+impl BufferPlace {
+    /// The place of so many blocks.
+    pub fn of_blocks(geometry: &Geometry, first: Block, blocks: u32) -> Self {
+        let len = (blocks as usize * geometry.block_size() / BLOCK_SIZE) as u16;
+        Self { daddr: geometry.daddr(first), len }
+    }
+}
+
 impl BufferFormat {
     /// An item with the runs of chunks that `runs` lists, in ascending order.
     ///
@@ -96,7 +109,7 @@ impl BufferFormat {
     /// If a run reaches past the buffer.
     pub fn new(place: BufferPlace, kind: BufferType, runs: &[std::ops::Range<usize>]) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
-        let mut map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        let mut map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
         for chunk in runs.iter().cloned().flatten() {
             map[chunk / 32] |= 1 << (chunk % 32);
         }
@@ -106,7 +119,7 @@ impl BufferFormat {
     /// An item that says that a buffer was given up.
     pub fn cancel(place: BufferPlace) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
-        let map: SmallVec<[u32; 2]> = SmallVec::from_elem(0, words);
+        let map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
         Self::encode(place, CANCEL, 1, &map)
     }
 

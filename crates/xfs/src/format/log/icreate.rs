@@ -1,9 +1,9 @@
 //! Items that stand for new inodes: what is in all of them is known, so that it is not logged.
 
 use crate::format::address::{AgBlock, AgNumber};
-use crate::format::bytes::be32;
+use crate::format::bytes::{be32, put32};
 
-use super::raw_item::{Parsed, RawItem};
+use super::raw_item::{ItemType, Parsed, RawItem};
 
 /// A run of blocks of new, free inodes. Unlike other items, it is in disk order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,25 @@ pub struct Icreate {
     pub generation: u32,
 }
 
+/// Bytes of an item.
+pub const SIZE: usize = 28;
+
 impl Icreate {
+    /// As it goes to the log: an item of one region.
+    pub fn encode(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        bytes[..2].copy_from_slice(&(ItemType::Icreate as u16).to_le_bytes());
+        bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
+        let Self { ag, block, inodes, inode_size, blocks, generation } = *self;
+        let words = [ag.0, block.0, inodes, inode_size, blocks, generation];
+        for (at, word) in words.into_iter().enumerate() {
+            put32(&mut bytes, 4 + 4 * at, word);
+        }
+        bytes
+    }
+
     pub(super) fn parse(raw: &RawItem<'_>) -> Parsed<Self> {
-        let format = raw.format("log item of new inodes", 28)?;
+        let format = raw.format("log item of new inodes", SIZE)?;
         Ok(Self {
             ag: AgNumber(be32(format, 4)),
             block: AgBlock(be32(format, 8)),

@@ -7,15 +7,12 @@ use crate::format::address::AgIno;
 use crate::format::bytes::{be64, put32};
 use crate::format::checksum;
 use crate::format::geometry::DADDR_BYTES_LOG;
-use crate::format::inode::{init_free_slot, seal_slot};
+use crate::format::inode::{GENERATION_OFFSET, init_free_slot, seal_slot};
 use crate::format::log::Lsn;
 use crate::format::log::dquot::{
     CRC_OFFSET, DQUOT_BLOCK_SIZE, DQUOT_SIZE, DquotItem, LSN_OFFSET, MAGIC,
 };
 use crate::format::log::icreate::Icreate;
-
-/// Byte of an inode's generation.
-const GENERATION_OFFSET: usize = 92;
 
 impl Replay<'_> {
     /// Brings a quota to its block, unless what is there is newer.
@@ -76,7 +73,7 @@ impl Replay<'_> {
         let first = geometry.block_of(item.ag, item.block);
         let len = u64::from(item.blocks) << geometry.block_log;
         let offset = self.check_place(geometry.daddr(first), len)?;
-        if self.is_given_up(geometry.daddr(first), (len >> DADDR_BYTES_LOG) as u32) {
+        if self.is_given_up(geometry.daddr(first), len) {
             self.report.items_skipped += 1;
             return Ok(());
         }
@@ -93,9 +90,11 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether a run of inodes is given up later: in buffers of any size, but all of them are.
-    fn is_given_up(&self, daddr: u64, blocks: u32) -> bool {
-        let sizes = (0..u32::BITS).map(|log| 1 << log).take_while(|size| *size <= blocks);
-        sizes.into_iter().any(|size| self.cancels.has(daddr, size))
+    /// Whether `len` bytes of inodes from `daddr` on are given up later: in clusters, but all of them are. A
+    /// buffer of another size that begins there is what was there before.
+    fn is_given_up(&self, daddr: u64, len: u64) -> bool {
+        let cluster = u64::from(self.geometry.kernel_cluster_blocks()) << self.geometry.block_log;
+        let blocks = (cluster.min(len) >> DADDR_BYTES_LOG) as u32;
+        self.cancels.has(daddr, blocks)
     }
 }

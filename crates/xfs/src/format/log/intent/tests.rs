@@ -29,6 +29,8 @@ fn geometry() -> Geometry {
         ag_blocks: 20000,
         ag_count: 4,
         blocks: 80000,
+        inode_align: 8,
+        sparse_align: 4,
     }
 }
 
