@@ -48,6 +48,10 @@ impl PlaceArgs {
     }
 }
 
+/// Memory for cached metadata while an image is only read, in bytes: with all else that a command has, it stays
+/// below 256 MiB, whatever the image. What a walk has passed it does not need again.
+const READING_CACHE_BYTES: usize = 192 << 20;
+
 /// Where in a file the image is. Part of every command that changes one.
 #[derive(Debug, Args)]
 pub(crate) struct ImageToEdit {
@@ -70,7 +74,7 @@ impl ImageArgs {
 
     /// As [`Self::open`], though the image may have no root directory.
     pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
-        diskwright::Image::open_rootless(&self.image, &self.options()).map(told)
+        diskwright::Image::open_rootless(&self.image, &to_read(&self.options())).map(told)
     }
 }
 
@@ -79,7 +83,12 @@ pub(crate) fn open_to_read(
     path: &std::path::Path,
     options: &OpenImage,
 ) -> diskwright::Result<diskwright::Image> {
-    diskwright::Image::open(path, options).map(told)
+    diskwright::Image::open(path, &to_read(options)).map(told)
+}
+
+/// The same, with the memory that a command has that reads.
+fn to_read(options: &OpenImage) -> OpenImage {
+    OpenImage { cache_bytes: options.cache_bytes.or(Some(READING_CACHE_BYTES)), ..*options }
 }
 
 /// Says what is to be known about an image.
