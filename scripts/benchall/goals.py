@@ -1,6 +1,4 @@
 """What was asked for, beside what was measured."""
-import statistics
-
 from . import show
 from .mounts import mount_rates
 from .names import extra, rates_of, row_of

@@ -1,12 +1,11 @@
 """Whole images: building, checking, repairing, and the memory that commands take."""
+import json
 import os
-import shutil
 import statistics
-import subprocess
 import threading
 
 from . import show
-from .machine import Failed, Missing, peer
+from .machine import Failed
 
 # Numbers in a tar header end with this.
 USTAR = b"ustar\x0000"
@@ -73,13 +72,12 @@ def build(bench):
         empty = [] if bench.long else ["--quick"]
         tree = ["--tree", "/usr/share/doc" if bench.quick else "/usr" if bench.long else "/usr/share"]
         raw[fs] = [cases(bench, *words, "--only", "10000 empty" if bench.quick else "empty", "--rounds", bench.rounds, *empty),
-                   cases(bench, *words, "--only", "tree", "--rounds", 1 if bench.long else bench.rounds, *tree)]
+                   cases(bench, *words, "--only", "tree", "--rounds", 1 if bench.quick else 2, *tree)]
     return raw
 
 
 def cases(bench, *words):
     """The cases of `bench build`."""
-    import json
     return json.loads(bench.run(bench.bench_program, *words, "--json"))["cases"]
 
 
@@ -249,7 +247,7 @@ def memory_tables(raw):
               *(show.three(found[fs]["s"]) if fs in found else "–" for fs in ["ext4", "xfs"])]
              for (kind, command), found in both.items()]
     peaks = [raw["mount"][fs] for fs in ["ext4", "xfs"]]
-    lines.append(["reads", "`mount IMAGE MOUNTPOINT`, a walk over all inodes",
+    lines.append(["serves", "`mount IMAGE MOUNTPOINT`, a walk over all inodes",
                   *(show.mebibytes(one["peak"]) if one else "–" for one in peaks), "", ""])
     each = [[fs, *(show.count(row["bytes each"]) for row in rows)] for fs, rows in raw["cached"].items()]
     return {"memory": list(show.table(["", "command", "ext4, MiB", "XFS, MiB", "ext4, s", "XFS, s"], lines, left=2)),

@@ -37,7 +37,7 @@ def unlink(bench):
 def fserver(bench):
     """The jobs of a file server."""
     size = ["--tasks", "1,9", "--file-size", "64K", "--pool-size", "1M"] if bench.quick else [
-        "--tasks", "1,25,193", "--file-size", "256K", "--pool-size", "8M"]
+        "--tasks", "1,193", "--file-size", "256K", "--pool-size", "8M"]
     return {"found": bench.workload("fserver", "--jobs", 24, *size, "--rounds", bench.rounds, *targets())}
 
 

@@ -10,13 +10,15 @@ NAMES = {"ext4": "ext4", "xfs": "XFS"}
 
 def builds(raw):
     """Images of empty files, beside both programs that make them from directories."""
-    for fs, source, peer in [("ext4", "20000 ", "mke2fs -d"), ("ext4", "100000 ", "mkfs.xfs -p"), ("xfs", "100000 ", "mkfs.xfs -p")]:
+    beside = [("ext4", "20000 ", "mke2fs -d"), ("ext4", "100000 ", "mkfs.xfs -p"), ("xfs", "100000 ", "mkfs.xfs -p")]
+    for fs, source, peer in beside:
         for case in [case for part in raw[fs] for case in part]:
             row = next((row for row in case["rows"] if row["program"] == peer), None)
             if case["name"].startswith(source) and row:
                 ours = case["rows"][0]["times"]["median_s"]
                 files = show.count(case["entries"])
-                yield [f"{files} empty files into an {NAMES[fs]} image, in s", show.three(ours), f"{show.three(row['times']['median_s'])} ({peer})"]
+                theirs = f"{show.three(row['times']['median_s'])} ({peer})"
+                yield [f"{files} empty files into an {NAMES[fs]} image, in s", show.three(ours), theirs]
 
 
 def rates(found, step, words):
@@ -33,7 +35,8 @@ def rates(found, step, words):
 def listings(raw):
     largest = max(int(row["entries"]) for row in raw["rows"])
     found = {row["way"]: row["ns/entry"] for row in raw["rows"] if int(row["entries"]) == largest}
-    yield [f"an entry of an ext4 directory of {show.count(largest)}, in ns", found["diskwright, hash order"], f"{found['kernel ext4']} (kernel)"]
+    yield [f"an entry of an ext4 directory of {show.count(largest)}, in ns", found["diskwright, hash order"],
+           f"{found['kernel ext4']} (kernel)"]
 
 
 def parents(raw):
@@ -50,7 +53,8 @@ def checks(raw):
     for fs, peer in [("ext4", "e2fsck"), ("xfs", "xfs_repair")]:
         runs = {one["program"]: statistics.median(run["s"] for run in one["runs"]) for one in raw["check"] if one["fs"] == fs}
         if peer in runs:
-            yield [f"check of {NAMES[fs]}, {show.count(raw['files'])} files, in s", show.three(runs["check, two threads"]), f"{show.three(runs[peer])} ({peer})"]
+            yield [f"check of {NAMES[fs]}, {show.count(raw['files'])} files, in s", show.three(runs["check, two threads"]),
+                   f"{show.three(runs[peer])} ({peer})"]
 
 
 PARTS = [("build", builds), ("create", lambda raw: rates(raw["rates"], "create", "creates")),
