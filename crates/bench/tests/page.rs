@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use oracle::Need::Tool;
 use serde_json::json;
 
 fn root() -> PathBuf {
