@@ -1,10 +1,14 @@
 //! How often blocks are referred to: what claims add up to, and where a tree of references counts something else.
 
+use std::collections::HashMap;
+
 use ::check::Finding;
+use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
-use super::owners::Claim;
+use super::names;
+use super::owners::{Claim, owner_name};
 use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::AgBlock;
 
@@ -101,8 +105,18 @@ pub(super) fn tell(
     (found, is_cut): (&[RefcountRecord], bool),
 ) {
     let finding = || Finding::new(codes::REFERENCES).in_group(ag);
-    let expected = counted(claims.iter().filter(|claim| claim.ag == ag));
-    let differences = differences(&expected, found);
+    let mut files: HashMap<u64, bool> = HashMap::new();
+    let mut is_of_file = |claim: &&Claim| {
+        *files.entry(claim.owner).or_insert_with(|| {
+            let inode = names::read_inode(ctx, Ino(claim.owner));
+            inode.and_then(|inode| inode.file_type()) == Some(FileType::Regular)
+        })
+    };
+    let (of_files, others): (Vec<&Claim>, Vec<&Claim>) = (claims.iter())
+        .filter(|claim| claim.ag == ag && may_be_shared(claim))
+        .partition(|claim| is_of_file(claim));
+    let is_cut = is_cut || tell_of_others(ctx, ag, &others, found);
+    let differences = differences(&counted(of_files.into_iter()), found);
     if is_cut || differences.is_empty() {
         return ctx.found(finding());
     }
@@ -117,6 +131,37 @@ pub(super) fn tell(
         let (expected, found) = (shown(expected, "fewer than two"), shown(found, "no record"));
         ctx.found(finding().at_block(block).detail(detail).mismatch(expected, found));
     }
+}
+
+/// Tells of blocks that are said to be shared, which somebody has who shares nothing: no file. Whether there are any.
+fn tell_of_others(ctx: &Context<'_>, ag: u32, others: &[&Claim], found: &[RefcountRecord]) -> bool {
+    let mut shared: Vec<(u64, u64)> = found
+        .iter()
+        .map(|record| {
+            (u64::from(record.start.0), u64::from(record.start.0) + u64::from(record.len))
+        })
+        .collect();
+    shared.sort_unstable();
+    let is_shared = |claim: &&&Claim| {
+        let (start, end) = (u64::from(claim.start), u64::from(claim.start) + u64::from(claim.len));
+        let at = shared.partition_point(|(_, shared_end)| *shared_end <= start);
+        shared.get(at).is_some_and(|(shared_start, _)| *shared_start < end)
+    };
+    let mut any = false;
+    for claim in others.iter().filter(is_shared).take(FINDINGS_MAX) {
+        any = true;
+        for at in claim.start..claim.start + claim.len {
+            let has = |(start, end): &(u64, u64)| (*start..*end).contains(&at.into());
+            if !shared.iter().any(has) {
+                continue;
+            }
+            let block = u64::from(ag) * u64::from(ctx.geometry.ag_blocks) + u64::from(at);
+            let finding = Finding::new(codes::SPACE_TWICE).in_group(ag).at_block(block);
+            let name = owner_name(claim.owner, claim.offset);
+            ctx.found(finding.of_inode(claim.owner).detail(format!("used by {name} and others")));
+        }
+    }
+    any
 }
 
 #[cfg(test)]

@@ -107,3 +107,54 @@ fn faults(staging: &Arc<Staging>) -> usize {
     let checked = crate::check::check(emptied, &Options::default(), &count);
     checked.map_or(usize::MAX, |_| count.0.into_inner())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use vfs::{ExtentPlace, FileSystem, NewInode};
+
+    use super::*;
+    use crate::Xfs;
+    use crate::fs::OpenOptions;
+    use crate::mkfs::Options;
+    use crate::stub::make;
+    use crate::volume::read_superblock;
+
+    const FILE_BYTES: usize = 10 << 12;
+
+    /// What a replay wrote over blocks of a file is put back, and nothing else is.
+    #[test]
+    fn data_of_files_are_put_back() {
+        let device = Arc::new(make(&Options::new(320 << 20)));
+        let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
+        let file = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
+        fs.write(file, 0, &[0xda; FILE_BYTES], None).unwrap();
+        fs.sync().unwrap();
+        let mut place = 0;
+        fs.extent_map(file, 0, FILE_BYTES as u64, &mut |run| {
+            if let ExtentPlace::Device(byte) = run.place {
+                place = byte;
+            }
+            ControlFlow::Break(())
+        })
+        .unwrap();
+        fs.close().unwrap();
+        let sb = read_superblock(&*device).unwrap();
+        let before = Arc::new(Staging::new(device as _));
+        let after = Arc::new(Staging::new(Arc::clone(&before) as _));
+        // The third block of the file and a part of the fifth, and what is nobody's.
+        let free = before.len() - (1 << 12);
+        for (byte, len) in
+            [(place + (2 << 12), 1 << 12), (place + (4 << 12) + 512, 128), (free, 512)]
+        {
+            after.write_at(byte, &vec![0x5a; len]).unwrap();
+        }
+        put_data_back(&before, &after, &sb).unwrap();
+        let mut found = vec![0; FILE_BYTES];
+        after.read_at(place, &mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == 0xda));
+        after.read_at(free, &mut found[..512]).unwrap();
+        assert!(found[..512].iter().all(|byte| *byte == 0x5a));
+    }
+}

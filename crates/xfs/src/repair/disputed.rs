@@ -25,6 +25,9 @@ use crate::format::inode::{Fork, Format, Inode, seal_slot};
 /// Most blocks of files that are copied in one round.
 const COPIES_MAX: u64 = 1 << 16;
 
+/// Most blocks of those who lose that are looked at.
+const OWN_MAX: usize = 1 << 18;
+
 /// What an inode loses.
 #[derive(Default)]
 struct Loss {
@@ -43,15 +46,23 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         return Ok(());
     };
     let geometry = job.survey()?.geometry;
-    let suspects = Suspects::of(&job.staging);
-    let judge = Judge { staging: &job.staging, geometry, claims: &claims, suspects };
     let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
-    for block in blocks {
-        judge.lose(block, &mut losses);
-    }
-    // Once more, for what the reverse map says of those who lose.
-    let losers = losses.keys().copied().collect();
-    let Ok(claims) = view::claims(job.staging.clone(), losers, Vec::new()) else { return Ok(()) };
+    Judge::new(job, geometry, &claims).lose_all(&blocks, &mut losses);
+    // Once more, for what the reverse map says of those who lose, and for all that they claim beside others: a check
+    // does not tell of all.
+    let losers: HashSet<u64> = losses.keys().copied().collect();
+    let Ok(claims) = view::claims(job.staging.clone(), losers.clone(), Vec::new()) else {
+        return Ok(());
+    };
+    let own = claims.claims.iter().filter(|claim| losers.contains(&claim.owner));
+    let own = own.flat_map(|claim| claim.block.0..claim.block.0 + claim.len);
+    let mut own: Vec<u64> = own.take(OWN_MAX).filter(|b| *b < geometry.blocks).collect();
+    own.sort_unstable();
+    own.dedup();
+    let Ok(claims) = view::claims(job.staging.clone(), losers, own.clone()) else { return Ok(()) };
+    own.retain(|block| blocks.binary_search(block).is_err());
+    let twice = claimed_twice(&claims, &own);
+    Judge::new(job, geometry, &claims).lose_all(&twice, &mut losses);
     let is_free_known = is_free_known(job)?;
     let steps = view::view(job.staging.clone(), |view| {
         let room = Room::new(*view.geometry(), Some(&claims));
@@ -91,9 +102,39 @@ struct Judge<'j> {
     geometry: Geometry,
     claims: &'j Claims,
     suspects: Suspects,
+    /// Those that claim something and are regular files.
+    files: HashSet<u64>,
 }
 
-impl Judge<'_> {
+/// Those of some blocks, which are in order, that are claimed more than once.
+fn claimed_twice(claims: &Claims, blocks: &[u64]) -> Vec<u64> {
+    let mut counts = vec![0_u32; blocks.len()];
+    for claim in &claims.claims {
+        let from = blocks.partition_point(|block| *block < claim.block.0);
+        let to = blocks.partition_point(|block| *block < claim.block.0 + claim.len);
+        counts[from..to].iter_mut().for_each(|count| *count += 1);
+    }
+    blocks.iter().zip(counts).filter(|(_, count)| *count > 1).map(|(block, _)| *block).collect()
+}
+
+impl<'j> Judge<'j> {
+    fn new(job: &'j Job, geometry: Geometry, claims: &'j Claims) -> Self {
+        let files = view::view(job.staging.clone(), |view| {
+            let owners: HashSet<u64> = claims.claims.iter().map(|claim| claim.owner).collect();
+            let is_file = |ino: &u64| {
+                let inode = view.inode(Ino(*ino));
+                inode.and_then(|inode| inode.file_type()) == Some(FileType::Regular)
+            };
+            owners.into_iter().filter(is_file).collect()
+        });
+        let (suspects, files) = (Suspects::of(&job.staging), files.unwrap_or_default());
+        Self { staging: &job.staging, geometry, claims, suspects, files }
+    }
+
+    fn lose_all(&self, blocks: &[u64], losses: &mut BTreeMap<u64, Loss>) {
+        blocks.iter().for_each(|block| self.lose(*block, losses));
+    }
+
     /// Who of those that claim a block keeps it.
     fn keepers<'w>(&self, block: u64, who: &[&'w Mapping]) -> Vec<&'w Mapping> {
         let is_supported = |claim: &Mapping| {
@@ -119,8 +160,14 @@ impl Judge<'_> {
         // A reverse map that was made anew supports all; but what was never written is not shared. Where others share
         // a block by right, it is the counts of references that are wrong, and these are made anew.
         let is_written = |claim: &&Mapping| claim.offset & rmap_offset::UNWRITTEN == 0;
-        let can_share = features.ro_compat(RoCompat::REFLINK);
-        if has_support && can_share && keepers.iter().all(is_written) {
+        // Nor are attributes, and trees of maps.
+        let can_share = |claim: &&Mapping| {
+            let is_data = claim.offset & (rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK) == 0;
+            is_data && is_written(claim)
+        };
+        let has_sharing = features.ro_compat(RoCompat::REFLINK);
+        let are_files = || keepers.iter().all(|claim| self.files.contains(&claim.owner));
+        if has_support && has_sharing && keepers.iter().all(can_share) && are_files() {
             return keepers;
         }
         if keepers.iter().any(|claim| sign == Some(Sign::Inode(claim.owner))) {

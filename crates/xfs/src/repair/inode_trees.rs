@@ -68,6 +68,25 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
+/// Builds the trees of inodes anew of groups in which blocks are claimed twice, where one of these trees is wrong by
+/// itself: the check does not look into a block that something else claims.
+pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
+    let survey = job.survey()?;
+    let geometry = &survey.geometry;
+    let has_fino = geometry.features.ro_compat(RoCompat::FINOBT);
+    let mut seen: HashMap<u32, bool> = HashMap::new();
+    let is_unsound = |finding: &&&Finding| {
+        let Some(ag) = super::group_of(geometry, finding) else { return false };
+        *seen.entry(ag).or_insert_with(|| {
+            let device = GroupDevice::new(&job.staging, geometry, AgNumber(ag));
+            let old = Old::read(&survey, &device);
+            !old.ino.is_sound || has_fino && !old.fino.is_sound
+        })
+    };
+    let concerned: Vec<&Finding> = findings.iter().filter(is_unsound).copied().collect();
+    if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
+}
+
 /// Builds the trees of inodes anew of groups whose chunks lie elsewhere than their trees say, where the findings are
 /// about what is taken for inodes.
 pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
@@ -162,9 +181,14 @@ fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -
     let of_space = old.blocks_of_space();
     let others = gaps.iter().filter(|_| is_guessed).flat_map(blocks_of);
     let others = others.filter(|block| !met.contains(block) && !of_space.contains(block));
-    let room: Vec<AgBlock> =
+    let is_unknown = listed.is_empty() && has_gaps;
+    let mut room: Vec<AgBlock> =
         own.iter().copied().chain(listed).chain(others.take(1 << 16)).map(AgBlock).collect();
-    if room.is_empty() && has_gaps { signed(device, is_unclaimed) } else { room }
+    if is_unknown {
+        // What their old blocks say is all that there is.
+        room.extend(signed(device, |block| is_unclaimed(block) && !met.contains(&block)));
+    }
+    room
 }
 
 /// Blocks that bear that they are of the trees of inodes, where nothing else says it.

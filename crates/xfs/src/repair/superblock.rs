@@ -71,13 +71,13 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     };
     let election = match (copies.is_empty(), &parsed) {
         (true, Ok(_)) => Some(Election::Tie(derived::others(staging, &found))),
-        (true, Err(_)) => derived::find(staging, &found).map(Election::Other),
+        (true, Err(_)) => derived::find(staging, &found).map(|raw| Election::Other(Box::new(raw))),
         (false, _) => None,
     };
     let election = election.unwrap_or_else(|| elected(&found, &copies));
     let raw = match election {
         Election::First => finished(found.clone()),
-        Election::Other(raw) => finished(raw),
+        Election::Other(raw) => finished(*raw),
         Election::Tie(others) if others.is_empty() => finished(found.clone()),
         Election::Tie(others) => {
             let faults = |raw: &RawSuperblock| {
@@ -183,7 +183,7 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
 enum Election {
     First,
     /// Most others, or all if the first one is none.
-    Other(RawSuperblock),
+    Other(Box<RawSuperblock>),
     /// As many say one of these as what the first one does.
     Tie(Vec<RawSuperblock>),
 }
@@ -242,7 +242,7 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
         && differences <= DIFFERENCES_MAX
         && (ours.1 == theirs.1 || differences == 0);
     if !is_ours {
-        return Election::Other(best.clone());
+        return Election::Other(Box::new(best.clone()));
     }
     // A single copy says no more than the first one, as long as that can be used.
     let is_usable = {
@@ -263,7 +263,7 @@ fn elected(first: &RawSuperblock, copies: &[RawSuperblock]) -> Election {
         !is_of_old_times && features.compat == 0 && RoCompat::all().contains(features.ro_compat)
     };
     let is_clear = count > own + 1 || !is_usable || is_known(best) && !is_known(first);
-    if is_clear { Election::Other(merged) } else { Election::Tie(vec![merged]) }
+    if is_clear { Election::Other(Box::new(merged)) } else { Election::Tie(vec![merged]) }
 }
 
 /// The first superblock with what it must have in common with a copy.
