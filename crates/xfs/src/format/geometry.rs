@@ -203,8 +203,8 @@ impl Geometry {
     /// Blocks of a cluster, if every chunk is made of whole ones that begin at a multiple of their size; else 1.
     pub const fn cluster_blocks(&self) -> u32 {
         let blocks = self.kernel_cluster_blocks();
-        let is_aligned = self.inode_align > 0 && self.inode_align % blocks == 0;
-        if is_aligned && self.chunk_blocks() % blocks == 0 { blocks } else { 1 }
+        let is_aligned = self.inode_align > 0 && self.inode_align.is_multiple_of(blocks);
+        if is_aligned && self.chunk_blocks().is_multiple_of(blocks) { blocks } else { 1 }
     }
 
     /// Whether a cluster may be a sparse chunk, so that kernels take it for one that was made by itself.

@@ -125,7 +125,7 @@ impl Cluster {
                 let chunk = start + changed.trailing_zeros() as usize;
                 changed &= changed - 1;
                 match runs.last_mut() {
-                    Some(run) if run.end == chunk && chunk % size != 0 => run.end += 1,
+                    Some(run) if run.end == chunk && !chunk.is_multiple_of(size) => run.end += 1,
                     _ => runs.push(chunk..chunk + 1),
                 }
             }
