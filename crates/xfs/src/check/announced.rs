@@ -4,22 +4,18 @@
 //! intents is counted by nobody before they are finished, nor when they are: whoever recovers a log has no quotas yet. So
 //! where intents were finished in memory, inodes have blocks that quotas need not know of.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, OverlayDevice};
 use vfs::{Ino, Result};
 
-use super::quota;
+use super::quota::{self, Uncounted};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Inode};
 use crate::format::log::intent::{BmapKind, Work};
 use crate::format::superblock::Superblock;
 use crate::log;
 use crate::volume::read_superblock;
-
-/// By inode, how many blocks more it has than quotas know of.
-pub(super) type Uncounted = HashMap<u64, i64>;
 
 /// Blocks that inodes have as the log holds them, with those that quotas know of already.
 pub(super) struct Announced(Uncounted);

@@ -6,7 +6,6 @@ use ::check::Finding;
 use parking_lot::Mutex;
 use vfs::Ino;
 
-use super::announced::Uncounted;
 use super::chunks::Known;
 use super::codes;
 use super::context::Context;
@@ -42,6 +41,9 @@ const IDS_MAX: usize = 1 << 20;
 
 /// Blocks and inodes that somebody has.
 type Counts = (u64, u64);
+
+/// By inode, how many blocks more it has than quotas know of.
+pub(super) type Uncounted = HashMap<u64, i64>;
 
 /// What was counted so far, by kind.
 pub(super) struct Usage {

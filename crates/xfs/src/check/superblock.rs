@@ -9,9 +9,10 @@ use transaction::Corruption;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::announced::{Announced, Uncounted};
+use super::announced::Announced;
 use super::codes;
 use super::context::Context;
+use super::quota::Uncounted;
 use super::superblock_fields::check_alone;
 use crate::Xfs;
 use crate::format::address::AgNumber;
