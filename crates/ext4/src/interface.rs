@@ -276,8 +276,9 @@ impl FileSystem for Ext4 {
         self.trim_free(range, len_min)
     }
 
-    fn fsync(&self, ino: Ino) -> Result<()> {
-        let _quiet = self.settle_all_of(ino)?;
+    /// Makes everything durable that was done before, of other inodes too: what waits as well.
+    fn fsync(&self, _ino: Ino) -> Result<()> {
+        self.settle_all()?;
         operation::sync(self)
     }
 

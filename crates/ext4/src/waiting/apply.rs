@@ -83,8 +83,8 @@ impl Ext4 {
         let left = directory.clear(part);
         left.into_iter().flat_map(InodeRun::left).for_each(|ino| self.let_go_of_inode(ino));
         if directory.waiting == 0 {
-            let promised = std::mem::take(&mut directory.promised);
-            promised.iter().for_each(|&(group, count)| self.volume.groups.release(group, count));
+            let promises = directory.take_promises();
+            promises.iter().for_each(|&(group, count)| self.volume.groups.release(group, count));
         }
     }
 

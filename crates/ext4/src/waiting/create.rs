@@ -95,32 +95,50 @@ impl Ext4 {
         };
         let parent = load_dir(self, dir)?;
         let blocks = parent.inode.size() >> self.volume.sb.block_size_log;
-        let key = {
-            let directory = shared.lock();
-            let key = table::key(directory.hasher.hash(name));
-            match directory.find(key, name) {
-                Some((_, true)) => return Err(Error::Exists),
-                Some((_, false)) => return Ok(None),
-                None if !self.is_suited(policy, &parent, blocks, &directory) => return Ok(None),
-                None => key,
-            }
-        };
-        if self.has_name(&parent, &shared, key, name)? {
-            return Err(Error::Exists);
+        let mut directory = shared.lock();
+        let key = table::key(directory.hasher.hash(name));
+        match directory.find(key, name) {
+            Some((_, true)) => return Err(Error::Exists),
+            Some((_, false)) => return Ok(None),
+            None if !self.is_suited(policy, &parent, blocks, &directory) => return Ok(None),
+            None => {}
         }
-        let provided = self.provide(&parent, &shared, key, blocks);
-        if !matches!(provided, Ok(true)) {
-            let part = shared.lock().part_of(key);
-            self.tidy(dir, &shared, part);
-            return provided.map(|_| None);
+        if !directory.is_ready(key, blocks, self.volume.block_size() as u64) {
+            // Nobody else changes the directory meanwhile, and blocks are not waited for with it locked.
+            drop(directory);
+            if !self.prepare(&parent, &shared, blocks, (key, name))? {
+                return Ok(None);
+            }
+            directory = shared.lock();
         }
         let generation = |ino| self.next_generation(ino);
-        let made = shared.lock().add(key, name, *new, generation);
+        let made = directory.add(key, name, *new, generation);
         if made.is_some() {
             entering.keep();
             self.waiting.files.fetch_add(1, Ordering::Relaxed);
         }
         Ok(made)
+    }
+
+    /// Looks whether a name is taken, and provides what it needs to wait. False if there is too little.
+    fn prepare(
+        &self,
+        parent: &Handle,
+        shared: &Shared,
+        blocks: u64,
+        (key, name): (u64, &[u8]),
+    ) -> Result<bool> {
+        if self.has_name(parent, shared, key, name)? {
+            return Err(Error::Exists);
+        }
+        let inode = self.provide_inode(parent, shared, key);
+        let provided =
+            inode.and_then(|is_there| Ok(is_there && self.provide_space(parent, shared, blocks)?));
+        if !matches!(provided, Ok(true)) {
+            let part = shared.lock().part_of(key);
+            self.tidy(parent.ino(), shared, part);
+        }
+        provided
     }
 
     /// Whether files of a directory may wait, as it is now.
@@ -176,12 +194,6 @@ impl Ext4 {
         Ok(filter)
     }
 
-    /// Keeps an inode and promises space for one more name. False if there is too little.
-    fn provide(&self, parent: &Handle, shared: &Shared, key: u64, blocks: u64) -> Result<bool> {
-        Ok(self.provide_inode(parent, shared, key)?
-            && self.provide_space(parent, shared, blocks)?)
-    }
-
     /// Keeps inodes for the part of a name, if it has none. False if there are none.
     fn provide_inode(&self, parent: &Handle, shared: &Shared, key: u64) -> Result<bool> {
         let part = shared.lock().part_of(key);
@@ -201,11 +213,9 @@ impl Ext4 {
     /// Promises the clusters that one more name may need, if they are not. False if there are too few.
     fn provide_space(&self, parent: &Handle, shared: &Shared, blocks: u64) -> Result<bool> {
         let block_size = self.volume.block_size() as u64;
-        let (needed, promised) = {
-            let directory = shared.lock();
-            let promised: u64 = directory.promised.iter().map(|&(_, count)| u64::from(count)).sum();
-            (directory.space_needed(blocks, block_size), promised)
-        };
+        let directory = shared.lock();
+        let (needed, promised) = (directory.space_needed(blocks, block_size), directory.promised());
+        drop(directory);
         if needed <= promised {
             return Ok(true);
         }
@@ -221,9 +231,9 @@ impl Ext4 {
             }
             let taken = self.observe(|op| op.promise(group, wanted))?;
             wanted -= u64::from(taken);
-            shared.lock().promised.push((group, taken));
+            shared.lock().add_promise(group, taken);
         }
-        let promised: u64 = shared.lock().promised.iter().map(|&(_, count)| u64::from(count)).sum();
+        let promised = shared.lock().promised();
         Ok(promised >= needed)
     }
 

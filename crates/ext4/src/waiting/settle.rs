@@ -27,14 +27,23 @@ impl Ext4 {
         if may_wait {
             let _lock = self.locks.exclusive(&[dir]);
             if let Some(directory) = self.waiting.directory(dir) {
-                let few = directory.lock().waiting < APPLIED_MANY;
-                self.apply_directory(dir, &directory)?;
-                if few {
-                    directory.lock().streak = 0;
-                }
+                self.apply_all_of(dir, &directory)?;
             }
         }
         Ok(quiet)
+    }
+
+    /// Applies what waits in a directory, which must be locked exclusively. If that is little, waiting does not pay.
+    fn apply_all_of(&self, dir: Ino, directory: &Shared) -> Result<()> {
+        let waiting = directory.lock().waiting;
+        if waiting == 0 {
+            return Ok(());
+        }
+        self.apply_directory(dir, directory)?;
+        if waiting < APPLIED_MANY {
+            directory.lock().streak = 0;
+        }
+        Ok(())
     }
 
     /// Applies a file that waits, if it does. No inode may be locked.
@@ -75,7 +84,7 @@ impl Ext4 {
         };
         for (dir, directory) in dirs {
             let _lock = self.locks.exclusive(&[dir]);
-            self.apply_directory(dir, &directory)?;
+            self.apply_all_of(dir, &directory)?;
         }
         Ok(())
     }

@@ -110,8 +110,10 @@ pub(super) struct Directory {
     pub(super) time: Option<Timestamp>,
     /// Names that were made one by one since something else was done.
     pub(super) streak: usize,
-    /// Clusters that are promised to what waits.
-    pub(super) promised: Vec<(Group, u32)>,
+    /// Clusters of groups that are promised to what waits.
+    promises: Vec<(Group, u32)>,
+    /// How many these are.
+    promised: u64,
 }
 
 /// Clusters for blocks that do not follow from the number of names.
@@ -130,7 +132,8 @@ impl Directory {
             entry_bytes: 0,
             time: None,
             streak: 0,
-            promised: Vec::new(),
+            promises: Vec::new(),
+            promised: 0,
         }
     }
 
@@ -144,6 +147,30 @@ impl Directory {
         let entry_bytes = (self.entry_bytes + record_size(vfs::NAME_LEN_MAX)) as u64;
         let leaves = first + entry_bytes * 4 / block_size;
         leaves + leaves / 32 + SPACE_LEAST
+    }
+
+    /// Clusters that are promised to what waits.
+    pub(super) fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Notes clusters that are promised to what waits.
+    pub(super) fn add_promise(&mut self, group: Group, clusters: u32) {
+        self.promised += u64::from(clusters);
+        self.promises.push((group, clusters));
+    }
+
+    /// Forgets all promises: what they were.
+    pub(super) fn take_promises(&mut self) -> Vec<(Group, u32)> {
+        self.promised = 0;
+        std::mem::take(&mut self.promises)
+    }
+
+    /// Whether a name, which does not wait, is certainly not in the directory, and has all that it needs to wait.
+    pub(super) fn is_ready(&self, key: u64, blocks: u64, block_size: u64) -> bool {
+        self.filter.as_ref().is_some_and(|filter| !filter.may_have(key))
+            && self.has_inode(self.part_of(key))
+            && self.space_needed(blocks, block_size) <= self.promised
     }
 
     /// The part of a name.

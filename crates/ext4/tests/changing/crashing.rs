@@ -60,6 +60,10 @@ impl Target for Ext4Target {
         std::iter::once(1024..2048).collect()
     }
 
+    fn files_may_wait(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };

@@ -1,6 +1,8 @@
 //! The trials and the model, where files wait as soon as they can.
 
+use ext4::WaitingPolicy;
 use oracle::{effort, require};
+use workload::crash::{Judge, Options};
 use workload::operation::Mix;
 use workload::trial::{
     fail_writes, freeing_when_full, many_threads, one_thread, random_when_full, several_threads,
@@ -8,6 +10,7 @@ use workload::trial::{
 
 use super::{ROOMY, SOON};
 use crate::changing::crashing::Ext4Target;
+use crate::changing::judges::{CheckRecovers, check_recovered};
 use crate::changing::{Layout, MIB};
 
 const LARGE_DIRECTORIES: Mix =
@@ -69,4 +72,26 @@ fn a_full_image_refuses_in_time() {
 fn a_device_that_fails_is_told_of() {
     require!(Tool("e2fsck"));
     fail_writes(&waiting(Layout::SMALL_BLOCKS).trial());
+}
+
+/// Nearly only names, so that directories get indexes.
+const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
+
+#[test]
+fn a_crash_loses_files_that_wait_and_nothing_else() {
+    require!(Tool("e2fsck"));
+    for layout in [Layout::SMALL_BLOCKS, Layout::DEFAULT] {
+        let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
+        let judges: [&dyn Judge; 2] = [&ours, &theirs];
+        let options = Options {
+            mixes: vec![NAMES],
+            steps_per_run: 250,
+            warm_steps_max: 400,
+            ..Options::default()
+        };
+        let mut target = waiting(Layout { inodes: 2_048, ..layout });
+        // So few that parts of a directory are applied before others.
+        target.waiting = Some(WaitingPolicy { files_max: 3, ..SOON });
+        oracle::assert_survives(&target, &judges, options, 400);
+    }
 }
