@@ -158,6 +158,7 @@ impl FileSystem for Ext4 {
         time: Option<Timestamp>,
     ) -> Result<()> {
         let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
+        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
         self.with_all(|| names::rename(self, from, to, mode, None, time))
     }
 
@@ -170,6 +171,7 @@ impl FileSystem for Ext4 {
         time: Option<Timestamp>,
     ) -> Result<()> {
         let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
+        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
         self.with_all(|| names::rename(self, from, to, mode, Some(whiteout), time))
     }
 

@@ -12,7 +12,8 @@ use crate::inode::Handle;
 use crate::op::{Op, Patience};
 
 impl Op<'_> {
-    /// Keeps free inodes near `parent` that lie beside each other: one at least.
+    /// Keeps free inodes near `parent` that lie beside each other: one at least. `NoInodes` also if there are some, but
+    /// with what was on the device before in the part of the inode table that is not in use.
     pub(crate) fn reserve_inodes(&mut self, parent: &Handle) -> Outcome<InodeRun> {
         let groups = &self.fs.volume.groups;
         let home = self.fs.volume.geometry.place_of(parent.ino()).map_or(Group(0), |(g, _)| g);
@@ -63,6 +64,11 @@ impl Op<'_> {
             let damage = guard.corrupt("inode bitmap", "no free inode though the count says so");
             return Err(damage.into());
         };
+        // Inodes before a used one count as written, and of a run some may never be.
+        let is_zeroed = guard.desc.flags.contains(GroupFlags::INODE_ZEROED);
+        if !is_zeroed && first + RUN > count.saturating_sub(guard.desc.itable_unused) {
+            return Ok(None);
+        }
         group.reserved.keep(first, mask, volume.block_size());
         let base = volume.geometry.ino_of(guard.number(), first).0 as u32;
         Ok(Some(InodeRun::new(base, mask)))

@@ -137,6 +137,8 @@ impl Ext4 {
         if !matches!(provided, Ok(true)) {
             let part = shared.lock().part_of(key);
             self.tidy(parent.ino(), shared, part);
+            // It will not be different soon.
+            shared.lock().streak = 0;
         }
         provided
     }

@@ -6,7 +6,9 @@ use vfs::{Attributes, Error, Ino, Result, Timestamp};
 use super::Shared;
 use super::gate::Quiet;
 use crate::Ext4;
+use crate::dir;
 use crate::inode;
+use operation::inode::look_at_dir;
 
 /// Files that are applied together or the directory counts as one in which files are not only made.
 const APPLIED_MANY: usize = 64;
@@ -31,6 +33,17 @@ impl Ext4 {
             }
         }
         Ok(quiet)
+    }
+
+    /// As [`Ext4::quiet`], for what a name leads to if that is a directory: its times are about to change. No inode may
+    /// be locked.
+    pub(crate) fn quiet_named(&self, (dir, name): (Ino, &[u8])) -> Result<Option<Quiet<'_>>> {
+        if self.waiting.files() == 0 {
+            return Ok(None);
+        }
+        let found = look_at_dir(self, dir, |dir| dir::lookup(self, dir, name));
+        // Whatever is wrong with the name is for others to say.
+        found.map_or(Ok(None), |ino| self.quiet(ino).map(Some))
     }
 
     /// Applies what waits in a directory, which must be locked exclusively. If that is little, waiting does not pay.

@@ -184,6 +184,43 @@ fn every_inode_can_be_had_once() {
     close(&device, fs);
 }
 
+/// The time of its move is not overtaken by those of files that waited.
+#[test]
+fn a_directory_in_which_files_wait_can_be_moved() {
+    require!(Tool("e2fsck"));
+    let (device, fs, dir) = filled(ALL);
+    let root = fs.root();
+    fs.rename((root, b"d"), (root, b"e"), vfs::RenameMode::NoReplace, later(9)).unwrap();
+    let times = |fs: &Ext4| fs.attributes(dir).map(|a| (a.mtime, Some(a.ctime))).unwrap();
+    assert_eq!(times(&fs), (NEW.time, later(9)));
+    fs.create(dir, &name(300), &NEW).unwrap();
+    fs.mkdir(root, b"d", &NEW).unwrap();
+    fs.rename((root, b"d"), (root, b"e"), vfs::RenameMode::Exchange, later(10)).unwrap();
+    assert_eq!(times(&fs), (NEW.time, later(10)));
+    fs.sync().unwrap();
+    assert_eq!(times(&fs), (NEW.time, later(10)));
+    close(&device, fs);
+}
+
+/// Others leave the inode table as the device was, and mark how far it is in use.
+#[test]
+fn nothing_waits_where_the_inode_table_is_not_zero() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let folder = oracle::scratch();
+    let path = folder.path().join("image");
+    let lazy = ["-E", "lazy_itable_init=1,nodiscard", "-N", "4096"];
+    oracle::Mke2fs::new("ext4").block_size(1024).arguments(lazy).create(&path, 64 * MIB);
+    let device = Arc::new(oracle::crash::read_image(&path).unwrap());
+    let fs = open_with(device.clone(), 8 << 20, Some(ALL)).unwrap();
+    let dir = fs.mkdir(fs.root(), b"d", &NEW).unwrap();
+    for number in 0..300 {
+        fs.create(dir, &name(number), &NEW).unwrap();
+        assert_eq!(fs.files_waiting(), 0);
+    }
+    assert_eq!(entries(&fs, dir).len(), 300);
+    close(&device, fs);
+}
+
 /// What is found after a crash: all files made before the last sync, and of the others any, each as it was made.
 #[test]
 fn files_come_in_any_order_after_a_crash_and_each_wholly() {
