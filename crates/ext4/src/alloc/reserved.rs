@@ -57,7 +57,7 @@ impl InodeRun {
     /// How many of the run come before an inode of it.
     pub(crate) fn rank(&self, ino: Ino) -> Option<usize> {
         let bit = u32::try_from(ino.0).ok()?.checked_sub(self.base).filter(|&bit| bit < RUN)?;
-        (self.all >> bit & 1 == 1).then(|| (self.all & ((1 << bit) - 1)).count_ones() as usize)
+        ((self.all >> bit) & 1 == 1).then(|| (self.all & ((1 << bit) - 1)).count_ones() as usize)
     }
 
     /// Those that are left.
@@ -91,7 +91,7 @@ impl ReservedInodes {
     pub(super) fn keep(&self, first: u32, mask: u16, bytes: usize) {
         let mut bits = self.bits.lock();
         let bits = bits.get_or_insert_with(|| vec![0; bytes].into());
-        for bit in (0..RUN).filter(|bit| mask >> bit & 1 == 1) {
+        for bit in (0..RUN).filter(|bit| (mask >> bit) & 1 == 1) {
             bits[((first + bit) / 8) as usize] |= 1 << ((first + bit) % 8);
         }
         self.count.fetch_add(mask.count_ones(), Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl ReservedInodes {
         let Some(byte) = bits.as_mut().and_then(|bits| bits.get_mut((index / 8) as usize)) else {
             return;
         };
-        if *byte >> (index % 8) & 1 == 1 {
+        if (*byte >> (index % 8)) & 1 == 1 {
             *byte &= !(1 << (index % 8));
             self.count.fetch_sub(1, Ordering::Relaxed);
         }

@@ -49,13 +49,13 @@ impl Part {
 
     /// The block of a name, by the upper half of its bits.
     fn block(&self, key: u64) -> usize {
-        ((key >> 32) * self.blocks.len() as u64 >> 32) as usize
+        (((key >> 32) * self.blocks.len() as u64) >> 32) as usize
     }
 }
 
 /// The bit of a name in each word of its block, by the lower half.
 fn bits(key: u64) -> [u32; WORDS] {
-    SALTS.map(|salt| 1 << ((key as u32).wrapping_mul(salt) >> 27))
+    SALTS.map(|salt| 1_u32 << ((key as u32).wrapping_mul(salt) >> 27))
 }
 
 impl Filter {

@@ -36,7 +36,7 @@ impl Hasher for KeyHasher {
     }
 
     fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
+        self.0 ^ (self.0 >> 32)
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// The hash of a name as one number, in the order of the index.
 pub(super) fn key(hash: NameHash) -> u64 {
-    u64::from(hash.major) << 32 | u64::from(hash.minor)
+    (u64::from(hash.major) << 32) | u64::from(hash.minor)
 }
 
 /// A file that waits: all that makes it but its name.
