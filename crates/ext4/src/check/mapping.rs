@@ -126,6 +126,10 @@ impl Walk<'_, '_> {
         if let Err(damage) = extent::verify(&bytes, self.subject.seed) {
             self.damage(EXTENT_CHECKSUM, &damage, Some(block));
         }
+        if node.len() == 0 {
+            let damage = Corruption::new("extent tree node", "it has no entries");
+            return self.damage(EXTENT_NODE, &damage, Some(block));
+        }
         if let Err(damage) = node.check_range(start, end) {
             return self.damage(EXTENT_NODE, &damage, Some(block));
         }

@@ -126,7 +126,8 @@ fn has_unknown_features(image: &[u8]) -> bool {
 /// cannot hash it, although debugfs of that version gives it the hash that it has.
 fn is_of_names(text: &str, image: &[u8]) -> bool {
     let is_of_index = |line: &str| {
-        line.contains("has bad min hash") || line.starts_with("Invalid HTREE directory")
+        let words = ["has bad min hash", "has bad max hash", "Invalid HTREE directory"];
+        words.iter().any(|words| line.contains(words))
     };
     let rest: Vec<&str> = text.lines().filter(|line| !is_of_index(line)).collect();
     let raw = RawSuperblock::read_from_bytes(&image[1024..2048]).unwrap();
@@ -228,6 +229,8 @@ const KNOWN: &[Known] = &[
     ),
     ("inodes of a group", "groups", &[(1065, 4, 1)]),
     ("an orphan file that there is not", "groups", &[(1664, 1, 1)]),
+    ("a directory that is a device", "ext3", &[(8192, 0x8463_4ccb, 4)]),
+    ("a node of extents that is empty", "ext4-plain", &[(57 * 1024 + 2, 0, 1)]),
     ("a directory with blocks of others", "deep-index-plain", &[(38 * 1024 + 0x39, 1, 1)]),
 ];
 

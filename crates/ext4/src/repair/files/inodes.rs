@@ -143,6 +143,7 @@ impl Case<'_, '_, '_> {
             self.cleared = Some("Nothing says what the inode is, and it is freed.");
             return self.patient.clear();
         }
+        self.mend_special_type();
         self.mend_flags();
         if ino == RESIZE_INO {
             return;
@@ -273,6 +274,27 @@ impl Case<'_, '_, '_> {
         };
         let seed = self.ward.scene.params().sb.checksum_seed;
         self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
+    }
+
+    /// A device, fifo or socket whose size and number of blocks are those of the contents that it would have as a file
+    /// or directory is one of these.
+    fn mend_special_type(&mut self) {
+        let has_contents = [FileType::Regular, FileType::Directory, FileType::Symlink];
+        let is_special = self.patient.file_type().is_some_and(|own| !has_contents.contains(&own));
+        if !is_special || !self.has(&[INODE_SIZE]) || !self.has(&[INODE_BLOCKS]) {
+            return;
+        }
+        let mode = self.patient.inode.mode();
+        let is_found = self.guess_type() && {
+            let map = Map::read(&self.ward.scene, &self.patient);
+            let geometry = self.ward.scene.geometry();
+            let clusters = map.clusters(&self.ward.scene);
+            let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+            clusters > 0 && units == self.patient.inode.blocks_512(geometry.block_size())
+        };
+        if !is_found {
+            self.patient.inode.set_mode(mode);
+        }
     }
 
     /// Finds out what an inode without a type is. False if nothing says so.

@@ -221,18 +221,21 @@ impl Reader<'_> {
     fn node(&mut self, bytes: &[u8], child: Option<&Child>, children: &mut Vec<Child>) -> bool {
         let expected = child.map(|child| child.depth);
         let sound = Node::parse(bytes, expected);
-        let has_magic = bytes[..2] == MAGIC;
-        self.map.is_damaged |= sound.is_err();
         let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let is_node = bytes[..2] == MAGIC;
+        // A node below the root that says that it is empty is as one without a header: nobody leaves such ones.
+        let is_empty = child.is_some() && word(2) == 0;
+        let has_magic = is_node && !is_empty;
+        self.map.is_damaged |= sound.is_err() || is_empty;
         let room = usize::from(extent::capacity(bytes.len()));
-        let depth = expected.unwrap_or(if has_magic { word(6) } else { 0 });
+        let depth = expected.unwrap_or(if is_node { word(6) } else { 0 });
         if depth > DEPTH_MAX {
             return false;
         }
         let count = match &sound {
-            Ok(node) => node.len(),
+            Ok(node) if !is_empty => node.len(),
             Err(_) if has_magic && usize::from(word(2)) <= room => word(2).into(),
-            Err(_) => room,
+            _ => room,
         };
         let mut end = 0;
         let mut taken = 0;
@@ -252,7 +255,7 @@ impl Reader<'_> {
                 _ => self.map.is_damaged = true,
             }
         }
-        has_magic || taken > 0
+        is_node || taken > 0
     }
 
     /// Takes an entry if it is plausible; where the next one may start.
