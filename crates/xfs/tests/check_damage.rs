@@ -237,6 +237,31 @@ fn references_are_compared_by_extent() {
 
 /// Damage in many places at once, also where nothing is sealed, ends soon and without a panic.
 #[test]
+fn links_are_counted_whatever_an_inode_says() {
+    const NLINK: usize = 16;
+    let sound = golden("default");
+    let layout = Layout::of(&sound);
+    let is_file = |structure: &&Structure| {
+        let inode = &sound[structure.start..structure.start + structure.len];
+        // Regular files with one name.
+        inode.starts_with(b"IN")
+            && inode[2] & 0xf0 == 0x80
+            && inode[NLINK..NLINK + 4] == [0, 0, 0, 1]
+    };
+    let structure = *layout.structures.iter().find(is_file).unwrap();
+    for nlink in [u32::MAX, 1 << 31, 1 << 31 | 1] {
+        let device = Arc::new(device(&sound));
+        let at = structure.start + NLINK;
+        device.write_at(at as u64, &nlink.to_be_bytes()).unwrap();
+        layout.seal(&*device, at..at + 4);
+        let found = findings(device).unwrap();
+        let links = found.iter().find(|finding| finding.code.name == "xfs-inode-links");
+        let counted = links.and_then(|finding| finding.expected.as_deref());
+        assert_eq!(counted, Some("1"), "{found:#?}");
+    }
+}
+
+#[test]
 fn any_damage_is_survived() {
     std::thread::scope(|scope| {
         for (name, packed) in GOLDEN {

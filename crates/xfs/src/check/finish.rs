@@ -73,7 +73,8 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
             let left = links.left(number);
             if left != 0 {
                 let nlink = names::read_inode(ctx, chunks.ino(number)).map_or(0, |i| i.nlink());
-                let counted = i64::from(nlink) - left;
+                // What is left is kept in 32 bits, and a damaged count may take all of them.
+                let counted = nlink.wrapping_sub(left as u32);
                 let is_nameless = kind == DIRECTORY && counted < 2 || counted < 1;
                 let is_lost = is_nameless && !is_unlinked && chunks.ino(number) != links.root();
                 let code = if is_lost { codes::INODE_LOST } else { codes::INODE_LINKS };
