@@ -98,9 +98,10 @@ fn crashed(directory: &Path, features: &str, block_size: u32, options: &str) -> 
         mke2fs = mke2fs.features(features);
     }
     mke2fs.create(&path, 64 << 20);
+    let extra = [options, "noinit_itable"].join(if options.is_empty() { "" } else { "," });
     let mount = KernelMount::new(
         &path,
-        &MountOptions { extra: options, ..MountOptions::read_write("ext4") },
+        &MountOptions { extra: &extra, ..MountOptions::read_write("ext4") },
     );
     for round in 0..4 {
         change(mount.path(), round);
@@ -216,7 +217,7 @@ fn fast_commits_are_handed_out_and_the_log_waits_for_them() {
 
 /// Mounted so that the kernel makes no full commit of its own accord, however slow the machine is.
 fn without_timer() -> MountOptions<'static> {
-    MountOptions { extra: "commit=600", ..MountOptions::read_write("ext4") }
+    MountOptions { extra: "commit=600,noinit_itable", ..MountOptions::read_write("ext4") }
 }
 
 /// Changes that the kernel puts into fast commits, each made durable by an fsync.

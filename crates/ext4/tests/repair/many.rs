@@ -231,7 +231,6 @@ const KNOWN: &[Known] = &[
     ("an orphan file that there is not", "groups", &[(1664, 1, 1)]),
     ("a directory that is a device", "ext3", &[(8192, 0x8463_4ccb, 4)]),
     ("a node of extents that is empty", "ext4-plain", &[(57 * 1024 + 2, 0, 1)]),
-    ("a directory with blocks of others", "deep-index-plain", &[(38 * 1024 + 0x39, 1, 1)]),
 ];
 
 #[test]

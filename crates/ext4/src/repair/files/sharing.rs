@@ -325,12 +325,11 @@ fn copy_cluster(
         |number: &u32| map.place(*number).is_some_and(|place| (start..end).contains(&place));
     let last = first.saturating_add(geometry.cluster_blocks());
     let blocks: Vec<u32> = (first..last).take_while(in_cluster).collect();
-    // Names belong to one directory: in a copy they would be names in another one, too.
     let is_foreign = patient.inode.is_dir()
         && ward
             .scene
             .block(start)
-            .is_some_and(|bytes| is_sealed_for(&bytes, patient) != Some(true));
+            .is_some_and(|bytes| is_sealed_for(&bytes, patient) == Some(false));
     let copy = if is_foreign { None } else { ward.take_cluster() };
     for number in blocks {
         let Some(place) = map.place(number) else { continue };
