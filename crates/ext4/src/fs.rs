@@ -18,7 +18,6 @@ use crate::format::superblock::Superblock;
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::params::clock::Clock;
 use crate::volume::Volume;
-use crate::waiting::{Waiting, WaitingPolicy};
 use operation::locks::InodeLocks;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -33,8 +32,6 @@ pub struct OpenOptions {
     pub norecovery: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
-    /// When files that are made wait in memory, to be entered into their directory many together. `None`: never.
-    pub waiting: Option<WaitingPolicy>,
     /// The time that the file system writes by itself (of deletions, of commits, of its closing), and
     /// that the generations of new inodes follow from, instead of the machine's: the same operations
     /// then give the same bytes. For tests and measurements only.
@@ -44,13 +41,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let orphans = OrphanPolicy::default();
-        Self {
-            cache_bytes: CACHE_BYTES_DEFAULT,
-            norecovery: false,
-            orphans,
-            waiting: None,
-            time: None,
-        }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false, orphans, time: None }
     }
 }
 
@@ -71,7 +62,6 @@ pub struct Ext4 {
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
-    pub(crate) waiting: Waiting,
 }
 
 /// What an image was like before anything was done to it.

@@ -23,6 +23,5 @@ mod others;
 mod quotas;
 mod random;
 mod repair;
-mod waiting;
 mod xattr;
 mod xattr_damage;
