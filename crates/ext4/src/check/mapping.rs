@@ -126,7 +126,7 @@ impl Walk<'_, '_> {
         if let Err(damage) = extent::verify(&bytes, self.subject.seed) {
             self.damage(EXTENT_CHECKSUM, &damage, Some(block));
         }
-        if node.len() == 0 {
+        if node.is_empty() {
             let damage = Corruption::new("extent tree node", "it has no entries");
             return self.damage(EXTENT_NODE, &damage, Some(block));
         }
