@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::Job;
 use super::image::{Image, step};
-use super::system_files::make_orphan_file;
+use super::system_files::{make_orphan_file, turn_orphan_file_off};
 use crate::check::find_in_use;
 use crate::format::address::Block;
 use crate::format::features::{Compat, RoCompat};
@@ -101,13 +101,7 @@ fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
 /// Turns the feature off, and leaves what the superblock says is the orphan file as it is.
 fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     step(&job.staging, || {
-        image.edit_superblock(|raw| {
-            let mut features = raw.features();
-            features.compat.remove(Compat::ORPHAN_FILE);
-            features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
-            raw.set_features(&features);
-            raw.orphan_file_inum = 0.into();
-        })?;
+        turn_orphan_file_off(image)?;
         let what = "The feature orphan_file is turned off, for the inode holds something else.";
         Ok(vec![Action::about(finding, what)])
     })

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::image::step;
 use crate::alloc::groups::{Groups, Trust};
 use crate::check::codes::SUPERBLOCK;
-use crate::format::address::Group;
+use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
@@ -358,18 +358,33 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     points + 8 * root_points(device, sb)
 }
 
+/// A group's descriptor, if it can be read and what it leads to can be there.
+fn descriptor(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    sb: &Superblock,
+    group: Group,
+) -> Option<GroupDescriptor> {
+    let (block, offset) = geometry.descriptor_position(group);
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    device.read_at(geometry.byte_of(block) + offset as u64, &mut bytes).ok()?;
+    GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok())
+}
+
+fn read_block(device: &dyn BlockDevice, geometry: &Geometry, block: Block) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; geometry.block_size() as usize];
+    device.read_at(geometry.byte_of(block), &mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// Whether the inode bitmap of the first group ends where its inodes do: with one that is free before ones that are not.
 fn has_full_padding(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     sb: &Superblock,
 ) -> Option<bool> {
-    let (block, offset) = geometry.descriptor_position(Group(0));
-    let mut bytes = vec![0; usize::from(geometry.desc_size)];
-    device.read_at(geometry.byte_of(block) + offset as u64, &mut bytes).ok()?;
-    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok())?;
-    let mut bitmap = vec![0; geometry.block_size() as usize];
-    device.read_at(geometry.byte_of(desc.inode_bitmap), &mut bitmap).ok()?;
+    let desc = descriptor(device, geometry, sb, Group(0))?;
+    let bitmap = read_block(device, geometry, desc.inode_bitmap)?;
     let is_set = |bit: u32| bitmap[bit as usize / 8] >> (bit % 8) & 1 == 1;
     let end = geometry.inodes_per_group;
     let all = geometry.block_size() * 8;
@@ -379,15 +394,8 @@ fn has_full_padding(
 /// How much the root directory's inode, where a superblock says that it is, looks like one.
 fn root_points(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     let geometry = Geometry::new(sb);
-    let (block, offset) = geometry.descriptor_position(Group(0));
-    let mut bytes = vec![0; usize::from(geometry.desc_size)];
-    let at = geometry.byte_of(block) + offset as u64;
-    let is_read = device.read_at(at, &mut bytes).is_ok();
-    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok());
-    match desc.filter(|_| is_read) {
-        Some(desc) => score_of_root(device, sb, &geometry, &desc),
-        None => 0,
-    }
+    let desc = descriptor(device, &geometry, sb, Group(0));
+    desc.map_or(0, |desc| score_of_root(device, sb, &geometry, &desc))
 }
 
 /// How much the root directory's inode looks like one.
@@ -455,12 +463,8 @@ fn with_whole_device(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSu
 fn is_padded(device: &dyn BlockDevice, sb: &Superblock) -> Option<bool> {
     let geometry = Geometry::new(sb);
     let last = Group(geometry.groups_count - 1);
-    let (block, offset) = geometry.descriptor_position(last);
-    let mut bytes = vec![0; usize::from(geometry.desc_size)];
-    device.read_at(geometry.byte_of(block) + offset as u64, &mut bytes).ok()?;
-    let desc = GroupDescriptor::read(&bytes).filter(|desc| desc.check_places(sb).is_ok())?;
-    let mut bitmap = vec![0; geometry.block_size() as usize];
-    device.read_at(geometry.byte_of(desc.block_bitmap), &mut bitmap).ok()?;
+    let desc = descriptor(device, &geometry, sb, last)?;
+    let bitmap = read_block(device, &geometry, desc.block_bitmap)?;
     let is_set = |bit: u32| bitmap[bit as usize / 8] >> (bit % 8) & 1 == 1;
     Some((geometry.clusters_in(last)..geometry.block_size() * 8).all(is_set))
 }

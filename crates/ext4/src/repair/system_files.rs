@@ -239,16 +239,21 @@ pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) 
             if is_there {
                 image.write_slot(ino, vec![0; usize::from(image.params.geometry.inode_size)])?;
             }
-            image.edit_superblock(|raw| {
-                let mut features = raw.features();
-                features.compat.remove(Compat::ORPHAN_FILE);
-                features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
-                raw.set_features(&features);
-                raw.orphan_file_inum = 0.into();
-            })?;
+            turn_orphan_file_off(image)?;
             let what = "The feature orphan_file is turned off, for there cannot be such a file.";
             Ok(vec![Action::about(finding, what)])
         })
     })?;
     done.unwrap_or(Ok(()))
+}
+
+/// Turns the feature off. What the superblock said is the file stays as it is.
+pub(super) fn turn_orphan_file_off(image: &Image<'_>) -> io::Result<()> {
+    image.edit_superblock(|raw| {
+        let mut features = raw.features();
+        features.compat.remove(Compat::ORPHAN_FILE);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        raw.set_features(&features);
+        raw.orphan_file_inum = 0.into();
+    })
 }
