@@ -18,6 +18,7 @@ use crate::format::superblock::Superblock;
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::params::clock::Clock;
 use crate::volume::Volume;
+use crate::waiting::{Waiting, WaitingPolicy};
 use operation::locks::InodeLocks;
 
 /// Memory for cached metadata unless told otherwise, in bytes.
@@ -32,6 +33,12 @@ pub struct OpenOptions {
     pub norecovery: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
+    /// When files that are made wait in memory, to be entered into their directory many together: in large
+    /// directories, unless told otherwise. `None`: never. None wait in an image without a journal.
+    ///
+    /// After a crash, files that waited may be missing in any order, each wholly; `fsync` of any file or directory,
+    /// `sync` and closing bring all of them to the device.
+    pub waiting: Option<WaitingPolicy>,
     /// The time that the file system writes by itself (of deletions, of commits, of its closing), and
     /// that the generations of new inodes follow from, instead of the machine's: the same operations
     /// then give the same bytes. For tests and measurements only.
@@ -41,7 +48,13 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let orphans = OrphanPolicy::default();
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false, orphans, time: None }
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            norecovery: false,
+            orphans,
+            waiting: Some(WaitingPolicy::LARGE),
+            time: None,
+        }
     }
 }
 
@@ -62,6 +75,7 @@ pub struct Ext4 {
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
+    pub(crate) waiting: Waiting,
 }
 
 /// What an image was like before anything was done to it.

@@ -65,60 +65,88 @@ impl FileSystem for Ext4 {
             blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
             blocks_for_contents: unreserved,
             inodes: u64::from(volume.geometry.inodes_count),
-            inodes_free: inodes,
+            inodes_free: inodes.saturating_sub(self.waiting.files() as u64),
             name_len_max: NAME_LEN_MAX as u32,
         })
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        look_at_dir(self, dir, |dir| dir::lookup(self, dir, name))
+        look_at_dir(self, dir, |dir| match self.waiting.find(dir.ino(), name) {
+            Some(ino) => Ok(ino),
+            None => dir::lookup(self, dir, name),
+        })
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        look_at(self, ino, |inode| inode::attributes(self, inode))
+        if let Some(attributes) = self.waiting_attributes(ino)? {
+            return Ok(attributes);
+        }
+        look_at(self, ino, |inode| {
+            let mut attributes = inode::attributes(self, inode)?;
+            if let Some(time) = self.waiting_time(ino) {
+                (attributes.mtime, attributes.ctime) = (time, time);
+            }
+            Ok(attributes)
+        })
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
+        let _quiet = self.settle_all_of(ino)?;
         set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        names::create(self, dir, name, new)
+        if let Some(ino) = self.create_waiting(dir, name, new)? {
+            return Ok(ino);
+        }
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::create(self, dir, name, new))
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        names::mkdir(self, dir, name, new)
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::mkdir(self, dir, name, new))
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        names::mknod(self, dir, name, file, new)
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::mknod(self, dir, name, file, new))
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        names::symlink(self, dir, name, target, new)
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::symlink(self, dir, name, target, new))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        names::create_unlinked(self, dir, new)
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::create_unlinked(self, dir, new))
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        names::link(self, ino, dir, name, time)
+        self.settle(ino)?;
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::link(self, ino, dir, name, time))
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        names::link_over(self, ino, dir, name, time)
+        self.settle(ino)?;
+        let _quiet = self.quiet(dir)?;
+        self.with_all(|| names::link_over(self, ino, dir, name, time))
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let _quiet = self.quiet(dir)?;
         names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
+        let _quiet = self.quiet(dir)?;
         names::rmdir(self, dir, name, time)
     }
 
@@ -129,7 +157,9 @@ impl FileSystem for Ext4 {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        names::rename(self, from, to, mode, None, time)
+        let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
+        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
+        self.with_all(|| names::rename(self, from, to, mode, None, time))
     }
 
     fn rename_with_whiteout(
@@ -140,10 +170,15 @@ impl FileSystem for Ext4 {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        names::rename(self, from, to, mode, Some(whiteout), time)
+        let _quiet = (self.quiet(from.0)?, self.quiet(to.0)?);
+        let _moved = (self.quiet_named(from)?, self.quiet_named(to)?);
+        self.with_all(|| names::rename(self, from, to, mode, Some(whiteout), time))
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
+        if self.open_waiting(ino)? {
+            return Ok(());
+        }
         operation::orphans::open_inode(self, ino)
     }
 
@@ -152,19 +187,23 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| file::read(self, inode, offset, buf))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        data::write(self, ino, offset, data, time)
+        self.settle(ino)?;
+        self.with_all(|| data::write(self, ino, offset, data, time))
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        data::allocate(self, ino, offset, len, mode)
+        self.settle(ino)?;
+        self.with_all(|| data::allocate(self, ino, offset, len, mode))
     }
 
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        data::resize(self, ino, size, time)
+        self.settle(ino)?;
+        self.with_all(|| data::resize(self, ino, size, time))
     }
 
     fn extent_map(
@@ -174,6 +213,7 @@ impl FileSystem for Ext4 {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| file::extent_map(self, inode, offset, len, each))
     }
 
@@ -183,6 +223,7 @@ impl FileSystem for Ext4 {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _quiet = self.quiet(dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             let mut listing = Listing::new(self, dir, clock);
@@ -195,6 +236,7 @@ impl FileSystem for Ext4 {
         dir: Ino,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _quiet = self.quiet(dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             let mut listing = Listing::new(self, dir, clock);
@@ -203,26 +245,32 @@ impl FileSystem for Ext4 {
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| xattr::get(self, inode, name))
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        self.set_attribute(ino, name, value)
+        let _quiet = self.settle_all_of(ino)?;
+        self.with_all(|| self.set_attribute(ino, name, value))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let _quiet = self.settle_all_of(ino)?;
         self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| xattr::list(self, inode, each))
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.settle(ino)?;
         self.read_file_attributes(ino)
     }
 
     fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        let _quiet = self.settle_all_of(ino)?;
         self.change_file_attributes(ino, change)
     }
 
@@ -230,11 +278,14 @@ impl FileSystem for Ext4 {
         self.trim_free(range, len_min)
     }
 
+    /// Makes everything durable that was done before, of other inodes too: what waits as well.
     fn fsync(&self, _ino: Ino) -> Result<()> {
+        self.settle_all()?;
         operation::sync(self)
     }
 
     fn sync(&self) -> Result<()> {
+        self.settle_all()?;
         operation::sync(self)
     }
 

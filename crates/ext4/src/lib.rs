@@ -23,8 +23,10 @@ mod params;
 mod quota;
 pub mod repair;
 mod volume;
+mod waiting;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
 pub use open::superblock_copy::has_superblock_copy;
 pub use orphan::{OrphanPolicy, OrphanReport};
+pub use waiting::WaitingPolicy;

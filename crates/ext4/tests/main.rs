@@ -23,5 +23,6 @@ mod others;
 mod quotas;
 mod random;
 mod repair;
+mod waiting;
 mod xattr;
 mod xattr_damage;

@@ -8,6 +8,7 @@ use operation::reserve::{Claim, ReserveSize};
 use transaction::Txn;
 
 use super::busy::BusyBlocks;
+use super::reserved::ReservedInodes;
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::group::{
@@ -41,6 +42,10 @@ pub(crate) struct BlockGroup {
     /// to choose groups by without waiting for them.
     free_blocks: AtomicU32,
     free_inodes: AtomicU32,
+    /// Free inodes that are kept for files that wait.
+    pub(super) reserved: ReservedInodes,
+    /// Free clusters that are promised to such files. It grows only with the group's lock.
+    promised: AtomicU32,
     /// Where what belongs in this group was last put, because this one is full. Only hints.
     block_spill: AtomicU32,
     inode_spill: AtomicU32,
@@ -83,12 +88,24 @@ impl BlockGroup {
             inode_bitmap_csum: AtomicU32::new(desc.inode_bitmap_csum),
             free_blocks: AtomicU32::new(0),
             free_inodes: AtomicU32::new(0),
+            reserved: ReservedInodes::default(),
+            promised: AtomicU32::new(0),
         }
     }
 
     /// Clusters that must stay free when an operation with a claim has taken what it wants.
     pub(super) fn withheld(&self, claim: Claim) -> u32 {
-        claim.withheld(self.reserve)
+        let promised = self.promised.load(Ordering::Relaxed);
+        match claim {
+            // What was promised may be taken by who keeps the promise, and is little to who frees.
+            Claim::Freeing | Claim::Unbounded => claim.withheld(self.reserve),
+            Claim::Ordinary | Claim::Promised => claim.withheld(self.reserve) + promised,
+        }
+    }
+
+    /// Keeps clusters for files that wait. The group must be held, and have as many that may be taken.
+    pub(crate) fn promise(&self, clusters: u32) {
+        self.promised.fetch_add(clusters, Ordering::Relaxed);
     }
 
     fn seal_block_bitmap(&self, desc: &mut GroupDescriptor, checksum: u32) {
@@ -206,7 +223,18 @@ impl Groups {
 
     /// Free inodes of a group, as of a moment ago.
     pub(crate) fn free_inodes(&self, group: Group) -> u32 {
-        self.all.group(group).free_inodes.load(Ordering::Relaxed)
+        let group = self.all.group(group);
+        group.free_inodes.load(Ordering::Relaxed).saturating_sub(group.reserved.count())
+    }
+
+    /// Lets others have an inode that was kept for a file, or that is used by now.
+    pub(crate) fn let_go_of_inode(&self, group: Group, index: u32) {
+        self.all.group(group).reserved.let_go(index);
+    }
+
+    /// Lets others have clusters that were promised.
+    pub(crate) fn release(&self, group: Group, clusters: u32) {
+        self.all.group(group).promised.fetch_sub(clusters, Ordering::Relaxed);
     }
 
     /// A group's descriptor, for the places in it, which never change.
@@ -236,7 +264,8 @@ impl Groups {
     /// Free clusters beside the reserve.
     pub(crate) fn unreserved(&self) -> u64 {
         self.all.states().fold(0, |clusters, (group, state)| {
-            clusters + u64::from(state.desc.free_blocks.saturating_sub(group.reserve))
+            let withheld = group.withheld(Claim::Ordinary);
+            clusters + u64::from(state.desc.free_blocks.saturating_sub(withheld))
         })
     }
 

@@ -3,9 +3,10 @@
 use operation::Outcome;
 use vfs::{Error, Ino};
 
-use super::bitmap::{self, Bits};
+use super::bitmap;
 use super::guard::Bitmaps as _;
-use crate::format::address::Group;
+use crate::Ext4;
+use crate::format::address::{Block, Group};
 use crate::format::checksum::{crc32c, inode_seed};
 use crate::format::inode::{Inode, Owner};
 use crate::inode::Handle;
@@ -24,7 +25,8 @@ impl<'a> Op<'a> {
                 }
                 let Some(at) = self.hold_patiently(group, home, patience)? else { continue };
                 // What was read without the group's lock may have been taken meanwhile.
-                if self.group_guards[at].desc.free_inodes > 0 {
+                let guard = &self.group_guards[at];
+                if guard.desc.free_inodes > guard.group().reserved.count() {
                     groups.set_inode_spill(home, group);
                     return self.allocate_inode_in(group, is_dir);
                 }
@@ -46,7 +48,7 @@ impl<'a> Op<'a> {
 
     fn free_inodes_in(&self, group: Group) -> u32 {
         match self.group_guards.find(group) {
-            Some(guard) => guard.desc.free_inodes,
+            Some(guard) => guard.desc.free_inodes.saturating_sub(guard.group().reserved.count()),
             None => self.fs.volume.groups.free_inodes(group),
         }
     }
@@ -60,7 +62,9 @@ impl<'a> Op<'a> {
         let from = guard.first_free_inode;
         let count = geometry.inodes_per_group;
         let reserved = if group.0 == 0 { volume.sb.first_ino.saturating_sub(1) } else { 0 };
-        let found = bitmap::find_free(Bits::plain(self.txn.data(id)), from.max(reserved), count);
+        let kept = &guard.group().reserved;
+        let from = from.max(reserved);
+        let found = kept.over(self.txn.data(id), |bits| bitmap::find_free(bits, from, count));
         let Some(index) = found else {
             return Err(guard
                 .corrupt("inode bitmap", "no free inode though the count says so")
@@ -72,21 +76,35 @@ impl<'a> Op<'a> {
         bitmap::set(self.txn.edit(id, window), base, range);
 
         let state = &mut **guard;
-        state.first_free_inode = index + 1;
+        if kept.count() == 0 {
+            state.first_free_inode = index + 1;
+        }
         state.desc.free_inodes -= 1;
         state.desc.used_dirs += u32::from(is_dir);
         state.desc.itable_unused = state.desc.itable_unused.min(count - index - 1);
-        let (block, offset) = geometry.inode_position(state.desc.inode_table, index);
+        let place = geometry.inode_position(state.desc.inode_table, index);
         let ino = geometry.ino_of(group, index);
-        Ok(self.blank_inode(ino, block, offset))
+        Ok(self.fs.blank_inode(ino, self.fs.next_generation(ino), place))
+    }
+}
+
+impl Ext4 {
+    /// The generation of an inode that is taken: different for each use of a number, yet the same in every build of
+    /// the same image.
+    pub(crate) fn next_generation(&self, ino: Ino) -> u32 {
+        let uses = self.generations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        crc32c(crc32c(uses, &ino.0.to_le_bytes()), &self.volume.sb.raw.hash_seed)
     }
 
-    fn blank_inode(&self, ino: Ino, block: crate::format::address::Block, offset: usize) -> Handle {
-        let volume = &self.fs.volume;
+    /// A new inode whose slot is at `place`. All of its fields are zero but the generation.
+    pub(crate) fn blank_inode(
+        &self,
+        ino: Ino,
+        generation: u32,
+        (block, offset): (Block, usize),
+    ) -> Handle {
+        let volume = &self.volume;
         let mut inode = Inode::zeroed(usize::from(volume.geometry.inode_size));
-        // Different for each use of a number, yet the same in every build of the same image.
-        let uses = self.fs.generations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let generation = crc32c(crc32c(uses, &ino.0.to_le_bytes()), &volume.sb.raw.hash_seed);
         inode.set_generation(generation);
         let seed = inode_seed(volume.sb.checksum_seed, ino, generation);
         Handle { owner: Owner { ino, seed }, inode, block, offset }

@@ -11,6 +11,8 @@ mod free;
 pub(crate) mod groups;
 pub(crate) mod guard;
 mod inodes;
+mod reserve;
+pub(crate) mod reserved;
 pub(crate) mod spread;
 pub(crate) mod system;
 mod trim;

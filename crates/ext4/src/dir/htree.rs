@@ -50,14 +50,40 @@ struct Item {
     size: usize,
 }
 
+/// A leaf that is held, and the hash that the leaf after it begins with, as far as that is known.
+type Leaf = (BufferId, Option<u32>);
+
 impl Op<'_> {
-    /// Adds an entry to a directory with an index.
+    /// Adds many entries to a directory with an index, given with the major hashes of their names, in ascending order:
+    /// the index is searched once for each leaf. Names of directories that fold them, or are encrypted, are not for
+    /// this.
+    pub(crate) fn add_in_order<'e>(
+        &mut self,
+        dir: &mut Handle,
+        entries: impl Iterator<Item = (u32, Entry<'e>)>,
+    ) -> Outcome<()> {
+        let mut leaf: Option<Leaf> = None;
+        for (hash, entry) in entries {
+            let mut wanted = Wanted::new(Style::Plain, entry.name);
+            if let Some((id, Some(end))) = leaf
+                && hash < end & !1
+                && let Some(room) = self.room_in_leaf(id, entry.name, &mut wanted)?
+            {
+                self.write_entry(room, entry);
+                continue;
+            }
+            leaf = Some(self.add_indexed(dir, entry, &mut wanted)?);
+        }
+        Ok(())
+    }
+
+    /// Adds an entry to a directory with an index. Where it went.
     pub(super) fn add_indexed(
         &mut self,
         dir: &mut Handle,
         entry: Entry<'_>,
         wanted: &mut Wanted<'_>,
-    ) -> Outcome<()> {
+    ) -> Outcome<Leaf> {
         for _ in 0..ROUNDS_MAX {
             let (info, _) = index::root(self, dir)?;
             let hasher = self.fs.volume.hasher(info.hash_version);
@@ -75,7 +101,7 @@ impl Op<'_> {
             }
             if let Some(room) = room {
                 self.write_entry(room, entry);
-                return Ok(());
+                return Ok((leaf, cursor.next_hash()));
             }
             if self.pack_if_sparse(leaf, entry.name) {
                 continue;

@@ -115,6 +115,11 @@ impl Cursor {
         self.next_hash.is_none_or(|next| next & !1 == hash)
     }
 
+    /// The hash that the next leaf begins with, as far as the last index block says.
+    pub(crate) fn next_hash(&self) -> Option<u32> {
+        self.next_hash
+    }
+
     /// Walks from the block that step `from` names down to a leaf.
     fn descend(
         &mut self,

@@ -38,7 +38,7 @@ impl Op<'_> {
         self.give_block(dir)?;
         let mut wanted = Wanted::new(Style::of(dir), entry.name);
         if index::is_indexed(self.fs, dir) {
-            return self.add_indexed(dir, entry, &mut wanted);
+            return self.add_indexed(dir, entry, &mut wanted).map(drop);
         }
         // An index that is not kept up to date must not be found by others.
         dir.inode.set_flag(flags::INDEX, false);
@@ -49,7 +49,7 @@ impl Op<'_> {
         let blocks = dir::blocks_count(self.fs, dir)?;
         if blocks == 1 && self.fs.volume.dir_index {
             self.make_index(dir)?;
-            return self.add_indexed(dir, entry, &mut wanted);
+            return self.add_indexed(dir, entry, &mut wanted).map(drop);
         }
         let (_, id) = self.append_leaf(dir)?;
         let rec_len = self.fs.volume.block_size() - self.fs.volume.dir_tail_size();

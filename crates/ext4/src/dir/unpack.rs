@@ -30,7 +30,7 @@ impl Op<'_> {
         dir.inode.set_flag(flags::INLINE_DATA, false);
         dir.inode.i_block_mut().fill(0);
         dir.inode.set_size(0);
-        self.init_map(dir);
+        self.fs.init_map(dir);
         let (_, id) = self.append_leaf(dir)?;
         let bytes = self.txn.edit(id, 0..end);
         let directory = dirent::file_type_code(FileType::Directory);

@@ -37,7 +37,7 @@ impl Op<'_> {
     pub(super) fn use_unpacked(&mut self, file: &mut Handle, unpacked: &Unpacked) -> Outcome<()> {
         file.inode.set_flag(flags::INLINE_DATA, false);
         file.inode.i_block_mut().fill(0);
-        self.init_map(file);
+        self.fs.init_map(file);
         if unpacked.contents.is_empty() {
             return Ok(());
         }

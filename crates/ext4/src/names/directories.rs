@@ -33,11 +33,12 @@ impl Directories for Ext4 {
     }
 
     fn is_empty(&self, dir: &Handle) -> Result<bool> {
-        dir::is_empty(&mut &*self, dir)
+        Ok(!self.waiting.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
     }
 
     fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
-        op.add_entry(dir, entry)
+        op.add_entry(dir, entry)?;
+        Ok(Ext4::note_name(op, dir, entry.name)?)
     }
 
     fn replace_entry(

@@ -51,11 +51,11 @@ impl MakeInodes for Ext4 {
     }
 
     fn init_file(op: &mut Op<'_>, file: &mut Handle) {
-        op.init_map(file);
+        op.fs.init_map(file);
     }
 
     fn init_dir(op: &mut Op<'_>, dir: &mut Handle, parent: Ino) -> Outcome<()> {
-        op.init_map(dir);
+        op.fs.init_map(dir);
         op.init_dir(dir, parent)
     }
 
@@ -65,7 +65,7 @@ impl MakeInodes for Ext4 {
             link.inode.i_block_mut()[..target.len()].copy_from_slice(target);
             return Ok(());
         }
-        op.init_map(link);
+        op.fs.init_map(link);
         op.write_new_block(link, target)
     }
 
@@ -86,10 +86,21 @@ fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_crtime(new.time);
 }
 
-impl Op<'_> {
+impl Ext4 {
+    /// A new and empty regular file that inherits nothing.
+    pub(crate) fn new_file(&self, ino: Ino, generation: u32, new: &NewInode) -> Result<Handle> {
+        let geometry = &self.volume.geometry;
+        let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;
+        let place = geometry.inode_position(self.volume.groups.inode_table(group), index);
+        let mut file = self.blank_inode(ino, generation, place);
+        set_new(&mut file.inode, FileType::Regular, new);
+        self.init_map(&mut file);
+        Ok(file)
+    }
+
     /// Gives a new inode an empty block map.
     pub(crate) fn init_map(&self, file: &mut Handle) {
-        if self.fs.volume.extents {
+        if self.volume.extents {
             file.inode.set_flag(flags::EXTENTS, true);
             let root = &mut file.inode.i_block_mut()[..extent::ENTRY_SIZE];
             extent::write_header(root, 0, extent::capacity(I_BLOCK_SIZE), 0);

@@ -220,6 +220,11 @@ impl<'a> Op<'a> {
         self.staged.push(Staged { handle, fresh: true, tail });
     }
 
+    /// Makes room for so many inodes that will be staged.
+    pub(crate) fn expect_staged(&mut self, inodes: usize) {
+        self.staged.reserve(inodes);
+    }
+
     /// Does what was put off. After an error the operation must be dropped.
     fn finish_put_off(&mut self) -> Outcome<()> {
         self.store_counted_values()?;

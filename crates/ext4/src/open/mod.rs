@@ -29,6 +29,7 @@ use crate::orphan::Orphans;
 use crate::params::clock::Clock;
 use crate::params::read_superblock;
 use crate::volume::Volume;
+use crate::waiting::{self, Waiting};
 use operation::Mode;
 use operation::locks::InodeLocks;
 use superblock_copy::Copy;
@@ -166,6 +167,7 @@ impl Ext4 {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
+        self.settle_all()?;
         operation::orphans::inactivate_all(&self)?;
         self.engine.empty_log()?;
         let mut raw = self.current_superblock()?;
@@ -194,7 +196,7 @@ impl Ext4 {
         options: &OpenOptions,
         mode: Mode,
     ) -> Result<Self> {
-        let OpenOptions { cache_bytes, orphans: policy, time, .. } = *options;
+        let OpenOptions { cache_bytes, orphans: policy, waiting, time, .. } = *options;
         let is_stale = options.norecovery && mode == Mode::ReadOnly;
         let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
         let mut volume = Volume::read(&*device, trust)?;
@@ -205,6 +207,7 @@ impl Ext4 {
         let options = transaction::Options { block_size: volume.block_size(), cache_bytes };
         // Without a journal, whoever opens the image after a crash must check all of it anyway.
         let records = log.is_some();
+        let waiting = waiting.filter(|_| waiting::is_possible(&volume, mode, records));
         let log = log.map(|log| Box::new(log) as Box<dyn transaction::Log>);
         let engine = Engine::new(device, volume.clone(), log, options);
         Ok(Self {
@@ -220,6 +223,7 @@ impl Ext4 {
             clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
+            waiting: Waiting::new(waiting, cache_bytes),
         })
     }
 

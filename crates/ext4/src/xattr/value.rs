@@ -98,7 +98,7 @@ impl Op<'_> {
         inode.set_size(value.len() as u64);
         inode.set_value_refcount(1);
         inode.set_value_hash(value_hash(self.fs.volume.sb.checksum_seed, value));
-        self.init_map(&mut handle);
+        self.fs.init_map(&mut handle);
         let blocks = self.value_blocks(value.len() as u32);
         self.fill_hole(&mut handle, FileBlock(0), blocks, false)?;
         self.write_value(&handle, value)?;

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
-use ext4::Ext4;
+use ext4::{Ext4, WaitingPolicy};
 use vfs::FileSystem;
 use workload::crash::{CarelessDevice, Mounted, Target};
 use workload::trial::{Alike, Trial};
 
-use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open};
+use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open_with};
 
 /// ext4 images of one kind.
 pub struct Ext4Target {
@@ -18,6 +18,8 @@ pub struct Ext4Target {
     made: MemoryDevice,
     /// Whether flushes are swallowed on the way to the device, as a planted mistake.
     pub swallows_flushes: bool,
+    /// When files that are made wait.
+    pub waiting: Option<WaitingPolicy>,
 }
 
 impl Ext4Target {
@@ -27,7 +29,7 @@ impl Ext4Target {
 
     /// Of an image that others made like a layout.
     pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
-        Self { layout, made, swallows_flushes: false }
+        Self { layout, made, swallows_flushes: false, waiting: None }
     }
 
     /// What trials need to know of it.
@@ -58,10 +60,14 @@ impl Target for Ext4Target {
         std::iter::once(1024..2048).collect()
     }
 
+    fn files_may_wait(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
-        Ok(Box::new(Open(open(device, SMALL_CACHE_BYTES)?)))
+        Ok(Box::new(Open(open_with(device, SMALL_CACHE_BYTES, self.waiting)?)))
     }
 }
 

@@ -12,7 +12,7 @@ use blockdev::{BlockDevice, MemoryDevice};
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use ext4::log::JournalMap;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
-use ext4::{Ext4, OpenOptions};
+use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use oracle::Mke2fs;
 use oracle::crash::read_image;
 use vfs::Timestamp;
@@ -102,7 +102,16 @@ impl Layout {
 
 /// Opens an image to change it, with a cache of this size.
 pub fn open(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Ext4> {
-    Ext4::open_writable(device, &OpenOptions { cache_bytes, ..OpenOptions::default() })
+    open_with(device, cache_bytes, None)
+}
+
+/// The same, where files that are made wait.
+pub fn open_with(
+    device: Arc<dyn BlockDevice>,
+    cache_bytes: usize,
+    waiting: Option<WaitingPolicy>,
+) -> vfs::Result<Ext4> {
+    Ext4::open_writable(device, &OpenOptions { cache_bytes, waiting, ..OpenOptions::default() })
 }
 
 /// Asserts that e2fsck has nothing to say about an image.

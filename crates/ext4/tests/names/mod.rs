@@ -1,6 +1,6 @@
 //! What changes names: compared with the model, judged by e2fsck and the kernel.
 
-mod common;
+pub(crate) mod common;
 mod errors;
 mod features;
 mod listing;

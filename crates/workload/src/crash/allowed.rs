@@ -1,6 +1,6 @@
 //! Whether a recovered tree is one that a crash may leave. The rules are in the module above.
 
-use vfs::{FileSystem, Ino};
+use vfs::{Attributes, FileSystem, FileType, Ino};
 
 use crate::operation::Session;
 use crate::tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
@@ -73,6 +73,45 @@ pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
         states.len(),
         differences.join("\n")
     ))
+}
+
+/// The same states, each without the files that are not in `found` and may be lost; and with the times of
+/// directories as found, if they had them in one of the states.
+pub(super) fn without_lost(states: &[State], found: &Tree) -> Vec<State> {
+    let each = states.iter().enumerate().map(|(number, state)| {
+        let is_lost =
+            |path: &[u8]| found.get(path).is_none() && may_be_lost(&states[..=number], path);
+        let mut tree = state.tree.filter(|path| !is_lost(path));
+        let directories = tree.paths.iter().filter(|(path, _)| found.get(path).is_some());
+        for (path, &place) in directories {
+            let (expected, shown) = (&mut tree.inodes[place].attributes, found.get(path));
+            let Some(shown) = shown.map(|inode| &inode.attributes) else { continue };
+            let times = |a: &Attributes| (a.mtime, a.ctime);
+            let had = |state: &State| state.tree.get(path).map(|inode| times(&inode.attributes));
+            if expected.file_type == FileType::Directory
+                && states.iter().any(|state| had(state) == Some(times(shown)))
+            {
+                (expected.mtime, expected.ctime) = times(shown);
+            }
+        }
+        State { tree, open: state.open.clone() }
+    });
+    each.collect()
+}
+
+/// Whether what a path leads to in the last of the states is a regular file that was made after the first, and
+/// nothing was done to it since.
+fn may_be_lost(states: &[State], path: &[u8]) -> bool {
+    let now = states.last().and_then(|state| state.tree.get(path));
+    let Some(now) = now.filter(|now| now.attributes.file_type == FileType::Regular) else {
+        return false;
+    };
+    let ino = now.attributes.ino;
+    let with_it = states.iter().skip_while(|state| state.tree.by_ino(ino).is_none());
+    let is_new = states.first().is_some_and(|state| state.inode(ino).is_none());
+    let is_same =
+        |state: &State| state.tree.by_ino(ino) == Some(now) && state.tree.paths_of(ino).eq([path]);
+    is_new && now.attributes.size == 0 && with_it.into_iter().all(is_same)
 }
 
 /// The sectors of a tree with the metadata of the first state that are of none of the states.
@@ -154,6 +193,30 @@ mod tests {
         check(&states[1..], &states[0].tree).unwrap_err();
         fs.link(ino, fs.root(), b"g", None).unwrap();
         check(&states, &Tree::of(&fs).unwrap()).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_waits_may_be_lost_as_long_as_nothing_is_done_to_it() {
+        let fs = Model::new();
+        let time = |sec| Some(vfs::Timestamp { sec, nsec: 0 });
+        let mut states = vec![state(&fs, &[])];
+        let new = |sec| NewInode { parent_time: time(sec), ..NewInode::default() };
+        let ino = fs.create(fs.root(), b"f", &new(1)).unwrap();
+        states.push(state(&fs, &[]));
+        fs.create(fs.root(), b"g", &new(2)).unwrap();
+        states.push(state(&fs, &[]));
+        let lost = states[2].without(b"f").tree;
+        check(&states, &lost).unwrap_err();
+        check(&without_lost(&states, &lost), &lost).unwrap();
+        check(&without_lost(&states[1..], &lost), &lost).unwrap_err();
+        fs.link(ino, fs.root(), b"h", time(3)).unwrap();
+        states.push(state(&fs, &[]));
+        let lost = states[3].without(b"f").tree;
+        check(&without_lost(&states, &lost), &lost).unwrap_err();
+        // With its second name, it is as before that was made: the directory never had the time of it.
+        let both = states[2].without(b"f").tree;
+        check(&without_lost(&states, &both), &both).unwrap();
+        check(&without_lost(&states[2..], &both), &both).unwrap_err();
     }
 
     #[test]

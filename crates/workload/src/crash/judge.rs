@@ -30,7 +30,11 @@ pub(super) fn recover(
     let device = Arc::new(crashed.fork());
     let fs = target.open(device.clone()).map_err(|error| format!("open: {error}"))?;
     let tree = Tree::of(fs.file_system())?;
-    allowed::check(allowed, &tree)?;
+    if target.files_may_wait() {
+        allowed::check(&allowed::without_lost(allowed, &tree), &tree)?;
+    } else {
+        allowed::check(allowed, &tree)?;
+    }
     fs.close().map_err(|error| format!("close: {error}"))?;
     Ok(Recovered { device, tree })
 }

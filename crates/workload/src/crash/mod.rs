@@ -25,6 +25,10 @@
 //!
 //! Without steps that change contents, rule 2 leaves no freedom.
 //!
+//! A target may say that files which were made wait ([`Target::files_may_wait`]). Then files may be missing from state
+//! `k`, each of which was made after the durable state and is in state `k` just as it was made; and directories may
+//! have the times of another of the allowed states.
+//!
 //! Then recovery itself is stopped at a random moment and done again, which must show the same tree;
 //! and judges from outside look at the image before and after recovery.
 
@@ -63,6 +67,11 @@ pub trait Target: Sync {
     /// everything else is torn at sectors.
     fn indivisible(&self) -> Vec<Range<u64>> {
         Vec::new()
+    }
+
+    /// Whether files that were made, and had nothing else done to them, may be lost though later steps are there.
+    fn files_may_wait(&self) -> bool {
+        false
     }
 
     /// Opens a file system to change it; one that was not closed is recovered first.

@@ -102,7 +102,7 @@ impl Replay<'_, '_> {
         let raw_block = &raw[I_BLOCK_OFFSET..GENERATION_OFFSET];
         if inode.has_flag(flags::EXTENTS) {
             if Node::parse(old.i_block(), None).is_err() {
-                self.op.init_map(&mut work.handle);
+                self.op.fs.init_map(&mut work.handle);
             }
         } else if !is_mapped {
             work.handle.inode.i_block_mut().copy_from_slice(raw_block);

@@ -1,0 +1,177 @@
+//! Files that wait: made, and not yet in a leaf nor in the inode table.
+//!
+//! Names lie in the order of their hashes, so files that are made one after the other meet a leaf each. In a large
+//! directory a checkpoint meets each leaf about once, and a create writes most of a leaf to the journal and to its
+//! place. So files that nobody has asked to be durable wait in memory, and are applied by ranges of hashes.
+//!
+//! Invariants:
+//! - A file that waits is nowhere on disk. Its inode is kept for it ([`crate::alloc::reserved`]), and space for what
+//!   its name may need is promised.
+//! - A file starts to wait, and is applied, only with its directory locked exclusively. An operation of applying is
+//!   whole: the name, the inode and its bit become durable at once.
+//! - Whoever changes a directory in any other way, or lists it, keeps it quiet ([`gate`]): then nothing waits in it.
+//!   Whoever does more to a file than look at its attributes has it applied first.
+//! - A file is forgotten here only after it was applied: whoever does not find it here finds it on disk.
+
+mod apply;
+mod create;
+mod filter;
+mod gate;
+mod places;
+mod settle;
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+use vfs::Ino;
+
+use crate::alloc::reserved::InodeRun;
+pub(crate) use create::is_possible;
+use gate::Gates;
+use table::{Directory, Map, Record, RunOwner};
+
+/// When files wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingPolicy {
+    /// Blocks of a directory from which on files wait in it.
+    pub blocks_min: u64,
+    /// Files that must have been made in it one after the other before, for each block that it has.
+    pub streak_per_block: usize,
+    /// Files that wait, at most, of all directories.
+    pub files_max: usize,
+    /// Parts of a directory that are applied one at a time.
+    pub parts: usize,
+}
+
+impl WaitingPolicy {
+    /// What pays in directories whose leaves no checkpoint meets twice: some 100 bytes of memory a file.
+    pub const LARGE: Self =
+        Self { blocks_min: 1024, streak_per_block: 1, files_max: 500_000, parts: 256 };
+}
+
+type Shared = Arc<Mutex<Directory>>;
+
+/// The files of a file system that wait.
+pub(crate) struct Waiting {
+    policy: Option<WaitingPolicy>,
+    /// Memory of a filter, at most, in bytes.
+    filter_bytes_max: usize,
+    gates: Gates,
+    /// Large directories that files were made in lately.
+    dirs: RwLock<Map<u64, Shared>>,
+    /// How many these are.
+    dirs_count: AtomicUsize,
+    /// Whose inodes of runs that were kept are.
+    runs: Mutex<Map<u32, SmallVec<[RunOwner; 1]>>>,
+    /// Files that wait.
+    files: AtomicUsize,
+}
+
+/// Bytes of the cache for each file that waits, at least: a third of that is taken for it.
+const CACHE_BYTES_PER_FILE: usize = 512;
+
+/// Memory of a filter, at most, in bytes: enough for some twenty million names.
+const FILTER_BYTES_MAX: usize = 64 << 20;
+
+/// Large directories that are remembered, at most, beside those in which files wait.
+const DIRECTORIES_MAX: usize = 64;
+
+impl Waiting {
+    /// Nothing waits yet. Without a policy, nothing ever will. With a small cache, fewer wait than the policy says.
+    pub(crate) fn new(policy: Option<WaitingPolicy>, cache_bytes: usize) -> Self {
+        let files_max = cache_bytes / CACHE_BYTES_PER_FILE;
+        let policy = policy
+            .map(|policy| WaitingPolicy { files_max: policy.files_max.min(files_max), ..policy });
+        Self {
+            policy,
+            filter_bytes_max: (cache_bytes / 4).min(FILTER_BYTES_MAX),
+            gates: Gates::default(),
+            dirs: RwLock::default(),
+            dirs_count: AtomicUsize::new(0),
+            runs: Mutex::default(),
+            files: AtomicUsize::new(0),
+        }
+    }
+
+    /// Files that wait.
+    pub(crate) fn files(&self) -> usize {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Whether a directory is one that files were made in lately.
+    fn knows(&self, dir: Ino) -> bool {
+        self.dirs_count.load(Ordering::Relaxed) != 0 && self.dirs.read().contains_key(&dir.0)
+    }
+
+    fn directory(&self, dir: Ino) -> Option<Shared> {
+        if self.dirs_count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.dirs.read().get(&dir.0).cloned()
+    }
+
+    /// Remembers a directory; one of the others that nothing waits in may be forgotten for it.
+    fn remember(&self, dir: Ino, directory: Directory) -> Shared {
+        let mut dirs = self.dirs.write();
+        if dirs.len() >= DIRECTORIES_MAX {
+            let idle = |(&other, shared): (&u64, &Shared)| {
+                let is_idle = Arc::strong_count(shared) == 1
+                    && shared.try_lock().is_some_and(|directory| directory.waiting == 0);
+                is_idle.then_some(other)
+            };
+            if let Some(other) = dirs.iter().find_map(idle) {
+                dirs.remove(&other);
+            }
+        }
+        let shared = Arc::new(Mutex::new(directory));
+        dirs.insert(dir.0, shared.clone());
+        self.dirs_count.store(dirs.len(), Ordering::Relaxed);
+        shared
+    }
+
+    /// Forgets the filters of directories in which nothing waits, if all together take much memory.
+    fn forget_filters(&self) {
+        let dirs = self.dirs.read();
+        let unlocked = || dirs.values().filter_map(|directory| directory.try_lock());
+        let bytes: usize = unlocked().map(|directory| directory.filter_bytes()).sum();
+        if bytes > self.filter_bytes_max {
+            let idle = unlocked().filter(|directory| directory.waiting == 0);
+            idle.for_each(|mut directory| directory.filter = None);
+        }
+    }
+
+    /// Whether names of a directory wait. It must be locked.
+    pub(crate) fn has_names(&self, dir: Ino) -> bool {
+        self.gates.may_wait(dir)
+            && self.directory(dir).is_some_and(|directory| directory.lock().waiting > 0)
+    }
+
+    /// The inode of a name that waits. The directory must be locked, if only shared.
+    pub(crate) fn find(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
+        if !self.gates.may_wait(dir) {
+            return None;
+        }
+        let directory = self.directory(dir)?;
+        let directory = directory.lock();
+        let key = table::key(directory.hasher.hash(name));
+        directory.find(key, name).filter(|(_, has_name)| *has_name).map(|(record, _)| record.ino)
+    }
+
+    /// A file that waits, by its inode; its directory, and its place there.
+    fn by_inode(&self, ino: Ino) -> Option<(Ino, Shared, usize, usize, Record)> {
+        if self.files() == 0 {
+            return None;
+        }
+        // Inodes beside each other may be several parts'.
+        let owners = self.runs.lock().get(&InodeRun::id_of(ino))?.clone();
+        owners.iter().find_map(|owner| {
+            let (directory, at) = (self.directory(owner.dir)?, owner.record(ino)?);
+            let part = owner.part as usize;
+            let record = *directory.lock().record(part, at).filter(|record| record.ino == ino)?;
+            Some((owner.dir, directory, part, at, record))
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the records of a part are, by the hashes of their names: a table of open addressing that has the places alone,
+//! so that a new name meets one line of it. Keys are the records' affair. Nothing is removed but all at once.
+
+/// Slots at first.
+const SLOTS_LEAST: usize = 64;
+
+/// Places by keys.
+#[derive(Default)]
+pub(super) struct Places {
+    /// A power of two of them, if there are any: a place and one, or 0.
+    slots: Vec<u32>,
+    count: usize,
+}
+
+impl Places {
+    /// The slots that a key may be in, one after the other.
+    fn probe(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len().wrapping_sub(1);
+        // Keys of a part have their upper bits in common.
+        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        (0..self.slots.len()).map(move |step| first.wrapping_add(step) & mask)
+    }
+
+    /// The first place with a key that `is` wanted.
+    pub(super) fn find(&self, key: u64, mut is: impl FnMut(usize) -> bool) -> Option<usize> {
+        let used = self.probe(key).map(|slot| self.slots[slot]).take_while(|&slot| slot != 0);
+        used.map(|slot| slot as usize - 1).find(|&place| is(place))
+    }
+
+    /// Adds a place; `key_of` tells the keys of those that are there.
+    pub(super) fn add(&mut self, key: u64, place: u32, key_of: impl Fn(usize) -> u64) {
+        if (self.count + 1) * 2 > self.slots.len() {
+            let slots = vec![0; (self.slots.len() * 2).max(SLOTS_LEAST)];
+            let before = std::mem::replace(&mut self.slots, slots);
+            for slot in before.into_iter().filter(|&slot| slot != 0) {
+                self.put(key_of(slot as usize - 1), slot);
+            }
+        }
+        self.put(key, place + 1);
+        self.count += 1;
+    }
+
+    fn put(&mut self, key: u64, value: u32) {
+        let free = self.probe(key).find(|&slot| self.slots[slot] == 0);
+        if let Some(slot) = free {
+            self.slots[slot] = value;
+        }
+    }
+
+    /// Forgets all, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(0);
+        self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Places;
+
+    #[test]
+    fn places_are_found_by_their_keys_until_all_are_forgotten() {
+        let mut random = fastrand::Rng::with_seed(3);
+        // Some keys come twice.
+        let keys: Vec<u64> = (0..5_000).map(|_| random.u64(..2_000) << 40).collect();
+        let mut places = Places::default();
+        assert_eq!(places.find(7, |_| true), None);
+        for round in 0..2 {
+            for (place, &key) in keys.iter().enumerate() {
+                assert_eq!(places.find(key, |at| at == place), None, "{round}");
+                places.add(key, place as u32, |at| keys[at]);
+            }
+            for (place, &key) in keys.iter().enumerate() {
+                assert_eq!(places.find(key, |at| at == place), Some(place));
+                assert!(places.find(key, |at| keys[at] == key).is_some_and(|at| at <= place));
+            }
+            places.clear();
+        }
+        assert_eq!(places.find(keys[0], |_| true), None);
+    }
+}
