@@ -1,6 +1,8 @@
 //! Files that wait in memory before they are entered into their directory: everybody sees them as if they did not.
 
+mod failing;
 mod random;
+mod threads;
 
 use std::sync::Arc;
 

@@ -1,0 +1,195 @@
+//! Threads that make files which wait, beside others that read, sync, remove and rename.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use blockdev::MemoryDevice;
+use ext4::{Ext4, WaitingPolicy};
+use oracle::{effort, require};
+use vfs::{Error, FileSystem, FileType, Ino, NewInode, RenameMode};
+use workload::trial::Watchdog;
+
+use super::{ROOMY, SOON, close};
+use crate::changing::{Layout, MIB, open_with};
+use crate::names::common::{NEW, entries, later};
+
+const MAKERS: u32 = 3;
+/// When the test is held to hang.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+fn name(maker: u32, number: u32) -> Vec<u8> {
+    format!("made by thread {maker}, number {number}").into_bytes()
+}
+
+fn moved(maker: u32, number: u32) -> Vec<u8> {
+    [b"moved: ", &name(maker, number)[..]].concat()
+}
+
+/// What becomes of a file after it was made.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    Stays,
+    Removed,
+    Renamed,
+    Written,
+}
+
+fn fate(number: u32) -> Fate {
+    match number % 64 {
+        7 => Fate::Removed,
+        23 => Fate::Renamed,
+        41 => Fate::Written,
+        _ => Fate::Stays,
+    }
+}
+
+struct Stress {
+    fs: Ext4,
+    dir: Ino,
+    /// Files of each maker that are there.
+    made: [AtomicU32; MAKERS as usize],
+    is_over: AtomicBool,
+}
+
+impl Stress {
+    fn make(&self, maker: u32, files: u32) {
+        let (fs, dir) = (&self.fs, self.dir);
+        for number in 0..files {
+            let name = name(maker, number);
+            // As many seconds as there are files before: those of a directory never go back.
+            let new = NewInode { parent_time: later(number.into()), ..NEW };
+            let ino = fs.create(dir, &name, &new).unwrap();
+            assert_eq!(fs.lookup(dir, &name).unwrap(), ino);
+            assert!(matches!(fs.create(dir, &name, &new), Err(Error::Exists)));
+            match fate(number) {
+                Fate::Removed => fs.unlink(dir, &name, None).unwrap(),
+                Fate::Renamed => {
+                    let to = moved(maker, number);
+                    fs.rename((dir, &name), (dir, &to), RenameMode::NoReplace, None).unwrap();
+                }
+                Fate::Written => fs.write(ino, 0, &name, None).unwrap(),
+                Fate::Stays => {}
+            }
+            self.made[maker as usize].store(number + 1, Ordering::Release);
+        }
+    }
+
+    /// All that was made before is seen, and nothing twice.
+    fn read(&self, seed: u64) {
+        let (fs, dir) = (&self.fs, self.dir);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for round in 0_u32.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let maker = random.u32(..MAKERS);
+            let made = self.made[maker as usize].load(Ordering::Acquire);
+            if made == 0 {
+                continue;
+            }
+            let number = random.u32(..made);
+            self.look_at(maker, number);
+            if round.is_multiple_of(500) {
+                let all = entries(fs, dir);
+                assert!(all.windows(2).all(|two| two[0].0 != two[1].0));
+                let expected = (0..made).filter(|&number| fate(number) != Fate::Removed);
+                let of_maker = format!("made by thread {maker},").into_bytes();
+                let found = all.iter().filter(|(name, _)| {
+                    name.starts_with(&of_maker)
+                        || name.strip_prefix(b"moved: ").is_some_and(|n| n.starts_with(&of_maker))
+                });
+                assert!(found.count() >= expected.count());
+            }
+        }
+    }
+
+    fn look_at(&self, maker: u32, number: u32) {
+        let (fs, dir) = (&self.fs, self.dir);
+        let looked = fs.lookup(dir, &name(maker, number));
+        let ino = match fate(number) {
+            Fate::Removed => return assert!(matches!(looked, Err(Error::NotFound))),
+            Fate::Renamed => {
+                assert!(matches!(looked, Err(Error::NotFound)));
+                fs.lookup(dir, &moved(maker, number)).unwrap()
+            }
+            Fate::Stays | Fate::Written => looked.unwrap(),
+        };
+        let found = fs.attributes(ino).unwrap();
+        assert_eq!((found.file_type, found.links), (FileType::Regular, 1));
+        let size = if fate(number) == Fate::Written { name(maker, number).len() } else { 0 };
+        assert_eq!(found.size, size as u64);
+        fs.open(ino).unwrap();
+        FileSystem::close(fs, ino).unwrap();
+    }
+
+    /// What was made before a sync began is there after a crash that follows it.
+    fn sync(&self, device: &MemoryDevice) {
+        for round in 0_u32.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let made = self.made.each_ref().map(|made| made.load(Ordering::Acquire));
+            self.fs.fsync(self.dir).unwrap();
+            if !round.is_multiple_of(16) {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            let crashed = Arc::new(device.fork());
+            let fs = open_with(crashed, 8 << 20, None).unwrap();
+            for (maker, made) in (0..).zip(made) {
+                for number in (0..made).filter(|&number| fate(number) != Fate::Removed) {
+                    let is_there = |name: Vec<u8>| fs.lookup(self.dir, &name).is_ok();
+                    let is_found = match fate(number) {
+                        Fate::Renamed => is_there(moved(maker, number)),
+                        _ => is_there(name(maker, number)),
+                    };
+                    assert!(is_found, "{number} of {maker}");
+                }
+            }
+        }
+    }
+}
+
+fn run(layout: Layout, policy: WaitingPolicy, files: u32) {
+    let _watchdog = Watchdog::new(LIMIT, "threads that make files which wait".to_owned());
+    let device = Arc::new(layout.make());
+    let fs = open_with(device.clone(), 8 << 20, Some(policy)).unwrap();
+    let dir = fs.mkdir(fs.root(), b"d", &NEW).unwrap();
+    fs.sync().unwrap();
+    let stress = Stress { fs, dir, made: Default::default(), is_over: AtomicBool::new(false) };
+    std::thread::scope(|scope| {
+        let (stress, device) = (&stress, &*device);
+        let makers = (0..MAKERS).map(|maker| scope.spawn(move || stress.make(maker, files)));
+        let makers: Vec<_> = makers.collect();
+        for seed in 0..2 {
+            scope.spawn(move || stress.read(seed));
+        }
+        scope.spawn(move || stress.sync(device));
+        // Whether one failed or not, the others come to an end.
+        let outcomes: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
+        stress.is_over.store(true, Ordering::Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok));
+    });
+    let fs = stress.fs;
+    assert_eq!(Some(fs.attributes(dir).unwrap().file_type), Some(FileType::Directory));
+    let kept = (0..files).filter(|&number| fate(number) != Fate::Removed).count();
+    assert_eq!(entries(&fs, dir).len(), kept * MAKERS as usize);
+    close(&device, fs);
+}
+
+#[test]
+fn files_wait_while_others_read_sync_remove_and_rename() {
+    require!(Tool("e2fsck"));
+    let files = effort(1_000, 6_000, 40_000);
+    let inodes = MAKERS * files + 1_000;
+    for layout in [
+        Layout { size: 256 * MIB, inodes, ..ROOMY },
+        Layout { size: 256 * MIB, inodes, ..Layout::SMALL_BLOCKS },
+    ] {
+        let policy = WaitingPolicy { files_max: 300, parts: 8, ..SOON };
+        run(layout, policy, files);
+        // Files begin to wait and cease to, again and again.
+        run(layout, WaitingPolicy { streak_per_block: 1, ..policy }, files);
+    }
+}
