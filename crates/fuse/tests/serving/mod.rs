@@ -155,8 +155,13 @@ pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
     }
 }
 
+/// Files wait in each directory that has an index, and few at a time.
+const SOON: ext4::WaitingPolicy =
+    ext4::WaitingPolicy { blocks_min: 2, streak_per_block: 0, files_max: 60, parts: 4 };
+
 fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
-    let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+    let cache_bytes = CACHE_BYTES;
+    let options = ext4::OpenOptions { cache_bytes, waiting: Some(SOON), ..Default::default() };
     Ext4::open_writable(device.clone(), &options).unwrap()
 }
 
