@@ -26,6 +26,8 @@ struct Batch {
     names: Vec<u8>,
     /// Where the name of each record ends.
     ends: Vec<usize>,
+    /// Places of the records in the order of their inodes.
+    by_inode: Vec<usize>,
     time: Option<Timestamp>,
 }
 
@@ -42,6 +44,14 @@ impl Batch {
             self.ends.push(self.names.len());
         }
         self.time = directory.time;
+        self.by_inode.clear();
+        self.by_inode.extend(0..self.records.len());
+        self.by_inode.sort_unstable_by_key(|&at| self.records[at].ino);
+    }
+
+    /// Records in the order of their inodes.
+    fn by_inode(&self) -> impl Iterator<Item = &Record> {
+        self.by_inode.iter().map(|&at| &self.records[at])
     }
 
     /// Entries with the hashes of their names.
@@ -107,7 +117,7 @@ impl Ext4 {
             if batch.records.is_empty() {
                 continue;
             }
-            self.apply_batch(dir, &mut batch)?;
+            self.apply_batch(dir, &batch)?;
             let mut directory = directory.lock();
             places.iter().for_each(|&at| directory.note_applied(part, at as usize));
             drop(directory);
@@ -118,19 +128,16 @@ impl Ext4 {
         Ok(())
     }
 
-    fn apply_batch(&self, dir: Ino, batch: &mut Batch) -> Result<()> {
+    fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()> {
         let before = load_dir(self, dir)?;
-        let mut order: Vec<usize> = (0..batch.records.len()).collect();
-        order.sort_unstable_by_key(|&at| batch.records[at].ino);
         self.atomically_freeing(|op| {
             let mut parent = before;
             op.add_in_order(&mut parent, batch.entries())?;
-            for &at in &order {
-                op.take_reserved(batch.records[at].ino)?;
+            for record in batch.by_inode() {
+                op.take_reserved(record.ino)?;
             }
-            op.expect_staged(order.len() + 1);
-            for &at in &order {
-                let record = &batch.records[at];
+            op.expect_staged(batch.records.len() + 1);
+            for record in batch.by_inode() {
                 op.stage_new(self.new_file(record.ino, record.generation, &record.new)?);
             }
             parent.touch(batch.time);

@@ -1,10 +1,13 @@
 //! What is done with names most often takes no memory from the heap.
 
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use allocation_counter::measure;
-use ext4::Ext4;
-use oracle::require;
+use blockdev::FileDevice;
+use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use oracle::{Mke2fs, require};
 use vfs::{Cookie, FileSystem, Ino};
 
 use crate::images::{Image, NEW, later};
@@ -82,6 +85,43 @@ fn names_come_and_go_without_the_heap() {
     assert!(unlinks.count_total < u64::from(NAMES) / 100, "{unlinks:?}");
     assert!(creates.count_total < u64::from(NAMES) / 100, "{creates:?}");
     assert_eq!(lookups.count_total, 0);
+    image.close(fs);
+}
+
+/// Memory for what waits is kept from one time to the next; what is taken is for many files.
+#[test]
+fn files_wait_without_the_heap() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    // Operations of many files need a journal that is not small.
+    let mke2fs = Mke2fs::new("ext4").block_size(4096).inode_count(50_000);
+    let image = Image::new(&mke2fs.arguments(["-J", "size=64"]), 256);
+    let waiting = WaitingPolicy { blocks_min: 2, streak_per_block: 0, files_max: 4_000, parts: 8 };
+    let options = OpenOptions { waiting: Some(waiting), ..OpenOptions::default() };
+    let file = File::options().read(true).write(true).open(&image.path).unwrap();
+    let fs = Ext4::open_writable(Arc::new(FileDevice::new(file).unwrap()), &options).unwrap();
+    let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
+    let create = |n| fs.create(dir, &name(n), &NEW).map(drop).unwrap();
+    let unlink = |n| fs.unlink(dir, &name(n), later(1)).unwrap();
+    for _ in 0..2 {
+        (0..NAMES).for_each(create);
+        assert!(fs.files_waiting() > 0);
+        (0..NAMES).for_each(unlink);
+    }
+    // What is applied together has a list of its inodes, and some part lists that grow.
+    let creates = measure(|| (0..NAMES).for_each(create));
+    assert!(creates.count_total < u64::from(NAMES) / 20, "{creates:?}");
+    fs.sync().unwrap();
+    let lookups = measure(|| (0..NAMES).for_each(|n| assert!(fs.lookup(dir, &name(n)).is_ok())));
+    assert_eq!(lookups.count_total, 0);
+    (NAMES..NAMES + 3_000).for_each(create);
+    assert_eq!(fs.files_waiting(), 3_000);
+    let seen = measure(|| {
+        for n in NAMES..NAMES + 3_000 {
+            let ino = fs.lookup(dir, &name(n)).unwrap();
+            assert_eq!(fs.attributes(ino).unwrap().links, 1);
+        }
+    });
+    assert_eq!((seen.count_total, fs.files_waiting()), (0, 3_000));
     image.close(fs);
 }
 
