@@ -87,7 +87,7 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
 
 fn options(source: &Path, format: Format) -> BuildOptions {
     BuildOptions {
-        source: source.to_owned(),
+        source: source.into(),
         image: source.with_extension("image"),
         format,
         size: None,
