@@ -186,6 +186,17 @@ pub enum ContainerFault {
 }
 
 impl ContainerFault {
+    /// Whether the image is as good as others, but not what was asked for.
+    pub fn is_choice(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSuchImage { .. }
+                | Self::Ambiguous(_)
+                | Self::NoPlatform { .. }
+                | Self::OtherPlatform { .. }
+        )
+    }
+
     /// The error that this is for an image, or for one of its blobs.
     pub(super) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
         let (image, blob) = (image.to_owned(), blob.map(str::to_owned));
