@@ -195,7 +195,17 @@ pub(crate) fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A path of an archive as errors show it.
-pub(crate) fn shown(path: &[u8]) -> String {
-    format!("{:?}", as_path(path))
+impl ContainerFault {
+    /// The error that this is for an image, or for one of its blobs.
+    pub(crate) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
+        let (image, blob) = (image.to_owned(), blob.map(str::to_owned));
+        SourceError::Container { image, blob, entry: None, fault: Box::new(self) }
+    }
+
+    /// The error that this is for an entry of a layer.
+    pub(crate) fn of_entry(self, image: &str, blob: &str, entry: &[u8]) -> SourceError {
+        let entry: PathBuf = as_path(entry).to_owned();
+        let (image, blob) = (image.to_owned(), Some(blob.to_owned()));
+        SourceError::Container { image, blob, entry: Some(entry), fault: Box::new(self) }
+    }
 }

@@ -1,9 +1,7 @@
 //! What can be wrong with a container image.
 
-use std::path::PathBuf;
-
-use crate::SourceError;
-use crate::error::as_path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// What is wrong with a container image, or with what was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -172,16 +170,16 @@ pub enum ContainerFault {
     #[error("too many symbolic links lead to its directory")]
     SymlinkLoop,
     /// A parent that is no directory.
-    #[error("{} is in its path and no directory", crate::error::shown(.0))]
+    #[error("{} is in its path and no directory", shown(.0))]
     NotADirectory(Vec<u8>),
     /// A hard link to what is not there.
     #[error(
         "a hard link to {}, which neither a lower layer holds nor this one before it",
-        crate::error::shown(.0)
+        shown(.0)
     )]
     LinkTarget(Vec<u8>),
     /// A hard link to a directory.
-    #[error("a hard link to {}, which is a directory", crate::error::shown(.0))]
+    #[error("a hard link to {}, which is a directory", shown(.0))]
     LinkToDirectory(Vec<u8>),
 }
 
@@ -196,17 +194,9 @@ impl ContainerFault {
                 | Self::OtherPlatform { .. }
         )
     }
+}
 
-    /// The error that this is for an image, or for one of its blobs.
-    pub(super) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
-        let (image, blob) = (image.to_owned(), blob.map(str::to_owned));
-        SourceError::Container { image, blob, entry: None, fault: Box::new(self) }
-    }
-
-    /// The error that this is for an entry of a layer.
-    pub(super) fn of_entry(self, image: &str, blob: &str, entry: &[u8]) -> SourceError {
-        let entry: PathBuf = as_path(entry).to_owned();
-        let (image, blob) = (image.to_owned(), Some(blob.to_owned()));
-        SourceError::Container { image, blob, entry: Some(entry), fault: Box::new(self) }
-    }
+/// A path as errors show it.
+fn shown(path: &[u8]) -> String {
+    format!("{:?}", OsStr::from_bytes(path))
 }

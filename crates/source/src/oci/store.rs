@@ -12,7 +12,7 @@ use oci_spec::image::Digest;
 use super::reference::Transport;
 use super::verify::{Blob, Hasher};
 use super::{ContainerFault, Limits, Reference};
-use crate::error::{as_path, shown};
+use crate::error::as_path;
 use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::{BLOCK_BYTES, Header};
 use crate::{Damage, EntryKind, Source, SourceError, TarSource, Unsupported};
@@ -56,8 +56,7 @@ impl Store {
         if reference.transport == Transport::Oci {
             let found = std::fs::metadata(path).map_err(|e| SourceError::io("open", path, e))?;
             if !found.is_dir() {
-                let what =
-                    format!("{} is no directory", shown(path.as_os_str().as_encoded_bytes()));
+                let what = format!("{path:?} is no directory");
                 return Err(ContainerFault::NotLayout(what).of(&image, None));
             }
             return Ok(Self { image, place: Place::Directory(path.clone()) });
