@@ -151,6 +151,9 @@ pub enum ContainerFault {
         /// The limit in bytes.
         limit: u64,
     },
+    /// An archive with more members than any image has.
+    #[error("the archive has more than {0} members")]
+    TooManyMembers(usize),
     /// Names and attributes that take too much memory.
     #[error("the layers' names and attributes take more than {limit} bytes of memory")]
     Names {
@@ -164,7 +167,7 @@ pub enum ContainerFault {
     #[error("it lies in a directory that is named like a whiteout")]
     BeneathWhiteout,
     /// A path or what it leads to is too long.
-    #[error("its path is longer than {0} bytes")]
+    #[error("its path, or what it leads to, is longer than {0} bytes")]
     PathLength(usize),
     /// Symbolic links that lead in a circle.
     #[error("too many symbolic links lead to its directory")]

@@ -6,15 +6,17 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use super::ContainerFault;
+use super::layer::ENTRY_BYTES;
 use super::overlay::Overlay;
 use super::tree::{Inode, Kind, Tree, node_of};
 use super::whiteout::{Meaning, meaning, split};
+use super::{ContainerFault, Limits};
 use crate::{Entry, EntryKind, SourceError};
 
 /// The tree that layers make, as far as they have been applied.
 pub(super) struct Flattener<'a> {
     image: &'a str,
+    limits: &'a Limits,
     tree: Tree,
     overlay: Option<Overlay>,
 }
@@ -29,14 +31,14 @@ struct Application<'a> {
 
 impl<'a> Flattener<'a> {
     /// Starts with nothing. With an overlay, each of `layers` layers is kept for itself.
-    pub(super) fn new(image: &'a str, layers: usize, is_overlay: bool) -> Self {
+    pub(super) fn new(image: &'a str, limits: &'a Limits, layers: usize, is_overlay: bool) -> Self {
         let overlay = is_overlay.then(|| Overlay::new(layers));
-        Self { image, tree: Tree::new(), overlay }
+        Self { image, limits, tree: Tree::new(), overlay }
     }
 
     /// Applies the next layer.
     pub(super) fn apply(&mut self, blob: &str, entries: Vec<Entry>) -> Result<(), SourceError> {
-        let image = self.image;
+        let (image, limit) = (self.image, self.limits.names_bytes);
         let fail = |fault: ContainerFault, path: &[u8]| fault.of_entry(image, blob, path);
         if let Some(overlay) = &mut self.overlay {
             overlay.begin(self.tree.node(Tree::ROOT));
@@ -63,6 +65,10 @@ impl<'a> Flattener<'a> {
                     let path = entry.path.clone();
                     let lower = lower_targets.get(&at).copied();
                     layer.put(entry, lower).map_err(|fault| fail(fault, &path))?;
+                    // A path may imply two thousand directories.
+                    if layer.files() * ENTRY_BYTES > limit {
+                        return Err(fail(ContainerFault::Names { limit }, &path));
+                    }
                 }
                 Meaning::Unnamed => layer.keep_unnamed(entry),
                 Meaning::Whiteout(_) | Meaning::Opaque(_) | Meaning::Nothing => {}
@@ -81,6 +87,11 @@ impl<'a> Flattener<'a> {
 }
 
 impl Application<'_> {
+    /// Files in memory.
+    fn files(&self) -> u64 {
+        (self.tree.len() + self.overlay.as_ref().map_or(0, |overlay| overlay.len())) as u64
+    }
+
     /// The file at a path, whose last component is not followed if it is a link.
     fn find(&mut self, path: &[u8]) -> Result<Option<Inode>, ContainerFault> {
         let (parent, name) = split(path);

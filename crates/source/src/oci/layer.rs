@@ -29,7 +29,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) const PATH_BYTES_MAX: usize = 4096;
 
 /// Memory that an entry takes beside its names and attributes, in bytes.
-const ENTRY_BYTES: u64 = 256;
+pub(super) const ENTRY_BYTES: u64 = 256;
 
 /// Unit in which files lie in the pool, in bytes.
 const POOL_UNIT: u64 = 512;
@@ -245,14 +245,17 @@ impl LayerReader<'_> {
 
     /// Counts the memory that an entry takes.
     fn count(&self, entry: &Entry) -> Result<(), SourceError> {
-        if entry.path.len() > PATH_BYTES_MAX {
+        let target = match &entry.kind {
+            EntryKind::Symlink(target) | EntryKind::Hardlink(target) => target.len(),
+            _ => 0,
+        };
+        if entry.path.len().max(target) > PATH_BYTES_MAX {
             let fault = ContainerFault::PathLength(PATH_BYTES_MAX);
             return Err(fault.of_entry(&self.store.image, &self.layer.name, &entry.path));
         }
         let kind = match &entry.kind {
-            EntryKind::Symlink(target) | EntryKind::Hardlink(target) => target.len(),
             EntryKind::File(content) => content.sparse().map_or(0, |runs| size_of_val(&**runs)),
-            _ => 0,
+            _ => target,
         };
         let xattrs = entry.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len() + 48);
         let bytes = (entry.path.len() + kind + xattrs.sum::<usize>()) as u64 + ENTRY_BYTES;

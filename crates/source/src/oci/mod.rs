@@ -103,7 +103,8 @@ impl Image {
             Transport::DockerArchive => docker::of_archive(&store, &reference.selector, platform)?,
         };
         let layers = read_layers(&store, &manifest, options)?;
-        let mut flat = Flattener::new(&store.image, layers.len(), options.is_overlay);
+        let mut flat =
+            Flattener::new(&store.image, &options.limits, layers.len(), options.is_overlay);
         for (layer, entries) in manifest.layers.iter().zip(layers) {
             flat.apply(&layer.name, entries)?;
         }

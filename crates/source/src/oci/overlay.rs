@@ -41,6 +41,11 @@ impl Overlay {
         self.describe(self.base, root);
     }
 
+    /// Files that were added.
+    pub(super) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
     pub(super) fn finish(self) -> Tree {
         self.tree
     }

@@ -20,8 +20,9 @@ use crate::{Damage, EntryKind, Source, SourceError, TarSource, Unsupported};
 /// Most bytes of a document: a manifest, an index, a configuration.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Most members of an archive.
-const MEMBERS_MAX: usize = 1 << 20;
+/// Most members of an archive, and most bytes of the path of one that is of use.
+const MEMBERS_MAX: usize = 100_000;
+const MEMBER_PATH_MAX: usize = 4096;
 
 /// Most links that are followed to a member.
 const LINKS_MAX: usize = 16;
@@ -255,7 +256,10 @@ fn members(
     let mut members = HashMap::new();
     while let Some(entry) = source.next_entry()? {
         if members.len() == MEMBERS_MAX {
-            return Err(ContainerFault::Names { limit: MEMBERS_MAX as u64 }.of(image, None));
+            return Err(ContainerFault::TooManyMembers(MEMBERS_MAX).of(image, None));
+        }
+        if entry.path.len() > MEMBER_PATH_MAX {
+            continue;
         }
         let member = match entry.kind {
             EntryKind::File(content) if content.sparse().is_none() => {

@@ -16,6 +16,9 @@ const IMPLIED_PERMISSIONS: u16 = 0o755;
 /// Symbolic links that may lead to a directory, as in Linux.
 const LINKS_MAX: usize = 40;
 
+/// Components that the walk along a path may have, those of links included.
+const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
+
 /// Number of an inode of a tree.
 pub(super) type Inode = u32;
 
@@ -85,6 +88,11 @@ impl Tree {
     /// An empty tree.
     pub(super) fn new() -> Self {
         Self { nodes: vec![implied_directory()] }
+    }
+
+    /// Files that were added, those without a name included.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     pub(super) fn node(&self, inode: Inode) -> &Node {
@@ -179,8 +187,12 @@ impl Tree {
         through: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<Option<Place>, ContainerFault> {
         let mut walk = Walk::new(path);
-        let mut links = 0;
+        let (mut links, mut steps) = (0, 0);
         while let Some(part) = walk.ahead.pop() {
+            steps += 1;
+            if steps > STEPS_MAX {
+                return Err(ContainerFault::SymlinkLoop);
+            }
             let (dir, name) = match &part {
                 Part::Up => {
                     walk.up();

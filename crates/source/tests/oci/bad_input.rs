@@ -43,6 +43,8 @@ fn entries_that_climb_or_lead_nowhere_are_refused() {
     layers_are_refused(&[circle, vec![file("l/x", "")]], &["too many symbolic links"]);
     let long = vec![b'a'; 5000];
     layers_are_refused(&[vec![file(long, "")]], &["longer than 4096"]);
+    let target = "x/".repeat(3000);
+    layers_are_refused(&[vec![symlink("l", &target)]], &["longer than 4096"]);
     // Links make paths longer than any that is written.
     let deep = ["d"; 1500].join("/");
     let levels = vec![dir(&deep), symlink("l", &deep), dir(format!("{deep}/{deep}"))];
@@ -182,6 +184,13 @@ fn bombs_are_stopped() {
     let said =
         refused(&format!("oci:{}", path.display()), &ImageOptions { limits, ..options(path) });
     assert!(said.contains("more than 100000 bytes of memory"), "{said}");
+    // Few entries of long paths imply many directories.
+    let deep: Vec<_> = (0..20).map(|n| dir(format!("{n}/{}", ["d"; 2000].join("/")))).collect();
+    layout(path, &[image(path, &[(tar(&deep), Packing::Gzip)], "amd64")]);
+    let limits = Limits { names_bytes: 1 << 20, ..Limits::default() };
+    let said =
+        refused(&format!("oci:{}", path.display()), &ImageOptions { limits, ..options(path) });
+    assert!(said.contains("more than 1048576 bytes of memory"), "{said}");
     let archive = path.join("archive.gz");
     fs::write(&archive, pack(&zeros, Packing::Gzip)).unwrap();
     let limits = Limits { archive_bytes: 1 << 20, ..Limits::default() };
