@@ -120,7 +120,7 @@ fn names_are_bytes() {
     let names: [&[u8]; 4] = [b"\xff\xfe", b"a\nb", b"..x", b"\x01"];
     let layer: Vec<_> = names.iter().map(|name| file(name, "x")).collect();
     let hidden = [b".wh.".to_vec(), names[0].to_vec()].concat();
-    assert_eq!(same(&[layer.clone()]).len(), 5);
+    assert_eq!(same(std::slice::from_ref(&layer)).len(), 5);
     assert_eq!(same(&[layer, vec![file(hidden, "")]]).len(), 4);
 }
 
