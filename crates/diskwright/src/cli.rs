@@ -42,7 +42,7 @@ pub(crate) struct Cli {
 /// The commands, each in a file of its own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Build(build::BuildArgs),
+    Build(Box<build::BuildArgs>),
     Info(info::InfoArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),

@@ -57,18 +57,28 @@ pub(crate) struct ArchiveFile {
 impl Content {
     /// Contents of a file on the host; `sparse` lists its data if it has holes.
     pub(crate) fn host(size: u64, sparse: Option<Vec<DataRun>>, file: Box<HostFile>) -> Self {
-        Self::new(size, sparse, |_| Body::Detached(Detached(Place::Host(file))))
+        Self::new(size, shared(sparse), |_| Body::Detached(Detached(Place::Host(file))))
     }
 
     /// Contents that must be read in order.
     pub(crate) fn stream(size: u64, sparse: Option<Vec<DataRun>>) -> Self {
-        Self::new(size, sparse, |_| Body::Stream)
+        Self::new(size, shared(sparse), |_| Body::Stream)
     }
 
     /// Contents whose data runs lie one after the other in an archive, from byte `offset` on.
     pub(crate) fn archived(
         size: u64,
         sparse: Option<Vec<DataRun>>,
+        archive: &Arc<ArchiveFile>,
+        offset: u64,
+    ) -> Self {
+        Self::archived_shared(size, shared(sparse), archive, offset)
+    }
+
+    /// The same, of runs that others have too.
+    pub(crate) fn archived_shared(
+        size: u64,
+        sparse: Option<Arc<[DataRun]>>,
         archive: &Arc<ArchiveFile>,
         offset: u64,
     ) -> Self {
@@ -80,19 +90,23 @@ impl Content {
 
     /// Contents without data.
     pub(crate) fn hole(size: u64) -> Self {
-        Self::new(size, (size > 0).then(Vec::new), |_| Body::Empty)
+        Self::new(size, shared((size > 0).then(Vec::new)), |_| Body::Empty)
     }
 
     fn new(
         size: u64,
-        sparse: Option<Vec<DataRun>>,
+        sparse: Option<Arc<[DataRun]>>,
         body: impl FnOnce(Option<Arc<[DataRun]>>) -> Body,
     ) -> Self {
         let whole = DataRun { offset: 0, len: size };
-        let sparse: Option<Arc<[DataRun]>> = sparse.map(Into::into);
         let is_empty = size == 0 || sparse.as_ref().is_some_and(|runs| runs.is_empty());
         let body = if is_empty { Body::Empty } else { body(sparse.clone()) };
         Self { whole, sparse, body }
+    }
+
+    /// The runs of a file with holes, to share.
+    pub(crate) fn sparse(&self) -> Option<&Arc<[DataRun]>> {
+        self.sparse.as_ref()
     }
 
     /// Size in bytes, holes included. A damaged archive can announce any size and [runs](Self::runs)
@@ -127,6 +141,10 @@ impl Content {
     }
 }
 
+fn shared(sparse: Option<Vec<DataRun>>) -> Option<Arc<[DataRun]>> {
+    sparse.map(Into::into)
+}
+
 /// Contents that were opened. Reads are independent of each other and may come from any thread.
 #[derive(Debug)]
 pub struct ContentFile(Opened);
@@ -145,6 +163,14 @@ struct Piece {
 }
 
 impl Detached {
+    /// Where in an archive the data of contents lie, if they have any.
+    pub(crate) fn place_of(content: Content) -> Option<(Arc<ArchiveFile>, u64)> {
+        match content.body {
+            Body::Detached(Self(Place::Archive { archive, offset, .. })) => Some((archive, offset)),
+            _ => None,
+        }
+    }
+
     /// Opens the contents.
     ///
     /// # Errors

@@ -5,8 +5,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::oci::ContainerFault;
+
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
-/// [`Damaged`](Self::Damaged) and [`Unsupported`](Self::Unsupported) are the archive's.
+/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The host failed to do something to a file.
@@ -59,6 +61,18 @@ pub enum SourceError {
         entry: Option<PathBuf>,
         /// What is not supported, and what to do about it.
         feature: Unsupported,
+    },
+    /// A container image is not what it says, or not what was asked for.
+    #[error("container image {image}{}{}: {fault}", in_blob(.blob), in_entry(.entry))]
+    Container {
+        /// The image, as it was named.
+        image: String,
+        /// The blob or file of the image concerned.
+        blob: Option<String>,
+        /// The entry of a layer concerned.
+        entry: Option<PathBuf>,
+        /// What is wrong.
+        fault: Box<ContainerFault>,
     },
 }
 
@@ -164,7 +178,7 @@ impl SourceError {
 
     /// Whether the archive is at fault, rather than the host.
     pub fn is_archive_fault(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Unsupported { .. })
+        matches!(self, Self::Damaged { .. } | Self::Unsupported { .. } | Self::Container { .. })
     }
 }
 
@@ -172,7 +186,26 @@ fn in_entry(entry: &Option<PathBuf>) -> String {
     entry.as_ref().map_or_else(String::new, |path| format!(" (entry {path:?})"))
 }
 
+fn in_blob(blob: &Option<String>) -> String {
+    blob.as_ref().map_or_else(String::new, |name| format!(", {name}"))
+}
+
 /// Bytes as the path they are.
 pub(crate) fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
+}
+
+impl ContainerFault {
+    /// The error that this is for an image, or for one of its blobs.
+    pub(crate) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
+        let (image, blob) = (image.to_owned(), blob.map(str::to_owned));
+        SourceError::Container { image, blob, entry: None, fault: Box::new(self) }
+    }
+
+    /// The error that this is for an entry of a layer.
+    pub(crate) fn of_entry(self, image: &str, blob: &str, entry: &[u8]) -> SourceError {
+        let entry: PathBuf = as_path(entry).to_owned();
+        let (image, blob) = (image.to_owned(), Some(blob.to_owned()));
+        SourceError::Container { image, blob, entry: Some(entry), fault: Box::new(self) }
+    }
 }

@@ -1,4 +1,4 @@
-//! Where a file tree comes from: a directory or a tar archive, as one stream of entries.
+//! Where a file tree comes from: a directory, a tar archive or a container image, as one stream of entries.
 //!
 //! This crate knows no file-system format. [`open`] looks at what a path is and returns a
 //! [`Source`]; everything a builder needs to know about a file is in its [`Entry`].
@@ -14,6 +14,8 @@
 //!   holds: the root and parent directories may be absent, a path may occur again (later entries
 //!   are meant to replace earlier ones), and the target of a hard link may never have occurred.
 //!   What to do then is the caller's decision.
+//! - A [container image](oci) gives its flattened tree in the order of a directory source, with paths that
+//!   occur once, and no directory is absent.
 //! - After an error, or after the end, [`Source::next_entry`] returns `Ok(None)`.
 
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ mod content;
 mod directory;
 mod entry;
 mod error;
+pub mod oci;
 mod tar;
 
 pub use content::{Body, Content, ContentFile, DataRun, Detached};

@@ -2,4 +2,5 @@
 
 mod common;
 mod directory;
+mod oci;
 mod tar;

@@ -106,6 +106,7 @@ impl BuildError {
     /// What kind of failure it is.
     pub fn outcome(&self) -> Outcome {
         match self {
+            Self::Source(SourceError::Container { fault, .. }) if fault.is_choice() => Outcome::No,
             Self::Source(error) if error.is_archive_fault() => Outcome::Image,
             Self::FileSystem(vfs::Error::Invalid(_) | vfs::Error::Unsupported(_)) => Outcome::Usage,
             Self::FileSystem(error) => crate::error::vfs_outcome(error),

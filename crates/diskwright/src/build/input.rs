@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use source::oci::{Image, ImageOptions, Limits};
 use source::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError, TarSource};
 
-use super::BuildError;
+use super::{BuildError, Container};
 
 /// What the archive on standard input is called in errors.
 const STANDARD_INPUT: &str = "standard input";
@@ -25,6 +26,8 @@ pub(super) enum Input {
     Copied(Copied),
     /// The archive on standard input itself, or in a pipe.
     Once(PathBuf),
+    /// A container image, which was read already.
+    Container(Image),
 }
 
 /// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
@@ -53,10 +56,36 @@ impl Input {
         if !may_read_twice {
             return Ok(Self::Once(source.to_owned()));
         }
-        let beside = image.parent().filter(|p| !p.as_os_str().is_empty());
-        let copy = tempfile::tempfile_in(beside.unwrap_or(Path::new(".")))?;
+        let copy = tempfile::tempfile_in(beside(image))?;
         let state = Arc::new(Mutex::new(State::Untouched));
         Ok(Self::Copied(Copied { stream: source.to_owned(), copy: Arc::new(copy), state }))
+    }
+
+    /// Reads a container image. What has to be kept of it lies in a file without a name in `beside`.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub(super) fn load(
+        container: &Container,
+        beside: &Path,
+        threads: usize,
+    ) -> Result<Self, SourceError> {
+        let options = ImageOptions {
+            platform: container.platform.clone(),
+            is_overlay: container.is_overlay,
+            beside: beside.to_owned(),
+            threads: threads.max(1),
+            limits: Limits { layer_bytes: container.layer_bytes_max, ..Limits::default() },
+        };
+        Image::load(&container.reference, &options).map(Self::Container)
+    }
+
+    /// The configuration of a container image.
+    pub(super) fn config(&self) -> Option<&[u8]> {
+        match self {
+            Self::Container(image) => Some(image.config()),
+            _ => None,
+        }
     }
 
     pub(super) fn is_directory(&self) -> bool {
@@ -78,8 +107,14 @@ impl Input {
         Ok(match self {
             Self::Path(path) | Self::Once(path) => source::open(path, &options)?,
             Self::Copied(copied) => copied.open(contents)?,
+            Self::Container(image) => Box::new(image.source()),
         })
     }
+}
+
+/// The directory that a file is in.
+pub(super) fn beside(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// An archive that is copied while it is read for the first time.

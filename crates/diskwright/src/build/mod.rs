@@ -1,10 +1,11 @@
-//! Builds an image from a directory or an archive.
+//! Builds an image from a directory, an archive or a container image.
 //!
 //! The image is filled through the operations that an editor of an image uses, in the order of the
 //! source, on a fresh file system without a journal; the same source and options give the same
 //! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
 //! locked until then, as for a change of an image.
 
+mod config;
 mod copy;
 mod error;
 mod format;
@@ -22,9 +23,13 @@ use ::source::{Source, SourceError};
 use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
+pub use ::source::oci::{Platform, Reference};
 pub use error::BuildError;
-pub use options::{BuildOptions, BuildReport, FeatureChange, Format, Owner};
+pub use options::{
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner,
+};
 
+use config::ConfigFile;
 use copy::Copier;
 use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
@@ -46,9 +51,8 @@ pub trait Progress: Sync {
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
-    let may_read_twice = options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
-    let input = Input::prepare(&options.source, &options.image, may_read_twice)
-        .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() })?;
+    let config = ConfigFile::create(options)?;
+    let input = prepare(options, &*maker, &target)?;
     let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
     let report = build.run().map_err(|error| match error {
         BuildError::Source(SourceError::Copy { source, .. }) => {
@@ -56,8 +60,36 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
         }
         error => error,
     })?;
+    let config =
+        config.map(|config| config.write(input.config().unwrap_or_default())).transpose()?;
+    // The image is what was asked for: its name says that all is done.
+    config.map_or(Ok(()), ConfigFile::keep)?;
     target.keep()?;
     Ok(report)
+}
+
+/// Prepares the source, as far as it is needed before the image is begun.
+fn prepare(
+    options: &BuildOptions,
+    maker: &dyn Maker,
+    target: &Target,
+) -> Result<Input, BuildError> {
+    match &options.source {
+        BuildSource::Files(path) => {
+            let may_read_twice =
+                options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
+            Input::prepare(path, &options.image, may_read_twice).map_err(|source| {
+                BuildError::Spool { source, options: maker.single_pass_options() }
+            })
+        }
+        BuildSource::Container(container) => {
+            // Beside a device there is only memory.
+            let temporary = std::env::temp_dir();
+            let beside =
+                if target.is_device() { &temporary } else { input::beside(&options.image) };
+            Ok(Input::load(container, beside, options.threads())?)
+        }
+    }
 }
 
 /// One build: what it reads, where it writes, how.
@@ -208,9 +240,7 @@ impl Build<'_> {
 
     /// Threads beside this one, which has the work of deciding what lies where.
     fn helpers(&self) -> usize {
-        let threads = self.options.threads.unwrap_or_else(|| {
-            thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
-        });
+        let threads = self.options.threads();
         // One thread in all means this one.
         if threads > 1 { threads } else { 0 }
     }

@@ -1,11 +1,14 @@
 //! What to build, and what was built.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use source::oci::{Platform, Reference};
 use vfs::Timestamp;
 
 /// The format of an image.
@@ -70,11 +73,47 @@ impl fmt::Display for FeatureChange {
     }
 }
 
+/// Where the files of an image come from.
+#[derive(Clone, Debug)]
+pub enum BuildSource {
+    /// Directory or archive; `-` is an archive on standard input.
+    Files(PathBuf),
+    /// A container image.
+    Container(Container),
+}
+
+impl From<PathBuf> for BuildSource {
+    fn from(path: PathBuf) -> Self {
+        Self::Files(path)
+    }
+}
+
+impl From<&Path> for BuildSource {
+    fn from(path: &Path) -> Self {
+        Self::Files(path.to_owned())
+    }
+}
+
+/// A container image, and what of it is wanted.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// Its name.
+    pub reference: Reference,
+    /// Which of an image for several platforms; `None` is the only one, or Linux on this processor.
+    pub platform: Option<Platform>,
+    /// Whether its layers stay apart, as overlayfs has its lower directories.
+    pub is_overlay: bool,
+    /// Bytes that a layer may have when it is decompressed; `None` goes by what it has when it is not.
+    pub layer_bytes_max: Option<u64>,
+    /// A file to write its configuration to.
+    pub config: Option<PathBuf>,
+}
+
 /// What to build, and how.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Directory or archive; `-` is an archive on standard input.
-    pub source: PathBuf,
+    /// What is to be in the image.
+    pub source: BuildSource,
     /// The image to make.
     pub image: PathBuf,
     /// Its format.
@@ -122,6 +161,12 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
+    /// Threads to use.
+    pub(super) fn threads(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads.unwrap_or_else(processors)
+    }
+
     /// The time of the file system itself.
     pub(super) fn image_time(&self) -> Timestamp {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());

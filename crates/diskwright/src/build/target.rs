@@ -95,7 +95,8 @@ impl Target {
     }
 }
 
-fn refusal(refused: Refused, image: &Path) -> BuildError {
+/// Why a file cannot be made under its name.
+pub(super) fn refusal(refused: Refused, image: &Path) -> BuildError {
     match refused {
         Refused::Exists => BuildError::TargetExists(image.to_owned()),
         other => BuildError::Image(Box::new(other.at("write", image))),

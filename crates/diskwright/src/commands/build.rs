@@ -4,7 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use diskwright::build::{BuildOptions, BuildReport, FeatureChange, Format, Owner, Progress, build};
+use diskwright::build::{
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner, Platform,
+    Progress, Reference, build,
+};
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
@@ -15,7 +18,8 @@ const NOTES: &str = "\
 Examples:
   diskwright build rootfs/ root.img
   diskwright build rootfs.tar.zst root.img --size 4G --label root --owner 0:0
-  docker export web | diskwright build - web.img --free 512M
+  diskwright build oci:layout:latest web.img --free 512M --config web.json
+  docker save web | diskwright build docker-archive:- web.img
   diskwright build data/ data.img --features ^has_journal,+inline_data --block-size 1K
   diskwright build rootfs/ root.img --fs xfs --size 4G --features ^reflink
 
@@ -24,11 +28,12 @@ variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image.
 when it is finished: a build that fails or is interrupted leaves nothing. --force does not replace an
 image that is mounted or in use.";
 
-/// Build an image from a directory or a tar archive
+/// Build an image from a directory, a tar archive or a container image
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip or zstd), or - for an archive on standard input
+    /// Directory, tar archive (plain, gzip or zstd; - is standard input), or container image:
+    /// oci:DIR[:REF], oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]
     source: PathBuf,
 
     /// Image to make
@@ -83,6 +88,24 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     json: bool,
 
+    /// Platform of the container image, such as linux/arm64 or linux/arm/v7 [default: Linux on this
+    /// processor, if there is more than one]
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]", help_heading = CONTAINER)]
+    platform: Option<Platform>,
+
+    /// Keep the layers apart, as overlayfs has its lower directories, in directories named by their
+    /// order from the lowest up
+    #[arg(long, help_heading = CONTAINER)]
+    overlay: bool,
+
+    /// Write the image's configuration to this file, as JSON
+    #[arg(long, value_name = "FILE", help_heading = CONTAINER)]
+    config: Option<PathBuf>,
+
+    /// Most that one layer may hold [default: 1G and 1024 times what is stored of it]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = CONTAINER)]
+    layer_limit: Option<u64>,
+
     /// Leave the journal out: the same as --features ^has_journal
     #[arg(long, help_heading = EXT4)]
     no_journal: bool,
@@ -126,6 +149,8 @@ pub(crate) struct BuildArgs {
     small: bool,
 }
 
+/// Heading of options that only container images have.
+const CONTAINER: &str = "Options of container images";
 /// Headings of options that only one format has.
 const EXT4: &str = "Options of ext4";
 const XFS: &str = "Options of XFS";
@@ -169,6 +194,35 @@ pub(crate) fn source_date_epoch() -> Result<Option<i64>> {
     seconds.map(Some).ok_or_else(|| Error::Usage(problem.into()))
 }
 
+/// What the arguments name: a container image if it begins as one, else a path.
+fn source(args: &BuildArgs) -> Result<BuildSource> {
+    let Some(reference) = args.source.to_str().and_then(Reference::parse) else {
+        let given = [
+            ("--platform", args.platform.is_some()),
+            ("--overlay", args.overlay),
+            ("--config", args.config.is_some()),
+            ("--layer-limit", args.layer_limit.is_some()),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            let problem = format!(
+                "{option} goes with a container image: write oci:, oci-archive: or docker-archive: before its path"
+            );
+            return Err(Error::Usage(problem));
+        }
+        return Ok(BuildSource::Files(args.source.clone()));
+    };
+    if args.config.as_ref() == Some(&args.image) {
+        return Err(Error::Usage("--config names the image itself: name another file".into()));
+    }
+    Ok(BuildSource::Container(Container {
+        reference: reference.map_err(Error::Usage)?,
+        platform: args.platform.clone(),
+        is_overlay: args.overlay,
+        layer_bytes_max: args.layer_limit,
+        config: args.config.clone(),
+    }))
+}
+
 fn options(args: &BuildArgs) -> Result<BuildOptions> {
     if args.free > 0 && args.size.0.is_some() {
         let problem = "--free goes with --size auto: a given size says what is free already";
@@ -183,7 +237,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         return Err(Error::Usage("--threads must be at least 1".into()));
     }
     Ok(BuildOptions {
-        source: args.source.clone(),
+        source: source(args)?,
         image: args.image.clone(),
         format: match args.fs {
             FormatArg::Ext4 => Format::Ext4,

@@ -1,6 +1,7 @@
 //! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
 
 mod common;
+mod containers;
 mod directories;
 mod ending;
 mod failures;

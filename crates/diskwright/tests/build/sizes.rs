@@ -87,7 +87,7 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
 
 fn options(source: &Path, format: Format) -> BuildOptions {
     BuildOptions {
-        source: source.to_owned(),
+        source: source.into(),
         image: source.with_extension("image"),
         format,
         size: None,
@@ -210,7 +210,7 @@ fn any_mixture_fits_into_ext4_of_a_computed_size() {
         options.inode_size = [None, Some(128), Some(512)][rng.usize(..3)];
         options.no_journal = rng.bool();
         options.free = [0, 0, 5 << 20][rng.usize(..3)];
-        mixture(&options.source, &mut rng, options.block_size.unwrap_or(4096));
+        mixture(&source(&home), &mut rng, options.block_size.unwrap_or(4096));
         build_and_judge(&options, &format!("seed {seed}: {options:?}"));
     }
 }
@@ -227,7 +227,7 @@ fn any_mixture_fits_into_xfs_of_a_computed_size() {
             options.inode_size = None;
         }
         options.free = [0, 0, 20 << 20][rng.usize(..3)];
-        mixture(&options.source, &mut rng, options.block_size.unwrap_or(4096));
+        mixture(&source(&home), &mut rng, options.block_size.unwrap_or(4096));
         build_and_judge(&options, &format!("seed {seed}: {options:?}"));
     }
 }

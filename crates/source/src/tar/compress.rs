@@ -7,11 +7,11 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Bytes of a file's start that [`Compression::of`] looks at.
-pub(super) const MAGIC_LEN: usize = 6;
+pub(crate) const MAGIC_LEN: usize = 6;
 
 /// How the bytes of an archive are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(crate) enum Compression {
     None,
     Gzip,
     Zstd,
@@ -21,7 +21,7 @@ pub(super) enum Compression {
 
 impl Compression {
     /// Recognises a compression by the first bytes of a file, of which there may be fewer.
-    pub(super) fn of(head: &[u8]) -> Self {
+    pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // A frame, or a skippable frame before one.
@@ -39,13 +39,13 @@ impl Compression {
 }
 
 /// Decoder of a gzip file. Zeros after the last member are padding and end it.
-pub(super) struct Gzip<R> {
+pub(crate) struct Gzip<R> {
     /// `None` once the file has ended.
     member: Option<GzDecoder<R>>,
 }
 
 impl<R: BufRead> Gzip<R> {
-    pub(super) fn new(input: R) -> Self {
+    pub(crate) fn new(input: R) -> Self {
         Self { member: Some(GzDecoder::new(input)) }
     }
 }
@@ -70,14 +70,14 @@ impl<R: BufRead> Read for Gzip<R> {
 const EMPTY_FRAME: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
 
 /// Decoder of a zstd file.
-pub(super) struct Zstd<R> {
+pub(crate) struct Zstd<R> {
     input: R,
     frame: FrameDecoder,
     is_in_frame: bool,
 }
 
 impl<R: BufRead> Zstd<R> {
-    pub(super) fn new(input: R) -> io::Result<Self> {
+    pub(crate) fn new(input: R) -> io::Result<Self> {
         let mut frame = FrameDecoder::new();
         // The decoder limits window sizes, and with them memory, from its second frame on.
         frame.reset(EMPTY_FRAME.as_slice()).map_err(io::Error::other)?;

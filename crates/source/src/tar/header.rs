@@ -82,7 +82,7 @@ pub(super) enum Format {
 
 impl Header {
     /// Takes a block whose checksum is right.
-    pub(super) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<&Self, Damage> {
+    pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<&Self, Damage> {
         let header = Self::ref_from_bytes(block).map_err(|_| Damage::NotTar)?;
         let expected = unsigned(&header.chksum, "checksum")?;
         // The field itself counts as spaces. Old programs summed signed bytes.

@@ -187,6 +187,19 @@ impl Input {
         })
     }
 
+    /// Reads a stream that needs no decoder, called `name` in errors.
+    pub(super) fn plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
+        Self {
+            bytes: Bytes::Stream(Box::new(stream)),
+            archive: Arc::new(name.to_owned()),
+            offset: 0,
+            tap: Arc::default(),
+            stored_len: None,
+            is_compressed: false,
+            stops_at_end: false,
+        }
+    }
+
     pub(super) fn is_compressed(&self) -> bool {
         self.is_compressed
     }

@@ -6,12 +6,12 @@
 
 mod acl;
 mod at;
-mod compress;
+pub(crate) mod compress;
 mod header;
 mod input;
 mod path;
 mod pax;
-mod readahead;
+pub(crate) mod readahead;
 mod sparse;
 
 use std::fs::File;
@@ -136,6 +136,16 @@ impl TarSource {
     /// If it cannot be read.
     pub fn from_copy(copy: &Arc<File>, name: &Path) -> Result<Self, SourceError> {
         Ok(Self::new(Input::of_copy(Arc::clone(copy), name)?))
+    }
+
+    /// Reads a stream that was decompressed already, which errors will call `name`.
+    pub(crate) fn from_plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
+        Self::new(Input::plain(stream, name))
+    }
+
+    /// Where in the uncompressed archive the data of the entry last returned begins, if none of it was read.
+    pub(crate) fn data_offset(&self) -> u64 {
+        self.input.offset
     }
 
     /// Whether the archive is compressed, so that file contents must be read in order.

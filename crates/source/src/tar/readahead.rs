@@ -11,7 +11,7 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Reads another reader on a thread. Dropping it lets the thread end at its next chunk; it is not
 /// waited for, since a pipe may never give that chunk.
-pub(super) struct ReadAhead {
+pub(crate) struct ReadAhead {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
     /// Bytes of `chunk` already returned.
@@ -21,7 +21,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    pub(super) fn start(inner: Box<dyn Read + Send>) -> io::Result<Self> {
+    pub(crate) fn start(inner: Box<dyn Read + Send>) -> io::Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         thread::Builder::new().name("decompress".to_owned()).spawn(move || pump(inner, &sender))?;
         Ok(Self { chunks, chunk: Vec::new(), used: 0, is_over: false })

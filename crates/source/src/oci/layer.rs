@@ -1,0 +1,341 @@
+//! Reads one layer: verifies it, decompresses it once, and keeps what its entries are.
+//!
+//! The contents of files in a compressed layer go into one file without a name that all layers share (the pool), so
+//! that nothing is decompressed twice. Those of a plain layer stay where they are.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use oci_spec::image::Digest;
+use parking_lot::Mutex;
+
+use super::manifest::{Layer, Packing};
+use super::store::{Store, archive_name};
+use super::verify::{Blob, BlobReader, Hasher};
+use super::{ContainerFault, Limits};
+use crate::content::ArchiveFile;
+use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
+use crate::tar::readahead::ReadAhead;
+use crate::{Body, Content, Entry, EntryKind, Source, SourceError, TarSource};
+
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Longest path of an entry, in bytes: Linux's limit, which unpackers have too.
+pub(super) const PATH_BYTES_MAX: usize = 4096;
+
+/// Memory that an entry takes beside its names and attributes, in bytes.
+pub(super) const ENTRY_BYTES: u64 = 256;
+
+/// Unit in which files lie in the pool, in bytes.
+const POOL_UNIT: u64 = 512;
+
+/// Where the contents of compressed layers are kept.
+pub(super) struct Pool {
+    archive: Arc<ArchiveFile>,
+    /// First byte that is free.
+    end: AtomicU64,
+    beside: PathBuf,
+    /// Bytes of memory that entries have taken.
+    names: AtomicU64,
+}
+
+impl Pool {
+    pub(super) fn new(beside: &Path) -> Result<Self, SourceError> {
+        let keep = |e| SourceError::io("keep the contents of layers in", beside, e);
+        let file = Arc::new(tempfile::tempfile_in(beside).map_err(keep)?);
+        let archive = Arc::new(ArchiveFile { file, path: "the contents of layers".into() });
+        let (end, names) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { archive, end, beside: beside.to_owned(), names })
+    }
+
+    /// Space for `len` bytes; `None` if no file is so long.
+    fn reserve(&self, len: u64) -> Option<u64> {
+        let len = len.checked_next_multiple_of(POOL_UNIT)?;
+        let add = |end: u64| end.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
+        self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()
+    }
+
+    fn file(&self) -> &File {
+        &self.archive.file
+    }
+}
+
+/// What of a blob is seen on its way to the tar reader.
+struct Watch {
+    stored: Mutex<Sum>,
+    plain: Mutex<Sum>,
+    expands: AtomicBool,
+}
+
+/// A running digest.
+struct Sum {
+    hasher: Option<Hasher>,
+    bytes: u64,
+}
+
+impl Sum {
+    fn of(digest: Option<&Digest>) -> Result<Mutex<Self>, ContainerFault> {
+        let hasher = digest.map(Hasher::of).transpose()?;
+        Ok(Mutex::new(Self { hasher, bytes: 0 }))
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes);
+        }
+    }
+}
+
+/// Sums what is read as stored.
+struct Stored {
+    inner: BlobReader,
+    watch: Arc<Watch>,
+}
+
+impl Read for Stored {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.watch.stored.lock().add(&buf[..n]);
+        Ok(n)
+    }
+}
+
+/// Sums what comes out of the decoder, and stops what becomes too much.
+struct Plain<R> {
+    inner: R,
+    watch: Arc<Watch>,
+    limit: u64,
+}
+
+impl<R: Read> Read for Plain<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        let mut sum = self.watch.plain.lock();
+        sum.add(&buf[..n]);
+        if sum.bytes > self.limit {
+            self.watch.expands.store(true, Ordering::Relaxed);
+            return Err(io::Error::other("the layer becomes too large"));
+        }
+        Ok(n)
+    }
+}
+
+/// A layer being read.
+pub(super) struct LayerReader<'a> {
+    pub(super) store: &'a Store,
+    pub(super) layer: &'a Layer,
+    pub(super) pool: &'a Pool,
+    pub(super) limits: &'a Limits,
+    /// Another layer failed, so this one is of no use.
+    pub(super) is_cancelled: &'a AtomicBool,
+}
+
+impl LayerReader<'_> {
+    /// Reads all entries of the layer, in its order.
+    pub(super) fn read(&self) -> Result<Vec<Entry>, SourceError> {
+        let blob = self.store.blob(&self.layer.name, "the manifest")?;
+        self.store.check_size(&blob, self.layer.size)?;
+        let io = |e| SourceError::io("read", Path::new(&blob.name), e);
+        let packing = self.packing(&blob)?;
+        // A plain layer has one digest, not two to compute.
+        let once = self.layer.digest.is_some() && packing == Packing::Plain;
+        if once
+            && let Some((said, other)) = self.layer.digest.as_ref().zip(self.layer.diff_id.as_ref())
+            && said != other
+        {
+            let (expected, found) = (other.to_string(), said.to_string());
+            return Err(self.fault(ContainerFault::DiffId { expected, found }));
+        }
+        let diff_id = self.layer.diff_id.as_ref().filter(|_| !once);
+        let watch = Arc::new(Watch {
+            stored: Sum::of(self.layer.digest.as_ref()).map_err(|e| self.fault(e))?,
+            plain: Sum::of(diff_id).map_err(|e| self.fault(e))?,
+            expands: AtomicBool::new(false),
+        });
+        let stored = Stored { inner: blob.reader(), watch: Arc::clone(&watch) };
+        let stored = BufReader::with_capacity(BUFFER_BYTES, stored);
+        let stream: Box<dyn Read + Send> = match packing {
+            Packing::Plain => Box::new(stored),
+            Packing::Gzip => Box::new(Gzip::new(stored)),
+            Packing::Zstd => Box::new(Zstd::new(stored).map_err(io)?),
+        };
+        let limit = self.limits.expanded(blob.len);
+        let plain = Plain { inner: stream, watch: Arc::clone(&watch), limit };
+        let ahead = ReadAhead::start(Box::new(plain)).map_err(io)?;
+        let path = archive_name(self.store, &blob);
+        let mut source = TarSource::from_plain(ahead, &path);
+        match self.entries(&mut source, &blob, packing, limit, &path) {
+            Ok(entries) => {
+                self.verify(&blob, &watch)?;
+                Ok(entries)
+            }
+            Err(error) => Err(self.explain(error, &blob, &watch, limit)),
+        }
+    }
+
+    fn fault(&self, fault: ContainerFault) -> SourceError {
+        fault.of(&self.store.image, Some(&self.layer.name))
+    }
+
+    /// How the layer is compressed, which its first bytes say and its media type must not deny.
+    fn packing(&self, blob: &Blob) -> Result<Packing, SourceError> {
+        let mut head = BufReader::with_capacity(MAGIC_LEN, blob.reader());
+        let head = head.fill_buf();
+        let head = head.map_err(|e| SourceError::io("read", Path::new(&blob.name), e))?;
+        let (found, name) = match Compression::of(head) {
+            Compression::None => (Some(Packing::Plain), "not compressed"),
+            Compression::Gzip => (Some(Packing::Gzip), "gzip"),
+            Compression::Zstd => (Some(Packing::Zstd), "zstd"),
+            Compression::Other(name) => (None, name),
+        };
+        let expected = self.layer.packing;
+        match found {
+            Some(found) if expected.is_none_or(|expected| expected == found) => Ok(found),
+            _ => {
+                let expected = match expected {
+                    Some(Packing::Plain) => "not compressed",
+                    Some(Packing::Gzip) => "gzip",
+                    Some(Packing::Zstd) => "zstd",
+                    None => "gzip, zstd or not compressed",
+                };
+                Err(self.fault(ContainerFault::Compression { expected, found: name }))
+            }
+        }
+    }
+
+    fn entries(
+        &self,
+        source: &mut TarSource,
+        blob: &Blob,
+        packing: Packing,
+        limit: u64,
+        path: &Path,
+    ) -> Result<Vec<Entry>, SourceError> {
+        let in_place =
+            Arc::new(ArchiveFile { file: Arc::clone(&blob.file), path: path.to_owned() });
+        let mut entries = Vec::new();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while let Some(mut entry) = source.next_entry()? {
+            if self.is_cancelled.load(Ordering::Relaxed) {
+                break;
+            }
+            self.count(&entry)?;
+            if let EntryKind::File(content) = &mut entry.kind
+                && matches!(content.body(), Body::Stream)
+            {
+                let (size, runs) = (content.size(), content.sparse().cloned());
+                *content = if packing == Packing::Plain {
+                    let offset = blob.offset + source.data_offset();
+                    Content::archived_shared(size, runs, &in_place, offset)
+                } else {
+                    let offset = self.keep(source, content.data_len(), limit, blob, &mut buffer)?;
+                    Content::archived_shared(size, runs, &self.pool.archive, offset)
+                };
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// Counts the memory that an entry takes.
+    fn count(&self, entry: &Entry) -> Result<(), SourceError> {
+        let target = match &entry.kind {
+            EntryKind::Symlink(target) | EntryKind::Hardlink(target) => target.len(),
+            _ => 0,
+        };
+        if entry.path.len().max(target) > PATH_BYTES_MAX {
+            let fault = ContainerFault::PathLength(PATH_BYTES_MAX);
+            return Err(fault.of_entry(&self.store.image, &self.layer.name, &entry.path));
+        }
+        let kind = match &entry.kind {
+            EntryKind::File(content) => content.sparse().map_or(0, |runs| size_of_val(&**runs)),
+            _ => target,
+        };
+        let xattrs = entry.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len() + 48);
+        let bytes = (entry.path.len() + kind + xattrs.sum::<usize>()) as u64 + ENTRY_BYTES;
+        if self.pool.names.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limits.names_bytes {
+            return Err(self.fault(ContainerFault::Names { limit: self.limits.names_bytes }));
+        }
+        Ok(())
+    }
+
+    /// Copies the contents of a file into the pool; where to.
+    fn keep(
+        &self,
+        source: &mut TarSource,
+        len: u64,
+        limit: u64,
+        blob: &Blob,
+        buffer: &mut [u8],
+    ) -> Result<u64, SourceError> {
+        let expands = || self.fault(ContainerFault::Expands { stored: blob.len, limit });
+        if len > limit {
+            return Err(expands());
+        }
+        let offset = self.pool.reserve(len).ok_or_else(expands)?;
+        let mut done = 0;
+        while done < len {
+            let want = (len - done).min(buffer.len() as u64) as usize;
+            let n = source.read(&mut buffer[..want])?;
+            if n == 0 {
+                return Err(expands());
+            }
+            self.pool.file().write_all_at(&buffer[..n], offset + done).map_err(|e| {
+                SourceError::io("keep the contents of layers in", &self.pool.beside, e)
+            })?;
+            done += n as u64;
+        }
+        Ok(offset)
+    }
+
+    /// Compares digests after everything was read.
+    fn verify(&self, blob: &Blob, watch: &Watch) -> Result<(), SourceError> {
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (mut stored, mut plain) = (watch.stored.lock(), watch.plain.lock());
+        if let (Some(mut hasher), Some(digest)) = (stored.hasher.take(), &self.layer.digest) {
+            // Padding behind compressed data is part of the blob, too.
+            let rest = Blob {
+                offset: blob.offset + stored.bytes,
+                len: blob.len - stored.bytes,
+                ..blob.clone()
+            };
+            hasher =
+                rest.sum(hasher).map_err(|e| SourceError::io("read", Path::new(&blob.name), e))?;
+            hasher.check(digest).map_err(|(expected, found)| {
+                self.fault(ContainerFault::Digest { expected, found })
+            })?;
+        }
+        if let (Some(hasher), Some(diff_id)) = (plain.hasher.take(), &self.layer.diff_id) {
+            hasher.check(diff_id).map_err(|(expected, found)| {
+                self.fault(ContainerFault::DiffId { expected, found })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says why a layer cannot be read: a blob that is not what its digest says is not the tar's fault.
+    fn explain(&self, error: SourceError, blob: &Blob, watch: &Watch, limit: u64) -> SourceError {
+        if watch.expands.load(Ordering::Relaxed) {
+            return self.fault(ContainerFault::Expands { stored: blob.len, limit });
+        }
+        let is_damage =
+            matches!(error, SourceError::Damaged { .. } | SourceError::Unsupported { .. });
+        if is_damage
+            && let Some(digest) = &self.layer.digest
+            && let Ok(hasher) = Hasher::of(digest)
+            && let Ok(hasher) = blob.sum(hasher)
+            && let Err((expected, found)) = hasher.check(digest)
+        {
+            return self.fault(ContainerFault::Digest { expected, found });
+        }
+        error
+    }
+}

@@ -1,0 +1,166 @@
+//! Keeps each layer for itself, as overlayfs has its lower directories: whiteouts are character devices 0/0, and an
+//! attribute marks opaque directories.
+
+use std::collections::HashMap;
+
+use super::tree::{Inode, Kind, Names, Node, Tree, implied_directory};
+use super::whiteout::join;
+use crate::{Metadata, Xattr};
+
+/// The attribute of an opaque directory, and its value.
+const OPAQUE: (&[u8], &[u8]) = (b"trusted.overlay.opaque", b"y");
+
+/// Layers side by side in directories that are named by their order, from the lowest up.
+pub(super) struct Overlay {
+    tree: Tree,
+    /// Digits of the names.
+    width: usize,
+    layers: usize,
+    /// The directory of the layer that is being applied.
+    base: Inode,
+    /// Which files of the merged tree the layer holds, and as what.
+    held: HashMap<Inode, Inode>,
+}
+
+impl Overlay {
+    pub(super) fn new(layers: usize) -> Self {
+        let width = layers.saturating_sub(1).to_string().len();
+        Self { tree: Tree::new(), width, layers: 0, base: Tree::ROOT, held: HashMap::new() }
+    }
+
+    /// Begins the next layer. The root of all layers so far is also the root of this one, if it does not say else.
+    pub(super) fn begin(&mut self, root: &Node) {
+        let name = format!("{:0width$}", self.layers, width = self.width);
+        self.layers += 1;
+        self.base = self.tree.add(bare(root));
+        self.tree.set_name(Tree::ROOT, name.as_bytes(), self.base);
+        self.held.clear();
+    }
+
+    pub(super) fn set_root(&mut self, root: &Node) {
+        self.describe(self.base, root);
+    }
+
+    /// Files that were added.
+    pub(super) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    pub(super) fn finish(self) -> Tree {
+        self.tree
+    }
+
+    /// The directory of the layer at a path, made as it is in the merged tree.
+    fn directory(&mut self, merged: &Tree, path: &[u8]) -> Inode {
+        let (mut dir, mut original) = (self.base, Some(Tree::ROOT));
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            original = original.and_then(|dir| merged.lookup(dir, name));
+            dir = match self.tree.lookup(dir, name) {
+                Some(found) if self.tree.is_directory(found) => found,
+                other => {
+                    let like =
+                        original.map_or_else(implied_directory, |node| bare(merged.node(node)));
+                    let made = self.tree.add(like);
+                    self.tree.set_name(dir, name, made);
+                    // What it takes the place of hid a directory of lower layers.
+                    if other.is_some() {
+                        self.set_opaque(made);
+                    }
+                    made
+                }
+            };
+        }
+        dir
+    }
+
+    fn describe(&mut self, dir: Inode, like: &Node) {
+        let was_opaque = self.is_opaque(dir);
+        let node = self.tree.node_mut(dir);
+        (node.metadata, node.xattrs) = (like.metadata, like.xattrs.clone());
+        if was_opaque {
+            self.set_opaque(dir);
+        }
+    }
+
+    fn is_opaque(&self, dir: Inode) -> bool {
+        self.tree.node(dir).xattrs.iter().any(|xattr| xattr.name == OPAQUE.0)
+    }
+
+    fn set_opaque(&mut self, dir: Inode) {
+        let node = self.tree.node_mut(dir);
+        let mut xattrs = std::mem::take(&mut node.xattrs).into_vec();
+        xattrs.push(Xattr { name: OPAQUE.0.into(), value: OPAQUE.1.into() });
+        Xattr::normalize(&mut xattrs);
+        node.xattrs = xattrs.into();
+    }
+
+    /// Hides a name of lower layers.
+    pub(super) fn whiteout(&mut self, merged: &Tree, parent: &[u8], name: &[u8]) {
+        let dir = self.directory(merged, parent);
+        let metadata = Metadata { permissions: 0, ..implied_directory().metadata };
+        let kind = Kind::CharDevice { major: 0, minor: 0 };
+        let device = self.tree.add(Node { kind, metadata, xattrs: Box::default() });
+        self.tree.set_name(dir, name, device);
+    }
+
+    /// Hides what a directory holds in lower layers.
+    pub(super) fn opaque(&mut self, merged: &Tree, path: &[u8]) {
+        let dir = self.directory(merged, path);
+        self.set_opaque(dir);
+    }
+
+    /// Makes a file, which is `inode` in the merged tree.
+    pub(super) fn put(
+        &mut self,
+        merged: &Tree,
+        parent: &[u8],
+        name: &[u8],
+        node: Node,
+        inode: Inode,
+    ) {
+        if matches!(node.kind, Kind::Directory(_)) {
+            let dir = self.directory(merged, &join(parent, name));
+            self.describe(dir, &node);
+            return;
+        }
+        let dir = self.directory(merged, parent);
+        let made = self.tree.add(node);
+        self.held.insert(inode, made);
+        self.tree.set_name(dir, name, made);
+    }
+
+    /// Gives a file one more name. One of a lower layer comes up with its other name, as it does in an overlay that
+    /// is mounted: so they stay one file.
+    pub(super) fn link(
+        &mut self,
+        merged: &Tree,
+        parent: &[u8],
+        name: &[u8],
+        inode: Inode,
+        target: Option<(Vec<u8>, &[u8])>,
+    ) {
+        let made = match self.held.get(&inode) {
+            Some(&made) => made,
+            None => {
+                let made = self.tree.add(merged.node(inode).clone());
+                self.held.insert(inode, made);
+                if let Some((parent, name)) = target {
+                    let dir = self.directory(merged, &parent);
+                    self.tree.set_name(dir, name, made);
+                }
+                made
+            }
+        };
+        let dir = self.directory(merged, parent);
+        self.tree.set_name(dir, name, made);
+    }
+}
+
+/// The same directory without what is in it.
+fn bare(node: &Node) -> Node {
+    Node {
+        kind: Kind::Directory(Names::new()),
+        metadata: node.metadata,
+        xattrs: node.xattrs.clone(),
+    }
+}

@@ -1,0 +1,201 @@
+//! How images are named: `oci:DIR[:ref|@digest]`, `oci-archive:FILE[:ref|@digest]`, `docker-archive:FILE[:tag]`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use oci_spec::image::{Arch, Digest, Os};
+
+/// Where an image lies, and which of those that lie there it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub(super) transport: Transport,
+    pub(super) path: PathBuf,
+    pub(super) selector: Selector,
+    /// As it was written.
+    text: String,
+}
+
+/// How an image is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// A directory as the image specification lays it out.
+    Oci,
+    /// The same in a tar archive.
+    OciArchive,
+    /// What `docker save` writes.
+    DockerArchive,
+}
+
+/// Which image of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selector {
+    Any,
+    Name(String),
+    Digest(String),
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("image"),
+            Self::Name(name) => write!(f, "image {name:?}"),
+            Self::Digest(digest) => write!(f, "image {digest}"),
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Reference {
+    /// Understands the name of an image, or returns `None` for anything that is not one, such as a path.
+    ///
+    /// # Errors
+    /// If it begins as a name and goes on as none.
+    pub fn parse(text: &str) -> Option<Result<Self, String>> {
+        let (prefix, rest) = text.split_once(':')?;
+        let transport = match prefix {
+            "oci" => Transport::Oci,
+            "oci-archive" => Transport::OciArchive,
+            "docker-archive" => Transport::DockerArchive,
+            _ => return None,
+        };
+        Some(Self::of(transport, rest, text))
+    }
+
+    fn of(transport: Transport, rest: &str, text: &str) -> Result<Self, String> {
+        let (path, selector) = split(rest);
+        if path.is_empty() {
+            return Err(format!("{text:?} names no file: write {}", usage(transport)));
+        }
+        if transport == Transport::Oci && path == "-" {
+            return Err("a directory cannot come from standard input: use oci-archive:-".into());
+        }
+        if selector == Selector::Name(String::new()) {
+            return Err(format!("{text:?} ends in a colon: write {}", usage(transport)));
+        }
+        if transport == Transport::DockerArchive && matches!(selector, Selector::Digest(_)) {
+            return Err("docker-archive: has no digests: name an image by its tag".into());
+        }
+        Ok(Self { transport, path: path.into(), selector, text: text.into() })
+    }
+
+    /// Whether it is to come from standard input.
+    pub fn is_standard_input(&self) -> bool {
+        self.path == Path::new("-")
+    }
+}
+
+fn usage(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Oci => "oci:DIR[:REF] or oci:DIR@DIGEST",
+        Transport::OciArchive => "oci-archive:FILE[:REF] or oci-archive:FILE@DIGEST",
+        Transport::DockerArchive => "docker-archive:FILE[:TAG]",
+    }
+}
+
+/// Splits a path from the name after it. A path with a colon is one if there is such a file.
+fn split(rest: &str) -> (&str, Selector) {
+    if let Some((path, digest)) = rest.rsplit_once('@')
+        && Digest::from_str(digest).is_ok()
+    {
+        return (path, Selector::Digest(digest.into()));
+    }
+    match rest.split_once(':') {
+        Some((path, name)) if !Path::new(rest).exists() => (path, Selector::Name(name.into())),
+        _ => (rest, Selector::Any),
+    }
+}
+
+/// A platform: operating system, architecture and perhaps a variant of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Platform {
+    pub(super) os: Os,
+    pub(super) architecture: Arch,
+    pub(super) variant: Option<String>,
+}
+
+impl Default for Platform {
+    /// That of Linux on the processor this program runs on.
+    fn default() -> Self {
+        Self { os: Os::Linux, architecture: Arch::default(), variant: None }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.os, self.architecture)?;
+        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    /// `OS/ARCHITECTURE[/VARIANT]`, in the words of the image specification.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let (os, architecture, variant) = match parts[..] {
+            [os, architecture] => (os, architecture, None),
+            [os, architecture, variant] => (os, architecture, Some(variant)),
+            _ => ("", "", None),
+        };
+        if os.is_empty() || architecture.is_empty() || variant == Some("") {
+            return Err(
+                "write OS/ARCHITECTURE[/VARIANT], such as linux/arm64 or linux/arm/v7".into()
+            );
+        }
+        let variant = variant.map(str::to_owned);
+        Ok(Self { os: os.into(), architecture: architecture.into(), variant })
+    }
+}
+
+impl Platform {
+    /// Whether an image for `self` is what was asked for with `wanted`, which may leave the variant open.
+    pub(super) fn is(&self, wanted: &Self) -> bool {
+        self.os == wanted.os
+            && self.architecture == wanted.architecture
+            && (wanted.variant.is_none() || self.variant == wanted.variant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_images_are_told_from_paths() {
+        for path in ["dir", "./oci:dir", "a:b", "-", "docker://x"] {
+            assert!(Reference::parse(path).is_none(), "{path}");
+        }
+        let parsed = |text: &str| {
+            let parsed = Reference::parse(text).unwrap().unwrap();
+            (parsed.transport, parsed.path.to_str().unwrap().to_owned(), parsed.selector)
+        };
+        let name = |name: &str| Selector::Name(name.into());
+        assert_eq!(parsed("oci:dir"), (Transport::Oci, "dir".into(), Selector::Any));
+        assert_eq!(parsed("oci:a/b:c:1.0"), (Transport::Oci, "a/b".into(), name("c:1.0")));
+        assert_eq!(parsed("docker-archive:-:t").1, "-");
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let (_, path, selector) = parsed(&format!("oci-archive:x.tar@{digest}"));
+        assert_eq!((path.as_str(), selector), ("x.tar", Selector::Digest(digest)));
+        for bad in ["oci:", "oci:-", "oci:dir:", "oci-archive::x"] {
+            assert!(Reference::parse(bad).unwrap().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn platforms_have_two_or_three_parts() {
+        let arm: Platform = "linux/arm/v7".parse().unwrap();
+        assert_eq!(arm.to_string(), "linux/arm/v7");
+        assert!(arm.is(&"linux/arm".parse().unwrap()));
+        assert!(!arm.is(&"linux/arm/v6".parse().unwrap()));
+        for bad in ["", "linux", "linux/", "a/b/c/d", "linux/arm/"] {
+            assert!(bad.parse::<Platform>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A flattened image as a stream of entries, in the order of a directory source.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::tree::{Inode, Kind, Tree};
+use crate::{Entry, EntryKind, Progress, Source, SourceError};
+
+/// A tree that can be read many times.
+pub(super) struct Flat {
+    tree: Tree,
+    /// How often each file has a name that has more than one.
+    linked: BTreeMap<Inode, u32>,
+    count: u64,
+}
+
+impl Flat {
+    pub(super) fn new(tree: Tree) -> Self {
+        let (linked, count) = (tree.linked_files(), tree.count());
+        Self { tree, linked, count }
+    }
+}
+
+/// Reads the flattened tree of an image. Contents can be read at any time and from any thread.
+pub struct ContainerSource {
+    flat: Arc<Flat>,
+    /// The directories on the way to the last entry, each with the length of its path.
+    stack: Vec<(Inode, usize)>,
+    path: Vec<u8>,
+    /// First names of files that have several.
+    first_names: HashMap<Inode, Vec<u8>>,
+    done: u64,
+}
+
+impl ContainerSource {
+    pub(super) fn new(flat: Arc<Flat>) -> Self {
+        let (stack, path) = (Vec::new(), Vec::new());
+        Self { flat, stack, path, first_names: HashMap::new(), done: 0 }
+    }
+
+    /// Goes to the next file.
+    fn advance(&mut self) -> Option<Inode> {
+        if self.done == 0 {
+            return Some(Tree::ROOT);
+        }
+        while let Some(&(dir, len)) = self.stack.last() {
+            let start = if len == 0 { 0 } else { len + 1 };
+            let before = self.path.get(start..).unwrap_or_default();
+            if let Some((name, inode)) = self.flat.tree.next_name(dir, before) {
+                self.path.truncate(len);
+                if len > 0 {
+                    self.path.push(b'/');
+                }
+                self.path.extend_from_slice(name);
+                return Some(inode);
+            }
+            self.path.truncate(len);
+            self.stack.pop();
+        }
+        None
+    }
+
+    fn kind(&mut self, inode: Inode) -> EntryKind {
+        if self.flat.linked.contains_key(&inode) {
+            if let Some(first) = self.first_names.get(&inode) {
+                return EntryKind::Hardlink(first.clone());
+            }
+            self.first_names.insert(inode, self.path.clone());
+        }
+        match &self.flat.tree.node(inode).kind {
+            Kind::Directory(_) => {
+                self.stack.push((inode, self.path.len()));
+                EntryKind::Directory
+            }
+            Kind::File(data) => EntryKind::File(data.content()),
+            Kind::Symlink(target) => EntryKind::Symlink(target.to_vec()),
+            &Kind::CharDevice { major, minor } => EntryKind::CharDevice { major, minor },
+            &Kind::BlockDevice { major, minor } => EntryKind::BlockDevice { major, minor },
+            Kind::Fifo => EntryKind::Fifo,
+            Kind::Socket => EntryKind::Socket,
+        }
+    }
+}
+
+impl Source for ContainerSource {
+    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+        let Some(inode) = self.advance() else { return Ok(None) };
+        self.done += 1;
+        let kind = self.kind(inode);
+        let node = self.flat.tree.node(inode);
+        let is_link = matches!(kind, EntryKind::Hardlink(_));
+        let xattrs = if is_link { Vec::new() } else { node.xattrs.to_vec() };
+        Ok(Some(Entry { path: self.path.clone(), kind, metadata: node.metadata, xattrs }))
+    }
+
+    fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
+        Ok(0)
+    }
+
+    fn entries_min(&mut self) -> u64 {
+        self.flat.count
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.done, total: Some(self.flat.count) }
+    }
+}

@@ -1,0 +1,331 @@
+//! A tree in memory: what unpacked layers would be, without the contents of files.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::ContainerFault;
+use super::layer::PATH_BYTES_MAX;
+use crate::content::ArchiveFile;
+use crate::{Content, DataRun, Detached, Entry, EntryKind, Metadata, Time, Xattr};
+
+/// Permission bits of directories that no layer lists; they belong to root.
+const IMPLIED_PERMISSIONS: u16 = 0o755;
+
+/// Symbolic links that may lead to a directory, as in Linux.
+const LINKS_MAX: usize = 40;
+
+/// Components that the walk along a path may have, those of links included.
+const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
+
+/// Number of an inode of a tree.
+pub(super) type Inode = u32;
+
+/// A file of any type.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    pub(super) metadata: Metadata,
+    pub(super) xattrs: Box<[Xattr]>,
+}
+
+/// Names of a directory.
+pub(super) type Names = BTreeMap<Box<[u8]>, Inode>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Directory(Names),
+    File(FileData),
+    Symlink(Box<[u8]>),
+    CharDevice { major: u32, minor: u32 },
+    BlockDevice { major: u32, minor: u32 },
+    Fifo,
+    Socket,
+}
+
+/// Where the contents of a file lie.
+#[derive(Clone, Debug)]
+pub(super) struct FileData {
+    size: u64,
+    runs: Option<Arc<[DataRun]>>,
+    /// `None` if there is no data.
+    place: Option<(Arc<ArchiveFile>, u64)>,
+}
+
+impl FileData {
+    fn of(content: Content) -> Self {
+        let (size, runs) = (content.size(), content.sparse().cloned());
+        Self { size, runs, place: Detached::place_of(content) }
+    }
+
+    pub(super) fn content(&self) -> Content {
+        match &self.place {
+            Some((archive, offset)) => {
+                Content::archived_shared(self.size, self.runs.clone(), archive, *offset)
+            }
+            None => Content::hole(self.size),
+        }
+    }
+}
+
+/// All files, by number. What has no name any more stays until the tree goes: its memory is bounded by what the
+/// layers hold.
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// A directory that a path leads to.
+pub(super) struct Place {
+    pub(super) dir: Inode,
+    /// Its path without symbolic links.
+    pub(super) path: Vec<u8>,
+}
+
+impl Tree {
+    pub(super) const ROOT: Inode = 0;
+
+    /// An empty tree.
+    pub(super) fn new() -> Self {
+        Self { nodes: vec![implied_directory()] }
+    }
+
+    /// Files that were added, those without a name included.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn node(&self, inode: Inode) -> &Node {
+        &self.nodes[inode as usize]
+    }
+
+    pub(super) fn node_mut(&mut self, inode: Inode) -> &mut Node {
+        &mut self.nodes[inode as usize]
+    }
+
+    /// Adds a file that has no name yet.
+    pub(super) fn add(&mut self, node: Node) -> Inode {
+        self.nodes.push(node);
+        // The memory of names is limited to far fewer than 2^32.
+        (self.nodes.len() - 1) as Inode
+    }
+
+    /// The names in a directory; none if it is something else.
+    pub(super) fn names(&self, inode: Inode) -> Option<&Names> {
+        match &self.node(inode).kind {
+            Kind::Directory(names) => Some(names),
+            _ => None,
+        }
+    }
+
+    pub(super) fn names_mut(&mut self, inode: Inode) -> Option<&mut Names> {
+        match &mut self.node_mut(inode).kind {
+            Kind::Directory(names) => Some(names),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_directory(&self, inode: Inode) -> bool {
+        self.names(inode).is_some()
+    }
+
+    pub(super) fn lookup(&self, dir: Inode, name: &[u8]) -> Option<Inode> {
+        self.names(dir)?.get(name).copied()
+    }
+
+    /// The first name of a directory after `name`.
+    pub(super) fn next_name(&self, dir: Inode, name: &[u8]) -> Option<(&[u8], Inode)> {
+        let range = (Bound::Excluded(name), Bound::Unbounded);
+        let next = self.names(dir)?.range::<[u8], _>(range).next()?;
+        Some((next.0, *next.1))
+    }
+
+    /// Gives a file a name, and takes it from what had it.
+    pub(super) fn set_name(&mut self, dir: Inode, name: &[u8], inode: Inode) {
+        if let Some(names) = self.names_mut(dir) {
+            names.insert(name.into(), inode);
+        }
+    }
+
+    /// Numbers of all files by how often they have a name, if that is more than once.
+    pub(super) fn linked_files(&self) -> BTreeMap<Inode, u32> {
+        let mut counts = vec![0_u32; self.nodes.len()];
+        let mut directories = vec![Self::ROOT];
+        while let Some(dir) = directories.pop() {
+            for &inode in self.names(dir).into_iter().flat_map(btree_map::BTreeMap::values) {
+                counts[inode as usize] += 1;
+                if self.is_directory(inode) {
+                    directories.push(inode);
+                }
+            }
+        }
+        let counts = counts.into_iter().enumerate();
+        counts.filter(|(_, n)| *n > 1).map(|(inode, n)| (inode as Inode, n)).collect()
+    }
+
+    /// How many names there are.
+    pub(super) fn count(&self) -> u64 {
+        let (mut count, mut directories) = (1, vec![Self::ROOT]);
+        while let Some(dir) = directories.pop() {
+            for &inode in self.names(dir).into_iter().flat_map(btree_map::BTreeMap::values) {
+                count += 1;
+                if self.is_directory(inode) {
+                    directories.push(inode);
+                }
+            }
+        }
+        count
+    }
+
+    /// Walks to a directory, as unpackers do: through symbolic links, but never out of the root. What is missing is
+    /// made if `make`, and otherwise there is no such directory. `through` says of a link's path, as it was asked
+    /// for, whether it may be followed.
+    pub(super) fn walk(
+        &mut self,
+        path: &[u8],
+        make: bool,
+        through: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<Option<Place>, ContainerFault> {
+        let mut walk = Walk::new(path);
+        let (mut links, mut steps) = (0, 0);
+        while let Some(part) = walk.ahead.pop() {
+            steps += 1;
+            if steps > STEPS_MAX {
+                return Err(ContainerFault::SymlinkLoop);
+            }
+            let (dir, name) = match &part {
+                Part::Up => {
+                    walk.up();
+                    continue;
+                }
+                Part::Name { name, .. } => (walk.dir(), name),
+            };
+            let found = match self.lookup(dir, name) {
+                Some(found) => found,
+                None if !make => return Ok(None),
+                None => {
+                    if walk.path.len() + name.len() >= PATH_BYTES_MAX {
+                        return Err(ContainerFault::PathLength(PATH_BYTES_MAX));
+                    }
+                    let made = self.add(implied_directory());
+                    self.set_name(dir, name, made);
+                    made
+                }
+            };
+            match &self.node(found).kind {
+                Kind::Directory(_) => walk.enter(name, found),
+                Kind::Symlink(target) => {
+                    if let Part::Name { asked: Some(end), .. } = part
+                        && !through(&path[..end])
+                    {
+                        return Ok(None);
+                    }
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(ContainerFault::SymlinkLoop);
+                    }
+                    walk.follow(target);
+                }
+                _ if !make => return Ok(None),
+                _ => {
+                    walk.enter(name, found);
+                    return Err(ContainerFault::NotADirectory(walk.path));
+                }
+            }
+        }
+        Ok(Some(Place { dir: walk.dir(), path: walk.path }))
+    }
+}
+
+/// A piece of a path still to go.
+enum Part {
+    Up,
+    Name {
+        name: Box<[u8]>,
+        /// Where it ends in the path that was asked for, if it comes from there and not from a link.
+        asked: Option<usize>,
+    },
+}
+
+/// A walk along a path.
+struct Walk {
+    /// The directories on the way, and where the path of each ends.
+    stack: Vec<(Inode, usize)>,
+    path: Vec<u8>,
+    /// What is to come, the next one last.
+    ahead: Vec<Part>,
+}
+
+impl Walk {
+    fn new(path: &[u8]) -> Self {
+        let mut ahead = Vec::new();
+        let mut end = path.len();
+        for name in path.rsplit(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            ahead.push(Part::Name { name: name.into(), asked: Some(end) });
+            end = end.saturating_sub(name.len() + 1);
+        }
+        Self { stack: vec![(Tree::ROOT, 0)], path: Vec::new(), ahead }
+    }
+
+    fn dir(&self) -> Inode {
+        self.stack.last().map_or(Tree::ROOT, |top| top.0)
+    }
+
+    fn enter(&mut self, name: &[u8], dir: Inode) {
+        if !self.path.is_empty() {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        self.stack.push((dir, self.path.len()));
+    }
+
+    /// Goes to the parent directory; the root is its own.
+    fn up(&mut self) {
+        if self.stack.len() > 1 {
+            self.stack.pop();
+        }
+        self.path.truncate(self.stack.last().map_or(0, |top| top.1));
+    }
+
+    fn follow(&mut self, target: &[u8]) {
+        if target.starts_with(b"/") {
+            self.stack.truncate(1);
+            self.path.clear();
+        }
+        for name in target.rsplit(|&b| b == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => self.ahead.push(Part::Up),
+                name => self.ahead.push(Part::Name { name: name.into(), asked: None }),
+            }
+        }
+    }
+}
+
+/// A directory that no layer lists. Its time is 1970, so that an image does not depend on when it was built.
+pub(super) fn implied_directory() -> Node {
+    let metadata = Metadata {
+        permissions: IMPLIED_PERMISSIONS,
+        uid: 0,
+        gid: 0,
+        mtime: Time::default(),
+        atime: None,
+        ctime: None,
+    };
+    Node { kind: Kind::Directory(Names::new()), metadata, xattrs: Box::default() }
+}
+
+/// What an entry of a layer makes; `None` for a hard link.
+pub(super) fn node_of(entry: Entry) -> Option<Node> {
+    let kind = match entry.kind {
+        EntryKind::Directory => Kind::Directory(Names::new()),
+        EntryKind::File(content) => Kind::File(FileData::of(content)),
+        EntryKind::Symlink(target) => Kind::Symlink(target.into()),
+        EntryKind::Hardlink(_) => return None,
+        EntryKind::CharDevice { major, minor } => Kind::CharDevice { major, minor },
+        EntryKind::BlockDevice { major, minor } => Kind::BlockDevice { major, minor },
+        EntryKind::Fifo => Kind::Fifo,
+        EntryKind::Socket => Kind::Socket,
+    };
+    Some(Node { kind, metadata: entry.metadata, xattrs: entry.xattrs.into() })
+}

@@ -1,0 +1,8 @@
+//! Container images as sources.
+
+mod bad_input;
+mod common;
+mod flatten;
+mod images;
+mod model;
+mod overlay;
