@@ -39,6 +39,11 @@ impl BlockDevice for FileDevice {
         self.file.read_exact_at(buf, offset)
     }
 
+    fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
+        check_range(self.len, offset, len).ok()?;
+        Some((&self.file, offset))
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self.len, offset, data.len() as u64)?;
         self.file.write_all_at(data, offset)
@@ -87,7 +92,29 @@ fn punch_hole(_: &File, _: u64, _: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{OverlayDevice, WindowDevice};
+
+    #[test]
+    fn the_file_has_the_bytes_also_through_windows() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let device = Arc::new(FileDevice::new(file).unwrap());
+        device.write_at(5000, b"bytes").unwrap();
+        let window = WindowDevice::new(device.clone(), 4096, 4000).unwrap();
+        let (file, offset) = window.in_file(904, 5).unwrap();
+        let mut found = [0; 5];
+        file.read_exact_at(&mut found, offset).unwrap();
+        assert_eq!(&found, b"bytes");
+        assert_eq!(device.in_file(8000, 192).map(|(_, offset)| offset), Some(8000));
+        assert!(device.in_file(8000, 193).is_none());
+        assert!(window.in_file(3999, 2).is_none());
+        assert!(window.in_file(u64::MAX, 1).is_none());
+        // What is written to one of these is not in the file.
+        assert!(OverlayDevice::new(device).in_file(0, 1).is_none());
+    }
 
     #[test]
     fn holes_read_as_zeros_and_the_end_is_the_end() {

@@ -8,6 +8,7 @@ mod overlay;
 mod recording;
 mod window;
 
+use std::fs::File;
 use std::io;
 
 pub use faulty::{Access, Fault, FaultyDevice};
@@ -31,6 +32,12 @@ pub trait BlockDevice: Send + Sync {
 
     /// Fills `buf` from `offset`. An error if any of it lies past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// The file that holds the bytes `offset..offset + len`, and where it has them, if they lie together in
+    /// one: its bytes are the device's at any time. `None` if not, or if reading must not go past the device.
+    fn in_file(&self, _offset: u64, _len: u64) -> Option<(&File, u64)> {
+        None
+    }
 
     /// Writes all of `data` at `offset`. An error if any of it lies past the end.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;

@@ -1,5 +1,6 @@
 //! Part of a device: an image inside a disk.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -28,6 +29,11 @@ impl BlockDevice for WindowDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(self.len, offset, buf.len() as u64)?;
         self.inner.read_at(self.start + offset, buf)
+    }
+
+    fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
+        check_range(self.len, offset, len).ok()?;
+        self.inner.in_file(self.start + offset, len)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -13,9 +13,9 @@ use operation::inode::{look_at, look_at_dir, set_attributes};
 use operation::profile::{ListingProfile, MeasuresListings};
 use operation::{Mode, names};
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FileSystem,
-    Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
-    StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
+    FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::Ext4;
@@ -189,6 +189,16 @@ impl FileSystem for Ext4 {
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.settle(ino)?;
         look_at(self, ino, |inode| file::read(self, inode, offset, buf))
+    }
+
+    fn read_in_place(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        take: &mut dyn FnMut(&[FilePart<'_>]),
+    ) -> Result<bool> {
+        look_at(self, ino, |inode| file::read_in_place(self, inode, offset, len, take))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {

@@ -36,12 +36,14 @@ pub(crate) struct Answer {
     pub(crate) error: i32,
     /// Bytes of the buffer that belong to the answer; 0 if there is an error.
     pub(crate) len: usize,
+    /// It is with the kernel.
+    pub(crate) is_sent: bool,
 }
 
 impl Answer {
     /// That it failed.
     pub(crate) fn failed(error: Errno) -> Self {
-        Self { error: -error.raw_os_error(), len: 0 }
+        Self { error: -error.raw_os_error(), len: 0, is_sent: false }
     }
 
     /// The header of the answer to the request `unique`.
@@ -54,20 +56,19 @@ impl Answer {
 
 /// Has a request done, with its answer in `buffer`. A handler that panics fails this one request.
 pub(crate) fn answer(handler: &dyn Handler, request: &Request<'_>, buffer: &mut [u8]) -> Answer {
-    answer_with(request, buffer, |reply| handler.handle(request, reply))
+    answer_with(request, Reply::new(buffer), |reply| handler.handle(request, reply))
 }
 
-/// As [`answer`], by `handle`.
+/// As [`answer`], by `handle`, into an empty answer.
 pub(crate) fn answer_with(
     request: &Request<'_>,
-    buffer: &mut [u8],
+    mut reply: Reply<'_>,
     handle: impl FnOnce(&mut Reply<'_>) -> Result<(), Errno>,
 ) -> Answer {
-    let mut reply = Reply::new(buffer);
     // What a handler shares between threads is its own to keep sound, as locks do by poisoning. The
     // reply is not used after a panic.
     match catch_unwind(AssertUnwindSafe(|| handle(&mut reply))) {
-        Ok(Ok(())) => Answer { error: 0, len: reply.len() },
+        Ok(Ok(())) => Answer { error: 0, len: reply.len(), is_sent: reply.is_sent() },
         Ok(Err(error)) => Answer::failed(error),
         Err(_) => {
             let opcode = request.header.opcode;
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn an_answer_is_what_was_put_in() {
         let (done, buffer) = ask(1);
-        assert_eq!(done, Answer { error: 0, len: 14 });
+        assert_eq!(done, Answer { error: 0, len: 14, is_sent: false });
         assert_eq!(&buffer[..14], b"begun and done");
         assert_eq!(done.header(7), OutHeader { len: 30, error: 0, unique: 7 });
     }
@@ -121,12 +122,16 @@ mod tests {
     #[test]
     fn errors_take_back_what_was_put_in() {
         assert_eq!(ask(2).0.header(8), OutHeader { len: 16, error: -2, unique: 8 });
-        assert_eq!(ask(3).0, Answer { error: -5, len: 0 }, "more than there is room for");
+        assert_eq!(
+            ask(3).0,
+            Answer { error: -5, len: 0, is_sent: false },
+            "more than there is room for"
+        );
     }
 
     #[test]
     fn a_panic_is_an_error_of_one_request() {
-        assert_eq!(ask(4).0, Answer { error: -5, len: 0 });
+        assert_eq!(ask(4).0, Answer { error: -5, len: 0, is_sent: false });
         assert_eq!(ask(1).0.len, 14);
     }
 }

@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{InitIn, InitOut, KERNEL_MINOR_VERSION, KERNEL_VERSION, MIN_READ_BUFFER};
 use crate::answer::Answer;
 use crate::device::Device;
+use crate::pipe::Pipe;
 use crate::{Errno, Handler, InitFlags, Kernel, Operation, Request, Settings};
 
 /// The oldest protocol that is spoken, 7.34 (Linux 5.14): the first whose kernels all have
@@ -73,8 +74,13 @@ pub(crate) fn shake_hands(
             device.send(&Answer::failed(Errno::PROTO).header(unique), &[])?;
             return Err(error);
         }
-        let (ours, agreed) = negotiate(&theirs, handler, transport);
-        let answer = Answer { error: 0, len: size_of::<InitOut>() };
+        let (mut ours, agreed) = negotiate(&theirs, handler, transport);
+        if !agreed.features.contains(InitFlags::OVER_IO_URING)
+            && let Some(pages) = Pipe::pages_for_data(agreed.max_write)
+        {
+            ours.max_pages = ours.max_pages.min(pages);
+        }
+        let answer = Answer { error: 0, len: size_of::<InitOut>(), is_sent: false };
         device.send(&answer.header(unique), ours.as_bytes())?;
         // A kernel with a newer major version asks again, with ours.
         if theirs.major == KERNEL_VERSION {

@@ -12,7 +12,7 @@ use crate::answer::{Complaints, ServingThread, answer_with};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::mount::Mount;
-use crate::{Handler, PageCache, Request};
+use crate::{Handler, PageCache, Reply, Request};
 
 /// Most bytes of an answer: all are small.
 const ANSWER_LEN: usize = 4096;
@@ -57,7 +57,7 @@ impl ServingThread for LateThread {
             let cache = PageCache::new(&device, &self.mount);
             match Request::parse(&message) {
                 Ok(request) => {
-                    let done = answer_with(&request, buffer, |reply| {
+                    let done = answer_with(&request, Reply::new(buffer), |reply| {
                         handler.handle_late(&request, reply, &cache)
                     });
                     let header = done.header(request.header.unique);

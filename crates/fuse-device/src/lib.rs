@@ -20,6 +20,7 @@ pub mod ioctl;
 mod late;
 mod mount;
 mod page_cache;
+mod pipe;
 mod reader;
 mod reply;
 mod request;

@@ -14,13 +14,15 @@ use parking_lot::{Mutex, MutexGuard};
 use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
-use crate::answer::{Answer, Complaints, ServingThread, answer};
+use crate::answer::{Answer, Complaints, ServingThread, answer_with};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::handshake::Agreed;
 use crate::late::ToLate;
+use crate::pipe::Pipe;
+use crate::reply::ByPipe;
 use crate::request::is_answered;
-use crate::{Errno, Handler, Request};
+use crate::{Errno, Handler, Reply, Request};
 
 /// How long a thread looks out: a few times what a program needs from one answer to its next request, and
 /// about what waking a thread costs.
@@ -80,6 +82,9 @@ pub(crate) struct DeviceThread {
     late: ToLate,
     request: Buffer,
     reply: Buffer,
+    /// For answers from files, if it has one.
+    pipe: Option<Pipe>,
+    max_write: usize,
 }
 
 impl DeviceThread {
@@ -98,7 +103,15 @@ impl DeviceThread {
             late,
             request: Buffer::new(len),
             reply: Buffer::new(len),
+            pipe: None,
+            max_write: agreed.max_write,
         })
+    }
+
+    /// Gives it a pipe, if one can be had, so that it sends answers from files.
+    pub(crate) fn with_pipe(mut self) -> Self {
+        self.pipe = Pipe::new(self.max_write).ok();
+        self
     }
 
     /// The next request. `None` if the mount is gone.
@@ -133,11 +146,19 @@ impl DeviceThread {
             Ok(request) if handler.is_late(&request.operation) => self.late.send(device, message),
             Ok(request) => {
                 let turn = (!is_crowded && handler.is_quick(&request)).then_some(turn);
-                let done = answer(handler, &request, reply);
-                if is_answered(request.header.opcode) {
-                    device.send(&done.header(request.header.unique), &reply[..done.len])?;
+                let unique = request.header.unique;
+                let had_pipe = self.pipe.is_some();
+                let by_pipe = ByPipe { pipe: &mut self.pipe, device, unique };
+                let done = answer_with(&request, Reply::with_pipe(reply, by_pipe), |reply| {
+                    handler.handle(&request, reply)
+                });
+                if is_answered(request.header.opcode) && !done.is_sent {
+                    device.send(&done.header(unique), &self.reply.bytes()[..done.len])?;
                 }
                 drop(turn);
+                if had_pipe && self.pipe.is_none() {
+                    self.pipe = Pipe::new(self.max_write).ok();
+                }
             }
             Err(malformed) => {
                 complaints.about(&malformed);

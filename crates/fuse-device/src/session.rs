@@ -18,6 +18,10 @@ use crate::reader::{DeviceThread, Turn};
 use crate::ring::{Ring, RingThread};
 use crate::{Handler, InitFlags, MountOptions, Unmounter, WriteBack};
 
+/// Threads that have a pipe: more would be too many descriptors for what a process has by default (1024),
+/// with two or three for each thread besides.
+const PIPES_MAX: usize = 64;
+
 /// How a session is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
@@ -80,9 +84,10 @@ impl Session {
         let (late, to_late) = LateThread::new(Arc::clone(&guard.0));
         threads.push(Box::new(late));
         let turn = Arc::new(Turn::default());
-        for _ in 0..options.threads.max(1) {
+        for nth in 0..options.threads.max(1) {
             let (to_late, turn) = (to_late.clone(), Arc::clone(&turn));
-            threads.push(Box::new(DeviceThread::new(&device, &agreed, to_late, turn)?));
+            let thread = DeviceThread::new(&device, &agreed, to_late, turn)?;
+            threads.push(Box::new(if nth < PIPES_MAX { thread.with_pipe() } else { thread }));
         }
         // The thread for late requests ends with the last one that has some to hand over.
         drop(to_late);

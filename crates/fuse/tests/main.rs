@@ -5,6 +5,7 @@
 mod attributes;
 mod common;
 mod contents;
+mod in_place;
 mod inheritance;
 mod listings;
 mod mounted;

@@ -6,6 +6,7 @@
 //! what the device has. Nor once a block was refused that was about to be written: what else is wrong in
 //! memory is not known either.
 
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -95,6 +96,10 @@ impl BlockDevice for Guard {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.inner.read_at(offset, buf)
+    }
+
+    fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
+        self.inner.in_file(offset, len)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

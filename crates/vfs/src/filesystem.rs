@@ -3,8 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use crate::{
-    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, Ino,
-    MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
+    FilePart, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile, StatFs,
+    Timestamp,
 };
 
 /// A mounted file system. Every method may be called from any thread.
@@ -113,6 +114,20 @@ pub trait FileSystem: Send + Sync {
 
     /// Reads from a regular file into `buf`; fewer bytes only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Says where the bytes lie that [`Self::read`] would copy (`len` from `offset` on, as far as the file
+    /// goes), if all of them lie in files of the host's: `take` gets them in order, and nobody changes them
+    /// or gives their space to another file before it returns. False if there is nothing to read, or not all
+    /// of it lies so, or in too many pieces; then `take` was not called, and reading goes on as ever.
+    fn read_in_place(
+        &self,
+        _ino: Ino,
+        _offset: u64,
+        _len: u64,
+        _take: &mut dyn FnMut(&[FilePart<'_>]),
+    ) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Writes all of `data` at `offset`, growing the file as needed. `time` becomes the `mtime` and `ctime` of
     /// the file, unless `data` is empty; `None` leaves them. When it fails, a front part may have been written;

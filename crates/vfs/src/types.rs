@@ -1,6 +1,7 @@
 //! The words every file system and every user of one share.
 
 use std::fmt;
+use std::fs::File;
 
 use crate::{Protection, Result};
 
@@ -243,6 +244,17 @@ pub struct MappedExtent {
     pub len: u64,
     /// Where the bytes are.
     pub place: ExtentPlace,
+}
+
+/// Bytes that lie together in a file of the host's.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart<'a> {
+    /// That file.
+    pub file: &'a File,
+    /// First byte there.
+    pub offset: u64,
+    /// Length in bytes, never 0.
+    pub len: u64,
 }
 
 /// Where a run of a file's bytes is.

@@ -13,8 +13,8 @@ use operation::profile::{ListingProfile, MeasuresListings};
 use operation::{Mode, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
-    FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
-    StatFs, Timestamp,
+    FilePart, FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use crate::format::features::Incompat;
@@ -120,6 +120,19 @@ impl FileSystem for Xfs {
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::read(self, inode, offset, buf)
+        })
+    }
+
+    fn read_in_place(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        take: &mut dyn FnMut(&[FilePart<'_>]),
+    ) -> Result<bool> {
+        look_at(self, ino, |inode| {
+            data::require_regular(inode)?;
+            data::read_in_place(self, inode, offset, len, take)
         })
     }
 

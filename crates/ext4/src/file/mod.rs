@@ -6,7 +6,7 @@ mod read;
 mod truncate;
 mod unpack;
 
-pub(crate) use read::{extent_map, is_fast, read, read_contents, readlink};
+pub(crate) use read::{extent_map, is_fast, read, read_contents, read_in_place, readlink};
 
 use operation::Outcome;
 use operation::data::{write_data, write_zeros};

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use operation::data::{self, require_regular};
-use vfs::{Error, ExtentPlace, FileType, MappedExtent, Result};
+use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
 use crate::Ext4;
 use crate::format::features::Incompat;
@@ -21,6 +21,24 @@ pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> R
         return Err(Error::Encrypted);
     }
     read_contents(fs, handle, offset, buf)
+}
+
+/// Hands on where bytes of a regular file lie, as [`vfs::FileSystem::read_in_place`] does.
+pub(crate) fn read_in_place(
+    fs: &Ext4,
+    handle: &Handle,
+    offset: u64,
+    len: u64,
+    take: &mut dyn FnMut(&[FilePart<'_>]),
+) -> Result<bool> {
+    require_regular(handle)?;
+    if handle.has_flag(flags::ENCRYPT) {
+        return Err(Error::Encrypted);
+    }
+    if handle.has_flag(flags::INLINE_DATA) {
+        return Ok(false);
+    }
+    data::read_in_place(fs, handle, offset, len, take)
 }
 
 /// [`read`], of an inode of any type.

@@ -237,6 +237,11 @@ impl<'a> Caller<'a> {
 
 /// Mounts an image, for a test that sees its path.
 pub fn mounted(image: &Image, options: Options, test: impl FnOnce(&Path)) {
+    mounted_fs(image.fs(), options, test);
+}
+
+/// Mounts a file system, for a test that sees its path.
+pub fn mounted_fs(fs: &dyn FileSystem, options: Options, test: impl FnOnce(&Path)) {
     let folder = tempfile::Builder::new().prefix("diskwright-fuse-").tempdir().unwrap();
     let mount_options = MountOptions {
         fs_name: "test".into(),
@@ -248,7 +253,7 @@ pub fn mounted(image: &Image, options: Options, test: impl FnOnce(&Path)) {
         ..MountOptions::default()
     };
     let session = Session::mount(folder.path(), &mount_options).unwrap();
-    let adapter = Adapter::new(image.fs(), options);
+    let adapter = Adapter::new(fs, options);
     let served = SessionOptions { threads: 2, io_uring: false };
     std::thread::scope(|scope| {
         let unmount = Unmount(session.unmounter());

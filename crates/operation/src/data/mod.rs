@@ -37,7 +37,7 @@ pub use allocate::allocate;
 pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zeros};
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};
 pub use map::{LogicalBlock, Piece, Place, Run, Want, Was};
-pub use read::{bytes_at, extent_map, read, require_regular};
+pub use read::{bytes_at, extent_map, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
 pub use zero::{zero_past_size, zero_written};

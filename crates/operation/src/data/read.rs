@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use vfs::{Error, ExtentPlace, FileType, MappedExtent, Result};
+use smallvec::SmallVec;
+use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
 use super::{FileHandle, LogicalBlock, Place, ReadFiles};
 
@@ -40,6 +41,47 @@ pub fn read<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64, buf: &mut [u8]) 
         done = end;
     }
     Ok(len)
+}
+
+/// Pieces that [`read_in_place`] hands on at most: a file in more is better copied.
+const PARTS_MAX: usize = 16;
+
+/// Hands on where bytes of a file lie, which is not inline, as [`vfs::FileSystem::read_in_place`] does. The
+/// caller has the file's lock, shared at least.
+///
+/// # Errors
+/// `Corrupt`, `Device`.
+pub fn read_in_place<F: ReadFiles>(
+    fs: &F,
+    file: &F::Inode,
+    offset: u64,
+    len: u64,
+    take: &mut dyn FnMut(&[FilePart<'_>]),
+) -> Result<bool> {
+    let end = file.size().min(offset.saturating_add(len));
+    let device = fs.engine().device();
+    let mut parts: SmallVec<[FilePart<'_>; PARTS_MAX]> = SmallVec::new();
+    let mut at = offset;
+    while at < end {
+        let (ExtentPlace::Device(place), available) = bytes_at(fs, file, at)? else {
+            return Ok(false);
+        };
+        let len = available.min(end - at);
+        let Some((file, offset)) = device.in_file(place, len) else { return Ok(false) };
+        let is_full = parts.len() == PARTS_MAX;
+        let last = parts.last_mut();
+        match last.filter(|last| std::ptr::eq(last.file, file) && last.offset + last.len == offset)
+        {
+            Some(last) => last.len += len,
+            None if is_full => return Ok(false),
+            None => parts.push(FilePart { file, offset, len }),
+        }
+        at += len;
+    }
+    if !parts.is_empty() {
+        take(&parts);
+    }
+    Ok(!parts.is_empty())
 }
 
 /// Where byte `offset` of a file that is not inline is, and how many bytes lie there together.

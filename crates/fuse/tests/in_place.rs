@@ -1,0 +1,320 @@
+//! Reads that the kernel takes from the image itself: the same bytes as ever, nobody else's, and errors where
+//! there is nothing to take.
+
+use crate::common;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use blockdev::{BlockDevice, FileDevice};
+use common::mounted_fs;
+use ext4::Ext4;
+use fuse::Options;
+use fuse_device::Errno;
+use oracle::require;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use tempfile::TempDir;
+use vfs::FileSystem;
+use xfs::Xfs;
+
+const SIZE: u64 = 128 << 20;
+const CACHE_BYTES: usize = 8 << 20;
+const PAGE: usize = 4096;
+/// Reads of so many bytes are copied by nobody.
+const LARGE: usize = 64 << 10;
+
+/// An image in a file, which counts what is copied from it.
+struct Counted {
+    inner: FileDevice,
+    /// Bytes read in large pieces.
+    copied: AtomicU64,
+    /// Times that somebody was told where bytes lie.
+    told: AtomicU64,
+}
+
+impl BlockDevice for Counted {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if buf.len() >= LARGE {
+            self.copied.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        }
+        self.inner.read_at(offset, buf)
+    }
+
+    fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        self.inner.in_file(offset, len)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.zero_range(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+enum Opened {
+    Ext4(Box<Ext4>),
+    Xfs(Box<Xfs>),
+}
+
+/// An image in a file, opened as for a mount.
+struct InFile {
+    folder: TempDir,
+    device: Arc<Counted>,
+    fs: Opened,
+}
+
+impl InFile {
+    fn device() -> (TempDir, Arc<Counted>) {
+        let folder = oracle::scratch();
+        let path = folder.path().join("image");
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        file.set_len(SIZE).unwrap();
+        let inner = FileDevice::new(file).unwrap();
+        (folder, Arc::new(Counted { inner, copied: 0.into(), told: 0.into() }))
+    }
+
+    fn ext4(block_size: u32) -> Self {
+        let (folder, device) = Self::device();
+        let options =
+            ext4::mkfs::Options { block_size: Some(block_size), ..ext4::mkfs::Options::new(SIZE) };
+        let layout = ext4::mkfs::plan(&options).unwrap();
+        ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
+        let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+        let fs = Ext4::open_writable(device.clone(), &options).unwrap();
+        Self { folder, device, fs: Opened::Ext4(Box::new(fs)) }
+    }
+
+    fn xfs() -> Self {
+        let (folder, device) = Self::device();
+        let options = xfs::mkfs::Options { allow_small: true, ..xfs::mkfs::Options::new(SIZE) };
+        let layout = xfs::mkfs::plan(&options).unwrap();
+        xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
+        let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+        let fs = Xfs::open_writable(device.clone(), &options).unwrap();
+        Self { folder, device, fs: Opened::Xfs(Box::new(fs)) }
+    }
+
+    fn all() -> [Self; 3] {
+        [Self::ext4(4096), Self::ext4(1024), Self::xfs()]
+    }
+
+    fn fs(&self) -> &dyn FileSystem {
+        match &self.fs {
+            Opened::Ext4(fs) => &**fs,
+            Opened::Xfs(fs) => &**fs,
+        }
+    }
+
+    fn close(self) {
+        match self.fs {
+            Opened::Ext4(fs) => fs.close().unwrap(),
+            Opened::Xfs(fs) => fs.close().unwrap(),
+        }
+        oracle::judge(self.folder.path().join("image"));
+    }
+}
+
+fn direct(path: &Path) -> File {
+    let flags = OFlags::DIRECT.bits() as i32;
+    File::options().read(true).write(true).create(true).custom_flags(flags).open(path).unwrap()
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| ((at / 7 * 31 + at * 3 + seed) % 251) as u8 + 1).collect()
+}
+
+#[test]
+fn large_reads_are_copied_by_nobody_and_tell_the_same() {
+    require!(Root, Fuse);
+    for image in InFile::all() {
+        mounted_fs(image.fs(), Options::default(), |root| {
+            let path = root.join("file");
+            // Not whole pages.
+            let expected = pattern(1, (5 << 20) + 777);
+            fs::write(&path, &expected).unwrap();
+            let file = direct(&path);
+            file.sync_all().unwrap();
+            let before = image.device.copied.load(Ordering::Relaxed);
+            let told = image.device.told.load(Ordering::Relaxed);
+            for (offset, len) in [
+                (0, 5 << 20),
+                (1 << 20, 1 << 20),
+                (4096, 100_000),
+                (4097, 99_999),
+                (3 * 1024, 1 << 18),
+                (511, 70_001),
+                ((4 << 20) + 5, 1 << 20),
+            ] {
+                let mut found = vec![0xee; len];
+                let there = len.min(expected.len() - offset);
+                assert_eq!(file.read_at(&mut found, offset as u64).unwrap(), there, "{offset}");
+                assert!(found[..there] == expected[offset..][..there], "{offset}, {len}");
+            }
+            assert_eq!(image.device.copied.load(Ordering::Relaxed), before);
+            assert!(image.device.told.load(Ordering::Relaxed) > told);
+        });
+        image.close();
+    }
+}
+
+#[test]
+fn holes_and_what_was_never_written_are_zeros() {
+    require!(Root, Fuse);
+    for image in InFile::all() {
+        mounted_fs(image.fs(), Options::default(), |root| {
+            let file = direct(&root.join("file"));
+            let mut expected = vec![0; 3 << 20];
+            fallocate(&file, FallocateFlags::empty(), 1 << 20, 1 << 20).unwrap();
+            file.set_len(3 << 20).unwrap();
+            // Many pieces, some of them next to each other.
+            for at in (0..3 << 20).step_by(3 * PAGE) {
+                let bytes = pattern(at as u64, if at % 2 == 0 { PAGE } else { 2 * PAGE });
+                let bytes = &bytes[..bytes.len().min(expected.len() - at)];
+                file.write_all_at(bytes, at as u64).unwrap();
+                expected[at..][..bytes.len()].copy_from_slice(bytes);
+            }
+            let mut found = vec![0xee; expected.len()];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == expected);
+            assert!(fs::read(root.join("file")).unwrap() == expected);
+        });
+        image.close();
+    }
+}
+
+#[test]
+fn an_image_that_was_cut_gives_errors_and_the_mount_goes_on() {
+    require!(Root, Fuse);
+    for image in InFile::all() {
+        mounted_fs(image.fs(), Options::default(), |root| {
+            let path = root.join("file");
+            let expected = pattern(3, 8 << 20);
+            fs::write(&path, &expected).unwrap();
+            let file = direct(&path);
+            file.sync_all().unwrap();
+            let mut bytes = Vec::new();
+            let place = image.folder.path().join("image");
+            File::open(&place)
+                .and_then(|mut file| io::Read::read_to_end(&mut file, &mut bytes))
+                .unwrap();
+            let start = find(&bytes, &expected[..PAGE]);
+            // In the middle of the file, and of a page.
+            let host = image.device.inner.file();
+            host.set_len(start + (1 << 20) + 100).unwrap();
+            let mut found = vec![0; 1 << 19];
+            for _ in 0..3 {
+                let error = file.read_at(&mut found, (1 << 20) - 4096).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+                file.read_exact_at(&mut found, 0).unwrap();
+                assert!(found == expected[..1 << 19]);
+            }
+            host.set_len(SIZE).unwrap();
+            host.write_all_at(&bytes, 0).unwrap();
+            let mut found = vec![0; 8 << 20];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == expected);
+        });
+        image.close();
+    }
+}
+
+/// Where the first page of a file begins in an image.
+fn find(bytes: &[u8], page: &[u8]) -> u64 {
+    let is_it = |at: &usize| bytes[*at..].starts_with(page);
+    (0..bytes.len()).step_by(1024).find(is_it).expect("the file is in one piece") as u64
+}
+
+/// Pages of a file that says whose they are: its number, and where.
+fn stamped(number: u64, offset: u64, len: usize) -> Vec<u8> {
+    let words = (offset / 8..(offset + len as u64) / 8).map(|word| number << 32 | word);
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Whether all of it is the file's own, or zeros.
+fn is_own(number: u64, offset: u64, bytes: &[u8]) -> bool {
+    let own = stamped(number, offset, bytes.len());
+    bytes.chunks(8).zip(own.chunks(8)).all(|(found, own)| found == own || found == [0; 8])
+}
+
+/// One file is read while it is written, cut and punched, and what it loses goes to others.
+#[test]
+fn readers_beside_writers_never_see_what_is_another_files() {
+    require!(Root, Fuse);
+    const LEN: u64 = 4 << 20;
+    let rounds = oracle::effort(15, 150, 3000);
+    for image in InFile::all() {
+        mounted_fs(image.fs(), Options::default(), |root| {
+            let (path, is_over) = (root.join("file"), AtomicBool::new(false));
+            direct(&path).write_all_at(&stamped(1, 0, LEN as usize), 0).unwrap();
+            thread::scope(|scope| {
+                for seed in 0..2 {
+                    let (path, is_over) = (&path, &is_over);
+                    scope.spawn(move || read_until(path, is_over, seed, LEN));
+                }
+                let others = scope.spawn(|| others_until(root, &is_over));
+                change(&path, rounds, LEN);
+                is_over.store(true, Ordering::Relaxed);
+                others.join().unwrap();
+            });
+        });
+        image.close();
+    }
+}
+
+fn read_until(path: &Path, is_over: &AtomicBool, seed: u64, len: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (file, mut bytes) = (direct(path), vec![0; 1 << 20]);
+    while !is_over.load(Ordering::Relaxed) {
+        let offset = random.u64(..len / 512) * 512;
+        let there = file.read_at(&mut bytes, offset).unwrap() / 8 * 8;
+        assert!(is_own(1, offset, &bytes[..there]), "from {offset}");
+    }
+}
+
+/// Makes and removes files that take what was freed.
+fn others_until(root: &Path, is_over: &AtomicBool) {
+    let mut number = 2;
+    while !is_over.load(Ordering::Relaxed) {
+        let path = root.join(format!("other-{number}"));
+        let file = direct(&path);
+        file.write_all_at(&stamped(number, 0, 8 << 20), 0).unwrap();
+        // What was freed can be had again.
+        file.sync_all().unwrap();
+        fs::remove_file(path).unwrap();
+        number += 1;
+    }
+}
+
+fn change(path: &Path, rounds: u64, len: u64) {
+    let mut random = fastrand::Rng::with_seed(7);
+    let file = direct(path);
+    for _ in 0..rounds {
+        let (offset, part) = (random.u64(..len / 4096) * 4096, 1 << 19);
+        match random.u8(..4) {
+            0 => file.set_len(offset).unwrap(),
+            1 => {
+                let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&file, punch, offset, part).unwrap();
+            }
+            2 => file.sync_all().unwrap(),
+            _ => {}
+        }
+        file.write_all_at(&stamped(1, offset, part as usize), offset).unwrap();
+    }
+}
