@@ -29,6 +29,13 @@ pub(crate) struct TreeCodes {
     pub(crate) records: &'static Code,
 }
 
+impl TreeCodes {
+    /// All of them.
+    pub(crate) const fn all(self) -> [&'static Code; 5] {
+        [self.checksum, self.block, self.links, self.keys, self.records]
+    }
+}
+
 macro_rules! tree_codes {
     ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident;)*) => {
         $(pub(crate) const $constant: TreeCodes = TreeCodes {

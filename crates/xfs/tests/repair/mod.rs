@@ -6,6 +6,7 @@ mod kept;
 mod logs;
 mod nameless;
 mod old_version;
+mod quota_files;
 mod quotas;
 mod run;
 mod subject;
