@@ -121,14 +121,17 @@ pub(crate) fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
     format!("{magic:?} in block {block} ({start:#x}), byte {}: {case:?}", case.at)
 }
 
-/// Whether all that the judge remarks is known to be no damage: attributes that a crash left incomplete are
-/// sound to the kernel, which made them so, and to xfs_repair, whose exit status is 0.
+/// Whether all that the judge remarks is known to be no damage, and so to xfs_repair, whose exit status is 0: attributes
+/// that a crash left incomplete, which the kernel takes so, and a bit of keys of the reverse map, which older kernels set
+/// and none reads.
 pub(crate) fn is_explained(complaint: &str) -> bool {
     let remarks =
         complaint.split_once("remarks:\n").and_then(|(_, rest)| rest.split_once("\nall:"));
     complaint.starts_with("exit status Some(0)")
         && remarks.is_some_and(|(remarks, _)| {
-            remarks.lines().all(|line| line.ends_with(" is INCOMPLETE"))
+            let is_of_keys =
+                |line: &str| line.starts_with("would clear unwritten flag on rmapbt key");
+            remarks.lines().all(|line| line.ends_with(" is INCOMPLETE") || is_of_keys(line))
         })
 }
 

@@ -90,6 +90,7 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::QUOTA], mend: quota::records },
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
+    Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], mend: superblock::log_bits },
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
