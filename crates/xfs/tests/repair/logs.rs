@@ -64,8 +64,8 @@ fn what_a_log_holds_is_replayed() {
     assert_replayed(dirty());
 }
 
-/// The only superblock that is left says another place of the log: one that is nowhere, one on another device, and one
-/// where nothing was ever written.
+/// The only superblock that is left says another place of the log: one that is nowhere, and one where nothing was ever
+/// written.
 #[test]
 fn a_log_is_found_by_its_records() {
     oracle::require!(Tool("xfs_repair"));
@@ -78,7 +78,7 @@ fn a_log_is_found_by_its_records() {
     let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
     let last = geometry.ag_len(AgNumber(0)) - sb.raw.logblocks.get();
     let empty = geometry.fs_block(AgNumber(0), AgBlock(last));
-    for logstart in [sb.raw.logstart.get() ^ 1 << 35, 0, empty.0] {
+    for logstart in [sb.raw.logstart.get() ^ 1 << 35, empty.0] {
         let damaged = base.fork();
         damaged.zero_range(0, 512).unwrap();
         damaged.read_at(copy, &mut sector).unwrap();
