@@ -1,6 +1,9 @@
 //! XFS: the on-disk format, and making, reading and filling file systems of it.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as xfs;
+
 mod alloc;
 mod btree;
 pub mod check;
@@ -20,6 +23,9 @@ mod names;
 mod op;
 mod open;
 mod orphan;
+#[cfg(test)]
+#[path = "../tests/repair/quota_files.rs"]
+mod quota_files;
 pub mod repair;
 #[cfg(test)]
 mod stub;

@@ -29,6 +29,13 @@ pub(crate) struct TreeCodes {
     pub(crate) records: &'static Code,
 }
 
+impl TreeCodes {
+    /// All of them.
+    pub(crate) const fn all(self) -> [&'static Code; 5] {
+        [self.checksum, self.block, self.links, self.keys, self.records]
+    }
+}
+
 macro_rules! tree_codes {
     ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident;)*) => {
         $(pub(crate) const $constant: TreeCodes = TreeCodes {
@@ -105,6 +112,9 @@ catalogue! {
     SUPERBLOCK_REST: Harmless "xfs-superblock-rest", "superblock",
         "What lies behind the superblock in its sector is not zero.",
         "It is zeroed.";
+    SUPERBLOCK_LOG_BITS: Harmless "xfs-superblock-log-bits", "superblock",
+        "The superblock says that the log uses features, and the log is empty.",
+        "The bits are taken away.";
     SUPERBLOCK_COUNTS: Harmless "xfs-superblock-counts", "superblock",
         "A counter of the superblock is wrong.",
         "It is set to what was counted.";

@@ -7,19 +7,15 @@ use blockdev::{BlockDevice, MemoryDevice};
 use operation::RunOperations;
 use parking_lot::Mutex;
 use vfs::{FileSystem, FileType, Ino, NewInode, SetAttributes};
-use zerocopy::IntoBytes;
 
 use crate::Xfs;
-use crate::format::bytes::{put16, put32, put64};
+use crate::format::bytes::put64;
 use crate::format::checksum;
-use crate::format::geometry::Geometry;
-use crate::format::inode::{Inode, seal_slot};
-use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC};
+use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC, DQUOT_BLOCK_SIZE};
 use crate::format::log::intent::{AttributeChange, AttributeWork, Intent};
-use crate::format::superblock::CRC_OFFSET;
 use crate::fs::OpenOptions;
+use crate::quota_files;
 use crate::stub::make;
-use crate::volume::read_superblock;
 
 /// Whose file has its attributes changed.
 const USER: u32 = 7;
@@ -38,48 +34,6 @@ fn findings(device: &MemoryDevice) -> Vec<Finding> {
     let keep = Keep::default();
     super::check(Arc::new(device.fork()), &Options::default(), &keep).unwrap();
     keep.0.into_inner()
-}
-
-/// A block of user quotas, which have counted what `counts` says of each.
-fn quotas(uuid: &[u8; 16], counts: &[(u32, u64, u64)]) -> Vec<u8> {
-    let mut block = vec![0; 4096];
-    for (id, quota) in (0..).zip(block.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
-        put16(quota, 0, DQUOT_MAGIC);
-        (quota[2], quota[3]) = (1, 1);
-        put32(quota, 4, id);
-        if let Some((_, blocks, inodes)) = counts.iter().find(|(of, ..)| *of == id) {
-            put64(quota, 40, *blocks);
-            put64(quota, 48, *inodes);
-        }
-        quota[120..136].copy_from_slice(uuid);
-        checksum::seal(quota, DQUOT_CRC);
-    }
-    block
-}
-
-/// Makes a file that of user quotas, which were counted.
-fn name_in_superblock(device: &MemoryDevice, ino: Ino) {
-    let mut raw = read_superblock(device).unwrap().raw;
-    let geometry = Geometry::new(&read_superblock(device).unwrap());
-    let (ag, ag_ino) = geometry.split_ino(ino).unwrap();
-    let (block, at) = geometry.inode_place(ag_ino);
-    let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
-    let mut slot = vec![0; geometry.inode_size()];
-    device.read_at(byte, &mut slot).unwrap();
-    // The superblock's counts as a link.
-    let links = Inode::from_slot(&slot).nlink() + 1;
-    put32(&mut slot, 16, links);
-    seal_slot(&mut slot);
-    device.write_at(byte, &slot).unwrap();
-    raw.uquotino = ino.0.into();
-    raw.qflags = (1 | 2 | 4).into();
-    raw.versionnum = (raw.versionnum.get() | 0x40).into();
-    // Changes of attributes may be in the log.
-    raw.features_log_incompat = 1.into();
-    let mut sector = vec![0; geometry.sector_size()];
-    sector[..raw.as_bytes().len()].copy_from_slice(raw.as_bytes());
-    checksum::seal(&mut sector, CRC_OFFSET);
-    device.write_at(0, &sector).unwrap();
 }
 
 /// What the check counts of each user, as its findings say.
@@ -103,24 +57,16 @@ fn with_quotas() -> (MemoryDevice, u64, Ino) {
     fs.write(file, 0, &[1; 10_000], None).unwrap();
     let owner = SetAttributes { uid: Some(USER), ..SetAttributes::default() };
     fs.set_attributes(file, &owner).unwrap();
-    let ino = fs.create(fs.root(), b"quotas", &NewInode::default()).unwrap();
-    fs.write(ino, 0, &quotas(&uuid, &[]), None).unwrap();
-    let mut place = 0;
-    fs.sync().unwrap();
-    fs.extent_map(ino, 0, 4096, &mut |run| {
-        if let vfs::ExtentPlace::Device(byte) = run.place {
-            place = byte;
-        }
-        std::ops::ControlFlow::Continue(())
-    })
-    .unwrap();
+    let (ino, place) = quota_files::add_file(&fs, &uuid);
     fs.close().unwrap();
-    name_in_superblock(&device, ino);
+    quota_files::name_in_superblock(&device, ino);
     let counts = counted(&findings(&device));
     assert_eq!(counts.len(), 2, "{counts:?}");
-    device.write_at(place, &quotas(&uuid, &counts)).unwrap();
+    device.write_at(place, &quota_files::quotas(&uuid, &counts)).unwrap();
     let found = findings(&device);
     assert!(found.is_empty(), "{found:?}");
+    // Changes of attributes may be in the log.
+    quota_files::change_superblock(&device, |raw| raw.features_log_incompat = 1.into());
     (device.fork(), place, file)
 }
 

@@ -192,12 +192,23 @@ pub(super) fn check(ctx: &Context<'_>) {
         let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
         ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
     }
+    check_log_bits(ctx);
     let size = ctx.geometry.sector_size();
     let mut sector = vec![0; size];
     for ag in ctx.geometry.ags() {
         if ctx.read_bytes(ctx.ag_byte(ag), &mut sector) {
             check_sector(ctx, ag, &sector);
         }
+    }
+}
+
+/// Kernels take the bits away when the log is empty, but for those that they do not know.
+fn check_log_bits(ctx: &Context<'_>) {
+    let bits = ctx.sb.raw.features_log_incompat.get();
+    let is_clean = || log_is_clean(&*ctx.device, &ctx.sb).unwrap_or(false);
+    if ctx.geometry.features.crc() && bits != 0 && is_clean() {
+        let finding = Finding::new(codes::SUPERBLOCK_LOG_BITS).in_group(0_u64);
+        ctx.found(finding.field("sb_features_log_incompat").mismatch("0", format!("{bits:#x}")));
     }
 }
 

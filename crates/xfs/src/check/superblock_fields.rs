@@ -69,7 +69,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     }
     if !are_bits_right(raw) {
         let found = format!("{:#x}", raw.versionnum.get());
-        tell("sb_versionnum", "bits that fit the sectors, and none of old times", found);
+        tell("sb_versionnum", "bits that fit the sectors, and those of its version", found);
     }
     if !is_log_shape_right(raw) {
         let found = format!("{}, {}, {}", raw.logsunit, raw.logsectsize, raw.logsectlog);
@@ -78,14 +78,16 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     check_quota(raw, tell);
 }
 
-/// Whether version bits say of sectors what their sizes do, and nothing that version 5 does not have.
+/// Whether version bits say of sectors what their sizes do, and what version 5 has and has not.
 pub(crate) fn are_bits_right(raw: &RawSuperblock) -> bool {
     let features = raw.features();
     let are_sectors_right = match features.version_bits.contains(Version::SECTOR) {
         true => raw.logsectsize.get() != 0,
         false => raw.sectlog == SECTOR_LOG_MIN,
     };
-    are_sectors_right && !(features.crc() && features.version_bits.contains(Version::SHARED))
+    let bits = features.version_bits;
+    let is_of_version = bits.contains(Version::OF_VERSION_5) && !bits.contains(Version::SHARED);
+    are_sectors_right && (is_of_version || !features.crc())
 }
 
 /// Whether sectors of the image or of its log are larger than the smallest.

@@ -30,6 +30,13 @@ bitflags! {
         const BORG = 0x4000;
         /// `sb_features2` counts.
         const MOREBITS = 0x8000;
+        /// What all images of version 5 have.
+        const OF_VERSION_5 = Self::NLINK.bits()
+            | Self::ALIGN.bits()
+            | Self::LOGV2.bits()
+            | Self::EXTFLG.bits()
+            | Self::DIRV2.bits()
+            | Self::MOREBITS.bits();
     }
 
     /// `sb_features2`.

@@ -224,11 +224,5 @@ fn blocks(raw: &mut RawSuperblock, clues: &Clues) {
 
 /// What all images of version 5 have.
 fn version(raw: &mut RawSuperblock, _: &Clues) {
-    let all = Version::NLINK
-        | Version::ALIGN
-        | Version::LOGV2
-        | Version::EXTFLG
-        | Version::DIRV2
-        | Version::MOREBITS;
-    raw.versionnum = (all.bits() | 5).into();
+    raw.versionnum = (Version::OF_VERSION_5.bits() | 5).into();
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use ::repair::{Action, Fix};
-use check::{Code, Finding};
+use check::Finding;
 use vfs::{Ino, Result};
 
 use super::attributes::{self, by_inode};
@@ -11,7 +11,7 @@ use super::directory;
 use super::inode::{Hints, Mended, Mender, free_slot};
 use super::links;
 use super::map::Room;
-use super::rights::OF_MAPS;
+use super::rights::{self, OF_MAPS};
 use super::{Job, disputed};
 use crate::check::codes;
 use crate::check::view::{self, View};
@@ -21,23 +21,7 @@ use crate::volume::read_superblock;
 
 /// Inodes and what they own.
 pub(super) const INODES: &[Fix<Job>] = &[
-    Fix {
-        codes: &[
-            codes::INODE_CHECKSUM,
-            codes::INODE,
-            codes::INODE_NOT_USED,
-            codes::INODE_FIELD,
-            codes::INODE_COUNTS,
-            codes::INODE_MAP,
-            codes::BMBT.checksum,
-            codes::BMBT.block,
-            codes::BMBT.links,
-            codes::BMBT.keys,
-            codes::BMBT.records,
-            codes::ROOT,
-        ],
-        mend: inodes,
-    },
+    Fix { codes: rights::OF_FILES, mend: inodes },
     Fix { codes: &[codes::INODE_FREE, codes::DIR_DANGLING], mend: free_inodes },
     Fix { codes: &[codes::SPACE_TWICE], mend: disputed::mend },
 ];
@@ -102,15 +86,12 @@ pub(super) const LINKS: &[Fix<Job>] =
 const STEP_INODES: usize = 256;
 
 fn hints(findings: &[&Finding]) -> Hints {
-    let is_of_tree = |code: &'static Code| {
-        let tree = codes::BMBT;
-        [tree.checksum, tree.block, tree.links, tree.keys, tree.records].contains(&code)
-    };
+    let of_tree = codes::BMBT.all();
     Hints {
         shares: findings.iter().any(|finding| finding.place.field == Some("di_flags2"))
             && findings.iter().any(|finding| finding.code == codes::INODE_MAP),
         is_map_wrong: findings.iter().any(|finding| {
-            is_of_tree(finding.code)
+            of_tree.contains(&finding.code)
                 || finding.code == codes::INODE_MAP && finding.place.field == Some("extents")
         }),
     }

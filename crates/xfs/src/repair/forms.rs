@@ -19,6 +19,9 @@ use crate::format::symlink;
 
 /// Bytes of a data fork that is a device number.
 const DEVICE_FORK: usize = 8;
+/// Fewest bytes of another data fork beside attributes: what a tree can begin in (`XFS_BMDR_SPACE_CALC(MINDBTPTRS)`,
+/// rounded up).
+const DATA_FORK_MIN: usize = 56;
 /// Byte of `di_format` and of `di_aformat`.
 const FORMAT_OFFSET: usize = 5;
 const ATTR_FORMAT_OFFSET: usize = 83;
@@ -96,6 +99,11 @@ impl Mender<'_, '_> {
 
     /// Finds the boundary between the forks and the form of the attributes, if what the inode says cannot be.
     pub(super) fn boundary(&self, inode: &mut Inode, file_type: FileType) {
+        self.find_boundary(inode, file_type);
+        make_room(inode, file_type);
+    }
+
+    fn find_boundary(&self, inode: &mut Inode, file_type: FileType) {
         let geometry = self.geometry();
         let literal = inode.literal_size();
         let said = (inode.forkoff_bytes(), inode.as_bytes()[ATTR_FORMAT_OFFSET]);
@@ -122,10 +130,7 @@ impl Mender<'_, '_> {
         if said.0 > 0 && can_be(said.0) && said.1 == 1 {
             return;
         }
-        let bytes = inode.as_mut_bytes();
-        bytes[82] = 0;
-        bytes[ATTR_FORMAT_OFFSET] = Format::Extents as u8;
-        let _ = inode.set_extents(Fork::Attr, 0);
+        remove_attributes(inode);
     }
 
     /// Gives the data fork a form that fits the type.
@@ -208,6 +213,37 @@ impl Mender<'_, '_> {
             Format::Device => false,
         }
     }
+}
+
+/// Moves attributes out of the way of what is no device any more, whose boundary leaves no room for anything else. Those
+/// that cannot be moved are lost.
+fn make_room(inode: &mut Inode, file_type: FileType) {
+    let boundary = inode.forkoff_bytes();
+    if is_special(file_type) || !(1..DATA_FORK_MIN).contains(&boundary) {
+        return;
+    }
+    let attributes = inode.fork(Fork::Attr).to_vec();
+    let len = match inode.as_bytes()[ATTR_FORMAT_OFFSET] {
+        1 => shortform::total(&attributes).ok(),
+        2 => usize::try_from(inode.extents(Fork::Attr)).ok().map(|count| count * EXTENT_SIZE),
+        _ => None,
+    };
+    let room = inode.literal_size() - DATA_FORK_MIN;
+    let Some(len) = len.filter(|len| (1..=room.min(attributes.len())).contains(len)) else {
+        return remove_attributes(inode);
+    };
+    inode.set_forkoff_bytes(DATA_FORK_MIN);
+    inode.fork_mut(Fork::Data)[boundary..].fill(0);
+    let fork = inode.fork_mut(Fork::Attr);
+    fork[..len].copy_from_slice(&attributes[..len]);
+    fork[len..].fill(0);
+}
+
+fn remove_attributes(inode: &mut Inode) {
+    let bytes = inode.as_mut_bytes();
+    bytes[82] = 0;
+    bytes[ATTR_FORMAT_OFFSET] = Format::Extents as u8;
+    let _ = inode.set_extents(Fork::Attr, 0);
 }
 
 /// Whether what is behind the boundary can be attributes of the form that the inode says.

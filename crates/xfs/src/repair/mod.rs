@@ -18,6 +18,7 @@ mod group;
 mod inode;
 mod inode_trees;
 mod links;
+mod log_place;
 mod lsn;
 mod map;
 mod old;

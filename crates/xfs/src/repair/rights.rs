@@ -13,8 +13,9 @@ use crate::format::btree::Shape;
 use crate::format::bytes::{be16, be64};
 use crate::format::geometry::Geometry;
 
-/// What was found of which blocks and extents an inode has.
-pub(super) const OF_MAPS: &[&Code] = &[
+/// What was found of inodes and their maps; first of all what says nothing of their blocks.
+pub(super) const OF_FILES: &[&Code] = &[
+    codes::INODE_FIELD,
     codes::INODE,
     codes::INODE_CHECKSUM,
     codes::INODE_NOT_USED,
@@ -27,6 +28,8 @@ pub(super) const OF_MAPS: &[&Code] = &[
     codes::BMBT.records,
     codes::ROOT,
 ];
+/// What was found of which blocks and extents an inode has.
+pub(super) const OF_MAPS: &[&Code] = OF_FILES.split_at(1).1;
 /// Those of them that say that an inode was damaged, but not that its map was.
 const OF_INODES: &[&Code] = &[codes::INODE, codes::INODE_CHECKSUM, codes::INODE_NOT_USED];
 /// Trees of space, whose blocks bear the number of their group.

@@ -14,10 +14,10 @@ use check::{Finding, Observer, Options};
 use vfs::{Error, Ino, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::derived;
 use super::group::GroupDevice;
 use super::sealed::{SECTOR_SIZE_MAX, sealed};
 use super::{Job, group_of};
+use super::{derived, log_place};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
@@ -61,14 +61,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     if parsed.is_ok() && !found.features().crc() && copies.is_empty() {
         return Ok(());
     }
-    let finished = |mut raw: RawSuperblock| {
-        raw.inprogress = 0;
-        let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
-        raw.features_incompat = incompat.into();
-        set_uuid(staging, &mut raw);
-        set_root(staging, &mut raw, &copies);
-        raw
-    };
+    let finished = |raw: RawSuperblock| finished(staging, raw, &found, &copies);
     let election = match (copies.is_empty(), &parsed) {
         (true, Ok(_)) => Some(Election::Tie(derived::others(staging, &found))),
         (true, Err(_)) => derived::find(staging, &found).map(|raw| Election::Other(Box::new(raw))),
@@ -113,6 +106,26 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let (finding, what) = said(error, is_same, is_marked);
     let action = Action::about(&finding.in_group(0_u64), what);
     staging.end_step(vec![action]).map(drop).map_err(Error::Device)
+}
+
+/// A superblock that was elected, with what must be asked of more than superblocks.
+fn finished(
+    staging: &Staging,
+    mut raw: RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) -> RawSuperblock {
+    raw.inprogress = 0;
+    let incompat = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+    raw.features_incompat = incompat.into();
+    // Nothing else knows of a realtime device.
+    if (raw.rextents.get(), raw.rbmblocks.get()) == (0, 0) {
+        raw.rblocks = 0.into();
+    }
+    set_uuid(staging, &mut raw);
+    set_root(staging, &mut raw, copies);
+    set_log(staging, &mut raw, first, copies);
+    raw
 }
 
 /// What was wrong with the first superblock, and what is done about it. `is_same` says that it agrees with its copies.
@@ -271,6 +284,8 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
     // What only the first one knows.
     let own_bits = (Version::ATTR | Version::QUOTA | Version::DALIGN | Version::NLINK).bits();
     let versionnum = copy.versionnum.get() & !own_bits | first.versionnum.get() & own_bits;
+    let of_version = if copy.features().crc() { Version::OF_VERSION_5.bits() } else { 0 };
+    let versionnum = versionnum | of_version;
     RawSuperblock {
         versionnum: versionnum.into(),
         rootino: first.rootino,
@@ -348,13 +363,32 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
     }
 }
 
+/// Sets the place of the log to where its records are, if no two superblocks agree in where that is.
+fn set_log(
+    staging: &Staging,
+    raw: &mut RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) {
+    let all = std::iter::once(first).chain(copies);
+    if all.filter(|other| other.logstart == raw.logstart).count() < 2
+        && let Some(sb) = parsed(raw).filter(|sb| sb.features.crc())
+    {
+        log_place::set(staging, &sb, raw);
+    }
+}
+
 /// The geometry of a superblock whose numbers fit each other.
 fn geometry(raw: &RawSuperblock) -> Option<Geometry> {
+    parsed(raw).map(|sb| Geometry::new(&sb))
+}
+
+fn parsed(raw: &RawSuperblock) -> Option<Superblock> {
     let size = usize::from(raw.sectsize.get()).max(SUPERBLOCK_SIZE);
     let mut raw = raw.clone();
     raw.inprogress = 0;
     let sector = sealed(&raw, &vec![0; size])?;
-    Superblock::parse(&sector, u64::MAX).ok().map(|sb| Geometry::new(&sb))
+    Superblock::parse(&sector, u64::MAX).ok()
 }
 
 /// An inode that is where it must be.
@@ -467,6 +501,9 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     if !are_bits_right {
         bits.set(Version::SECTOR, has_large_sectors(raw));
         bits.set(Version::SHARED, bits.contains(Version::SHARED) && !features.crc());
+        if features.crc() {
+            bits.insert(Version::OF_VERSION_5);
+        }
     }
     let has_sectors = bits.contains(Version::SECTOR);
     let is_shape_right = is_log_shape_right(raw);
@@ -492,6 +529,13 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         }
     }
     raw.versionnum = bits.bits().into();
+}
+
+/// Takes away what is said of a log that is empty.
+pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
+    change(job, findings, "Features that the log does not use are taken away.", |raw| {
+        raw.features_log_incompat = 0.into();
+    })
 }
 
 /// Writes copies anew, from the first superblock.

@@ -7,18 +7,14 @@ use check::{Code, Finding};
 use vfs::Result;
 
 use super::{Job, begin, counts, inode_trees, lsn, quota, space, superblock, unlinked};
-use crate::check::codes::{self, TreeCodes};
+use crate::check::codes;
 
-const fn all(tree: TreeCodes) -> [&'static Code; 5] {
-    [tree.checksum, tree.block, tree.links, tree.keys, tree.records]
-}
-
-const INOBT: [&Code; 5] = all(codes::INOBT);
-const FINOBT: [&Code; 5] = all(codes::FINOBT);
-const BNOBT: [&Code; 5] = all(codes::BNOBT);
-const CNTBT: [&Code; 5] = all(codes::CNTBT);
-const RMAPBT: [&Code; 5] = all(codes::RMAPBT);
-const REFCOUNTBT: [&Code; 5] = all(codes::REFCOUNTBT);
+const INOBT: [&Code; 5] = codes::INOBT.all();
+const FINOBT: [&Code; 5] = codes::FINOBT.all();
+const BNOBT: [&Code; 5] = codes::BNOBT.all();
+const CNTBT: [&Code; 5] = codes::CNTBT.all();
+const RMAPBT: [&Code; 5] = codes::RMAPBT.all();
+const REFCOUNTBT: [&Code; 5] = codes::REFCOUNTBT.all();
 
 /// What an AGI and the trees of inodes say wrong.
 const INODE_TREES: &[&Code] = &[
@@ -94,6 +90,7 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::QUOTA], mend: quota::records },
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
+    Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], mend: superblock::log_bits },
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];

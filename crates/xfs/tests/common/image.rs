@@ -12,7 +12,7 @@ macro_rules! golden {
     };
 }
 
-golden!("default", "small-blocks", "plain", "large-directory-blocks", "v4", "v4-ftype");
+golden!("default", "small-blocks", "plain", "large-directory-blocks", "v4", "v4-ftype", "shared");
 
 /// The bytes of a golden image.
 pub fn golden(name: &str) -> Vec<u8> {

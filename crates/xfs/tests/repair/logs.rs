@@ -7,9 +7,10 @@ use ::repair::{PAGE_BYTES, Staging, make_plan, write_through_log};
 use blockdev::{BlockDevice, MemoryDevice};
 use oracle::crash::write_image;
 use vfs::{FileSystem, NewInode};
-use xfs::format::address::FsBlock;
+use xfs::format::address::{AgBlock, AgNumber, FsBlock};
+use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
-use xfs::format::superblock::Superblock;
+use xfs::format::superblock::{CRC_OFFSET, Superblock};
 use xfs::repair::{Repair, open_log};
 use xfs::{OpenOptions, Xfs};
 
@@ -44,16 +45,47 @@ fn judge(device: &MemoryDevice) -> Result<(), String> {
     oracle::show_image(device, oracle::xfs_repair_verdict)
 }
 
-#[test]
-fn what_a_log_holds_is_replayed() {
-    oracle::require!(Tool("xfs_repair"));
-    let outcome = repaired(dirty()).unwrap();
+/// Asserts that an image of [`dirty`] is repaired, and has all that its log holds.
+#[track_caller]
+fn assert_replayed(damaged: MemoryDevice) {
+    let outcome = repaired(damaged).unwrap();
     assert!(outcome.left.is_empty() && outcome.is_complete, "{:?}", outcome.left);
     assert!(!outcome.is_repaired_again);
     judge(&outcome.device).unwrap();
     let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
     for nth in 0..200 {
         fs.lookup(fs.root(), format!("new {nth}").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn what_a_log_holds_is_replayed() {
+    oracle::require!(Tool("xfs_repair"));
+    assert_replayed(dirty());
+}
+
+/// The only superblock that is left says another place of the log: one that is nowhere, and one where nothing was ever
+/// written.
+#[test]
+fn a_log_is_found_by_its_records() {
+    oracle::require!(Tool("xfs_repair"));
+    const LOGSTART: usize = 48;
+    let base = dirty();
+    let mut sector = vec![0; 512];
+    base.read_at(0, &mut sector).unwrap();
+    let sb = Superblock::parse(&sector, base.len()).unwrap();
+    let geometry = Geometry::new(&sb);
+    let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
+    let last = geometry.ag_len(AgNumber(0)) - sb.raw.logblocks.get();
+    let empty = geometry.fs_block(AgNumber(0), AgBlock(last));
+    for logstart in [sb.raw.logstart.get() ^ 1 << 35, empty.0] {
+        let damaged = base.fork();
+        damaged.zero_range(0, 512).unwrap();
+        damaged.read_at(copy, &mut sector).unwrap();
+        sector[LOGSTART..LOGSTART + 8].copy_from_slice(&logstart.to_be_bytes());
+        checksum::seal(&mut sector, CRC_OFFSET);
+        damaged.write_at(copy, &sector).unwrap();
+        assert_replayed(damaged);
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Area, Shape};
 use crate::format::address::{AgBlock, Block, FileBlock, FsBlock};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::{Extent, offset_of};
+use crate::format::features::Incompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
 /// What a tree's records are.
@@ -162,8 +163,10 @@ fn verify_chunk(geometry: &Geometry, ag_blocks: u32, record: &[u8]) -> Result<()
     let missing = holes.count_ones() * INODES_PER_HOLE;
     let is_within = AgBlock(start >> geometry.inodes_per_block_log()).0 < ag_blocks;
     let inodes = INODES_PER_CHUNK - missing;
-    let counts_agree = free.count_ones() == u32::from(free_count) + missing
-        && (count == 0 || u32::from(count) == inodes);
+    // Without sparse inodes it is a part of the number of free ones.
+    let expected = if geometry.features.incompat(Incompat::SPINODES) { inodes } else { 0 };
+    let counts_agree =
+        free.count_ones() == u32::from(free_count) + missing && u32::from(count) == expected;
     if is_within && counts_agree {
         return Ok(());
     }
