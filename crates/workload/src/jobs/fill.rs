@@ -88,6 +88,20 @@ pub(super) fn fill<D: Send + Sync>(
     Ok(cost)
 }
 
+/// Looks at an entry of each directory: what was put off until somebody looks is done then. What it cost; it belongs
+/// to making the files.
+pub(super) fn enter_all<T: Target>(
+    target: &T,
+    lanes: &[Lane<T::Dir>],
+    context: &Context<'_>,
+) -> Result<Cost> {
+    let look = |lane: &Lane<T::Dir>, _: &Context<'_>| {
+        let mut listing = target.start_listing(lane.dir())?;
+        target.list_part(&mut listing, 1, &mut |_| Ok(()))
+    };
+    Ok(on_all(lanes, context, look)?.1)
+}
+
 /// The files of a directory, whose path goes in front of their names.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ mod rename;
 use std::collections::BTreeSet;
 
 use self::rename::Where;
-use super::fill::{Lane, files_of, fill};
+use super::fill::{Lane, enter_all, files_of, fill};
 use super::fingerprint::Fingerprint;
 use super::names::count_in;
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
@@ -109,6 +109,7 @@ impl FsMark {
             })?;
             left -= count;
         }
+        cost += enter_all(target, lanes, context)?;
         Ok(cost)
     }
 
