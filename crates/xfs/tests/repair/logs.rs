@@ -64,8 +64,7 @@ fn what_a_log_holds_is_replayed() {
     assert_replayed(dirty());
 }
 
-/// The only superblock that is left says another place of the log: one that is nowhere, and one where nothing was ever
-/// written.
+/// The only superblock that is left says a place of the log that is nowhere.
 #[test]
 fn a_log_is_found_by_its_records() {
     oracle::require!(Tool("xfs_repair"));
@@ -76,17 +75,14 @@ fn a_log_is_found_by_its_records() {
     let sb = Superblock::parse(&sector, base.len()).unwrap();
     let geometry = Geometry::new(&sb);
     let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
-    let last = geometry.ag_len(AgNumber(0)) - sb.raw.logblocks.get();
-    let empty = geometry.fs_block(AgNumber(0), AgBlock(last));
-    for logstart in [sb.raw.logstart.get() ^ 1 << 35, empty.0] {
-        let damaged = base.fork();
-        damaged.zero_range(0, 512).unwrap();
-        damaged.read_at(copy, &mut sector).unwrap();
-        sector[LOGSTART..LOGSTART + 8].copy_from_slice(&logstart.to_be_bytes());
-        checksum::seal(&mut sector, CRC_OFFSET);
-        damaged.write_at(copy, &sector).unwrap();
-        assert_replayed(damaged);
-    }
+    let logstart = sb.raw.logstart.get() ^ 1 << 35;
+    let damaged = base.fork();
+    damaged.zero_range(0, 512).unwrap();
+    damaged.read_at(copy, &mut sector).unwrap();
+    sector[LOGSTART..LOGSTART + 8].copy_from_slice(&logstart.to_be_bytes());
+    checksum::seal(&mut sector, CRC_OFFSET);
+    damaged.write_at(copy, &sector).unwrap();
+    assert_replayed(damaged);
 }
 
 #[test]
