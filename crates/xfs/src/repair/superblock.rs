@@ -363,14 +363,15 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
     }
 }
 
-/// Sets the place of the log to where its records are, if no two superblocks agree in where that is.
+/// Sets the place of the log to where its records are, if no two superblocks agree in where that is. What does not
+/// even have the magic number agrees with none.
 fn set_log(
     staging: &Staging,
     raw: &mut RawSuperblock,
     first: &RawSuperblock,
     copies: &[RawSuperblock],
 ) {
-    let all = std::iter::once(first).chain(copies);
+    let all = std::iter::once(first).chain(copies).filter(|other| other.magicnum.get() == MAGIC);
     if all.filter(|other| other.logstart == raw.logstart).count() < 2
         && let Some(sb) = parsed(raw).filter(|sb| sb.features.crc())
     {

@@ -75,14 +75,16 @@ fn a_log_is_found_by_its_records() {
     let sb = Superblock::parse(&sector, base.len()).unwrap();
     let geometry = Geometry::new(&sb);
     let copy = geometry.byte_of(geometry.block_of(AgNumber(1), AgBlock(0)));
-    let logstart = sb.raw.logstart.get() ^ 1 << 35;
-    let damaged = base.fork();
-    damaged.zero_range(0, 512).unwrap();
-    damaged.read_at(copy, &mut sector).unwrap();
-    sector[LOGSTART..LOGSTART + 8].copy_from_slice(&logstart.to_be_bytes());
-    checksum::seal(&mut sector, CRC_OFFSET);
-    damaged.write_at(copy, &sector).unwrap();
-    assert_replayed(damaged);
+    // Nowhere, and in another device.
+    for logstart in [sb.raw.logstart.get() ^ 1 << 35, 0] {
+        let damaged = base.fork();
+        damaged.zero_range(0, 512).unwrap();
+        damaged.read_at(copy, &mut sector).unwrap();
+        sector[LOGSTART..LOGSTART + 8].copy_from_slice(&logstart.to_be_bytes());
+        checksum::seal(&mut sector, CRC_OFFSET);
+        damaged.write_at(copy, &sector).unwrap();
+        assert_replayed(damaged);
+    }
 }
 
 #[test]
