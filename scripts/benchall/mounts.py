@@ -116,7 +116,8 @@ def image(bench, fs, name, size="4G"):
     empty, path = bench.path("empty"), bench.path(f"{name}.img")
     os.makedirs(empty, exist_ok=True)
     words = ["--inodes", 100_000] if fs == "ext4" else []
-    bench.run(bench.program, "build", empty, path, "--fs", fs, "--size", size, *words)
+    # Another section may have had one of that name.
+    bench.run(bench.program, "build", empty, path, "--force", "--fs", fs, "--size", size, *words)
     return path
 
 
