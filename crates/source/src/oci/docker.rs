@@ -65,8 +65,8 @@ fn choose<'a>(
     };
     let fail = |fault: ContainerFault| fault.of(&store.image, Some("manifest.json"));
     if let Selector::Name(name) = selector {
-        let with_tag = format!("{name}:latest");
-        let named = |saved: &&Saved| tags(saved).iter().any(|tag| tag == name || *tag == with_tag);
+        let wanted = full(name);
+        let named = |saved: &&Saved| tags(saved).iter().any(|tag| full(tag) == wanted);
         return images.iter().find(named).ok_or_else(|| {
             let (wanted, available) = (selector.to_string(), available());
             fail(ContainerFault::NoSuchImage { wanted, available })
@@ -80,6 +80,21 @@ fn choose<'a>(
         }
         _ => Err(fail(ContainerFault::Ambiguous(available()))),
     }
+}
+
+/// A tag as it is written in full: `web` means `docker.io/library/web:latest`, and programs write either.
+fn full(name: &str) -> String {
+    let first = name.split_once('/').map(|(first, _)| first);
+    let has_registry =
+        first.is_some_and(|first| first.contains(['.', ':']) || first == "localhost");
+    let prefix = match first {
+        _ if has_registry => "",
+        Some(_) => "docker.io/",
+        None => "docker.io/library/",
+    };
+    let has_tag = name.rsplit('/').next().is_some_and(|last| last.contains(':'));
+    let tag = if has_tag { "" } else { ":latest" };
+    format!("{prefix}{name}{tag}")
 }
 
 /// A member's name as the archive's reader gives it.
@@ -97,6 +112,21 @@ fn digest_in(name: &str) -> Option<Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_are_compared_as_they_are_in_full() {
+        for (short, long) in [
+            ("web", "docker.io/library/web:latest"),
+            ("web:1", "docker.io/library/web:1"),
+            ("me/web", "docker.io/me/web:latest"),
+            ("localhost/web", "localhost/web:latest"),
+            ("localhost:5000/web:1", "localhost:5000/web:1"),
+            ("ghcr.io/me/web:1", "ghcr.io/me/web:1"),
+        ] {
+            assert_eq!(full(short), long);
+            assert_eq!(full(long), long);
+        }
+    }
 
     #[test]
     fn a_configuration_is_named_by_its_digest() {

@@ -169,7 +169,7 @@ impl LayerReader<'_> {
         let plain = Plain { inner: stream, watch: Arc::clone(&watch), limit };
         let ahead = ReadAhead::start(Box::new(plain)).map_err(io)?;
         let path = archive_name(self.store, &blob);
-        let mut source = TarSource::from_plain(ahead, &path);
+        let mut source = TarSource::from_verified(ahead, &path);
         match self.entries(&mut source, &blob, packing, limit, &path) {
             Ok(entries) => {
                 self.verify(&blob, &watch)?;

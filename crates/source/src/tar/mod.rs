@@ -46,6 +46,8 @@ pub struct TarSource {
     global: Pax,
     current: Current,
     is_over: bool,
+    /// Whether the end of the input is as good as the marker of the archive's end.
+    may_end_unmarked: bool,
 }
 
 /// The entry being read or last returned.
@@ -138,9 +140,11 @@ impl TarSource {
         Ok(Self::new(Input::of_copy(Arc::clone(copy), name)?))
     }
 
-    /// Reads a stream that was decompressed already, which errors will call `name`.
-    pub(crate) fn from_plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
-        Self::new(Input::plain(stream, name))
+    /// Reads a stream that was decompressed already, which errors will call `name`, and whose bytes are
+    /// compared with a digest. So an archive may end after any entry: some programs (`umoci insert`) leave
+    /// the marker of its end out, and nothing can have been cut off.
+    pub(crate) fn from_verified(stream: impl Read + Send + 'static, name: &Path) -> Self {
+        Self { may_end_unmarked: true, ..Self::new(Input::plain(stream, name)) }
     }
 
     /// Where in the uncompressed archive the data of the entry last returned begins, if none of it was read.
@@ -160,6 +164,7 @@ impl TarSource {
             global: Pax::default(),
             current: Current::default(),
             is_over: false,
+            may_end_unmarked: false,
         }
     }
 
@@ -197,12 +202,16 @@ impl TarSource {
         Header::parse(block).map_err(|e| if self.current.offset == 0 { Damage::NotTar } else { e })
     }
 
-    /// The next header block, or `None` after the end-of-archive marker.
+    /// The next header block, or `None` at the archive's end.
     fn next_header(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>, Fault> {
         let mut block = [0; BLOCK_BYTES];
         match self.input.read(&mut block)? {
             BLOCK_BYTES if block.iter().any(|&b| b != 0) => return Ok(Some(block)),
             BLOCK_BYTES => {}
+            0 if self.may_end_unmarked => {
+                self.input.drain()?;
+                return Ok(None);
+            }
             _ if self.current.offset == 0 => return Err(Damage::NotTar.into()),
             0 => return Err(Damage::NoEndMarker.into()),
             _ => return Err(Damage::Truncated.into()),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use source::oci::ImageOptions;
 
 use super::common::{
-    Packing, blob, digest, dir, file, image, layout, load, options, pack, refused, tar,
+    PACKINGS, Packing, blob, digest, dir, file, image, layout, load, options, pack, refused, tar,
 };
 use super::model::lines;
 use crate::common::collect;
@@ -182,4 +182,18 @@ fn archives_of_docker_are_read() {
     assert!(
         refused(&format!("oci-archive:{}", archive.display()), &options).contains("oci-layout")
     );
+}
+
+/// `umoci insert` writes such layers, and all that unpacks images takes them.
+#[test]
+fn layers_may_end_without_the_marker_of_an_archive() {
+    for packing in PACKINGS {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let mut unmarked = tar(&[file("a", "data")]);
+        unmarked.truncate(unmarked.len() - 1024);
+        let layers = [(tar(&[file("b", "")]), packing), (unmarked, packing), (Vec::new(), packing)];
+        layout(path, &[image(path, &layers, "amd64")]);
+        assert_eq!(content(&format!("oci:{}", path.display()), &options(path)), "b");
+    }
 }
