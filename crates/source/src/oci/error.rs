@@ -88,6 +88,9 @@ pub enum ContainerFault {
     /// A layer that only holders of a key can read.
     #[error("it is encrypted ({0}); decrypt the image first")]
     Encrypted(String),
+    /// A registry that does not give what it should.
+    #[error("its registry does not give it: {0}")]
+    Registry(String),
     /// No image of the name or digest asked for.
     #[error("it holds no {wanted}; it has {available}")]
     NoSuchImage {

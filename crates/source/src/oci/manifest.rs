@@ -14,13 +14,13 @@ use super::{ContainerFault, Platform};
 use crate::SourceError;
 
 /// Most indexes that may lie in each other.
-const INDEX_DEPTH_MAX: usize = 8;
+pub(super) const INDEX_DEPTH_MAX: usize = 8;
 
 /// Most layers of an image.
 const LAYERS_MAX: usize = 1000;
 
-const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+pub(super) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 
 /// How a layer is stored.
@@ -104,7 +104,7 @@ fn check_layout(store: &Store) -> Result<(), SourceError> {
     Ok(())
 }
 
-fn is_index(media_type: &MediaType) -> bool {
+pub(super) fn is_index(media_type: &MediaType) -> bool {
     *media_type == MediaType::ImageIndex || media_type.as_ref() == DOCKER_INDEX
 }
 
@@ -198,7 +198,7 @@ fn choose_any(
 }
 
 /// Chooses by platform: the only one if nothing was asked for, else the one asked for or this machine's.
-fn choose_platform(
+pub(super) fn choose_platform(
     store: &Store,
     descriptors: &[Descriptor],
     platform: Option<&Platform>,

@@ -1,4 +1,5 @@
-//! Container images as sources: layouts of the OCI image specification, and archives of `docker save`.
+//! Container images as sources: layouts of the OCI image specification, archives of `docker save`, and with the
+//! feature `pull` registries.
 //!
 //! [`Image::load`] reads each layer once, several at a time: it verifies the digests, decompresses, keeps what the
 //! entries are in memory, and puts the contents of files into one file without a name (those of plain layers stay
@@ -13,6 +14,8 @@ mod flatten;
 mod layer;
 mod manifest;
 mod overlay;
+#[cfg(feature = "pull")]
+mod pull;
 mod reference;
 mod store;
 mod stream;
@@ -94,10 +97,16 @@ impl Image {
     /// If it cannot be read, is not what its digests and sizes say, or asks for too much. Each error names the blob,
     /// and the entry of a layer.
     pub fn load(reference: &Reference, options: &ImageOptions) -> Result<Self, SourceError> {
+        #[cfg(feature = "pull")]
+        let store = match reference.transport {
+            Transport::Registry => pull::fetch(reference, options)?,
+            _ => Store::open(reference, &options.beside, &options.limits)?,
+        };
+        #[cfg(not(feature = "pull"))]
         let store = Store::open(reference, &options.beside, &options.limits)?;
         let platform = options.platform.as_ref();
         let manifest = match reference.transport {
-            Transport::Oci | Transport::OciArchive => {
+            Transport::Oci | Transport::OciArchive | Transport::Registry => {
                 manifest::of_layout(&store, &reference.selector, platform)?
             }
             Transport::DockerArchive => docker::of_archive(&store, &reference.selector, platform)?,

@@ -1,4 +1,5 @@
-//! How images are named: `oci:DIR[:ref|@digest]`, `oci-archive:FILE[:ref|@digest]`, `docker-archive:FILE[:tag]`.
+//! How images are named: `oci:DIR[:ref|@digest]`, `oci-archive:FILE[:ref|@digest]`, `docker-archive:FILE[:tag]`,
+//! `docker://[REGISTRY/]NAME[:tag|@digest]`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub(super) enum Transport {
     OciArchive,
     /// What `docker save` writes.
     DockerArchive,
+    /// In a registry.
+    Registry,
 }
 
 /// Which image of several.
@@ -62,6 +65,7 @@ impl Reference {
             "oci" => Transport::Oci,
             "oci-archive" => Transport::OciArchive,
             "docker-archive" => Transport::DockerArchive,
+            "docker" if rest.starts_with("//") => return Some(Self::remote(rest, text)),
             _ => return None,
         };
         Some(Self::of(transport, rest, text))
@@ -84,6 +88,24 @@ impl Reference {
         Ok(Self { transport, path: path.into(), selector, text: text.into() })
     }
 
+    #[cfg(feature = "pull")]
+    fn remote(rest: &str, text: &str) -> Result<Self, String> {
+        let name = &rest[2..];
+        if let Err(error) = name.parse::<oci_client::Reference>() {
+            return Err(format!("{text:?} names no image of a registry: {error}"));
+        }
+        let (transport, selector) = (Transport::Registry, Selector::Any);
+        Ok(Self { transport, path: name.into(), selector, text: text.into() })
+    }
+
+    #[cfg(not(feature = "pull"))]
+    fn remote(_: &str, text: &str) -> Result<Self, String> {
+        Err(format!(
+            "this program was built without the feature \"pull\", which fetches images from registries: build it \
+             with it, or use oci:DIR after `skopeo copy {text} oci:DIR`"
+        ))
+    }
+
     /// Whether it is to come from standard input.
     pub fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
@@ -95,6 +117,7 @@ fn usage(transport: Transport) -> &'static str {
         Transport::Oci => "oci:DIR[:REF] or oci:DIR@DIGEST",
         Transport::OciArchive => "oci-archive:FILE[:REF] or oci-archive:FILE@DIGEST",
         Transport::DockerArchive => "docker-archive:FILE[:TAG]",
+        Transport::Registry => "docker://[REGISTRY/]NAME[:TAG|@DIGEST]",
     }
 }
 
@@ -169,7 +192,7 @@ mod tests {
 
     #[test]
     fn names_of_images_are_told_from_paths() {
-        for path in ["dir", "./oci:dir", "a:b", "-", "docker://x"] {
+        for path in ["dir", "./oci:dir", "a:b", "-", "docker:x"] {
             assert!(Reference::parse(path).is_none(), "{path}");
         }
         let parsed = |text: &str| {
@@ -183,7 +206,7 @@ mod tests {
         let digest = format!("sha256:{}", "0".repeat(64));
         let (_, path, selector) = parsed(&format!("oci-archive:x.tar@{digest}"));
         assert_eq!((path.as_str(), selector), ("x.tar", Selector::Digest(digest)));
-        for bad in ["oci:", "oci:-", "oci:dir:", "oci-archive::x"] {
+        for bad in ["oci:", "oci:-", "oci:dir:", "oci-archive::x", "docker://", "docker://A b"] {
             assert!(Reference::parse(bad).unwrap().is_err(), "{bad}");
         }
     }

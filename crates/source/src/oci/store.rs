@@ -18,7 +18,7 @@ use crate::tar::{BLOCK_BYTES, Header};
 use crate::{Damage, EntryKind, Source, SourceError, TarSource, Unsupported};
 
 /// Most bytes of a document: a manifest, an index, a configuration.
-const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// Most members of an archive, and most bytes of the path of one that is of use.
 const MEMBERS_MAX: usize = 100_000;
@@ -65,6 +65,20 @@ impl Store {
         let file = archive(path, beside, limits, &image)?;
         let members = members(&file, path, &image)?;
         Ok(Self { image, place: Place::Archive { file, members } })
+    }
+
+    /// A store that is still empty, whose files will lie in `file`.
+    #[cfg(feature = "pull")]
+    pub(super) fn empty(image: String, file: Arc<File>) -> Self {
+        Self { image, place: Place::Archive { file, members: HashMap::new() } }
+    }
+
+    /// Adds a file that lies at a place of the store's own file.
+    #[cfg(feature = "pull")]
+    pub(super) fn add(&mut self, name: String, offset: u64, len: u64) {
+        if let Place::Archive { members, .. } = &mut self.place {
+            members.insert(name.into_bytes(), Member::File { offset, len });
+        }
     }
 
     /// Whether there is such a file.

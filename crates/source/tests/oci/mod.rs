@@ -6,3 +6,5 @@ mod flatten;
 mod images;
 mod model;
 mod overlay;
+#[cfg(feature = "pull")]
+mod pull;
