@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    build, cat, chattr, check, chmod, chown, cp, dump, extract, find, info, ln, ls, lsattr, mkdir,
-    mount, mv, paths, recover, repair, rm, rmdir, setfattr, trim, truncate, unmount, workload,
+    apply, build, cat, chattr, check, chmod, chown, cp, diff, dump, extract, find, info, ln, ls,
+    lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, trim, truncate, unmount,
+    workload,
 };
 
 const EXAMPLES: &str = "\
@@ -18,6 +19,7 @@ Examples:
   diskwright extract root.img - --path /etc | tar -t
   diskwright cp app.conf root.img:/etc/app.conf
   diskwright rm -r root.img /var/cache/apt
+  diskwright diff old.img new.img -o layer.tar.gz && diskwright apply layer.tar.gz old.img
   diskwright check root.img
   diskwright repair root.img
   diskwright mount root.img /mnt && ls /mnt && diskwright unmount /mnt
@@ -52,6 +54,8 @@ pub(crate) enum Command {
     Paths(paths::PathsArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
+    Apply(apply::ApplyArgs),
+    Diff(diff::DiffArgs),
     Mkdir(mkdir::MkdirArgs),
     Rm(rm::RmArgs),
     Rmdir(rmdir::RmdirArgs),

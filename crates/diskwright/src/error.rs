@@ -124,6 +124,19 @@ pub enum Error {
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
+    /// A layer was applied in part: each entry before the one that failed is there as a whole.
+    #[error(
+        "{source}; the layer was too much for one change, and its whiteouts and {applied} of its {entries} \
+         entries were applied, each as a whole: apply it again when the reason is gone"
+    )]
+    AppliedInPart {
+        /// Entries that were applied.
+        applied: u64,
+        /// Entries of the layer.
+        entries: u64,
+        /// Why not the next one.
+        source: Box<Error>,
+    },
     /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -157,6 +170,8 @@ impl Error {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) => Outcome::Usage,
+            Self::Source(error) if error.is_archive_fault() => Outcome::Image,
+            Self::AppliedInPart { source, .. } => source.outcome(),
             Self::Host { .. }
             | Self::Mount(_)
             | Self::Output(_)

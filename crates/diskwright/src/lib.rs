@@ -5,15 +5,19 @@
 //! - [`build`] makes an image of a directory or a tar archive.
 //! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
 //!   their like do.
+//! - [`apply`](mod@apply) applies a layer of a container image to one, and [`diff`](mod@diff) tells two of them apart, or makes
+//!   the layer.
 //! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
+pub mod apply;
 pub mod build;
 pub mod check;
 pub mod copy;
+pub mod diff;
 pub mod dump;
 pub mod edit;
 mod error;

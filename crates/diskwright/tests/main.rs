@@ -7,6 +7,7 @@ mod disk;
 mod edit;
 mod extract;
 mod images;
+mod layers;
 mod list;
 mod mount;
 mod mount_cli;

@@ -74,6 +74,16 @@ pub enum SourceError {
         /// What is wrong.
         fault: Box<ContainerFault>,
     },
+    /// A layer is not what the image specification says, asks for too much, or does not go with what lies below it.
+    #[error("layer {layer:?}{}: {fault}", in_entry(.entry))]
+    Layer {
+        /// The layer, as it was named.
+        layer: PathBuf,
+        /// The entry concerned.
+        entry: Option<PathBuf>,
+        /// What is wrong.
+        fault: Box<ContainerFault>,
+    },
 }
 
 /// How a file changed while it was read.
@@ -178,7 +188,13 @@ impl SourceError {
 
     /// Whether the archive is at fault, rather than the host.
     pub fn is_archive_fault(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Unsupported { .. } | Self::Container { .. })
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::Unsupported { .. }
+                | Self::Container { .. }
+                | Self::Layer { .. }
+        )
     }
 }
 

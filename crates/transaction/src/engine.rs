@@ -143,6 +143,12 @@ impl Engine {
         self.log.is_some()
     }
 
+    /// Checkpoints that were closed since the engine was made: with a log, two changes between which none was closed
+    /// become durable in the same moment.
+    pub fn checkpoints_closed(&self) -> u64 {
+        self.running_epoch() - 1
+    }
+
     /// The most blocks that a checkpoint may have; no limit without a log.
     pub fn log_blocks_max(&self) -> usize {
         self.log().map_or(usize::MAX, Log::blocks_max)

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod apply;
 mod arguments;
 pub(crate) mod build;
 pub(crate) mod cat;
@@ -8,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod cp;
+pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
@@ -47,6 +49,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Paths(args) => paths::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Apply(args) => apply::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Mkdir(args) => mkdir::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Rmdir(args) => rmdir::run(args),

@@ -17,10 +17,10 @@ use crate::{Error, Result};
 const READ_BYTES: usize = 1 << 20;
 
 /// Takes a piece of a file and its offset.
-pub(super) type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<()>;
+pub(crate) type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<()>;
 
 /// What a regular file is filled with.
-pub(super) trait Contents {
+pub(crate) trait Contents {
     /// Hands over the data in pieces, without holes; returns the size.
     fn copy(&self, each: Each<'_>) -> Result<u64>;
 }

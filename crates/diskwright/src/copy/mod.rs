@@ -3,7 +3,7 @@
 //! Into an image, every file is whole or absent: its data goes into a file without a name, which
 //! gets its name when the data is durable.
 
-mod contents;
+pub(crate) mod contents;
 mod import;
 mod into;
 mod out;

@@ -120,6 +120,12 @@ impl OpenToEdit {
         &self.image
     }
 
+    /// Checkpoints that were closed since it was opened; `None` if it has no journal or log. Changes between which
+    /// none was closed are one: all of them become durable, or none, and none if this is dropped.
+    pub(crate) fn checkpoints_closed(&self) -> Option<u64> {
+        self.fs.checkpoints_closed()
+    }
+
     /// The changes that can be made to it.
     pub fn editor(&self, policy: Policy) -> Editor<'_> {
         Editor { paths: self.paths(), policy }

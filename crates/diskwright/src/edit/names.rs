@@ -1,7 +1,7 @@
 //! Making, moving and removing names.
 
 use vfs::path::{LastLink, WalkError, split_last};
-use vfs::{Error as FsError, FileType, Ino, RenameMode};
+use vfs::{Error as FsError, FileType, Ino, RenameMode, Timestamp};
 
 use super::{Editor, ModeChange};
 use crate::list::{absolute, join};
@@ -235,6 +235,17 @@ impl Editor<'_> {
         name: &[u8],
         make: &dyn Fn(&[u8]) -> vfs::Result<()>,
     ) -> vfs::Result<()> {
+        self.replace_at(dir, name, make, self.time())
+    }
+
+    /// The same, with another time for what changes beside it; `None` leaves it.
+    pub(crate) fn replace_at(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        make: &dyn Fn(&[u8]) -> vfs::Result<()>,
+        time: Option<Timestamp>,
+    ) -> vfs::Result<()> {
         match make(name) {
             Err(FsError::Exists) => {}
             other => return other,
@@ -245,10 +256,10 @@ impl Editor<'_> {
         }
         let temporary = Self::make_temporary(make)?;
         let (from, to) = ((dir, temporary.as_slice()), (dir, name));
-        let renamed = self.fs().rename(from, to, RenameMode::Replace, self.time());
+        let renamed = self.fs().rename(from, to, RenameMode::Replace, time);
         if renamed.is_err() {
             // The first error is the one to tell.
-            let _ = self.fs().unlink(dir, &temporary, self.time());
+            let _ = self.fs().unlink(dir, &temporary, time);
         }
         renamed
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use blockdev::BlockDevice;
 use ext4::Ext4;
+use operation::RunOperations;
 use operation::profile::MeasuresListings;
 use serde::Serialize;
 use xfs::Xfs;
@@ -16,6 +17,8 @@ use crate::image::Kind;
 pub(super) trait Writable: Send + Sync {
     fn file_system(&self) -> &dyn MeasuresListings;
     fn recovery(&self) -> RecoverReport;
+    /// Checkpoints that were closed; `None` without a log.
+    fn checkpoints_closed(&self) -> Option<u64>;
     fn close(self: Box<Self>) -> vfs::Result<()>;
 }
 
@@ -115,6 +118,11 @@ impl Writable for Ext4 {
         }
     }
 
+    fn checkpoints_closed(&self) -> Option<u64> {
+        let engine = self.engine();
+        engine.has_log().then(|| engine.checkpoints_closed())
+    }
+
     fn close(self: Box<Self>) -> vfs::Result<()> {
         Ext4::close(*self)
     }
@@ -136,6 +144,11 @@ impl Writable for Xfs {
                 intents: log.intents,
             },
         }
+    }
+
+    fn checkpoints_closed(&self) -> Option<u64> {
+        let engine = self.engine();
+        engine.has_log().then(|| engine.checkpoints_closed())
     }
 
     fn close(self: Box<Self>) -> vfs::Result<()> {

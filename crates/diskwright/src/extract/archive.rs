@@ -140,7 +140,7 @@ impl Archiver<'_> {
 
 /// The map of a sparse file in GNU's format 1.0: decimal numbers, filled up to a block. A hole at
 /// the end is told by an empty run there.
-fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
+pub(crate) fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
     let end = runs.last().map_or(0, |run| run.offset + run.len);
     let last = (end < size).then_some(Run { offset: size, len: 0 });
     let mut map = format!("{}\n", runs.len() + usize::from(last.is_some()));

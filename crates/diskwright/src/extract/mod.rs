@@ -6,12 +6,12 @@
 //! file system does not keep, a socket in an archive) is said, counted and left out.
 
 mod acl;
-mod archive;
+pub(crate) mod archive;
 pub(crate) mod contents;
 mod directory;
 mod file;
 mod host;
-mod pax;
+pub(crate) mod pax;
 
 use serde::Serialize;
 use vfs::path::{LastLink, split_last};

@@ -9,39 +9,39 @@ use source::{TAR_BLOCK_BYTES, TarHeader};
 use vfs::{Timestamp, acl};
 
 /// Unit of an archive, in bytes.
-pub(super) const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
+pub(crate) const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
 
 /// A member of an archive, without its contents.
 #[derive(Default)]
-pub(super) struct Member<'a> {
-    pub(super) typeflag: u8,
-    pub(super) path: &'a [u8],
+pub(crate) struct Member<'a> {
+    pub(crate) typeflag: u8,
+    pub(crate) path: &'a [u8],
     /// Target of a link.
-    pub(super) link: &'a [u8],
-    pub(super) permissions: u16,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
+    pub(crate) link: &'a [u8],
+    pub(crate) permissions: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
     /// Bytes that follow in the archive.
-    pub(super) stored_bytes: u64,
+    pub(crate) stored_bytes: u64,
     /// Size of a file with holes, whose map is at the start of what follows.
-    pub(super) sparse_size: Option<u64>,
-    pub(super) times: Times,
-    pub(super) device: vfs::DeviceNumber,
+    pub(crate) sparse_size: Option<u64>,
+    pub(crate) times: Times,
+    pub(crate) device: vfs::DeviceNumber,
     /// Names and values, sorted.
-    pub(super) xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 /// The times of a member.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Times {
-    pub(super) atime: Timestamp,
-    pub(super) mtime: Timestamp,
-    pub(super) ctime: Timestamp,
+pub(crate) struct Times {
+    pub(crate) atime: Timestamp,
+    pub(crate) mtime: Timestamp,
+    pub(crate) ctime: Timestamp,
 }
 
 impl Member<'_> {
     /// Writes records and header.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let records = self.records();
         let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
         name.truncate(TarHeader::NAME_BYTES_MAX);
@@ -110,13 +110,13 @@ impl Member<'_> {
 }
 
 /// Fills up to the next block.
-pub(super) fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
+pub(crate) fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
     let missing = len.next_multiple_of(BLOCK_BYTES) - len;
     out.write_all(&[0; BLOCK_BYTES as usize][..missing as usize])
 }
 
 /// Writes the end of the archive.
-pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&[0; 2 * BLOCK_BYTES as usize])
 }
 

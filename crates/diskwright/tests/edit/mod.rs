@@ -16,7 +16,7 @@ macro_rules! require_images {
 }
 
 mod attributes;
-mod common;
+pub(crate) mod common;
 mod copy;
 mod deep;
 mod dump;

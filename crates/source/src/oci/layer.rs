@@ -169,13 +169,24 @@ impl LayerReader<'_> {
         let plain = Plain { inner: stream, watch: Arc::clone(&watch), limit };
         let ahead = ReadAhead::start(Box::new(plain)).map_err(io)?;
         let path = archive_name(self.store, &blob);
-        let mut source = TarSource::from_verified(ahead, &path);
+        let mut source = self.source(ahead, &path, packing);
         match self.entries(&mut source, &blob, packing, limit, &path) {
             Ok(entries) => {
                 self.verify(&blob, &watch)?;
                 Ok(entries)
             }
             Err(error) => Err(self.explain(error, &blob, &watch, limit)),
+        }
+    }
+
+    /// The tar of the decompressed layer. A digest, or the end of a compressed stream, tells whether something was cut
+    /// off behind an entry; otherwise the archive must do so.
+    fn source(&self, plain: ReadAhead, path: &Path, packing: Packing) -> TarSource {
+        let is_summed = self.layer.digest.is_some() || self.layer.diff_id.is_some();
+        if is_summed || packing != Packing::Plain {
+            TarSource::from_verified(plain, path)
+        } else {
+            TarSource::from_plain(plain, path)
         }
     }
 

@@ -6,12 +6,15 @@
 //! where they are). Then the layers are applied to a tree in memory, from the lowest up, by the rules of the image
 //! specification. [`Image::source`] gives that tree as a stream, as often as it is wanted.
 //!
+//! [`LayerFile`] is one layer alone, to be applied to something else than layers.
+//!
 //! Memory is taken for names, attributes and a few numbers of each entry, and is limited; contents take none.
 
 mod docker;
 mod error;
 mod flatten;
 mod layer;
+mod layer_file;
 mod manifest;
 mod overlay;
 #[cfg(feature = "pull")]
@@ -31,8 +34,10 @@ use std::thread;
 use parking_lot::Mutex;
 
 pub use error::ContainerFault;
+pub use layer_file::{LayerEntry, LayerFile};
 pub use reference::{Platform, Reference};
 pub use stream::ContainerSource;
+pub use whiteout::Meaning;
 
 use crate::{Entry, SourceError};
 use flatten::Flattener;

@@ -36,7 +36,15 @@ pub(super) struct Store {
 
 enum Place {
     Directory(PathBuf),
-    Archive { file: Arc<File>, members: HashMap<Vec<u8>, Member> },
+    Archive {
+        file: Arc<File>,
+        members: HashMap<Vec<u8>, Member>,
+    },
+    /// One file alone, which every name leads to.
+    File {
+        path: PathBuf,
+        file: Arc<File>,
+    },
 }
 
 enum Member {
@@ -81,11 +89,41 @@ impl Store {
         }
     }
 
+    /// A layer that lies in a file of its own. What can be read only once is copied, as it is stored, to a file
+    /// without a name in `beside`.
+    pub(super) fn of_layer(
+        path: &Path,
+        beside: &Path,
+        limits: &Limits,
+    ) -> Result<Self, SourceError> {
+        let image = path.display().to_string();
+        let io = |e| SourceError::io("open", path, e);
+        let (path, file) = if path == Path::new("-") {
+            let path = PathBuf::from("standard input");
+            let file = keep_stored(Box::new(io::stdin()), &path, beside, limits, &image)?;
+            (path, file)
+        } else {
+            let found = std::fs::metadata(path).map_err(io)?;
+            let is_stream = found.file_type().is_fifo() || found.file_type().is_char_device();
+            if !is_stream && !found.is_file() {
+                return Err(ContainerFault::NotRegular.of(&image, None));
+            }
+            let file = File::open(path).map_err(io)?;
+            let file = match is_stream {
+                true => keep_stored(Box::new(file), path, beside, limits, &image)?,
+                false => Arc::new(file),
+            };
+            (path.to_owned(), file)
+        };
+        Ok(Self { image, place: Place::File { path, file } })
+    }
+
     /// Whether there is such a file.
     pub(super) fn has(&self, name: &str) -> bool {
         match &self.place {
             Place::Directory(dir) => std::fs::symlink_metadata(dir.join(name)).is_ok(),
             Place::Archive { members, .. } => members.contains_key(name.as_bytes()),
+            Place::File { .. } => true,
         }
     }
 
@@ -123,6 +161,10 @@ impl Store {
                     }
                 }
                 Err(fail(ContainerFault::Link))
+            }
+            Place::File { path, file } => {
+                let len = file.metadata().map_err(|e| SourceError::io("read", path, e))?.len();
+                Ok(Blob { file: Arc::clone(file), offset: 0, len, name: name.to_owned() })
             }
         }
     }
@@ -247,6 +289,43 @@ fn copy(
     }
 }
 
+/// Copies a layer as it is stored to a file without a name. What is no archive is refused by its first header.
+fn keep_stored(
+    mut stream: Box<dyn Read>,
+    path: &Path,
+    beside: &Path,
+    limits: &Limits,
+    image: &str,
+) -> Result<Arc<File>, SourceError> {
+    let read = |e| SourceError::io("read", path, e);
+    let mut first = Vec::with_capacity(BLOCK_BYTES);
+    stream.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut first).map_err(read)?;
+    let is_plain = Compression::of(&first) == Compression::None;
+    let block: Option<&[u8; BLOCK_BYTES]> = first.as_slice().try_into().ok();
+    // A layer without entries begins with its end.
+    let is_header = |block: &[u8; BLOCK_BYTES]| {
+        block.iter().all(|&byte| byte == 0) || Header::parse(block).is_ok()
+    };
+    if is_plain && !block.is_some_and(is_header) {
+        return Err(damaged(path, Damage::NotTar));
+    }
+    let keep = |e| SourceError::io("keep a copy of a layer in", beside, e);
+    let mut copy = tempfile::tempfile_in(beside).map_err(keep)?;
+    let (mut stream, mut chunk, mut kept) =
+        (Cursor::new(first).chain(stream), vec![0; 256 << 10], 0);
+    loop {
+        let n = stream.read(&mut chunk).map_err(read)?;
+        if n == 0 {
+            return Ok(Arc::new(copy));
+        }
+        kept += n as u64;
+        if kept > limits.archive_bytes {
+            return Err(ContainerFault::ArchiveSize { limit: limits.archive_bytes }.of(image, None));
+        }
+        copy.write_all(&chunk[..n]).map_err(keep)?;
+    }
+}
+
 fn damaged(path: &Path, damage: Damage) -> SourceError {
     SourceError::Damaged { archive: path.to_owned(), offset: 0, entry: None, damage }
 }
@@ -312,6 +391,7 @@ fn beside_member(path: &[u8], target: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn archive_name(store: &Store, blob: &Blob) -> PathBuf {
     match &store.place {
         Place::Directory(dir) => dir.join(&blob.name),
+        Place::File { path, .. } => path.clone(),
         Place::Archive { .. } => {
             as_path(format!("{}, {}", store.image, blob.name).as_bytes()).into()
         }

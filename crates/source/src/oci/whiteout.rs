@@ -11,7 +11,7 @@ const AUFS_LINKS: &[u8] = b".wh..wh.plnk";
 
 /// What an entry of a layer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub enum Meaning {
     /// A file of any type.
     File,
     /// Hides this path of lower layers.

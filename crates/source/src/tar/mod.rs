@@ -140,11 +140,16 @@ impl TarSource {
         Ok(Self::new(Input::of_copy(Arc::clone(copy), name)?))
     }
 
-    /// Reads a stream that was decompressed already, which errors will call `name`, and whose bytes are
-    /// compared with a digest. So an archive may end after any entry: some programs (`umoci insert`) leave
-    /// the marker of its end out, and nothing can have been cut off.
+    /// Reads a stream that was decompressed already, which errors will call `name`.
+    pub(crate) fn from_plain(stream: impl Read + Send + 'static, name: &Path) -> Self {
+        Self::new(Input::plain(stream, name))
+    }
+
+    /// The same, of a stream whose bytes are compared with a digest, or whose decoder knows its end. So an archive
+    /// may end after any entry: some programs (`umoci insert`) leave the marker of its end out, and nothing can
+    /// have been cut off.
     pub(crate) fn from_verified(stream: impl Read + Send + 'static, name: &Path) -> Self {
-        Self { may_end_unmarked: true, ..Self::new(Input::plain(stream, name)) }
+        Self { may_end_unmarked: true, ..Self::from_plain(stream, name) }
     }
 
     /// Where in the uncompressed archive the data of the entry last returned begins, if none of it was read.

@@ -1,0 +1,243 @@
+//! `diskwright diff`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use diskwright::diff::{
+    Compression, DiffOptions, DiffReport, Ignored, LayerReport, Side, diff, diff_to_layer,
+    diff_to_layer_file, json, line,
+};
+use diskwright::{Error, Image, OpenImage, Outcome, Result};
+use serde::Serialize;
+
+use crate::commands::arguments::open_to_read;
+use crate::terminal::{self, CopyProgress};
+
+const NOTES: &str = "\
+Examples:
+  diskwright diff old.img new.img
+  diskwright diff rootfs/ root.img --ignore times,owner
+  diskwright diff disk.img:2 disk.img:3 --jsonl
+  diskwright diff old.img new.img -o layer.tar.zst
+
+Each line is A PATH (only B has it), D PATH (only A has it, with all that is in it) or M PATH and what
+is different. Holes are no difference, nor is an empty lost+found that only one of the two has.
+
+A layer turns A into B wherever layers are applied, by diskwright apply too: changed files as a whole,
+with the directories above them, whiteouts for what is gone, all names of a file with several if one
+of them is different. The same trees give the same bytes.";
+
+/// Compare two images, or an image and a directory, by what is in them
+///
+/// Exit status: 0 if they are the same, 1 if not; with --output 0 if the layer holds all that is
+/// different, 1 if something was left out.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct DiffArgs {
+    /// An image, IMAGE:N for partition N of a disk image, or a directory
+    a: PathBuf,
+
+    /// What it is compared with
+    b: PathBuf,
+
+    /// Write what turns A into B as a layer: NAME.tar, NAME.tar.gz or NAME.tar.zst, or - for standard output
+    #[arg(short, long, value_name = "LAYER")]
+    output: Option<PathBuf>,
+
+    /// How the layer is compressed, whatever its name
+    #[arg(long, value_name = "HOW", requires = "output")]
+    compress: Option<Compress>,
+
+    /// Replace an existing layer
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    /// What does not count as a difference, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    ignore: Vec<Ignore>,
+
+    /// Number of the partition that both images are in
+    #[arg(long, value_name = "N", help_heading = "Image")]
+    partition: Option<u32>,
+
+    /// Read images as they lie, though their journal or log holds changes that are not in their places
+    #[arg(long, help_heading = "Image")]
+    norecovery: bool,
+
+    /// Threads that compare contents [default: one per processor, at most 8]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Write one JSON object with all changes
+    #[arg(long)]
+    json: bool,
+
+    /// Write one JSON object per change and line
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    jsonl: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ignore {
+    Times,
+    Owner,
+    Mode,
+    Xattrs,
+    Flags,
+    Links,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compress {
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// A side that is open.
+enum Open<'a> {
+    Image(Box<Image>),
+    Directory(&'a Path),
+}
+
+impl Open<'_> {
+    fn side(&self) -> Side<'_> {
+        match self {
+            Self::Image(image) => Side::Image(image),
+            Self::Directory(path) => Side::Directory(path),
+        }
+    }
+}
+
+pub(crate) fn run(args: &DiffArgs) -> Result<Outcome> {
+    let ignores = |what| args.ignore.contains(&what);
+    let ignored = Ignored {
+        times: ignores(Ignore::Times),
+        owner: ignores(Ignore::Owner),
+        mode: ignores(Ignore::Mode),
+        xattrs: ignores(Ignore::Xattrs),
+        flags: ignores(Ignore::Flags),
+        links: ignores(Ignore::Links),
+    };
+    let processors = || std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+    let options = DiffOptions { ignored, threads: args.threads.unwrap_or_else(processors) };
+    if let Some(output) = &args.output {
+        check_output(args, output)?;
+    }
+    let (a, b) = (open(args, &args.a)?, open(args, &args.b)?);
+    let sides = (a.side(), b.side());
+    match &args.output {
+        Some(output) => layer(args, output, sides, &options),
+        None => changes(args, sides, &options),
+    }
+}
+
+fn check_output(args: &DiffArgs, output: &Path) -> Result<()> {
+    if output.as_os_str() != "-" {
+        return Ok(());
+    }
+    if args.json {
+        let problem = "--json has no place beside a layer on standard output";
+        return Err(Error::Usage(problem.into()));
+    }
+    if io::stdout().is_terminal() {
+        let problem = "a layer is nothing for a terminal: redirect it, or name a file";
+        return Err(Error::Usage(problem.into()));
+    }
+    Ok(())
+}
+
+/// Opens a side. What follows a colon behind the name of a file is the number of a partition.
+fn open<'a>(args: &DiffArgs, path: &'a Path) -> Result<Open<'a>> {
+    if path.is_dir() {
+        return Ok(Open::Directory(path));
+    }
+    let (file, partition) = match split_partition(path) {
+        Some((file, number)) => (file, Some(number)),
+        None => (path, args.partition),
+    };
+    let options = OpenImage { partition, norecovery: args.norecovery, ..OpenImage::default() };
+    Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
+}
+
+fn split_partition(path: &Path) -> Option<(&Path, u32)> {
+    if path.exists() {
+        return None;
+    }
+    let (file, number) = path.to_str()?.rsplit_once(':')?;
+    let file = Path::new(file);
+    file.exists().then_some((file, number.parse().ok()?))
+}
+
+fn layer(
+    args: &DiffArgs,
+    output: &Path,
+    sides: (Side<'_>, Side<'_>),
+    options: &DiffOptions,
+) -> Result<Outcome> {
+    let compression = match args.compress {
+        Some(Compress::None) => Compression::None,
+        Some(Compress::Gzip) => Compression::Gzip,
+        Some(Compress::Zstd) => Compression::Zstd,
+        None => Compression::of_name(output),
+    };
+    let mut progress = CopyProgress::new("comparing:");
+    let report = if output.as_os_str() == "-" {
+        terminal::with_output(|out| diff_to_layer(sides, options, out, compression, &mut progress))?
+    } else {
+        diskwright::clean_up_on_signals()?;
+        let file = (output, args.force);
+        diff_to_layer_file(sides, options, file, compression, &mut progress)?
+    };
+    drop(progress);
+    if args.json {
+        terminal::with_output(|out| object(out, &report))?;
+    }
+    let LayerReport { left_out, .. } = report;
+    if left_out > 0 {
+        terminal::message(&format_args!("{left_out} things were left out of the layer"));
+    }
+    Ok(if left_out > 0 { Outcome::No } else { Outcome::Done })
+}
+
+fn changes(
+    args: &DiffArgs,
+    (a, b): (Side<'_>, Side<'_>),
+    options: &DiffOptions,
+) -> Result<Outcome> {
+    let mut progress = CopyProgress::new("comparing:");
+    let report: DiffReport = terminal::with_output(|out| {
+        if args.json {
+            out.write_all(b"{\"changes\":[").map_err(Error::Output)?;
+        }
+        let mut separator = "\n";
+        let report = diff(a, b, options, &mut progress, &mut |change| {
+            let written = if args.json {
+                write!(out, "{separator}{}", json(change))
+            } else if args.jsonl {
+                writeln!(out, "{}", json(change))
+            } else {
+                writeln!(out, "{}", line(change))
+            };
+            separator = ",\n";
+            written.map_err(Error::Output)
+        })?;
+        if args.json {
+            let DiffReport { added, removed, modified, bytes_read } = report;
+            let end = serde_json::json!({
+                "added": added, "removed": removed, "modified": modified, "bytes_read": bytes_read,
+            });
+            // The object goes on behind its list.
+            let end = end.to_string();
+            writeln!(out, "\n],{}", &end[1..]).map_err(Error::Output)?;
+        }
+        Ok(report)
+    })?;
+    Ok(if report.is_equal() { Outcome::Done } else { Outcome::No })
+}
+
+fn object(out: &mut dyn Write, report: &impl Serialize) -> Result<()> {
+    let written = serde_json::to_writer(&mut *out, report).map_err(io::Error::from);
+    written.and_then(|()| writeln!(out)).map_err(Error::Output)
+}

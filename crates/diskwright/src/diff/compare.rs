@@ -1,0 +1,286 @@
+//! Walks two trees in step and tells what is different.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+use serde::Serialize;
+use vfs::FileType;
+
+use super::attributes;
+use super::change::{Change, ChangeKind, Difference, Ignored};
+use super::contents::compare_all;
+use super::links::{Links, Pairing};
+use super::tree::{Id, Node, Steps, Tree};
+use super::{Observer, Side};
+use crate::Result;
+
+/// Files whose contents are compared together, and changes that wait for them.
+const BATCH_FILES: usize = 256;
+const BATCH_CHANGES: usize = 4096;
+
+/// The directory that ext4 has for its checkers. Where it is empty, and when it was made, says nothing.
+const LOST_FOUND: &[u8] = b"lost+found";
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct DiffOptions {
+    /// What does not count.
+    pub ignored: Ignored,
+    /// Threads that compare contents, at least 1.
+    pub threads: usize,
+}
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DiffReport {
+    /// Paths that only the second tree has.
+    pub added: u64,
+    /// Paths that only the first tree has, but for what is below them.
+    pub removed: u64,
+    /// Paths of both that are not the same.
+    pub modified: u64,
+    /// Bytes that were read to compare contents.
+    pub bytes_read: u64,
+}
+
+impl DiffReport {
+    /// Whether there is no difference.
+    pub fn is_equal(&self) -> bool {
+        self.added + self.removed + self.modified == 0
+    }
+}
+
+/// Compares two trees. `each` gets what is different, in the order of the paths: parents before what is in them, and
+/// names of a directory by their bytes.
+///
+/// Compared are types, permissions, owners, modification times (as exactly as both trees keep them), contents
+/// (without regard to holes), targets, device numbers, extended attributes, flags (where both trees have them) and
+/// which names lead to the same file. An empty `lost+found` at the top that only one tree has is no difference, nor is
+/// its time.
+///
+/// # Errors
+/// If something cannot be read, and what `each` returns.
+pub fn diff(
+    a: Side<'_>,
+    b: Side<'_>,
+    options: &DiffOptions,
+    observer: &mut dyn Observer,
+    each: &mut dyn FnMut(&Change) -> Result<()>,
+) -> Result<DiffReport> {
+    let (a, b) = (a.tree()?, b.tree()?);
+    let mut take = |change: Change, _: Option<Node>| each(&change);
+    let compared = Comparison::new((&*a, &*b), options, observer, &mut take).run()?;
+    Ok(compared.report)
+}
+
+/// Takes a change, and what the second tree has there.
+pub(super) type Take<'a> = &'a mut dyn FnMut(Change, Option<Node>) -> Result<()>;
+
+/// What a comparison leaves.
+#[derive(Default)]
+pub(super) struct Compared {
+    pub(super) report: DiffReport,
+    /// The names in the second tree of files with several, if they were asked for.
+    pub(super) linked: HashMap<Id, Vec<Node>>,
+}
+
+/// Two trees being compared.
+pub(super) struct Comparison<'a> {
+    a: &'a dyn Tree,
+    b: &'a dyn Tree,
+    options: &'a DiffOptions,
+    observer: &'a mut dyn Observer,
+    take: Take<'a>,
+    links: Links,
+    waiting: Vec<Waiting>,
+    /// Those of them whose contents are to be compared.
+    to_compare: usize,
+    keeps_linked: bool,
+    compared: Compared,
+}
+
+/// A path that comes when the contents of those before it are compared.
+struct Waiting {
+    change: Change,
+    b: Option<Node>,
+    /// What it is in the first tree, if contents are to be compared.
+    a: Option<Node>,
+}
+
+/// The order in which a walk comes to two paths: what is in a directory comes right behind it.
+pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
+    // No name has a NUL.
+    let first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+    a.iter().map(first).cmp(b.iter().map(first))
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(
+        (a, b): (&'a dyn Tree, &'a dyn Tree),
+        options: &'a DiffOptions,
+        observer: &'a mut dyn Observer,
+        take: Take<'a>,
+    ) -> Self {
+        let (links, compared) = (Links::default(), Compared::default());
+        let (waiting, to_compare, keeps_linked) = (Vec::new(), 0, false);
+        Self { a, b, options, observer, take, links, waiting, to_compare, keeps_linked, compared }
+    }
+
+    /// Notes all names of the second tree that lead to files with several.
+    pub(super) fn keeping_linked(self) -> Self {
+        Self { keeps_linked: true, ..self }
+    }
+
+    pub(super) fn run(mut self) -> Result<Compared> {
+        let (mut a_steps, mut b_steps) = (self.a.steps(), self.b.steps());
+        let (mut a, mut b) = (a_steps.advance()?, b_steps.advance()?);
+        loop {
+            let order = match (&a, &b) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => order(&a.path, &b.path),
+            };
+            let old = if order.is_le() { a.take() } else { None };
+            let new = if order.is_ge() { b.take() } else { None };
+            let (has_old, has_new) = (old.is_some(), new.is_some());
+            match (old, new) {
+                (Some(old), Some(new)) => self.both(old, new, &mut *a_steps)?,
+                (Some(old), None) => {
+                    a_steps.skip_children();
+                    self.removed(&old)?;
+                }
+                (None, Some(new)) => self.added(new)?,
+                (None, None) => {}
+            }
+            if has_old {
+                a = a_steps.advance()?;
+            }
+            if has_new {
+                b = b_steps.advance()?;
+            }
+        }
+        self.settle()?;
+        Ok(self.compared)
+    }
+
+    fn both(&mut self, a: Node, b: Node, a_steps: &mut dyn Steps) -> Result<()> {
+        self.observer.file(&b.path);
+        self.note_linked(&b);
+        let (old, new) = (a.attributes.file_type, b.attributes.file_type);
+        if old != new {
+            a_steps.skip_children();
+            return self.modified(None, b, vec![Difference::Type(old, new)]);
+        }
+        let ignores_links = self.options.ignored.links;
+        let pairing = if ignores_links { Pairing::New } else { self.links.pair(&a, &b) };
+        if pairing == Pairing::Same {
+            return Ok(());
+        }
+        let mut ignored = self.options.ignored;
+        // It has the time when the image was made.
+        ignored.times |= b.path == LOST_FOUND;
+        let mut found = attributes::compare((self.a, &a), (self.b, &b), ignored)?;
+        if pairing == Pairing::Different {
+            found.push(Difference::Links);
+        }
+        let size = a.attributes.size;
+        let compares = new == FileType::Regular && size == b.attributes.size && size > 0;
+        if compares || !found.is_empty() {
+            return self.modified(compares.then_some(a), b, found);
+        }
+        Ok(())
+    }
+
+    fn added(&mut self, b: Node) -> Result<()> {
+        self.observer.file(&b.path);
+        self.note_linked(&b);
+        if is_empty_lost_found(self.b, &b)? {
+            return Ok(());
+        }
+        let (path, file_type) = (b.path.clone(), b.attributes.file_type);
+        let change = Change { path, kind: ChangeKind::Added, file_type, differences: Vec::new() };
+        self.wait(Waiting { change, b: Some(b), a: None })
+    }
+
+    fn removed(&mut self, a: &Node) -> Result<()> {
+        self.observer.file(&a.path);
+        if is_empty_lost_found(self.a, a)? {
+            return Ok(());
+        }
+        let (path, file_type) = (a.path.clone(), a.attributes.file_type);
+        let change = Change { path, kind: ChangeKind::Removed, file_type, differences: Vec::new() };
+        self.wait(Waiting { change, b: None, a: None })
+    }
+
+    /// A path of both trees that is different, or whose contents are still to be compared with those of `a`.
+    fn modified(&mut self, a: Option<Node>, b: Node, differences: Vec<Difference>) -> Result<()> {
+        let (path, file_type) = (b.path.clone(), b.attributes.file_type);
+        let change = Change { path, kind: ChangeKind::Modified, file_type, differences };
+        self.to_compare += usize::from(a.is_some());
+        self.wait(Waiting { change, b: Some(b), a })
+    }
+
+    fn note_linked(&mut self, b: &Node) {
+        if self.keeps_linked && b.is_linked() {
+            self.compared.linked.entry(b.id()).or_default().push(b.clone());
+        }
+    }
+
+    fn wait(&mut self, waiting: Waiting) -> Result<()> {
+        self.waiting.push(waiting);
+        if self.to_compare >= BATCH_FILES || self.waiting.len() >= BATCH_CHANGES {
+            return self.settle();
+        }
+        Ok(())
+    }
+
+    /// Compares the contents that are to be compared, and hands over all that waits.
+    fn settle(&mut self) -> Result<()> {
+        let pairs = self.waiting.iter();
+        let pairs = pairs.filter_map(|waiting| waiting.a.as_ref().zip(waiting.b.as_ref()));
+        let pairs: Vec<(&Node, &Node)> = pairs.collect();
+        let read = AtomicU64::new(0);
+        let results = compare_all((self.a, self.b), &pairs, self.options.threads, &read);
+        let read = read.into_inner();
+        self.observer.copied(read);
+        self.compared.report.bytes_read += read;
+        self.to_compare = 0;
+        let mut results = results.into_iter();
+        for Waiting { mut change, a, b } in std::mem::take(&mut self.waiting) {
+            if a.is_some()
+                && let Some(is_same) = results.next()
+                && !is_same?
+            {
+                change.differences.push(Difference::Contents);
+            }
+            let report = &mut self.compared.report;
+            match change.kind {
+                ChangeKind::Modified if change.differences.is_empty() => continue,
+                ChangeKind::Modified => report.modified += 1,
+                ChangeKind::Added => report.added += 1,
+                ChangeKind::Removed => report.removed += 1,
+            }
+            (self.take)(change, b)?;
+        }
+        Ok(())
+    }
+}
+
+/// A `lost+found` at the top that has nothing in it: ext4 has it from the start, and XFS does not.
+fn is_empty_lost_found(tree: &dyn Tree, node: &Node) -> Result<bool> {
+    Ok(node.path == LOST_FOUND && node.is_directory() && tree.count(node)? == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_directory_comes_before_names_that_begin_like_it() {
+        let mut paths = ["a.b", "a/x", "a", "a-b", "", "a/x/y", "a/x.y", "b"];
+        paths.sort_by(|a, b| order(a.as_bytes(), b.as_bytes()));
+        assert_eq!(paths, ["", "a", "a/x", "a/x/y", "a/x.y", "a-b", "a.b", "b"]);
+    }
+}

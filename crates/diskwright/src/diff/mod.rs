@@ -1,0 +1,49 @@
+//! What `diskwright diff` does: compares two trees by what is in them, and writes what is different as a layer of a
+//! container image.
+//!
+//! Both trees are walked in step, in the order of the bytes of their names. Memory is taken for the directories on
+//! the way, for the files that have several names, and for a bounded number of files whose contents are compared at
+//! the same time; a layer also keeps what it will hold.
+
+mod attributes;
+mod change;
+mod compare;
+mod compress;
+mod contents;
+mod host;
+mod image;
+mod layer;
+mod links;
+mod report;
+mod tree;
+
+use std::path::Path;
+
+use crate::{Image, Result};
+
+pub use crate::extract::Observer;
+pub use change::{Change, ChangeKind, Difference, Ignored, XattrChange};
+pub use compare::{DiffOptions, DiffReport, diff};
+pub use compress::Compression;
+pub use layer::{LayerReport, diff_to_layer, diff_to_layer_file};
+pub use report::{json, line};
+
+use tree::Tree;
+
+/// A tree to be compared.
+#[derive(Clone, Copy)]
+pub enum Side<'a> {
+    /// That of an image.
+    Image(&'a Image),
+    /// That of a directory of the host.
+    Directory(&'a Path),
+}
+
+impl<'a> Side<'a> {
+    fn tree(self) -> Result<Box<dyn Tree + 'a>> {
+        Ok(match self {
+            Self::Image(image) => Box::new(image::ImageTree::new(image)),
+            Self::Directory(path) => Box::new(host::HostTree::open(path)?),
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! `apply(diff(A, B), A)` is B: for random trees and changes, judged by the checkers and the kernel.
+
+use std::path::Path;
+
+use oracle::require;
+
+use crate::edit::common::{ok, run};
+use crate::layers::common::{FORMATS, assert_equal, assert_holds, build};
+use crate::layers::random::Gardener;
+
+/// Makes the trees `a` and `b` below a directory: the second is the first with changes.
+fn trees(dir: &Path, seed: u64) {
+    std::fs::create_dir(dir.join("a")).unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    Gardener::new(&dir.join("a"), seed).work(random.usize(10..150));
+    let copied = oracle::command("cp").arg("-a").args(["a", "b"]).current_dir(dir).status();
+    assert!(copied.unwrap().success());
+    Gardener::new(&dir.join("b"), seed + 1_000_000).work(random.usize(..60));
+}
+
+/// Compares, applies and compares again.
+fn goes_over(dir: &Path, seed: u64) {
+    let (from, to) = (FORMATS[(seed % 2) as usize], FORMATS[(seed / 2 % 2) as usize]);
+    build(dir, "a", "a.img", from);
+    build(dir, "b", "b.img", to);
+    let layer = ["layer.tar", "layer.tar.gz", "layer.tar.zst"][(seed % 3) as usize];
+    // The second side is an image or the directory that it was made of.
+    let target = if seed.is_multiple_of(5) { "b" } else { "b.img" };
+    let options = if target == "b" { "--ignore flags" } else { "" };
+    ok(dir, &format!("diff a.img {target} -o {layer} {options}"));
+    let said = ok(dir, &format!("apply {layer} a.img --json"));
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["one_change"], true, "{report}");
+    assert_equal(dir, "a.img", "b.img");
+    assert_equal(dir, "b", "a.img");
+    assert_holds(&dir.join("a.img"), &dir.join("b"));
+}
+
+#[test]
+fn what_is_different_turns_one_tree_into_the_other() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"), Mount("ext4"), Mount("xfs"), Root);
+    let first = oracle::effort(0, 0, 1000);
+    for seed in first..first + oracle::effort(8, 40, 400) {
+        println!("seed {seed}");
+        let dir = oracle::scratch();
+        trees(dir.path(), seed);
+        goes_over(dir.path(), seed);
+    }
+}
+
+/// The layer is the same whoever holds the trees, and again and again.
+#[test]
+fn a_layer_does_not_depend_on_what_holds_the_trees() {
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    trees(dir, 12);
+    build(dir, "a", "a.img", FORMATS[0]);
+    build(dir, "b", "b.img", FORMATS[1]);
+    let layer = |sides: &str| {
+        let line = format!("diff {sides} -o -");
+        let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let expected = layer("a.img b.img");
+    assert!(expected.len() > 4096);
+    for sides in ["a b", "a b.img", "a.img b", "a.img b.img --threads 1"] {
+        assert!(layer(sides) == expected, "{sides}");
+    }
+}
+
+/// Two trees without a difference: nothing is told, and the layer is empty.
+#[test]
+fn nothing_is_different_about_a_copy() {
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    trees(dir, 3);
+    for format in FORMATS {
+        build(dir, "a", "a.img", format);
+        assert_equal(dir, "a", "a.img");
+        ok(dir, "diff a a.img -o layer.tar --force");
+        assert_eq!(std::fs::metadata(dir.join("layer.tar")).unwrap().len(), 1024);
+        let said = ok(dir, "apply layer.tar a.img --json");
+        assert!(said.contains("\"entries\":0"), "{said}");
+        assert_equal(dir, "a", "a.img");
+        std::fs::remove_file(dir.join("a.img")).unwrap();
+    }
+}
+
+/// What other programs unpack of a layer over the first tree is the second one.
+#[test]
+fn tar_unpacks_the_entries_of_a_layer() {
+    require!(Tool("tar"), Root);
+    let dir = oracle::scratch();
+    let dir = dir.path();
+    trees(dir, 21);
+    std::fs::create_dir(dir.join("empty")).unwrap();
+    // From nothing: there are no whiteouts, which tar knows nothing of.
+    ok(dir, "diff empty b -o layer.tar");
+    std::fs::create_dir(dir.join("out")).unwrap();
+    let status = oracle::command("tar")
+        .args(["--xattrs", "--xattrs-include=*", "--acls", "-xpf", "layer.tar", "-C", "out"])
+        .current_dir(dir)
+        .status();
+    assert!(status.unwrap().success());
+    // GNU tar is done with "./" as soon as a name without "./" comes.
+    let touch = oracle::command("touch").args(["-r", "b", "out"]).current_dir(dir).status();
+    assert!(touch.unwrap().success());
+    assert_equal(dir, "b", "out");
+}

@@ -1,0 +1,105 @@
+//! One layer alone: a tar, or a directory, whose entries mean what the image specification says.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::layer::{LayerReader, Pool};
+use super::manifest::Layer;
+use super::store::Store;
+use super::whiteout::{Meaning, meaning};
+use super::{ContainerFault, Limits};
+use crate::error::as_path;
+use crate::{DirectorySource, Entry, Options, Source, SourceError};
+
+/// What one entry of a layer is.
+#[derive(Debug)]
+pub struct LayerEntry {
+    /// What its name means.
+    pub meaning: Meaning,
+    /// The entry. Its contents can be read at any time.
+    pub entry: Entry,
+}
+
+/// A layer that was read to its end: nothing of it is damaged but, perhaps, contents of files in a plain one.
+#[derive(Debug)]
+pub struct LayerFile {
+    name: PathBuf,
+    entries: Vec<LayerEntry>,
+}
+
+impl LayerFile {
+    /// Reads a layer: a tar (plain, gzip or zstd, by its first bytes), `-` for one on standard input, or a directory
+    /// that lies as a layer would be unpacked, whiteouts included. Contents of a compressed one go into a file
+    /// without a name in `beside`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or asks for more than the limits allow.
+    pub fn load(
+        path: &Path,
+        beside: &Path,
+        limits: &Limits,
+        directory: &Options,
+    ) -> Result<Self, SourceError> {
+        let entries = if path != Path::new("-") && path.is_dir() {
+            let mut source = DirectorySource::open(path, directory)?;
+            let mut entries = Vec::new();
+            while let Some(entry) = source.next_entry()? {
+                entries.push(entry);
+            }
+            entries
+        } else {
+            read(path, beside, limits).map_err(|error| of_layer(error, path))?
+        };
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let meaning =
+                meaning(&entry.path).map_err(|fault| fault.of_layer(path, &entry.path))?;
+            all.push(LayerEntry { meaning, entry });
+        }
+        Ok(Self { name: path.to_owned(), entries: all })
+    }
+
+    /// Its entries, in their order.
+    pub fn entries(&self) -> &[LayerEntry] {
+        &self.entries
+    }
+
+    /// The error that a fault is for one of its entries.
+    pub fn error(&self, fault: ContainerFault, entry: &[u8]) -> SourceError {
+        fault.of_layer(&self.name, entry)
+    }
+}
+
+fn read(path: &Path, beside: &Path, limits: &Limits) -> Result<Vec<Entry>, SourceError> {
+    let store = Store::of_layer(path, beside, limits)?;
+    let name = store.image.clone();
+    let layer = Layer { name, digest: None, size: None, packing: None, diff_id: None };
+    let pool = Pool::new(beside)?;
+    let is_cancelled = AtomicBool::new(false);
+    let reader = LayerReader {
+        store: &store,
+        layer: &layer,
+        pool: &pool,
+        limits,
+        is_cancelled: &is_cancelled,
+    };
+    reader.read()
+}
+
+/// A layer is no image, and is named once.
+fn of_layer(error: SourceError, path: &Path) -> SourceError {
+    match error {
+        SourceError::Container { entry, fault, .. } => {
+            SourceError::Layer { layer: path.to_owned(), entry, fault }
+        }
+        other => other,
+    }
+}
+
+impl ContainerFault {
+    /// The error that this is for an entry of a layer in a file of its own.
+    fn of_layer(self, layer: &Path, entry: &[u8]) -> SourceError {
+        let (layer, entry) = (layer.to_owned(), Some(as_path(entry).to_owned()));
+        SourceError::Layer { layer, entry, fault: Box::new(self) }
+    }
+}
