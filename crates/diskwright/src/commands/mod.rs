@@ -11,6 +11,7 @@ pub(crate) mod cp;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
+pub(crate) mod grow;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
@@ -25,6 +26,7 @@ pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
+pub(crate) mod shrink;
 pub(crate) mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unmount;
@@ -62,6 +64,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
         Command::Repair(args) => repair::run(args),
+        Command::Grow(args) => grow::run(args),
+        Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Workload(args) => workload::run(args),
     }

@@ -83,7 +83,12 @@ fn exactly(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
     raw.seal();
     let mut bytes = [0; SUPERBLOCK_SIZE];
     bytes.copy_from_slice(raw.as_bytes());
-    Ok(Params::of(Superblock::parse(&bytes, device_len)?))
+    match Superblock::parse(&bytes, device_len) {
+        Ok(sb) => Ok(Params::of(sb)),
+        // What was right for more blocks is not for so few: inode tables have no room in a group.
+        Err(Error::Corrupt(_)) if blocks < old.sb.blocks_count => Err(Error::NoSpace),
+        Err(error) => Err(error),
+    }
 }
 
 /// The groups with backups, of which there are two: the second one is the last group if it was so before, as whoever

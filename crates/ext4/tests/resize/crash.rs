@@ -6,7 +6,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use ext4::resize::{Wish, grow, shrink};
 use oracle::crash::{read_image, write_image};
-use oracle::{effort, require};
+use oracle::{KernelMount, MountOptions, effort, require};
 
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, tree};
 use super::shrink::filled;
@@ -107,6 +107,31 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
             let grown = grow(device(&image), blocks, kind.size).unwrap();
             assert_eq!(grown.after, after, "{what}");
             assert_sound(&image, &what);
+        }
+    }
+}
+
+#[test]
+fn kernels_recover_the_old_size_or_the_new_one() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Root);
+    let folder = oracle::scratch();
+    let image = folder.path().join("crashed.img");
+    for kind in [KINDS[0], KINDS[4], KINDS[8]] {
+        let bytes = kind.size + 90 * MIB;
+        let start = made(&kind, folder.path(), bytes);
+        let expected = tree(Arc::new(start.fork()));
+        let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        grow(recording.clone(), bytes / u64::from(kind.block_size), kind.size).unwrap();
+        let events = recording.take();
+        let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+        let mut random = fastrand::Rng::with_seed(7);
+        for (end, _) in flushes {
+            let what = format!("{} before event {end} of {}", kind.name, events.len());
+            let state = crashed(&start, &events, end, &mut random);
+            write_image(&state, &image).unwrap();
+            KernelMount::new(&image, &MountOptions::read_write(kind.fs_type)).unmount();
+            assert_sound(&image, &what);
+            assert_shows(&image, &expected, &what);
         }
     }
 }
