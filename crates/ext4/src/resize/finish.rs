@@ -15,6 +15,7 @@ use super::reserved;
 use crate::alloc::bitmap;
 use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
+use crate::format::group::GroupFlags;
 use crate::format::superblock::{RawSuperblock, STATE_VALID};
 use crate::params::Params;
 
@@ -43,7 +44,10 @@ pub(super) fn adjust_kept(
         }
         let freed = freed.entry(group.0).or_default();
         freed.push(after.end.0..before.end.0);
-        if clusters.0 == clusters.1 && freed.iter().all(Range::is_empty) {
+        // The last group always has a bitmap.
+        let is_last = group.0 + 1 == new.geometry.groups_count;
+        let lacks = is_last && groups.get(group).flags.contains(GroupFlags::BLOCK_UNINIT);
+        if clusters.0 == clusters.1 && freed.iter().all(Range::is_empty) && !lacks {
             continue;
         }
         let mut bits = groups.block_bitmap(draft, old, group)?;
