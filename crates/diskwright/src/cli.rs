@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, build, cat, chattr, check, chmod, chown, cp, diff, dump, extract, find, info, ln, ls,
-    lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, trim, truncate, unmount,
-    workload,
+    apply, build, cat, chattr, check, chmod, chown, cp, diff, dump, extract, find, grow, info, ln,
+    ls, lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, shrink, trim,
+    truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
     Repair(repair::RepairArgs),
+    Grow(grow::GrowArgs),
+    Shrink(shrink::ShrinkArgs),
     Dump(dump::DumpArgs),
     Workload(workload::WorkloadArgs),
 }

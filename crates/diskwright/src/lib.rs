@@ -10,6 +10,7 @@
 //! - [`mod@mount`] serves an image as a directory to every program of the machine.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
+//! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ pub mod partition;
 mod record;
 pub mod repair;
 mod replace;
+pub mod resize;
 mod signals;
 mod stop;
 pub mod text;

@@ -17,6 +17,7 @@ mod mount_posix;
 mod mount_programs;
 mod place;
 mod repair;
+mod resize;
 mod workload_cli;
 mod workload_host;
 mod workload_memory;

@@ -22,6 +22,7 @@ mod orphan;
 mod params;
 mod quota;
 pub mod repair;
+pub mod resize;
 mod volume;
 mod waiting;
 mod xattr;

@@ -23,6 +23,7 @@ mod others;
 mod quotas;
 mod random;
 mod repair;
+mod resize;
 mod waiting;
 mod xattr;
 mod xattr_damage;

@@ -13,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
+pub(crate) mod grow;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
@@ -27,6 +28,7 @@ pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
+pub(crate) mod shrink;
 pub(crate) mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unmount;
@@ -66,6 +68,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
         Command::Repair(args) => repair::run(args),
+        Command::Grow(args) => grow::run(args),
+        Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Workload(args) => workload::run(args),
     }

@@ -71,3 +71,29 @@ pub(super) fn parse(sector: &[u8]) -> Option<Vec<Entry>> {
     });
     Some(entries.filter(|entry| entry.kind != 0 && entry.count != 0).collect())
 }
+
+/// Where the entries of a record begin.
+const ENTRIES_OFFSET: usize = std::mem::offset_of!(RawRecord, entries);
+/// The last cylinder, head and sector that can be said: what is behind is found by its number alone.
+const CHS_MAX: [u8; 3] = [0xfe, 0xff, 0xff];
+
+/// Changes how many sectors an entry has.
+pub(super) fn set_sectors(sector: &mut [u8], slot: usize, sectors: u32) {
+    let at = ENTRIES_OFFSET + slot * size_of::<RawEntry>();
+    let chs_last = at + std::mem::offset_of!(RawEntry, chs_last);
+    sector[chs_last..chs_last + 3].copy_from_slice(&CHS_MAX);
+    let count = at + std::mem::offset_of!(RawEntry, sectors);
+    sector[count..count + 4].copy_from_slice(&sectors.to_le_bytes());
+}
+
+/// Has the entry that stands for a GPT reach to the last block of the disk, as far as it can say.
+pub(super) fn protect(sector: &mut [u8], last: u64) {
+    let entries = parse(sector).unwrap_or_default();
+    // Beside others (a hybrid table), it is as somebody wanted it.
+    if let [entry] = &entries[..] {
+        let sectors = u32::try_from(last).unwrap_or(u32::MAX);
+        if entry.is_protective() && u64::from(sectors) > entry.count {
+            set_sectors(sector, entry.slot, sectors);
+        }
+    }
+}

@@ -3,7 +3,9 @@
 //! Numbers are Linux's: the slot of the table from 1 on, logical partitions from 5 on. Tables are
 //! untrusted: every partition returned lies within the device, and chains end.
 
+mod change;
 mod gpt;
+mod gpt_edit;
 mod mbr;
 #[cfg(test)]
 mod tests;
@@ -13,6 +15,8 @@ use std::io;
 use blockdev::BlockDevice;
 
 use crate::Outcome;
+
+pub(crate) use change::{disk_for, resize};
 
 /// Most logical partitions that are followed.
 const LOGICAL_MAX: u32 = 256;
@@ -57,6 +61,26 @@ pub enum PartitionError {
         /// What there is.
         partitions: Vec<Partition>,
     },
+    /// There is no room for a partition to become longer.
+    #[error("partition {number} has room for {room} bytes, and {wanted} are needed: {what}")]
+    NoRoom {
+        /// Its number.
+        number: u32,
+        /// Bytes that are needed.
+        wanted: u64,
+        /// Bytes that there are from its start on.
+        room: u64,
+        /// What is in the way.
+        what: String,
+    },
+    /// The entry of the partition cannot be changed.
+    #[error("the length of partition {number} cannot be changed: it is {what}")]
+    Unsupported {
+        /// Its number.
+        number: u32,
+        /// What it is.
+        what: &'static str,
+    },
     /// The partition reaches past the end of the device.
     #[error(
         "partition {number} reaches past the end of the image ({device_len} bytes): the image is \
@@ -75,7 +99,10 @@ impl PartitionError {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Device(_) => Outcome::Io,
-            Self::Damaged { .. } | Self::PastEnd { .. } => Outcome::Image,
+            Self::Damaged { .. } | Self::PastEnd { .. } | Self::Unsupported { .. } => {
+                Outcome::Image
+            }
+            Self::NoRoom { .. } => Outcome::Io,
             Self::NoTable | Self::NoPartition { .. } => Outcome::No,
         }
     }

@@ -100,12 +100,27 @@ pub(crate) fn usual_places(geometry: &Geometry) -> Option<Vec<GroupDescriptor>> 
 /// Places the bitmaps and inode tables. With `flex_bg` those of several groups lie together: first
 /// all block bitmaps, then all inode bitmaps, then all tables.
 fn place_tables(geometry: &Geometry, space: &mut Space) -> Result<Vec<GroupDescriptor>> {
-    let mut groups = vec![GroupDescriptor::default(); geometry.groups_count as usize];
+    place_groups(geometry, space, 0)
+}
+
+/// Places the bitmaps and inode tables of the groups from `first` on. Those of a flex group that began before lie
+/// together as far as they are new.
+pub(crate) fn place_groups(
+    geometry: &Geometry,
+    space: &mut Space,
+    first: u32,
+) -> Result<Vec<GroupDescriptor>> {
+    let mut groups = vec![GroupDescriptor::default(); (geometry.groups_count - first) as usize];
     let flex_groups = geometry.flex_groups.min(geometry.groups_count.next_power_of_two());
     let itable_blocks = u64::from(geometry.itable_blocks());
     let mut take = |goal: u64, len: u64| space.take_run(goal, len).ok_or(Error::NoSpace);
-    for (index, flex) in groups.chunks_mut(flex_groups as usize).enumerate() {
-        let first = geometry.first_block(Group(index as u32 * flex_groups));
+    // What is left of the flex group that the first of them is in.
+    let begun = ((flex_groups - first % flex_groups) as usize).min(groups.len());
+    let (begun, whole) = groups.split_at_mut(begun);
+    let mut number = first;
+    for flex in std::iter::once(begun).chain(whole.chunks_mut(flex_groups as usize)) {
+        let first = geometry.first_block(Group(number));
+        number += flex.len() as u32;
         let Some((lead, others)) = flex.split_first_mut() else { continue };
         // A flex group of one leaves room for the bitmaps of those that may be added.
         let slots = if others.is_empty() {

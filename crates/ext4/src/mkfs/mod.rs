@@ -17,7 +17,7 @@ mod system_files;
 mod write;
 
 pub use layout::Layout;
-pub(crate) use layout::usual_places;
+pub(crate) use layout::{place_groups, usual_places};
 pub use options::{FeatureChange, InodeCount, Options};
 pub use write::{Contents, format};
 

@@ -62,7 +62,7 @@ impl Space {
     }
 
     /// The taken runs inside `within`, cut to it, in order.
-    pub(super) fn taken_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn taken_runs(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let Range { start, end } = within;
         let before = self.taken.range(..start).next_back().filter(|(_, e)| **e > start);
         let first = before.map_or(start, |(&s, _)| s);
@@ -70,7 +70,7 @@ impl Space {
     }
 
     /// Number of taken blocks inside `within`.
-    pub(super) fn taken_in(&self, within: Range<u64>) -> u64 {
+    pub(crate) fn taken_in(&self, within: Range<u64>) -> u64 {
         self.taken_runs(within).map(|run| run.end - run.start).sum()
     }
 

@@ -1,0 +1,4 @@
+//! `grow` and `shrink`: of whole files, and in partitions.
+
+mod disks;
+mod files;

@@ -1,0 +1,155 @@
+//! Writing changed blocks: all of them or none, where the image has a journal.
+//!
+//! Each commit leaves an empty journal, so what is written past it later is not overwritten by a replay.
+
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use vfs::{Error, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::draft::Blocks;
+use crate::format::address::Block;
+use crate::format::features::{Compat, Incompat};
+use crate::format::superblock::{
+    RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use crate::params::read_superblock;
+use crate::repair::open_log;
+
+/// Most bytes of one write.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// How many blocks can change at once. `None` if the image has no journal, and so nothing sets a limit.
+///
+/// # Errors
+/// `Unsupported` if it has a journal that cannot be written to.
+pub(super) fn capacity(device: &Arc<dyn BlockDevice>) -> Result<Option<usize>> {
+    if !read_superblock(&**device)?.features.compat(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let log = open_log(device.clone())?.ok_or_else(no_journal)?;
+    let blocks_max = log.blocks_max();
+    log.close()?;
+    Ok(Some(blocks_max))
+}
+
+fn no_journal() -> Error {
+    Error::unsupported(
+        "changing the size with a journal that is damaged",
+        "run diskwright repair first",
+    )
+}
+
+/// Writes blocks that nothing in the image leads to yet. They are durable when it returns.
+///
+/// # Errors
+/// If the device fails.
+pub(super) fn write_ahead(
+    device: &dyn BlockDevice,
+    block_size: usize,
+    blocks: &Blocks,
+) -> Result<()> {
+    let mut run: Option<(u64, Vec<u8>)> = None;
+    let write = |run: Option<(u64, Vec<u8>)>| {
+        run.map_or(Ok(()), |(at, bytes)| device.write_at(at, &bytes).map_err(Error::Device))
+    };
+    for (number, bytes) in blocks {
+        let at = number * block_size as u64;
+        let fits = |(start, run): &(u64, Vec<u8>)| {
+            start + run.len() as u64 == at && run.len() < WRITE_BYTES_MAX
+        };
+        if !run.as_ref().is_some_and(fits) {
+            write(run.take())?;
+        }
+        run.get_or_insert_with(|| (at, Vec::new())).1.extend_from_slice(bytes);
+    }
+    write(run)?;
+    device.flush().map_err(Error::Device)
+}
+
+/// Writes changed blocks, as one transaction of the journal. Without a journal the image is marked as not clean
+/// while they are written, and the superblock comes last.
+///
+/// # Errors
+/// If the device fails; `Unsupported` if the journal has no room for so many.
+pub(super) fn commit(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
+    let sb = read_superblock(&**device)?;
+    if !sb.features.compat(Compat::HAS_JOURNAL) {
+        return commit_in_place(&**device, &sb, blocks);
+    }
+    let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
+    if blocks.len() > log.blocks_max() {
+        let max = log.blocks_max();
+        log.close()?;
+        return Err(too_many(blocks.len(), max));
+    }
+    log.write(blocks)?;
+    log.close()
+}
+
+/// Why so many blocks cannot change.
+pub(super) fn too_many(blocks: usize, max: usize) -> Error {
+    Error::unsupported(
+        format!("changing {blocks} blocks at once with a journal that has room for {max}"),
+        "change the size in smaller steps, or make a new image: diskwright build",
+    )
+}
+
+fn commit_in_place(device: &dyn BlockDevice, sb: &Superblock, blocks: &Blocks) -> Result<()> {
+    let block_size = sb.block_size() as usize;
+    let own = SUPERBLOCK_OFFSET / block_size as u64;
+    let at = SUPERBLOCK_OFFSET as usize % block_size;
+    let mut raw = sb.raw.clone();
+    raw.state = (raw.state.get() & !STATE_VALID).into();
+    write_superblock(device, &mut raw)?;
+    let mut others = blocks.clone();
+    let last = others.remove(&own);
+    write_ahead(device, block_size, &others)?;
+    let mut raw = match last.as_ref().and_then(|bytes| bytes.get(at..at + SUPERBLOCK_SIZE)) {
+        Some(bytes) => RawSuperblock::read_from_bytes(bytes).unwrap_or_else(|_| sb.raw.clone()),
+        None => sb.raw.clone(),
+    };
+    write_superblock(device, &mut raw)
+}
+
+fn write_superblock(device: &dyn BlockDevice, raw: &mut RawSuperblock) -> Result<()> {
+    raw.seal();
+    device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
+    device.flush().map_err(Error::Device)
+}
+
+/// As [`commit`], where the journal itself is moved by it: its inode lies in block `place`. That block is written
+/// to its place after all the others: until then the old journal is the one that is replayed, and has all of them; from
+/// then on the new one, which is empty.
+///
+/// # Errors
+/// As [`commit`].
+pub(super) fn commit_journal_move(
+    device: &Arc<dyn BlockDevice>,
+    blocks: &Blocks,
+    place: Block,
+) -> Result<()> {
+    let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
+    if blocks.len() > log.blocks_max() {
+        let max = log.blocks_max();
+        log.close()?;
+        return Err(too_many(blocks.len(), max));
+    }
+    let block_size = log.block_size();
+    log.write(blocks)?;
+    let mut others = blocks.clone();
+    let inode = others.remove(&place.0);
+    let at = SUPERBLOCK_OFFSET as usize % block_size;
+    if let Some(bytes) = others.get_mut(&(SUPERBLOCK_OFFSET / block_size as u64))
+        && let Ok(raw) = RawSuperblock::mut_from_bytes(&mut bytes[at..at + SUPERBLOCK_SIZE])
+    {
+        let mut features = raw.features();
+        features.incompat.insert(Incompat::RECOVER);
+        raw.set_features(&features);
+        raw.seal();
+    }
+    write_ahead(&**device, block_size, &others)?;
+    write_ahead(&**device, block_size, &inode.map(|bytes| (place.0, bytes)).into_iter().collect())?;
+    log.close()
+}

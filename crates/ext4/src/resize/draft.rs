@@ -1,0 +1,76 @@
+//! Blocks that are to be changed together, over the image as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use vfs::{Error, Result};
+
+use crate::format::address::Block;
+
+/// Changed blocks, whole.
+pub(super) type Blocks = BTreeMap<u64, Vec<u8>>;
+
+/// Blocks as they shall be, over the device as it is.
+pub(super) struct Draft {
+    device: Arc<dyn BlockDevice>,
+    block_size: usize,
+    blocks: Blocks,
+}
+
+impl Draft {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, block_size: usize) -> Self {
+        Self { device, block_size, blocks: Blocks::new() }
+    }
+
+    /// The device below.
+    pub(super) fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
+    /// A block as it shall be.
+    pub(super) fn read(&self, block: Block) -> Result<Vec<u8>> {
+        match self.blocks.get(&block.0) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.read_device(block),
+        }
+    }
+
+    fn read_device(&self, block: Block) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.block_size];
+        let offset = block.0 * self.block_size as u64;
+        self.device.read_at(offset, &mut bytes).map_err(Error::Device)?;
+        Ok(bytes)
+    }
+
+    /// Replaces a whole block.
+    pub(super) fn write(&mut self, block: Block, bytes: Vec<u8>) {
+        debug_assert_eq!(bytes.len(), self.block_size);
+        self.blocks.insert(block.0, bytes);
+    }
+
+    /// Replaces a whole block, if that changes it.
+    pub(super) fn update(&mut self, block: Block, bytes: Vec<u8>) -> Result<()> {
+        if self.read(block)? != bytes {
+            self.write(block, bytes);
+        }
+        Ok(())
+    }
+
+    /// Changes bytes of a block.
+    pub(super) fn edit(&mut self, block: Block, offset: usize, bytes: &[u8]) -> Result<()> {
+        let mut whole = self.read(block)?;
+        whole[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.update(block, whole)
+    }
+
+    /// Blocks that are changed.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// All that is changed; the draft begins anew.
+    pub(super) fn take(&mut self) -> Blocks {
+        std::mem::take(&mut self.blocks)
+    }
+}

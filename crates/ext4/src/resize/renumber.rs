@@ -1,0 +1,300 @@
+//! Moving inodes out of groups that there will be no more. Every name, `..` and field of the superblock that tells
+//! an inode's number changes in the step in which it moves.
+
+use std::collections::{HashMap, HashSet};
+
+use vfs::{Error, FileType, Result};
+
+use super::map::{How, has_map};
+use super::mover::Mover;
+use crate::alloc::bitmap::{self, Bits};
+use crate::format::address::{Block, Group};
+use crate::format::dirent;
+use crate::format::group::GroupFlags;
+use crate::format::htree::{self, Place};
+use crate::format::inode::{Inode, flags};
+
+/// `COMPAT_STABLE_INODES`: numbers of inodes are part of encryption.
+const STABLE_INODES: u32 = 0x800;
+/// Where the number of `..` lies in the first block of a directory.
+const DOT_DOT_AT: usize = 12;
+
+/// Where names are that lead to inodes that move.
+#[derive(Default)]
+struct References {
+    /// Of each such inode: directories, and their blocks, with names of it.
+    names: HashMap<u32, Vec<(u32, u32)>>,
+    /// Of each such directory: those in it.
+    children: HashMap<u32, Vec<u32>>,
+}
+
+impl Mover {
+    /// Numbers of the inodes in use that lie past those that stay, in order.
+    fn vanishing(&self) -> Result<Vec<u32>> {
+        let first = self.new.geometry.inodes_count + 1;
+        let mut found = Vec::new();
+        for ino in self.inodes_in_use()? {
+            if ino >= first {
+                found.push(ino);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Numbers of all inodes in use.
+    pub(super) fn inodes_in_use(&self) -> Result<Vec<u32>> {
+        let geometry = &self.params.geometry;
+        let mut found = Vec::new();
+        for group in geometry.groups() {
+            if self.groups.get(group).flags.contains(GroupFlags::INODE_UNINIT)
+                && self.params.sb.features.group_csum()
+            {
+                continue;
+            }
+            let bits = self.groups.inode_bitmap(&self.draft, &self.params, group)?;
+            let is_used = |index: &u32| bits[*index as usize / 8] >> (index % 8) & 1 == 1;
+            let used = (0..geometry.inodes_per_group).filter(is_used);
+            found.extend(used.map(|index| geometry.ino_of(group, index).0 as u32));
+        }
+        Ok(found)
+    }
+
+    /// Gives all inodes of vanishing groups new numbers. Returns how many moved.
+    pub(super) fn move_inodes(&mut self) -> Result<u64> {
+        let vanishing = self.vanishing()?;
+        if vanishing.is_empty() {
+            return Ok(0);
+        }
+        self.check_movable(vanishing.len())?;
+        let references = self.find_references()?;
+        let mut renumbered = HashMap::new();
+        for ino in &vanishing {
+            self.move_inode(*ino, &references, &mut renumbered)?;
+        }
+        self.end_step()?;
+        Ok(vanishing.len() as u64)
+    }
+
+    fn check_movable(&self, count: usize) -> Result<()> {
+        let has_inline =
+            self.params.sb.features.incompat(crate::format::features::Incompat::INLINE_DATA);
+        let has_stable = self.params.sb.raw.feature_compat.get() & STABLE_INODES != 0;
+        let what = match () {
+            () if has_inline => "inline_data",
+            () if has_stable => "stable_inodes",
+            () => return Ok(()),
+        };
+        Err(Error::unsupported(
+            format!("shrinking with {what}, where {count} inodes would have to move"),
+            "ask for more, or make a new image: diskwright convert --size min",
+        ))
+    }
+
+    /// Reads all directories.
+    fn find_references(&self) -> Result<References> {
+        let mut found = References::default();
+        let first = self.new.geometry.inodes_count + 1;
+        for ino in self.inodes_in_use()? {
+            let inode = Inode::from_slot(&self.slot(ino)?);
+            if !inode.is_dir() || !has_map(&inode) || inode.links_count() == 0 {
+                continue;
+            }
+            self.for_each_block(&inode, |number, _, bytes| {
+                let mut here = HashSet::new();
+                for record in dirent::entries(bytes) {
+                    let is_dot = number == 0 && record.offset == 0;
+                    let is_dot_dot = number == 0 && record.offset == DOT_DOT_AT;
+                    if record.inode < first || is_dot {
+                        continue;
+                    }
+                    if is_dot_dot {
+                        found.children.entry(record.inode).or_default().push(ino);
+                    } else if here.insert(record.inode) {
+                        found.names.entry(record.inode).or_default().push((ino, number));
+                    }
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Gives each block of a file, its number in it and its place.
+    fn for_each_block(&self, inode: &Inode, mut each: impl FnMut(u32, Block, &[u8])) -> Result<()> {
+        let blocks = inode.size().div_ceil(self.block_size() as u64) as u32;
+        if inode.has_flag(flags::EXTENTS) {
+            for extent in self.tree(&inode.i_block()[..])?.extents {
+                for nth in 0..extent.len {
+                    let place = extent.start.plus(nth.into());
+                    each(extent.block.0 + nth, place, &self.read(place)?);
+                }
+            }
+            return Ok(());
+        }
+        for number in 0..blocks {
+            if let Some(place) = self.place(inode, number)? {
+                each(number, place, &self.read(place)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_inode(
+        &mut self,
+        old: u32,
+        references: &References,
+        renumbered: &mut HashMap<u32, u32>,
+    ) -> Result<()> {
+        let none = Vec::new();
+        let names = references.names.get(&old).unwrap_or(&none);
+        let no_children = Vec::new();
+        let children = references.children.get(&old).unwrap_or(&no_children);
+        // Both slots and both bitmaps, beside what leads to it, and bitmaps of what is written anew.
+        self.make_room(names.len() + children.len() + 48)?;
+        let mut slot = self.slot(old)?;
+        let mut inode = Inode::from_slot(&slot);
+        if inode.has_flag(flags::EA_INODE) {
+            return Err(Error::unsupported(
+                format!(
+                    "shrinking where inode {old} would have to move, which holds an attribute's value (ea_inode)"
+                ),
+                "ask for more, or make a new image: diskwright convert --size min",
+            ));
+        }
+        let is_dir = inode.file_type() == Some(FileType::Directory);
+        let space = inode.blocks_512(self.params.geometry.block_size());
+        let new = self.take_inode(is_dir)?;
+        self.move_contents(&mut inode, new, is_dir)?;
+        let count = inode.as_bytes().len().min(slot.len());
+        slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
+        self.put_slot(new, slot.clone())?;
+        slot.fill(0);
+        self.put_slot(old, slot)?;
+        self.free_inode(old, is_dir)?;
+        renumbered.insert(old, new);
+        let now = |ino: u32| renumbered.get(&ino).copied().unwrap_or(ino);
+        let names: Vec<(u32, u32)> = names.iter().map(|(dir, at)| (now(*dir), *at)).collect();
+        let children: Vec<u32> = children.iter().map(|child| now(*child)).collect();
+        for (dir, number) in names {
+            self.rename_in(
+                dir,
+                number,
+                |record| (number > 0 || record.offset > DOT_DOT_AT) && record.inode == old,
+                new,
+            )?;
+        }
+        for child in children {
+            self.rename_in(
+                child,
+                0,
+                |record| record.offset == DOT_DOT_AT && record.inode == old,
+                new,
+            )?;
+        }
+        self.rename_in_superblock(old, new);
+        self.count_space(new, &inode, space)
+    }
+
+    /// Writes anew what depends on the inode's number: a directory's own entry, and checksums of blocks.
+    fn move_contents(&mut self, inode: &mut Inode, new: u32, is_dir: bool) -> Result<()> {
+        if !has_map(inode) {
+            return Ok(());
+        }
+        if !is_dir && !self.params.checksums {
+            return Ok(());
+        }
+        let seed = self.seed(new, inode.generation());
+        let has_index = inode.has_flag(flags::INDEX);
+        let change = move |number: u32, _: Block, bytes: &mut [u8]| {
+            if number == 0 {
+                bytes[..4].copy_from_slice(&new.to_le_bytes());
+            }
+            seal(bytes, number, has_index, seed);
+        };
+        // Contents of other files stay: only the blocks of their tree have checksums.
+        let whole = How { ino: new, all: true, change: Some(&change) };
+        if is_dir { self.move_file(inode, &whole).map(drop) } else { self.reseal_tree(inode, new) }
+    }
+
+    /// Takes a free inode below those that vanish.
+    fn take_inode(&mut self, is_dir: bool) -> Result<u32> {
+        let geometry = self.new.geometry;
+        let per_group = geometry.inodes_per_group;
+        let free = self.kept().find(|group| self.groups.get(*group).free_inodes > 0);
+        let group = free.ok_or(Error::NoInodes)?;
+        let mut bits = self.groups.inode_bitmap(&self.draft, &self.params, group)?;
+        let reserved = if group.0 == 0 { self.params.sb.first_ino - 1 } else { 0 };
+        let index = bitmap::find_free(Bits::plain(&bits), reserved, per_group);
+        let index = index.ok_or(Error::NoInodes)?;
+        bitmap::set(&mut bits, 0, index..index + 1);
+        self.groups.put_inode_bitmap(&mut self.draft, &self.params, group, bits)?;
+        let has_csum = self.params.sb.features.group_csum();
+        let desc = self.groups.get_mut(group);
+        desc.used_dirs += u32::from(is_dir);
+        if has_csum {
+            let is_new = desc.flags.contains(GroupFlags::INODE_UNINIT);
+            let unused = if is_new { per_group } else { desc.itable_unused };
+            desc.itable_unused = unused.min(per_group - index - 1);
+            desc.flags.remove(GroupFlags::INODE_UNINIT);
+        }
+        Ok(geometry.ino_of(group, index).0 as u32)
+    }
+
+    fn free_inode(&mut self, ino: u32, was_dir: bool) -> Result<()> {
+        let place = self.params.geometry.place_of(vfs::Ino(ino.into()));
+        let (group, index) = place.unwrap_or((Group(0), 0));
+        let mut bits = self.groups.inode_bitmap(&self.draft, &self.params, group)?;
+        bitmap::clear(&mut bits, 0, index..index + 1);
+        self.groups.put_inode_bitmap(&mut self.draft, &self.params, group, bits)?;
+        self.groups.get_mut(group).used_dirs -= u32::from(was_dir);
+        Ok(())
+    }
+
+    /// Gives records of a directory's block another inode.
+    fn rename_in(
+        &mut self,
+        dir: u32,
+        number: u32,
+        is_meant: impl Fn(&dirent::Record<'_>) -> bool,
+        new: u32,
+    ) -> Result<()> {
+        let inode = Inode::from_slot(&self.slot(dir)?);
+        let Some(place) = self.place(&inode, number)? else { return Ok(()) };
+        let mut bytes = self.read(place)?;
+        let found: Vec<usize> =
+            dirent::entries(&bytes).filter(&is_meant).map(|record| record.offset).collect();
+        for at in found {
+            bytes[at..at + 4].copy_from_slice(&new.to_le_bytes());
+        }
+        let seed = self.seed(dir, inode.generation());
+        seal(&mut bytes, number, inode.has_flag(flags::INDEX), seed);
+        self.draft.update(place, bytes)
+    }
+
+    fn rename_in_superblock(&mut self, old: u32, new: u32) {
+        let raw = &mut self.params.sb.raw;
+        let fields = [
+            &mut raw.usr_quota_inum,
+            &mut raw.grp_quota_inum,
+            &mut raw.prj_quota_inum,
+            &mut raw.orphan_file_inum,
+            &mut raw.lpf_ino,
+        ];
+        for field in fields {
+            if field.get() == old {
+                *field = new.into();
+            }
+        }
+    }
+}
+
+/// Brings the checksum of a directory's block up to date.
+fn seal(bytes: &mut [u8], number: u32, has_index: bool, seed: Option<u32>) {
+    let Some(seed) = seed else { return };
+    let is_node = dirent::record_at(bytes, 0)
+        .is_some_and(|record| record.inode == 0 && record.rec_len == bytes.len());
+    match () {
+        () if has_index && number == 0 => htree::seal(bytes, Place::Root, seed),
+        () if has_index && is_node => htree::seal(bytes, Place::Node, seed),
+        () => dirent::seal(bytes, seed),
+    }
+}

@@ -1,0 +1,344 @@
+//! Shrinking in place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use check::{Finding, Observer, Options, Phase};
+use parking_lot::Mutex;
+use vfs::{Error, Result};
+
+use super::finish::{adjust_kept, write_size};
+use super::groups::Groups;
+use super::least::{self, Wish};
+use super::map::{How, has_map};
+use super::mover::Mover;
+use super::target::target;
+use super::{Size, open_and_close};
+use crate::format::address::{Block, Group};
+use crate::format::features::Compat;
+use crate::format::inode::Inode;
+use crate::format::{indirect, orphan, xattr};
+use crate::params::{Params, read_superblock};
+
+/// The inode of bad blocks, which cannot move.
+const BAD_BLOCKS_INO: u32 = 1;
+/// The inode that keeps blocks for descriptors.
+const RESIZE_INO: u32 = 7;
+/// `s_jnl_backup_type`: the superblock holds the journal's map and size.
+const BACKUP_BLOCKS: u8 = 1;
+/// By how many parts of itself a size becomes larger that turned out to be too small, when the least is looked for.
+const STEP_SHARE: u64 = 64;
+
+/// What a file system shrank from and to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shrunk {
+    /// The size before.
+    pub before: Size,
+    /// The size now.
+    pub after: Size,
+    /// Inodes that got another number.
+    pub inodes_moved: u64,
+    /// Files of which blocks were moved.
+    pub files_moved: u64,
+}
+
+/// What shrinking would come to, by what is in use: a size that is asked for, or about the least.
+///
+/// # Errors
+/// As [`shrink`]; `NoSpace` if what is in use does not fit.
+pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, wish: Wish) -> Result<(Size, Size)> {
+    let old = Params::of(read_superblock(&**device)?);
+    let new = least::choose(device, &old, wish)?;
+    Ok((Size::of(&old), Size::of(&new)))
+}
+
+/// Makes a file system smaller. What is past the new end is moved first, in steps that each leave a sound image of the
+/// old size; then the size changes, in one step. `progress` is told how much is done of how much, and answers whether
+/// to go on.
+///
+/// # Errors
+/// `Invalid` if the file system is smaller already; `NoSpace` or `NoInodes` if what is in it does not fit;
+/// `Unsupported` for what cannot be moved, and for images in which the check finds anything; `Corrupt` for damage; if
+/// the device fails, and as `Interrupted` if `progress` says so: the image has its old size then.
+pub fn shrink(
+    device: Arc<dyn BlockDevice>,
+    wish: Wish,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Shrunk> {
+    let sb = read_superblock(&*device)?;
+    if matches!(wish, Wish::Blocks(blocks) if blocks > sb.blocks_count) {
+        return Err(Error::Invalid("the file system is smaller already"));
+    }
+    open_and_close(&device)?;
+    check_sound(&device)?;
+    let old = Params::of(read_superblock(&*device)?);
+    let before = Size::of(&old);
+    let mut new = least::choose(&device, &old, wish)?;
+    let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
+    while new.geometry.blocks_count < old.geometry.blocks_count {
+        match move_all(&device, &new, &mut total, progress) {
+            Ok(()) => {
+                cut(&device, &new)?;
+                total.after = Size::of(&new);
+                return Ok(total);
+            }
+            Err(Error::NoSpace) if wish == Wish::Least => {
+                let more = new.geometry.blocks_count / STEP_SHARE + STEP_SHARE;
+                let blocks = new.geometry.blocks_count + more;
+                new = target(&old, blocks.min(before.blocks), device.len())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(total)
+}
+
+struct Count(Mutex<u64>);
+
+impl Observer for Count {
+    fn found(&self, _: Finding) {
+        *self.0.lock() += 1;
+    }
+
+    fn progress(&self, _: Phase, _: u64, _: u64) {}
+}
+
+/// What is damaged is not moved.
+fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let count = Count(Mutex::new(0));
+    let summary = crate::check::check(device.clone(), &Options::default(), &count)?;
+    match count.0.into_inner() {
+        0 if summary.is_complete => Ok(()),
+        found => Err(Error::unsupported(
+            format!("shrinking an image in which the check finds {found} faults"),
+            "run diskwright repair first",
+        )),
+    }
+}
+
+/// Moves everything below the new end.
+fn move_all(
+    device: &Arc<dyn BlockDevice>,
+    new: &Params,
+    total: &mut Shrunk,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<()> {
+    let old = Params::of(read_superblock(&**device)?);
+    let new = target(&old, new.geometry.blocks_count, device.len())?;
+    let mut mover = Mover::new(device.clone(), old, new)?;
+    mover.move_tables()?;
+    total.inodes_moved += mover.move_inodes()?;
+    total.files_moved += mover.move_files(progress)?;
+    mover.move_journal()
+}
+
+/// Writes the new size, now that nothing is past it.
+fn cut(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<()> {
+    let old = Params::of(read_superblock(&**device)?);
+    let mut new = target(&old, new.geometry.blocks_count, device.len())?;
+    // Whoever mounts it counts again.
+    new.sb.raw.overhead_clusters = 0.into();
+    let mut draft = super::draft::Draft::new(device.clone(), old.block_size());
+    let mut groups = Groups::read(&draft, &old)?;
+    adjust_kept(&mut draft, &old, &new, &mut groups)?;
+    groups.resize(&new, &[]);
+    write_size(device, draft, &new, &mut groups, Block(u64::MAX))
+}
+
+impl Mover {
+    /// Moves bitmaps and inode tables of groups that stay, and the block of the resize inode.
+    fn move_tables(&mut self) -> Result<()> {
+        let end = self.end();
+        let len = u64::from(self.params.geometry.itable_blocks());
+        for group in self.kept() {
+            let desc = *self.groups.get(group);
+            let is_past = |start: Block, len: u64| start.plus(len).0 > end;
+            let parts = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, len)];
+            if !parts.iter().any(|(start, len)| is_past(*start, *len)) {
+                continue;
+            }
+            self.make_room(16)?;
+            for (nth, (start, len)) in parts.into_iter().enumerate() {
+                if is_past(start, len) {
+                    self.move_table(group, nth, start, len)?;
+                }
+            }
+            self.end_step()?;
+        }
+        self.move_double()?;
+        self.end_step()
+    }
+
+    fn move_table(&mut self, group: Group, which: usize, old: Block, len: u64) -> Result<()> {
+        // Bitmaps that are not initialised are made while the places that they follow from are known.
+        self.bitmap(group)?;
+        self.touch(group);
+        for at in [old, old.plus(len - 1)] {
+            self.bitmap(self.params.geometry.group_of(at))?;
+        }
+        let within = (self.params.geometry.flex_groups == 1).then_some(group);
+        let new = self.take_together(len, within)?;
+        self.copy(old, new, len)?;
+        let desc = self.groups.get_mut(group);
+        match which {
+            0 => desc.block_bitmap = new,
+            1 => desc.inode_bitmap = new,
+            _ => desc.inode_table = new,
+        }
+        let system = self.groups.system(&self.params);
+        let clusters = u64::from(self.params.geometry.cluster_blocks());
+        let mut block = self.params.geometry.cluster_start(old);
+        while block.0 < old.0 + len {
+            if !system.overlaps(block, clusters) {
+                self.give_up(block, 1);
+            }
+            block = block.plus(clusters);
+        }
+        Ok(())
+    }
+
+    fn move_double(&mut self) -> Result<()> {
+        const AT: usize = indirect::DIRECT_COUNT as usize + 1;
+        if !self.params.sb.features.compat(Compat::RESIZE_INODE) {
+            return Ok(());
+        }
+        let mut slot = self.slot(RESIZE_INO)?;
+        let mut inode = Inode::from_slot(&slot);
+        let double = indirect::pointer(&inode.i_block()[..], AT as u16);
+        let Some(old) = double.filter(|block| block.0 >= self.end()) else { return Ok(()) };
+        let new = self.take_block()?;
+        self.copy(old, new, 1)?;
+        self.give_up(old, 1);
+        inode.i_block_mut()[AT * 4..AT * 4 + 4].copy_from_slice(&(new.0 as u32).to_le_bytes());
+        let count = inode.as_bytes().len().min(slot.len());
+        slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
+        self.put_slot(RESIZE_INO, slot)
+    }
+
+    /// Moves blocks of all files but the journal. Returns of how many.
+    fn move_files(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<u64> {
+        let inodes = self.inodes_in_use()?;
+        let total = inodes.len() as u64;
+        let mut moved = 0;
+        let mut shared: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for (done, ino) in inodes.into_iter().enumerate() {
+            let inode = Inode::from_slot(&self.slot(ino)?);
+            let is_journal = ino == self.journal();
+            if inode.mode() == 0 && ino != BAD_BLOCKS_INO || ino == RESIZE_INO || is_journal {
+                continue;
+            }
+            if inode.file_acl() >= self.end() {
+                shared.entry(inode.file_acl()).or_default().push(ino);
+            }
+            if self.move_blocks(ino, &inode)? {
+                moved += 1;
+            }
+            if done % 256 == 0 && !progress(done as u64, total) {
+                self.end_step()?;
+                return Err(Error::Device(std::io::ErrorKind::Interrupted.into()));
+            }
+        }
+        for (block, users) in shared {
+            self.move_attributes(Block(block), &users)?;
+        }
+        self.end_step()?;
+        progress(total, total);
+        Ok(moved)
+    }
+
+    fn journal(&self) -> u32 {
+        let has = self.params.sb.features.compat(Compat::HAS_JOURNAL);
+        if has { self.params.sb.raw.journal_inum.get() } else { 0 }
+    }
+
+    /// Moves what a file has past the end, in as many steps as it takes.
+    fn move_blocks(&mut self, ino: u32, inode: &Inode) -> Result<bool> {
+        if !has_map(inode) && ino != BAD_BLOCKS_INO {
+            return Ok(false);
+        }
+        let mut any = false;
+        loop {
+            let mut slot = self.slot(ino)?;
+            let mut inode = Inode::from_slot(&slot);
+            self.make_room(16)?;
+            let seed = self.seed(ino, inode.generation());
+            let space = inode.blocks_512(self.params.geometry.block_size());
+            let is_orphans = ino == self.params.sb.raw.orphan_file_inum.get();
+            let change = move |_: u32, place: Block, bytes: &mut [u8]| {
+                if is_orphans {
+                    orphan::seal(bytes, place, seed);
+                }
+            };
+            let is_metadata = is_orphans || inode.is_dir();
+            let how = How { ino, all: false, change: is_metadata.then_some(&change) };
+            let moved = self.move_file(&mut inode, &how)?;
+            if !moved.any {
+                return Ok(any);
+            }
+            if ino == BAD_BLOCKS_INO {
+                return Err(Error::unsupported(
+                    "shrinking where blocks past the new end are known to be bad",
+                    "ask for more, or make a new image: diskwright convert --size min",
+                ));
+            }
+            any = true;
+            let count = inode.as_bytes().len().min(slot.len());
+            slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
+            self.put_slot(ino, slot)?;
+            self.count_space(ino, &inode, space)?;
+            if !moved.more {
+                return Ok(true);
+            }
+            self.end_step()?;
+        }
+    }
+
+    /// Moves a block of attributes for all inodes that share it.
+    fn move_attributes(&mut self, old: Block, users: &[u32]) -> Result<()> {
+        self.make_room(users.len() + 8)?;
+        let new = self.take_block()?;
+        let mut bytes = self.read(old)?;
+        if self.params.checksums {
+            xattr::seal_block(&mut bytes, new, self.params.sb.checksum_seed);
+        }
+        self.write_ahead(new, &bytes)?;
+        self.give_up(old, 1);
+        for ino in users {
+            let mut slot = self.slot(*ino)?;
+            let mut inode = Inode::from_slot(&slot);
+            inode.set_file_acl(new.0);
+            let count = inode.as_bytes().len().min(slot.len());
+            slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
+            self.put_slot(*ino, slot)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the journal, which is empty between steps.
+    fn move_journal(&mut self) -> Result<()> {
+        let ino = self.journal();
+        if ino == 0 {
+            return Ok(());
+        }
+        loop {
+            let mut slot = self.slot(ino)?;
+            let mut inode = Inode::from_slot(&slot);
+            let how = How { ino, all: false, change: None };
+            let moved = self.move_file(&mut inode, &how)?;
+            if !moved.any {
+                return Ok(());
+            }
+            let count = inode.as_bytes().len().min(slot.len());
+            slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
+            self.put_slot(ino, slot)?;
+            let raw = &mut self.params.sb.raw;
+            if raw.jnl_backup_type == BACKUP_BLOCKS {
+                for (to, from) in raw.jnl_blocks.iter_mut().zip(inode.i_block().chunks_exact(4)) {
+                    *to = u32::from_le_bytes([from[0], from[1], from[2], from[3]]).into();
+                }
+            }
+            self.end_step_with_journal(ino)?;
+        }
+    }
+}

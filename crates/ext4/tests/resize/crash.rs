@@ -1,0 +1,176 @@
+//! What a crash leaves while the size changes: the old size or the new one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use ext4::resize::{Wish, grow, shrink};
+use oracle::crash::{read_image, write_image};
+use oracle::{KernelMount, MountOptions, effort, require};
+
+use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, tree};
+use super::shrink::filled;
+use crate::changing::open;
+
+/// Bytes that a device writes all or nothing of.
+const SECTOR: usize = 512;
+/// The primary superblock, which is written in one piece.
+const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
+
+/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
+pub(super) fn crashed(
+    start: &MemoryDevice,
+    events: &[Event],
+    end: usize,
+    random: &mut fastrand::Rng,
+) -> MemoryDevice {
+    let device = start.fork();
+    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
+    for event in &events[..flushed] {
+        event.replay(&device).unwrap();
+    }
+    for event in &events[flushed..end] {
+        match event {
+            Event::Write { offset, data }
+                if !SUPERBLOCK.contains(offset) && random.u8(..4) == 0 =>
+            {
+                for (number, sector) in data.chunks(SECTOR).enumerate() {
+                    let at = offset + (number * SECTOR) as u64;
+                    if SUPERBLOCK.contains(&at) || random.bool() {
+                        device.write_at(at, sector).unwrap();
+                    }
+                }
+            }
+            event if random.bool() => event.replay(&device).unwrap(),
+            _ => {}
+        }
+    }
+    device
+}
+
+/// Has e2fsck recover an image, with nothing to repair where there is a journal.
+#[track_caller]
+pub(super) fn recover_by_e2fsck(image: &Path, has_journal: bool, what: &str) {
+    let output = oracle::command("e2fsck").arg("-fy").arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{what}:\n{text}");
+    // With a journal there is nothing but its recovery.
+    let is_repair = text.contains("? yes") || text.contains("FIXED");
+    assert!(!has_journal || !is_repair, "{what}:\n{text}");
+}
+
+/// The image of a kind in a device of so many bytes.
+fn made(kind: &Kind, folder: &Path, bytes: u64) -> MemoryDevice {
+    let image = kind.make(folder);
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(bytes).unwrap();
+    let device = read_image(&image).unwrap();
+    std::fs::remove_file(image).unwrap();
+    device
+}
+
+#[test]
+fn a_crash_leaves_the_old_size_or_the_new_one() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let folder = oracle::scratch();
+    let image = folder.path().join("crashed.img");
+    for kind in KINDS {
+        let bytes = kind.size + 90 * MIB + 12 * 1024;
+        let blocks = bytes / u64::from(kind.block_size);
+        let start = made(&kind, folder.path(), bytes);
+        let expected = tree(Arc::new(start.fork()));
+        let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        let after = grow(recording.clone(), blocks, kind.size).unwrap().after;
+        let events = recording.take();
+        let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+        let mut ends: Vec<usize> = flushes.map(|(at, _)| at).collect();
+        let mut random = fastrand::Rng::with_seed(5);
+        ends.extend((0..effort(4, 30, 300)).map(|_| random.usize(..=events.len())));
+        let has_journal = kind.fs_type != "ext2";
+        for end in ends {
+            let what = format!("{} before event {end} of {}", kind.name, events.len());
+            let state = crashed(&start, &events, end, &mut random);
+            if has_journal {
+                // Ours, and growing again.
+                let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
+                open(again.clone(), 1 << 20).unwrap().close().unwrap();
+                let grown = grow(again.clone(), blocks, kind.size).unwrap();
+                assert_eq!(grown.after, after, "{what}");
+                assert!(
+                    expected.differences(&tree(again), Default::default()).is_empty(),
+                    "{what}"
+                );
+            }
+            write_image(&state, &image).unwrap();
+            recover_by_e2fsck(&image, has_journal, &what);
+            assert_sound(&image, &what);
+            assert_shows(&image, &expected, &what);
+            let grown = grow(device(&image), blocks, kind.size).unwrap();
+            assert_eq!(grown.after, after, "{what}");
+            assert_sound(&image, &what);
+        }
+    }
+}
+
+#[test]
+fn kernels_recover_the_old_size_or_the_new_one() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Root);
+    let folder = oracle::scratch();
+    let image = folder.path().join("crashed.img");
+    for kind in [KINDS[0], KINDS[4], KINDS[8]] {
+        let bytes = kind.size + 90 * MIB;
+        let start = made(&kind, folder.path(), bytes);
+        let expected = tree(Arc::new(start.fork()));
+        let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        grow(recording.clone(), bytes / u64::from(kind.block_size), kind.size).unwrap();
+        let events = recording.take();
+        let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+        let mut random = fastrand::Rng::with_seed(7);
+        for (end, _) in flushes {
+            let what = format!("{} before event {end} of {}", kind.name, events.len());
+            let state = crashed(&start, &events, end, &mut random);
+            write_image(&state, &image).unwrap();
+            // A kernel that replays the growth goes on with the old groups until it is unmounted, and leaves their free
+            // counts in the superblock. The next one counts anew.
+            for _ in 0..2 {
+                KernelMount::new(&image, &MountOptions::read_write(kind.fs_type)).unmount();
+            }
+            assert_sound(&image, &what);
+            assert_shows(&image, &expected, &what);
+        }
+    }
+}
+
+#[test]
+fn a_crash_of_shrinking_leaves_the_same_files() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Root);
+    let folder = oracle::scratch();
+    let image = folder.path().join("crashed.img");
+    for kind in KINDS.into_iter().filter(|kind| kind.fs_type != "ext2") {
+        let full = filled(&kind, folder.path());
+        let start = read_image(&full).unwrap();
+        std::fs::remove_file(&full).unwrap();
+        let expected = tree(Arc::new(start.fork()));
+        let wish = Wish::Blocks((kind.size + 40 * MIB) / u64::from(kind.block_size));
+        let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        let after = shrink(recording.clone(), wish, &mut |_, _| true)
+            .unwrap_or_else(|error| panic!("{}: {error}", kind.name))
+            .after;
+        let events = recording.take();
+        let mut random = fastrand::Rng::with_seed(6);
+        for nth in 0..effort(5, 40, 400) {
+            let end = if nth == 0 { events.len() } else { random.usize(..=events.len()) };
+            let what = format!("{} before event {end} of {}", kind.name, events.len());
+            let state = crashed(&start, &events, end, &mut random);
+            let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
+            open(again.clone(), 1 << 20).unwrap().close().unwrap();
+            let shrunk = shrink(again.clone(), wish, &mut |_, _| true)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(shrunk.after, after, "{what}");
+            assert!(expected.differences(&tree(again), Default::default()).is_empty(), "{what}");
+            write_image(&state, &image).unwrap();
+            recover_by_e2fsck(&image, true, &what);
+            assert_sound(&image, &what);
+            assert_shows(&image, &expected, &what);
+        }
+    }
+}

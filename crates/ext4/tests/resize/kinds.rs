@@ -1,0 +1,146 @@
+//! Images of several feature sets with a tree in them, and their judges.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, FileDevice};
+use check::{Finding, Observer, Options};
+use ext4::{Ext4, OpenOptions};
+use oracle::Mke2fs;
+use parking_lot::Mutex;
+use workload::tree::{Rules, Tree};
+
+use crate::changing::judges::verdict;
+
+pub(super) const MIB: u64 = 1 << 20;
+
+/// What is made by mke2fs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) fs_type: &'static str,
+    pub(super) block_size: u32,
+    pub(super) features: &'static str,
+    pub(super) arguments: &'static [&'static str],
+    pub(super) size: u64,
+}
+
+const fn kind(
+    name: &'static str,
+    fs_type: &'static str,
+    block_size: u32,
+    features: &'static str,
+) -> Kind {
+    Kind { name, fs_type, block_size, features, arguments: &[], size: 40 * MIB }
+}
+
+/// Feature sets old and new.
+pub(super) const KINDS: [Kind; 13] = [
+    kind("ext4", "ext4", 4096, ""),
+    kind("ext4 of small blocks", "ext4", 1024, ""),
+    Kind { arguments: &["-E", "resize=300000"], ..kind("little kept", "ext4", 1024, "^64bit") },
+    kind("nothing kept", "ext4", 1024, "^resize_inode"),
+    kind("meta_bg", "ext4", 1024, "meta_bg,^resize_inode"),
+    kind("without checksums", "ext4", 1024, "^metadata_csum,^64bit,uninit_bg"),
+    kind("without flex_bg", "ext4", 1024, "^flex_bg"),
+    kind("two backups", "ext4", 1024, "sparse_super2,^resize_inode"),
+    kind("ext3", "ext3", 1024, ""),
+    kind("ext2", "ext2", 1024, ""),
+    kind("ext2 with many backups", "ext2", 1024, "^sparse_super,^resize_inode"),
+    Kind {
+        arguments: &["-C", "8192"],
+        size: 160 * MIB,
+        ..kind("clusters", "ext4", 1024, "bigalloc,^resize_inode")
+    },
+    Kind { arguments: &["-G", "4", "-g", "1024"], ..kind("small groups", "ext4", 1024, "quota") },
+];
+
+impl Kind {
+    /// Whether any kernel mounts such an image to be changed: some have no quotas.
+    pub(super) fn is_for_kernels(&self) -> bool {
+        !self.features.contains("quota")
+    }
+
+    /// Whether resize2fs 1.47 keeps free blocks right in such an image. In clusters it does not, in its own either.
+    pub(super) fn is_for_resize2fs(&self) -> bool {
+        !self.features.contains("bigalloc")
+    }
+
+    /// Makes an image with some files in it.
+    pub(super) fn make(&self, folder: &Path) -> std::path::PathBuf {
+        let source = folder.join("source");
+        if !source.exists() {
+            fill(&source);
+        }
+        let image = folder.join(format!("{}.img", self.name.replace(' ', "-")));
+        let mke2fs = Mke2fs::new(self.fs_type).block_size(self.block_size).populate(&source);
+        let mke2fs = mke2fs.arguments(self.arguments.iter().copied());
+        let mke2fs = if self.features.is_empty() { mke2fs } else { mke2fs.features(self.features) };
+        mke2fs.create(&image, self.size);
+        if !self.is_for_kernels() {
+            // mke2fs counts usage before it copies files.
+            count_usage(&image);
+        }
+        image
+    }
+}
+
+/// Has e2fsck count usage, which is all that there is to repair.
+pub(super) fn count_usage(image: &Path) {
+    let done = oracle::command("e2fsck").arg("-fy").arg(image).output().unwrap();
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{done:?}");
+}
+
+/// Some directories, small files, and larger ones.
+fn fill(source: &Path) {
+    for directory in 0..12 {
+        let path = source.join(format!("dir{directory}/sub"));
+        fs::create_dir_all(&path).unwrap();
+        for file in 0..20_usize {
+            let bytes = format!("{directory}/{file} ").repeat(file * 40 + 1);
+            fs::write(path.join(format!("file{file}")), bytes).unwrap();
+        }
+        std::os::unix::fs::symlink("file3", path.join("link")).unwrap();
+    }
+    let mut random = fastrand::Rng::with_seed(7);
+    let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(3 << 20).collect();
+    fs::write(source.join("large"), &bytes).unwrap();
+    fs::hard_link(source.join("large"), source.join("dir3/other")).unwrap();
+}
+
+pub(super) fn device(image: &Path) -> Arc<FileDevice> {
+    let file = File::options().read(true).write(true).open(image).unwrap();
+    Arc::new(FileDevice::new(file).unwrap())
+}
+
+/// Everything that an image shows.
+pub(super) fn tree(device: Arc<dyn BlockDevice>) -> Tree {
+    Tree::of(&Ext4::open(device, &OpenOptions::default()).unwrap()).unwrap()
+}
+
+/// Asserts that an image shows a tree.
+#[track_caller]
+pub(super) fn assert_shows(image: &Path, expected: &Tree, what: &str) {
+    let list = expected.differences(&tree(device(image)), Rules::default());
+    assert!(list.is_empty(), "{what}: {list:#?}");
+}
+
+#[derive(Default)]
+struct Keep(Mutex<Vec<String>>);
+
+impl Observer for Keep {
+    fn found(&self, finding: Finding) {
+        self.0.lock().push(format!("{finding:?}"));
+    }
+}
+
+/// Asserts that neither e2fsck nor the check has anything to say.
+#[track_caller]
+pub(super) fn assert_sound(image: &Path, what: &str) {
+    verdict(image).unwrap_or_else(|text| panic!("{what}: e2fsck:\n{text}"));
+    let keep = Keep::default();
+    ext4::check::check(device(image), &Options::default(), &keep).unwrap();
+    let found = keep.0.into_inner();
+    assert!(found.is_empty(), "{what}: {found:#?}");
+}

@@ -1,0 +1,154 @@
+//! What shrinking leaves.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use ext4::resize::{Shrunk, Wish, plan_shrinking, shrink};
+use oracle::{effort, populate_with_kernel, require};
+use vfs::Error;
+
+use super::grow::grow_to;
+use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, tree};
+
+/// Shrinks what is in an image, and cuts its file.
+pub(super) fn shrink_to(image: &Path, wish: Wish) -> vfs::Result<Shrunk> {
+    let shrunk = shrink(device(image), wish, &mut |_, _| true)?;
+    let file = File::options().write(true).open(image).unwrap();
+    file.set_len(shrunk.after.bytes()).unwrap();
+    Ok(shrunk)
+}
+
+/// Directories all over the image, with small and large files, holes, links, attributes and deep directories.
+pub(super) fn spread(root: &Path) {
+    for number in 0..60_usize {
+        let path = root.join(format!("spread{number}"));
+        fs::create_dir_all(path.join("deeper/still")).unwrap();
+        for file in 0..12 {
+            fs::write(path.join(format!("file{file}")), vec![number as u8; file * 1500]).unwrap();
+        }
+        fs::hard_link(path.join("file3"), path.join("deeper/still/link")).unwrap();
+        let target = "x/".repeat(number * 3 + 1);
+        std::os::unix::fs::symlink(target, path.join("symlink")).unwrap();
+        fs::write(path.join("large"), vec![number as u8; 300_000]).unwrap();
+        let value = vec![b'v'; 500 + number % 7];
+        rustix::fs::setxattr(
+            path.join("file5"),
+            "user.some",
+            &value,
+            rustix::fs::XattrFlags::empty(),
+        )
+        .unwrap();
+    }
+    let many = root.join("spread7/many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..600 {
+        fs::write(many.join(format!("a rather long name of a file {number}")), "").unwrap();
+    }
+    // Many pieces, so that the map has blocks of its own.
+    let ragged = File::create(root.join("spread9/ragged")).unwrap();
+    for number in 0..500_u64 {
+        std::os::unix::fs::FileExt::write_all_at(&ragged, b"piece", number * 9000).unwrap();
+    }
+}
+
+/// An image of a kind, larger than usual, that the kernel filled.
+pub(super) fn filled(kind: &Kind, folder: &Path) -> std::path::PathBuf {
+    let mut larger = Kind { size: kind.size + 160 * MIB, ..*kind };
+    if !kind.is_for_kernels() {
+        larger.features = "^quota";
+    }
+    let image = larger.make(folder);
+    populate_with_kernel(&image, kind.fs_type, spread);
+    if !kind.is_for_kernels() {
+        let done = oracle::command("tune2fs").args(["-O", "quota"]).arg(&image).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        count_usage(&image);
+    }
+    image
+}
+
+#[test]
+fn all_kinds_shrink_step_by_step() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Root);
+    let folder = oracle::scratch();
+    for kind in KINDS {
+        let image = filled(&kind, folder.path());
+        assert_sound(&image, kind.name);
+        let before = tree(device(&image));
+        let sizes =
+            [190 * MIB, 123 * MIB + 5000, 90 * MIB].map(|bytes| bytes + kind.size - 40 * MIB);
+        for bytes in sizes {
+            let what = format!("{} at {bytes}", kind.name);
+            let shrunk = shrink_to(&image, Wish::Blocks(bytes / u64::from(kind.block_size)))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(shrunk.after.bytes() <= bytes, "{what}: {shrunk:?}");
+            assert_sound(&image, &what);
+            assert_shows(&image, &before, &what);
+        }
+        let least = shrink_to(&image, Wish::Least)
+            .unwrap_or_else(|error| panic!("{}, the least: {error}", kind.name));
+        assert_sound(&image, kind.name);
+        assert_shows(&image, &before, kind.name);
+        println!("{}: {} of {}", kind.name, least.after.bytes(), least.before.bytes());
+        assert!(least.after.bytes() < 100 * MIB, "{}: {least:?}", kind.name);
+        let grown = grow_to(&image, 300 * MIB, kind.block_size).unwrap();
+        assert!(grown.after.bytes() > 280 * MIB, "{grown:?}");
+        assert_sound(&image, kind.name);
+        if kind.is_for_kernels() {
+            populate_with_kernel(&image, kind.fs_type, |root| {
+                fs::create_dir(root.join("again")).unwrap();
+                spread(&root.join("again"));
+            });
+            assert_sound(&image, kind.name);
+        }
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn resize2fs_goes_on_after_a_shrink() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Tool("resize2fs"), Root);
+    let folder = oracle::scratch();
+    let kinds = KINDS.into_iter().filter(Kind::is_for_resize2fs);
+    for kind in kinds.take(effort(4, KINDS.len(), KINDS.len())) {
+        let image = filled(&kind, folder.path());
+        let before = tree(device(&image));
+        let bytes = kind.size + 90 * MIB;
+        shrink_to(&image, Wish::Blocks(bytes / u64::from(kind.block_size))).unwrap();
+        for size in ["250M", "120M"] {
+            let output =
+                oracle::command("resize2fs").arg("-f").arg(&image).arg(size).output().unwrap();
+            let is_too_small =
+                String::from_utf8_lossy(&output.stderr).contains("smaller than minimum");
+            assert!(output.status.success() || is_too_small, "{}: {output:?}", kind.name);
+            assert_sound(&image, kind.name);
+            assert_shows(&image, &before, kind.name);
+        }
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_nothing_written() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Root);
+    let folder = oracle::scratch();
+    let image = KINDS[0].make(folder.path());
+    populate_with_kernel(&image, "ext4", |root| {
+        fs::write(root.join("most"), vec![7; 24 << 20]).unwrap();
+    });
+    let before = oracle::digest(&image);
+    let shared: Arc<dyn BlockDevice> = device(&image);
+    let error = plan_shrinking(&shared, Wish::Blocks(4000)).unwrap_err();
+    assert!(matches!(error, Error::NoSpace), "{error}");
+    let error = shrink(device(&image), Wish::Blocks(1 << 30), &mut |_, _| true).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    assert_eq!(oracle::digest(&image), before);
+    let error = shrink(device(&image), Wish::Blocks(4000), &mut |_, _| true).unwrap_err();
+    assert!(matches!(error, Error::NoSpace), "{error}");
+    assert_sound(&image, "refused");
+    let stopped = shrink(device(&image), Wish::Least, &mut |_, _| false).unwrap_err();
+    assert!(matches!(stopped, Error::Device(_)), "{stopped}");
+    assert_sound(&image, "stopped");
+}
