@@ -27,6 +27,7 @@ mod orphan;
 #[path = "../tests/repair/quota_files.rs"]
 mod quota_files;
 pub mod repair;
+pub mod resize;
 #[cfg(test)]
 mod stub;
 mod volume;

@@ -31,7 +31,7 @@ impl Volume {
     pub(crate) fn read(device: &dyn BlockDevice) -> vfs::Result<Self> {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
-        let states = headers::read_all(device, &geometry)?;
+        let states = headers::read(device, &geometry, 0..geometry.ag_count)?;
         Ok(Self { geometry, ags: Ags::new(&geometry, states), sb })
     }
 

@@ -32,6 +32,7 @@ mod numbers;
 mod opening;
 mod parents;
 mod repair;
+mod resize;
 mod space;
 mod support;
 mod trials;

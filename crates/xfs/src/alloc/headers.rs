@@ -1,6 +1,8 @@
 //! The headers of groups between disk and memory: read and checked when a file system is opened,
 //! brought up to date when a checkpoint is closed.
 
+use std::ops::Range;
+
 use blockdev::BlockDevice;
 use transaction::{BufferId, Corruption, Txn};
 use vfs::Result;
@@ -20,12 +22,16 @@ const SECTORS_BEFORE: u64 = ag::AGF_SECTOR as u64;
 /// Sectors of AGF, AGI and AGFL.
 const HEADER_SECTORS: usize = 3;
 
-/// Reads and checks the headers of all groups: three sectors of each.
-pub(crate) fn read_all(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Vec<AgState>> {
+/// Reads and checks the headers of groups: three sectors of each.
+pub(crate) fn read(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    groups: Range<u32>,
+) -> Result<Vec<AgState>> {
     let size = geometry.sector_size();
     let mut sectors = vec![0; HEADER_SECTORS * size];
     let mut states = Vec::new();
-    for ag in geometry.ags() {
+    for ag in groups.map(AgNumber) {
         let start = geometry.byte_of(geometry.block_of(ag, AgBlock(0)));
         let offset = start + (SECTORS_BEFORE << geometry.sector_log);
         device.read_at(offset, &mut sectors).map_err(vfs::Error::Device)?;
@@ -127,6 +133,7 @@ pub(crate) fn write(
 ) -> transaction::Result<()> {
     let features = &geometry.features;
     edit::<RawAgf>(geometry, txn, ag, ag::AGF_SECTOR, |agf| {
+        agf.length = state.length.into();
         for (at, tree) in [AgTree::Bno, AgTree::Cnt, AgTree::Rmap].into_iter().enumerate() {
             agf.roots[at] = state.root(tree).block.0.into();
             agf.levels[at] = u32::from(state.root(tree).levels).into();
@@ -143,6 +150,7 @@ pub(crate) fn write(
         agf.btreeblks = state.btreeblks.into();
     })?;
     edit::<RawAgi>(geometry, txn, ag, ag::AGI_SECTOR, |agi| {
+        agi.length = state.length.into();
         agi.root = state.root(AgTree::Ino).block.0.into();
         agi.level = u32::from(state.root(AgTree::Ino).levels).into();
         agi.free_root = state.root(AgTree::Fino).block.0.into();

@@ -6,6 +6,7 @@ mod busy;
 #[cfg(test)]
 mod busy_tests;
 mod clean;
+mod extend;
 pub(crate) mod headers;
 mod held;
 mod release;

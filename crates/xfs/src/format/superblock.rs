@@ -27,7 +27,7 @@ const DIR_BLOCK_LOG_MAX: u8 = 16;
 /// Fewest blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
 const AG_BLOCKS_MIN: u32 = 64;
 /// Most groups this build keeps state of: 1 EiB in groups of 1 TiB.
-const AGS_MAX: u32 = 1 << 20;
+pub(crate) const AGS_MAX: u32 = 1 << 20;
 
 /// The superblock as it is on disk. Fields as in the format document, without `sb_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -253,14 +253,12 @@ fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
 
 /// Adds the headers of a group that changed, each whole.
 fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) -> io::Result<()> {
-    let (group, block) = geometry.locate(Block(image.block));
+    let (_, block) = geometry.locate(Block(image.block));
     for (sector, start) in ag::headers_in(geometry, block.0) {
-        // Copies of the superblock change only when an image is made.
-        let is_copy = sector == 0 && group.0 != 0;
         let end = start + geometry.sector_size();
         let piece = image.data.len() / 64;
         let mask = (u64::MAX >> (63 - (end - 1) / piece)) & (u64::MAX << (start / piece));
-        if is_copy || image.pieces & mask == 0 {
+        if image.pieces & mask == 0 {
             continue;
         }
         let daddr = geometry.daddr(Block(image.block)) + (start / BLOCK_SIZE) as u64;

@@ -7,6 +7,7 @@ use crate::alloc::ags::AgTree;
 use crate::format::address::{AgIno, AgNumber};
 use crate::format::ag::{
     AG_VERSION, AGF_MAGIC, AGFL_MAGIC, AGI_MAGIC, RawAgf, RawAgfl, RawAgi, UNLINKED_BUCKETS,
+    agfl_entries,
 };
 use crate::format::bytes::put32;
 use crate::format::checksum;
@@ -59,7 +60,7 @@ impl Layout {
         agf.flcount = self.agfl_len.into();
         agf.freeblks = plan.free.iter().map(|run| run.len).sum::<u32>().into();
         agf.longest = plan.free.iter().map(|run| run.len).max().unwrap_or(0).into();
-        agf.uuid = self.geometry.meta_uuid;
+        agf.uuid = self.header_uuid();
         self.sector(agf.as_bytes(), std::mem::offset_of!(RawAgf, crc))
     }
 
@@ -87,30 +88,40 @@ impl Layout {
             (agi.free_root, agi.free_level) = (root.0.into(), 1.into());
             agi.fblocks = u32::from(counts).into();
         }
-        agi.uuid = self.geometry.meta_uuid;
+        agi.uuid = self.header_uuid();
         self.sector(agi.as_bytes(), std::mem::offset_of!(RawAgi, crc))
     }
 
     /// The AGFL's sector.
     pub(super) fn agfl_sector(&self, ag: AgNumber, plan: &AgPlan) -> Vec<u8> {
-        let mut agfl = RawAgfl::new_zeroed();
-        agfl.magicnum = AGFL_MAGIC.into();
-        agfl.seqno = ag.0.into();
-        agfl.uuid = self.geometry.meta_uuid;
+        let first = agfl_entries(&self.geometry);
         let mut sector = vec![0xff; self.geometry.sector_size()];
-        sector[..size_of::<RawAgfl>()].copy_from_slice(agfl.as_bytes());
         for at in 0..plan.agfl.len {
-            put32(&mut sector, size_of::<RawAgfl>() + 4 * (at as usize + 1), plan.agfl.start + at);
+            put32(&mut sector, first + 4 * (at as usize + 1), plan.agfl.start + at);
         }
-        checksum::seal(&mut sector, std::mem::offset_of!(RawAgfl, crc));
+        if self.geometry.features.crc() {
+            let mut agfl = RawAgfl::new_zeroed();
+            agfl.magicnum = AGFL_MAGIC.into();
+            agfl.seqno = ag.0.into();
+            agfl.uuid = self.geometry.meta_uuid;
+            sector[..size_of::<RawAgfl>()].copy_from_slice(agfl.as_bytes());
+            checksum::seal(&mut sector, std::mem::offset_of!(RawAgfl, crc));
+        }
         sector
     }
 
-    /// A sector that starts with a header, sealed.
-    fn sector(&self, header: &[u8], crc_offset: usize) -> Vec<u8> {
+    /// The uuid in AGF and AGI, which version 4 has not.
+    fn header_uuid(&self) -> [u8; 16] {
+        if self.geometry.features.crc() { self.geometry.meta_uuid } else { [0; 16] }
+    }
+
+    /// A sector that starts with a header, sealed where there are checksums.
+    pub(super) fn sector(&self, header: &[u8], crc_offset: usize) -> Vec<u8> {
         let mut sector = vec![0; self.geometry.sector_size()];
         sector[..header.len()].copy_from_slice(header);
-        checksum::seal(&mut sector, crc_offset);
+        if self.geometry.features.crc() {
+            checksum::seal(&mut sector, crc_offset);
+        }
         sector
     }
 }

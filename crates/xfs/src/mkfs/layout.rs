@@ -216,7 +216,7 @@ fn set_features(sb: &mut RawSuperblock, features: &Features) {
 }
 
 /// The trees of a group in the order of their roots, and the feature each needs.
-const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
+pub(super) const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
     (AgTree::Bno, None),
     (AgTree::Cnt, None),
     (AgTree::Ino, None),
@@ -226,7 +226,7 @@ const TREES: [(AgTree, Option<RoCompat>); AG_TREES] = [
 ];
 
 /// Roots lie one behind the other, after the headers. Returns the first block after them, too.
-fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
+pub(super) fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
     let mut roots = [None; AG_TREES];
     let mut next = header_blocks(geometry);
     for (tree, feature) in TREES {
@@ -240,7 +240,7 @@ fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], u32) {
 
 /// Blocks that the AGFL must hold while all trees have one level: for each tree that it serves two,
 /// unless that tree can never get a second level.
-fn agfl_len(geometry: &Geometry) -> u32 {
+pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
     // Half-full leaves are the least that a tree of more than one block has.
     let leaf_min = |shape: Shape| shape.leaf_area(geometry).min() as u32;
     let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(Shape::BNO);

@@ -12,6 +12,7 @@
 //!
 //! `docs/xfs.md` has the rules that sizes follow.
 
+mod added;
 mod headers;
 mod inodes;
 mod layout;

@@ -23,7 +23,8 @@ impl Xfs {
         Ok(label::parse(&raw.fname))
     }
 
-    /// Changes the label in the superblock and in its copies. The log has no copies, so all is written back.
+    /// Changes the label in the superblock and in its copies. Kernels never log copies; so that none is
+    /// left in the log, all is written back.
     pub(crate) fn change_label(&self, label: &[u8]) -> Result<()> {
         let name = label::field::<LABEL_LEN_MAX>(self.mode, label)?;
         for ag in self.volume.geometry.ags() {

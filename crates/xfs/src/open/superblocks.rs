@@ -1,5 +1,6 @@
 //! Changing the superblock and its copies in the other groups.
 
+use transaction::Txn;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -17,9 +18,21 @@ impl Xfs {
         ag: AgNumber,
         change: impl FnOnce(&mut RawSuperblock),
     ) -> Result<()> {
+        let mut txn = self.engine.begin()?;
+        self.edit_superblock_in(&mut txn, ag, change)?;
+        txn.commit();
+        Ok(())
+    }
+
+    /// Changes the superblock of a group in a transaction.
+    pub(crate) fn edit_superblock_in(
+        &self,
+        txn: &mut Txn<'_>,
+        ag: AgNumber,
+        change: impl FnOnce(&mut RawSuperblock),
+    ) -> Result<()> {
         let geometry = &self.volume.geometry;
         let block = geometry.block_of(ag, AgBlock(0));
-        let mut txn = self.engine.begin()?;
         let id = txn.buffer(block.0, Kind::AgHeader.of_group(ag))?;
         let mut sector = txn.data(id)[..geometry.sector_size()].to_vec();
         let damage = |_| vfs::Corruption::new("superblock", "cut short").at_block(block.0);
@@ -30,7 +43,6 @@ impl Xfs {
         // Copies are not sealed when they are written.
         checksum::seal(&mut sector, superblock::CRC_OFFSET);
         txn.edit(id, 0..sector.len()).copy_from_slice(&sector);
-        txn.commit();
         Ok(())
     }
 

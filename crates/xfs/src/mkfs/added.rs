@@ -1,0 +1,70 @@
+//! Groups that a file system gets when it grows: as mkfs makes those that have neither log nor inodes.
+
+use vfs::Timestamp;
+use zerocopy::IntoBytes;
+
+use super::layout::{Layout, RootDirectory, TREES, agfl_len, place_roots};
+use crate::format::address::{AgBlock, AgNumber};
+use crate::format::geometry::Geometry;
+use crate::format::superblock::{self, RawSuperblock, Superblock};
+
+impl Layout {
+    /// The layout of a file system that exists, as far as it is the same in all groups, with its superblock as it
+    /// will be. Of this, only groups that mkfs did not make may be asked for.
+    pub(crate) fn of_grown(sb: &Superblock) -> Self {
+        let geometry = Geometry::new(sb);
+        let (roots, body) = place_roots(&geometry);
+        Self {
+            superblock: sb.raw.clone(),
+            geometry,
+            roots,
+            body,
+            agfl_len: agfl_len(&geometry),
+            log_ag: AgNumber(u32::MAX),
+            log_len: 0,
+            root: RootDirectory { uid: 0, gid: 0, permissions: 0, time: Timestamp::default() },
+        }
+    }
+
+    /// The superblock as it will be, with what follows from it.
+    pub(crate) fn as_superblock(&self) -> Superblock {
+        Superblock { raw: self.superblock.clone(), features: self.geometry.features }
+    }
+
+    /// Blocks of a group that count as free: those of its AGFL, too.
+    pub(crate) fn free_in(&self, ag: AgNumber) -> u64 {
+        let plan = self.ag(ag);
+        let runs = plan.free.iter().map(|run| u64::from(run.len));
+        u64::from(plan.agfl.len) + runs.sum::<u64>()
+    }
+
+    /// The first byte of a group on the device.
+    pub(crate) fn start_of(&self, ag: AgNumber) -> u64 {
+        self.geometry.byte_of(self.geometry.block_of(ag, AgBlock(0)))
+    }
+
+    /// All that a group has from the beginning: headers and roots, and where they lie on the device, in bytes. What
+    /// else lies in these blocks is zero.
+    pub(crate) fn group_start(&self, ag: AgNumber) -> (u64, Vec<u8>) {
+        let plan = self.ag(ag);
+        let block_log = self.geometry.block_log;
+        let mut bytes = vec![0; (self.body as usize) << block_log];
+        let copy = RawSuperblock { lsn: 0.into(), ..self.superblock.clone() };
+        let copy = self.sector(copy.as_bytes(), superblock::CRC_OFFSET);
+        let headers = [
+            copy,
+            self.agf_sector(ag, &plan),
+            self.agi_sector(ag, &plan),
+            self.agfl_sector(ag, &plan),
+        ];
+        let headers = headers.concat();
+        bytes[..headers.len()].copy_from_slice(&headers);
+        for (tree, _) in TREES {
+            let Some(root) = self.roots[tree as usize] else { continue };
+            let start = (root.0 as usize) << block_log;
+            let contents = self.tree_root(ag, tree, root, &plan);
+            bytes[start..start + contents.len()].copy_from_slice(&contents);
+        }
+        (self.start_of(ag), bytes)
+    }
+}

@@ -1,0 +1,107 @@
+//! Growing a file system in place: the last group becomes whole, and new groups follow it.
+//!
+//! Invariants:
+//! - New groups are whole and durable before a superblock says that they exist. What lies behind the file system means
+//!   nothing until then.
+//! - The superblock, its copies as far as the log has room for them, and what the last group gets change in one
+//!   transaction of the log: a crash leaves the old size or the new one.
+//! - Whoever recovers that transaction finds a device that is long enough: the caller extends it first.
+//!
+//! A file system of version 4 has a log that is not written here. It grows by new groups alone, and its superblock,
+//! which is one sector, is written in place.
+
+mod commit;
+mod growth;
+mod old;
+
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use vfs::{Error, Result};
+
+pub use self::growth::Growth;
+use crate::Xfs;
+use crate::format::superblock::Superblock;
+use crate::fs::OpenOptions;
+use crate::mkfs::Layout;
+use crate::open::superblock_copy;
+use crate::volume::read_superblock;
+
+/// What a file system would become if it grew to `size_bytes`. Nothing is written, and the device need not be that
+/// long yet. If the log of the image holds a growth that was not finished, that is not known here.
+///
+/// # Errors
+/// `Unsupported` for a size smaller than what it has, for more allocation groups than can be kept, and for an image
+/// that cannot be changed; `Corrupt` for a superblock that cannot be right.
+pub fn plan(device: &dyn BlockDevice, size_bytes: u64) -> Result<Growth> {
+    let sb = superblock_of(device)?;
+    let growth = Growth::of(&sb, size_bytes)?;
+    if sb.features.crc() {
+        match sb.read_only_because() {
+            Some(reason) => return Err(Error::unsupported(reason, "it cannot be changed here")),
+            None => return Ok(growth),
+        }
+    }
+    old::check(device, &sb, &growth)?;
+    Ok(growth)
+}
+
+/// Grows a file system that nobody has open, in place, to as much of `size_bytes` as makes whole blocks and a last
+/// group of the size that mkfs.xfs makes. What its log holds is brought to its place first. What came of it; a size
+/// that makes no difference changes nothing.
+///
+/// The device must be as long as what the file system becomes ([`Growth::bytes_after`]).
+///
+/// # Errors
+/// As [`plan`]; `Invalid` if the device is shorter; `Corrupt` if what has to change is damaged; if the device fails.
+/// After an error the file system has its old size, or the new one if the error came from the device at the end; what
+/// was written behind its old end means nothing.
+pub fn grow(device: Arc<dyn BlockDevice>, size_bytes: u64) -> Result<Growth> {
+    let planned = plan(&*device, size_bytes)?;
+    if planned.bytes_after() > device.len() {
+        let what = "the device is shorter than the file system is to be: extend it first";
+        return Err(Error::Invalid(what));
+    }
+    if !planned.is_change() {
+        return Ok(planned);
+    }
+    let found = superblock_of(&*device)?;
+    if !found.features.crc() {
+        return old::grow(&*device, &found, planned);
+    }
+    // As all that changes an image: what a crash left is ended first, and the log is empty then.
+    Xfs::open_writable(device.clone(), &OpenOptions::default())?.close()?;
+    let before = superblock_of(&*device)?;
+    let growth = Growth::of(&before, size_bytes)?;
+    if growth.is_change() {
+        let layout = layout(&before, &growth);
+        write_groups(&*device, &layout, &growth)?;
+        commit::commit(&device, &before, &layout.as_superblock())?;
+    }
+    Ok(growth)
+}
+
+fn superblock_of(device: &dyn BlockDevice) -> Result<Superblock> {
+    read_superblock(device).map_err(|error| superblock_copy::advise(device, error))
+}
+
+/// The layout of the new groups, with the superblock as it will be.
+fn layout(before: &Superblock, growth: &Growth) -> Layout {
+    let mut after = before.clone();
+    after.raw.dblocks = growth.blocks_after.into();
+    after.raw.agcount = growth.groups_after.into();
+    let layout = Layout::of_grown(&after);
+    let added: u64 = growth.new_groups().map(|ag| layout.free_in(ag)).sum();
+    let free = before.raw.fdblocks.get() + added + u64::from(growth.last_group_gets());
+    after.raw.fdblocks = free.into();
+    Layout::of_grown(&after)
+}
+
+/// Writes the new groups, durably.
+fn write_groups(device: &dyn BlockDevice, layout: &Layout, growth: &Growth) -> Result<()> {
+    for ag in growth.new_groups() {
+        let (offset, bytes) = layout.group_start(ag);
+        device.write_at(offset, &bytes).map_err(Error::Device)?;
+    }
+    device.flush().map_err(Error::Device)
+}

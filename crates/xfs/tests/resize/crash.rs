@@ -1,0 +1,159 @@
+//! A machine that stops while an image grows: before the growth is in the log, the image has its old size, from then on
+//! its new one, whoever recovers it.
+
+use std::sync::Arc;
+
+use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use oracle::crash::write_image;
+use oracle::{KernelMount, MountOptions, effort, require};
+use xfs::resize::{Growth, grow};
+use xfs::{OpenOptions, Xfs};
+
+use super::{
+    SHORT_GROUP, SHORT_GROUP_PLAIN, SHORT_GROUP_SMALL_BLOCKS, fill, filled, longer, options,
+};
+use crate::changing::{Layout, MIB, assert_clean};
+
+/// Bytes that a device writes all or nothing of.
+const SECTOR: usize = 512;
+
+/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
+fn crashed(
+    start: &MemoryDevice,
+    events: &[Event],
+    end: usize,
+    random: &mut fastrand::Rng,
+) -> MemoryDevice {
+    let device = start.fork();
+    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
+    events[..flushed].iter().try_for_each(|event| event.replay(&device)).unwrap();
+    for event in &events[flushed..end] {
+        match event {
+            Event::Write { offset, data } if random.u8(..4) == 0 => {
+                let sectors = data.chunks(SECTOR).zip((*offset..).step_by(SECTOR));
+                for (sector, at) in sectors.filter(|_| random.bool()) {
+                    device.write_at(at, sector).unwrap();
+                }
+            }
+            event if random.bool() => event.replay(&device).unwrap(),
+            _ => {}
+        }
+    }
+    device
+}
+
+/// Everything that happens to a device while its image grows.
+struct Run {
+    start: MemoryDevice,
+    events: Vec<Event>,
+    growth: Growth,
+    size: u64,
+}
+
+impl Run {
+    fn of(start: MemoryDevice, size: u64) -> Self {
+        let device = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
+        let growth = grow(device.clone(), size).unwrap();
+        Self { start, events: device.take(), growth, size }
+    }
+
+    /// Some states, at least one before each flush.
+    fn states(&self, each: usize) -> impl Iterator<Item = (usize, MemoryDevice)> {
+        let mut random = fastrand::Rng::with_seed(self.size);
+        let flushes = self.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+        let mut ends: Vec<usize> = flushes.map(|(at, _)| at).collect();
+        let more = ends.len() * (each - 1);
+        ends.extend((0..more).map(|_| random.usize(0..=self.events.len())));
+        ends.push(self.events.len());
+        ends.into_iter().map(move |end| (end, crashed(&self.start, &self.events, end, &mut random)))
+    }
+
+    /// Asserts that a number of blocks is that before or that after.
+    fn assert_size(&self, blocks: u64, end: usize) -> bool {
+        let Growth { blocks_before, blocks_after, .. } = self.growth;
+        assert!([blocks_before, blocks_after].contains(&blocks), "{blocks} after event {end}");
+        blocks == blocks_after
+    }
+
+    /// What we make of each state is sound, and can grow then. How many had the new size.
+    fn assert_recovered_here(&self, each: usize) -> (usize, usize) {
+        let (mut all, mut new) = (0, 0);
+        for (end, state) in self.states(each) {
+            let state = Arc::new(state);
+            let fs = Xfs::open_writable(state.clone(), &options()).unwrap();
+            let is_new = self.assert_size(fs.superblock().raw.dblocks.get(), end);
+            fs.close().unwrap();
+            assert_clean(&state.fork());
+            let growth = grow(state.clone(), self.size).unwrap();
+            assert_eq!(growth.blocks_after, self.growth.blocks_after);
+            assert_clean(&state.fork());
+            (all, new) = (all + 1, new + usize::from(is_new));
+        }
+        (all, new)
+    }
+
+    /// What the kernel makes of each state is sound.
+    fn assert_recovered_by_kernel(&self, each: usize) {
+        let home = oracle::scratch();
+        let path = home.path().join("image");
+        for (end, state) in self.states(each) {
+            write_image(&state, &path).unwrap();
+            let mount = KernelMount::new(&path, &MountOptions::read_write("xfs"));
+            std::fs::write(mount.path().join("written"), vec![1; 100_000]).unwrap();
+            mount.unmount();
+            oracle::xfs_repair(&path);
+            let left = Arc::new(oracle::crash::read_image(&path).unwrap());
+            let fs = Xfs::open(left, &OpenOptions::default()).unwrap();
+            self.assert_size(fs.superblock().raw.dblocks.get(), end);
+        }
+    }
+}
+
+const LAYOUTS: [Layout; 6] = [
+    SHORT_GROUP,
+    SHORT_GROUP_PLAIN,
+    SHORT_GROUP_SMALL_BLOCKS,
+    Layout::DEFAULT,
+    Layout::SMALL_LOG,
+    Layout::MANY_GROUPS,
+];
+
+#[test]
+fn a_crash_anywhere_leaves_the_old_size_or_the_new_one() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    for layout in LAYOUTS {
+        let image = filled(&layout);
+        for size in [layout.size + 18 * MIB, layout.size * 3] {
+            let run = Run::of(longer(&image, size), size);
+            let (all, new) = run.assert_recovered_here(effort(2, 6, 40));
+            assert!(new > 0 && new < all, "{new} of {all} states are grown: {layout:?}");
+        }
+    }
+}
+
+#[test]
+fn kernels_recover_a_growth() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, Layout::DEFAULT] {
+        let size = layout.size + 60 * MIB;
+        let run = Run::of(longer(&filled(&layout), size), size);
+        run.assert_recovered_by_kernel(effort(1, 3, 20));
+    }
+}
+
+/// An image that was not closed: its log is replayed first.
+#[test]
+fn an_image_that_crashed_before_grows() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    for layout in [SHORT_GROUP, Layout::DEFAULT] {
+        let device = Arc::new(filled(&layout));
+        let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+        fill(&fs, "unfinished", 50, 30_000);
+        vfs::FileSystem::sync(&fs).unwrap();
+        let crashed = longer(&device, layout.size * 2);
+        drop(fs);
+        let run = Run::of(crashed, layout.size * 2);
+        let (all, new) = run.assert_recovered_here(effort(1, 4, 20));
+        assert!(new > 0 && new < all, "{new} of {all}");
+    }
+}
