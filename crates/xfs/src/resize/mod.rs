@@ -27,6 +27,15 @@ use crate::mkfs::Layout;
 use crate::open::superblock_copy;
 use crate::volume::read_superblock;
 
+/// Bytes that a file system has.
+///
+/// # Errors
+/// `Corrupt` for a superblock that cannot be right, and if the device fails.
+pub fn size_bytes(device: &dyn BlockDevice) -> Result<u64> {
+    let sb = superblock_of(device)?;
+    Ok(sb.raw.dblocks.get() << sb.raw.blocklog)
+}
+
 /// What a file system would become if it grew to `size_bytes`. Nothing is written, and the device need not be that
 /// long yet. If the log of the image holds a growth that was not finished, that is not known here.
 ///
@@ -92,7 +101,8 @@ fn layout(before: &Superblock, growth: &Growth) -> Layout {
     after.raw.agcount = growth.groups_after.into();
     let layout = Layout::of_grown(&after);
     let added: u64 = growth.new_groups().map(|ag| layout.free_in(ag)).sum();
-    let free = before.raw.fdblocks.get() + added + u64::from(growth.last_group_gets());
+    let added = added + u64::from(growth.last_group_gets());
+    let free = before.raw.fdblocks.get().saturating_add(added);
     after.raw.fdblocks = free.into();
     Layout::of_grown(&after)
 }
