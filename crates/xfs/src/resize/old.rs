@@ -7,8 +7,8 @@ use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Result};
 use zerocopy::IntoBytes;
 
+use super::groups::{layout, write_groups};
 use super::growth::Growth;
-use super::{layout, write_groups};
 use crate::format::address::AgNumber;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::log::log_is_clean;

@@ -71,7 +71,7 @@ fn damage_anywhere_is_no_reason_to_panic() {
             let device = Arc::new(device);
             // As if it were sealed, so that more than checksums is looked at.
             if random.bool() {
-                reseal(&*device, group);
+                reseal(&device, group);
             }
             match grow(device, 150 * MIB) {
                 Ok(_) => done += 1,
