@@ -33,6 +33,7 @@ mod opening;
 mod parents;
 mod repair;
 mod resize;
+mod sharing;
 mod space;
 mod support;
 mod trials;

@@ -126,8 +126,10 @@ impl HeldAg<'_, '_> {
             let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
             if at < shared_from {
                 change(self, at..shared_from, None)?;
+                // The record found may have become one with these blocks: it is looked up again.
+                at = shared_from;
+                continue;
             }
-            at = shared_from;
             if let Some(run) = shared {
                 let until = run.end().min(end);
                 if run.count != COUNT_PINNED {

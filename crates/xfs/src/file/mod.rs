@@ -1,6 +1,7 @@
 //! Contents of regular files, as far as XFS has its own way with them, and targets of symbolic links. What
 //! it shares with other formats is in [`operation::data`], whose questions [`data`] answers.
 
+mod clone;
 mod data;
 mod hints;
 mod share;

@@ -11,6 +11,7 @@
 //! which is one sector, is written in place.
 
 mod commit;
+mod groups;
 mod growth;
 mod old;
 
@@ -19,13 +20,22 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
 
+use self::groups::{layout, write_groups};
 pub use self::growth::Growth;
 use crate::Xfs;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;
-use crate::mkfs::Layout;
 use crate::open::superblock_copy;
 use crate::volume::read_superblock;
+
+/// Bytes that a file system has.
+///
+/// # Errors
+/// `Corrupt` for a superblock that cannot be right, and if the device fails.
+pub fn size_bytes(device: &dyn BlockDevice) -> Result<u64> {
+    let sb = superblock_of(device)?;
+    Ok(sb.raw.dblocks.get() << sb.raw.blocklog)
+}
 
 /// What a file system would become if it grew to `size_bytes`. Nothing is written, and the device need not be that
 /// long yet. If the log of the image holds a growth that was not finished, that is not known here.
@@ -83,25 +93,4 @@ pub fn grow(device: Arc<dyn BlockDevice>, size_bytes: u64) -> Result<Growth> {
 
 fn superblock_of(device: &dyn BlockDevice) -> Result<Superblock> {
     read_superblock(device).map_err(|error| superblock_copy::advise(device, error))
-}
-
-/// The layout of the new groups, with the superblock as it will be.
-fn layout(before: &Superblock, growth: &Growth) -> Layout {
-    let mut after = before.clone();
-    after.raw.dblocks = growth.blocks_after.into();
-    after.raw.agcount = growth.groups_after.into();
-    let layout = Layout::of_grown(&after);
-    let added: u64 = growth.new_groups().map(|ag| layout.free_in(ag)).sum();
-    let free = before.raw.fdblocks.get() + added + u64::from(growth.last_group_gets());
-    after.raw.fdblocks = free.into();
-    Layout::of_grown(&after)
-}
-
-/// Writes the new groups, durably.
-fn write_groups(device: &dyn BlockDevice, layout: &Layout, growth: &Growth) -> Result<()> {
-    for ag in growth.new_groups() {
-        let (offset, bytes) = layout.group_start(ag);
-        device.write_at(offset, &bytes).map_err(Error::Device)?;
-    }
-    device.flush().map_err(Error::Device)
 }

@@ -1,11 +1,14 @@
 //! Version 4: new groups, and a superblock that is written in place.
+//!
+//! The copies follow it. A crash before they are written leaves an image that kernels take as it is; but xfs_repair
+//! goes by what most superblocks say, and may give it its old size, which takes nothing from it but what was added.
 
 use blockdev::BlockDevice;
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
 use zerocopy::IntoBytes;
 
+use super::groups::{layout, write_groups};
 use super::growth::Growth;
-use super::{layout, write_groups};
 use crate::format::address::AgNumber;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::log::log_is_clean;
@@ -39,6 +42,11 @@ pub(super) fn check(device: &dyn BlockDevice, sb: &Superblock, growth: &Growth) 
 pub(super) fn grow(device: &dyn BlockDevice, sb: &Superblock, growth: Growth) -> Result<Growth> {
     // All that it says of itself agrees.
     Volume::read(device)?;
+    let (free, blocks) = (sb.raw.fdblocks.get(), sb.raw.dblocks.get());
+    if free > blocks {
+        let damage = Corruption::new("superblock", "fdblocks");
+        return Err(damage.mismatch(format_args!("at most {blocks}"), free).into());
+    }
     let layout = layout(sb, &growth);
     write_groups(device, &layout, &growth)?;
     let after = layout.as_superblock().raw;

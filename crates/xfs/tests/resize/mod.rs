@@ -12,7 +12,7 @@ use blockdev::{BlockDevice, FileDevice, MemoryDevice, RecordingDevice};
 use oracle::crash::write_image;
 use oracle::{Ignore, KernelMount, MountOptions, Tree, require};
 use vfs::{FileSystem, Ino, NewInode};
-use xfs::resize::{Growth, grow};
+use xfs::resize::{Growth, grow, size_bytes};
 use xfs::{OpenOptions, Xfs};
 
 use crate::changing::{Layout, MIB, assert_clean};
@@ -51,7 +51,7 @@ const LAYOUTS: [Layout; 12] = [
     ONE_GROUP,
 ];
 
-fn options() -> OpenOptions {
+pub(crate) fn options() -> OpenOptions {
     OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
@@ -128,6 +128,7 @@ fn grown_images_are_sound_and_their_new_groups_are_used() {
             let device = Arc::new(device);
             let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
             assert_eq!(fs.superblock().raw.dblocks.get(), growth.blocks_after);
+            assert_eq!(size_bytes(&*device).unwrap(), growth.bytes_after());
             for number in 0..u64::from(growth.groups_after) * 2 {
                 fill(&fs, &format!("after{number}"), 3, 10_000);
             }

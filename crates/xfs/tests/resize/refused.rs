@@ -48,3 +48,49 @@ fn a_short_last_group_of_version_4_is_refused() {
     let image = Layout { mkfs: Some("-m crc=0 -d agsize=20m"), ..SHORT_GROUP }.make();
     assert_refused(longer(&image, 200 * MIB), 200 * MIB, "last group is short");
 }
+
+/// Whatever is damaged, growing comes to an end: it is refused, or done.
+#[test]
+fn damage_anywhere_is_no_reason_to_panic() {
+    require!(Tool("mkfs.xfs"));
+    let images =
+        [filled(&SHORT_GROUP), Layout { mkfs: Some("-m crc=0"), ..Layout::DEFAULT }.make()];
+    let (mut refused, mut done) = (0, 0);
+    for image in images {
+        let image = longer(&image, 150 * MIB);
+        for seed in 0..oracle::effort(150, 600, 20_000) {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let device = image.fork();
+            // In the headers and roots of groups, above all the first.
+            let group = [0, 0, 0, 16, 20, 32, 40, 48, 60][random.usize(..9)] * MIB;
+            for _ in 0..random.usize(1..4) {
+                let most = if random.bool() { 2048 } else { 32 << 10 };
+                let at = group + random.u64(..most);
+                device.write_at(at, &[random.u8(..)]).unwrap();
+            }
+            let device = Arc::new(device);
+            // As if it were sealed, so that more than checksums is looked at.
+            if random.bool() {
+                reseal(&device, group);
+            }
+            match grow(device, 150 * MIB) {
+                Ok(_) => done += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 10 && done > 10, "{refused} refused, {done} done");
+}
+
+/// Brings the checksums of a group's headers up to date.
+fn reseal(device: &MemoryDevice, group: u64) {
+    for (sector, crc) in [(0, 224), (1, 216), (2, 312), (3, 32)] {
+        let at = group + sector * 512;
+        let mut bytes = [0; 512];
+        device.read_at(at, &mut bytes).unwrap();
+        if bytes.starts_with(b"X") {
+            xfs::format::checksum::seal(&mut bytes, crc);
+            device.write_at(at, &bytes).unwrap();
+        }
+    }
+}
