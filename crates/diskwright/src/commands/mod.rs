@@ -7,6 +7,7 @@ pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
+pub(crate) mod convert;
 pub(crate) mod cp;
 pub(crate) mod dump;
 pub(crate) mod extract;
@@ -25,6 +26,7 @@ pub(crate) mod rm;
 pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
+mod sources;
 pub(crate) mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unmount;
@@ -38,6 +40,7 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     match &cli.command {
         Command::Build(args) => build::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Info(args) => info::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),
