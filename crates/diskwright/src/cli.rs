@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, build, cat, chattr, check, chmod, chown, cp, diff, dump, extract, find, grow, info, ln,
-    ls, lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, shrink, trim,
-    truncate, unmount, workload,
+    apply, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract, find, grow,
+    info, ln, ls, lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, shrink,
+    trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -13,6 +13,7 @@ Examples:
   diskwright build rootfs/ root.img --size 2G --label root
   diskwright build rootfs/ root.img --fs xfs
   docker export web | diskwright build - web.img --free 512M
+  diskwright convert root.img root.xfs --fs xfs --size min
   diskwright ls -l root.img /etc
   diskwright cat --partition 2 disk.img /etc/fstab
   diskwright find root.img /usr --name '*.so*' --type f
@@ -45,6 +46,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Build(Box<build::BuildArgs>),
+    Convert(convert::ConvertArgs),
     Info(info::InfoArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),

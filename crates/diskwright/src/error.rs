@@ -160,7 +160,11 @@ impl Error {
     /// The message, and what to do about it, where it does not say so itself.
     pub fn with_advice(&self) -> String {
         let advice = match self {
-            Self::Image { source, .. } | Self::File { source, .. } => advice(source),
+            Self::Image { source, .. }
+            | Self::File { source, .. }
+            | Self::Build(BuildError::Source(source::SourceError::Image { source, .. })) => {
+                advice(source)
+            }
             _ => None,
         };
         advice.map_or_else(|| self.to_string(), |advice| format!("{self}; {advice}"))

@@ -130,6 +130,26 @@ impl Image {
             .map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
+    /// Opens an image to take its files. `is_locked` says that this process has locked the file to replace it.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and if the kernel has it attached to change it.
+    pub(crate) fn open_as_source(
+        path: &Path,
+        options: &OpenImage,
+        is_locked: bool,
+    ) -> Result<Self> {
+        let file = lock::open_to_read(path, is_locked)?;
+        lock::refuse_attached(path, &file)?;
+        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+        let device = window(path, Arc::new(device), options)?;
+        let kind = probe_kind(path, &device, options)?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        let image = open_format(kind, device, options).map_err(at)?;
+        vfs::path::check_root(&*image.fs).map_err(at)?;
+        Ok(image)
+    }
+
     /// An image that is open already.
     pub fn new(fs: Box<dyn MeasuresListings>, info: ImageInfo) -> Self {
         Self { fs, info, remarks: Vec::new() }

@@ -2,7 +2,7 @@
 //!
 //! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
 //!   [`vfs::Paths`] reads it like `std::fs`.
-//! - [`build`] makes an image of a directory or a tar archive.
+//! - [`build`] makes an image of directories, archives, container images and other images.
 //! - [`Image::edit`] opens one to change it: [`edit`] and [`copy`] are what `mkdir`, `rm`, `cp` and
 //!   their like do.
 //! - [`apply`](mod@apply) applies a layer of a container image to one, and [`diff`](mod@diff) tells two of them apart, or makes

@@ -79,6 +79,15 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
     Err(Refused::always_replaced().at("open", path))
 }
 
+/// Refuses a file that the kernel has attached to change it: what is read then is of no one moment.
+///
+/// # Errors
+/// If it is attached.
+pub(crate) fn refuse_attached(path: &Path, file: &File) -> Result<()> {
+    let metadata = file.metadata().map_err(|e| Error::host("read", path, e))?;
+    LoopFiles::attached().refuse(id(&metadata)).map_err(|refused| refused.at("open", path))
+}
+
 const READER_ADVICE: &str = "wait for it, or read what is there now with --norecovery";
 const WRITER_ADVICE: &str = "try again when it is done";
 

@@ -30,7 +30,7 @@ fn help_tells_how_to_work_with_every_command() {
     for command in [
         "build", "info", "ls", "cat", "find", "extract", "cp", "paths", "mount", "unmount",
         "mkdir", "rm", "rmdir", "mv", "ln", "chmod", "chown", "setfattr", "truncate", "recover",
-        "dump", "check", "workload",
+        "dump", "check", "convert", "workload",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(run(&[command, "--help"]).status.success(), "{command}");

@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod cli;
+mod convert;
 mod disk;
 mod edit;
 mod extract;

@@ -1,5 +1,6 @@
 //! File contents: where their data is, and how to read it.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -45,6 +46,16 @@ pub struct Detached(Place);
 enum Place {
     Host(Box<HostFile>),
     Archive { archive: Arc<ArchiveFile>, offset: u64, content: Box<(u64, Option<Arc<[DataRun]>>)> },
+    Elsewhere(Arc<dyn ReadContent>),
+}
+
+/// Contents that lie where this crate does not know its way.
+pub trait ReadContent: Send + Sync + fmt::Debug {
+    /// Fills `buf` with the file's bytes from `offset` on; holes read as zeros.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the file ends before.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError>;
 }
 
 /// An uncompressed archive that file contents are read from.
@@ -86,6 +97,16 @@ impl Content {
             let content = Box::new((size, runs));
             Body::Detached(Detached(Place::Archive { archive: archive.clone(), offset, content }))
         })
+    }
+
+    /// Contents of `size` bytes that somebody else reads; `sparse` lists their data if there are holes: sorted, within
+    /// the size, and apart from each other.
+    pub fn elsewhere(
+        size: u64,
+        sparse: Option<Vec<DataRun>>,
+        reader: Arc<dyn ReadContent>,
+    ) -> Self {
+        Self::new(size, shared(sparse), |_| Body::Detached(Detached(Place::Elsewhere(reader))))
     }
 
     /// Contents without data.
@@ -153,6 +174,7 @@ pub struct ContentFile(Opened);
 enum Opened {
     Host { file: File, expected: HostFile },
     Archive { archive: Arc<ArchiveFile>, size: u64, pieces: Vec<Piece> },
+    Elsewhere(Arc<dyn ReadContent>),
 }
 
 /// A data run and where its bytes are in the archive.
@@ -192,6 +214,7 @@ impl Detached {
                 }
                 Ok(ContentFile(Opened::Archive { archive: archive.clone(), size: *size, pieces }))
             }
+            Place::Elsewhere(reader) => Ok(ContentFile(Opened::Elsewhere(Arc::clone(reader)))),
         }
     }
 }
@@ -216,6 +239,7 @@ impl ContentFile {
                 }
                 archive.read_pieces(pieces, offset, buf)
             }
+            Opened::Elsewhere(reader) => reader.read_at(offset, buf),
         }
     }
 
@@ -226,7 +250,7 @@ impl ContentFile {
     pub fn finish(self) -> Result<(), SourceError> {
         match self.0 {
             Opened::Host { file, expected } => expected.check(&file),
-            Opened::Archive { .. } => Ok(()),
+            Opened::Archive { .. } | Opened::Elsewhere(_) => Ok(()),
         }
     }
 }

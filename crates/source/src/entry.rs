@@ -15,6 +15,17 @@ pub struct Entry {
     /// Extended attributes, sorted by name, each name once. Empty for [`EntryKind::Hardlink`],
     /// whose file has been returned with them before.
     pub xattrs: Vec<Xattr>,
+    /// What only images of file systems say of their inodes. `None` for [`EntryKind::Hardlink`].
+    pub inode: Option<Box<InodeDetails>>,
+}
+
+/// What archives and directories of the host do not tell of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InodeDetails {
+    /// When it was made, where that is kept.
+    pub crtime: Option<Time>,
+    /// Its flags, project and hints.
+    pub attributes: vfs::FileAttributes,
 }
 
 /// The type of an entry.

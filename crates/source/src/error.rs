@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::combine::Conflict;
 use crate::oci::ContainerFault;
 
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
@@ -83,6 +84,26 @@ pub enum SourceError {
         entry: Option<PathBuf>,
         /// What is wrong.
         fault: Box<ContainerFault>,
+    },
+    /// The image of a file system cannot be read.
+    #[error("image {image:?}{}: {source}", in_file(.file))]
+    Image {
+        /// The image.
+        image: PathBuf,
+        /// The file in it concerned.
+        file: Option<PathBuf>,
+        /// The reason.
+        source: vfs::Error,
+    },
+    /// Several sources do not go together.
+    #[error("{:?} of {name}: {conflict}", as_path(.entry))]
+    Conflict {
+        /// The source, as it was named, that brings the file.
+        name: String,
+        /// The path of the file in what is made of all sources.
+        entry: Vec<u8>,
+        /// Why it cannot be.
+        conflict: Conflict,
     },
 }
 
@@ -186,20 +207,26 @@ impl SourceError {
         Self::Io { operation, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether the archive is at fault, rather than the host.
+    /// Whether the archive, or the image, is at fault, rather than the host.
     pub fn is_archive_fault(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Damaged { .. }
-                | Self::Unsupported { .. }
-                | Self::Container { .. }
-                | Self::Layer { .. }
-        )
+            | Self::Unsupported { .. }
+            | Self::Container { .. }
+            | Self::Layer { .. } => true,
+            Self::Image { source, .. } => !matches!(source, vfs::Error::Device(_)),
+            Self::Conflict { conflict, .. } => conflict.is_archive_fault(),
+            Self::Io { .. } | Self::Copy { .. } | Self::Changed { .. } => false,
+        }
     }
 }
 
 fn in_entry(entry: &Option<PathBuf>) -> String {
     entry.as_ref().map_or_else(String::new, |path| format!(" (entry {path:?})"))
+}
+
+fn in_file(file: &Option<PathBuf>) -> String {
+    file.as_ref().map_or_else(String::new, |path| format!(", file {path:?}"))
 }
 
 fn in_blob(blob: &Option<String>) -> String {

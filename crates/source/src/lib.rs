@@ -16,10 +16,13 @@
 //!   What to do then is the caller's decision.
 //! - A [container image](oci) gives its flattened tree in the order of a directory source, with paths that
 //!   occur once, and no directory is absent.
+//! - [Several sources](Combination) give every path once, in the order of the sources; parents may come after their
+//!   children, and be absent.
 //! - After an error, or after the end, [`Source::next_entry`] returns `Ok(None)`.
 
 #![forbid(unsafe_code)]
 
+mod combine;
 mod content;
 mod directory;
 mod entry;
@@ -27,9 +30,10 @@ mod error;
 pub mod oci;
 mod tar;
 
-pub use content::{Body, Content, ContentFile, DataRun, Detached};
+pub use combine::{Combination, Combined, Conflict, Part};
+pub use content::{Body, Content, ContentFile, DataRun, Detached, ReadContent};
 pub use directory::DirectorySource;
-pub use entry::{Entry, EntryKind, Metadata, Time, Xattr};
+pub use entry::{Entry, EntryKind, InodeDetails, Metadata, Time, Xattr};
 pub use error::{Change, Damage, SourceError, Unsupported};
 pub use tar::{BLOCK_BYTES as TAR_BLOCK_BYTES, Header as TarHeader, TarSource};
 

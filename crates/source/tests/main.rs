@@ -1,5 +1,6 @@
 //! Directories and tar archives as sources.
 
+mod combine;
 mod common;
 mod directory;
 mod oci;

@@ -17,8 +17,7 @@ pub(super) struct ConfigFile {
 impl ConfigFile {
     /// Begins the file, if one was asked for. What is there already is replaced under the same condition as an image.
     pub(super) fn create(options: &BuildOptions) -> Result<Option<Self>, BuildError> {
-        let BuildSource::Container(container) = &options.source else { return Ok(None) };
-        let Some(path) = container.config.clone() else { return Ok(None) };
+        let Some(path) = asked_for(&options.source) else { return Ok(None) };
         let replace = if options.force { Replace::Anything } else { Replace::Empty };
         match Replacement::create(&path, replace) {
             Ok(file) => Ok(Some(Self { path, file })),
@@ -39,5 +38,16 @@ impl ConfigFile {
     pub(super) fn keep(self) -> Result<(), BuildError> {
         let path = self.path;
         self.file.keep().map_err(|refused| refusal(refused, &path))
+    }
+}
+
+/// The file that was asked for.
+fn asked_for(source: &BuildSource) -> Option<PathBuf> {
+    match source {
+        BuildSource::Container(container) => container.config.clone(),
+        BuildSource::Several(sources) => {
+            sources.iter().find_map(|placed| asked_for(&placed.source))
+        }
+        BuildSource::Files(_) | BuildSource::Image(_) => None,
     }
 }

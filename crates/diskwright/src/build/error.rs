@@ -82,6 +82,11 @@ pub enum BuildError {
 }
 
 impl BuildError {
+    /// A request that makes no sense.
+    pub(super) fn usage(problem: impl Into<String>) -> Self {
+        Self::Image(Box::new(crate::Error::Usage(problem.into())))
+    }
+
     /// The same, with the entry it is about.
     pub(super) fn at(self, path: &[u8]) -> Self {
         let path = path.to_vec();
@@ -107,6 +112,11 @@ impl BuildError {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Source(SourceError::Container { fault, .. }) if fault.is_choice() => Outcome::No,
+            Self::Source(SourceError::Conflict { conflict, .. })
+                if !conflict.is_archive_fault() =>
+            {
+                Outcome::Usage
+            }
             Self::Source(error) if error.is_archive_fault() => Outcome::Image,
             Self::FileSystem(vfs::Error::Invalid(_) | vfs::Error::Unsupported(_)) => Outcome::Usage,
             Self::FileSystem(error) => crate::error::vfs_outcome(error),

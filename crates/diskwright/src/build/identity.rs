@@ -91,6 +91,14 @@ impl Identity {
             self.field(&xattr.name);
             self.field(&xattr.value);
         }
+        if let Some(inode) = &entry.inode {
+            let attributes = &inode.attributes;
+            self.hash.update(&attributes.flags.bits().to_le_bytes());
+            let hints = [attributes.extent_size_bytes, attributes.cow_extent_size_bytes];
+            for value in [[attributes.project_id, 0], hints].concat() {
+                self.hash.update(&value.to_le_bytes());
+            }
+        }
     }
 
     /// Adds the contents of all files, as the copiers summed them up.

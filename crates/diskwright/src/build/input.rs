@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use source::oci::{Image, ImageOptions, Limits};
-use source::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError, TarSource};
+use source::{Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource};
 
-use super::{BuildError, Container};
+use super::image_source::ImageTree;
+use super::several::Several;
+use super::{BuildError, Container, PlacedSource};
 
 /// What the archive on standard input is called in errors.
 const STANDARD_INPUT: &str = "standard input";
@@ -28,6 +30,10 @@ pub(super) enum Input {
     Once(PathBuf),
     /// A container image, which was read already.
     Container(Image),
+    /// The image of a file system.
+    Image(ImageTree),
+    /// Several of all these.
+    Several(Several<Input>),
 }
 
 /// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
@@ -80,10 +86,22 @@ impl Input {
         Image::load(&container.reference, &options).map(Self::Container)
     }
 
+    /// Several sources, which were prepared.
+    pub(super) fn several(sources: &[PlacedSource], inputs: Vec<Self>) -> Self {
+        let part = |(placed, input): (&PlacedSource, &Self)| Part {
+            name: placed.source.to_string(),
+            at: placed.at.clone(),
+            mtime_only: input.is_directory(),
+        };
+        let parts = sources.iter().zip(&inputs).map(part).collect();
+        Self::Several(Several::new(parts, inputs))
+    }
+
     /// The configuration of a container image.
     pub(super) fn config(&self) -> Option<&[u8]> {
         match self {
             Self::Container(image) => Some(image.config()),
+            Self::Several(several) => several.inputs.iter().find_map(Self::config),
             _ => None,
         }
     }
@@ -108,6 +126,12 @@ impl Input {
             Self::Path(path) | Self::Once(path) => source::open(path, &options)?,
             Self::Copied(copied) => copied.open(contents)?,
             Self::Container(image) => Box::new(image.source()),
+            Self::Image(image) => image.source(),
+            Self::Several(several) => {
+                let open = |input: &Self, how| input.open(threads, options.exclude.clone(), how);
+                several
+                    .open(|input| open(input, Contents::Unread), |input| open(input, contents))?
+            }
         })
     }
 }

@@ -6,12 +6,17 @@
 //! locked until then, as for a change of an image.
 
 mod config;
+mod convert;
 mod copy;
+mod details;
 mod error;
 mod format;
 mod identity;
+mod image_file;
+mod image_source;
 mod input;
 mod options;
+mod several;
 mod size;
 mod target;
 mod writer;
@@ -24,15 +29,19 @@ use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
 pub use ::source::oci::{Platform, Reference};
+pub use convert::{ConvertOptions, ConvertSize, convert};
+pub use details::LeftOut;
 pub use error::BuildError;
+pub use image_file::ImageFile;
 pub use options::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner, PlacedSource,
 };
 
 use config::ConfigFile;
 use copy::Copier;
 use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
+use image_source::ImageTree;
 use input::{Contents, Input};
 use target::Target;
 use writer::{Made, Policy, Writer};
@@ -74,20 +83,39 @@ fn prepare(
     maker: &dyn Maker,
     target: &Target,
 ) -> Result<Input, BuildError> {
-    match &options.source {
-        BuildSource::Files(path) => {
-            let may_read_twice =
-                options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
-            Input::prepare(path, &options.image, may_read_twice).map_err(|source| {
-                BuildError::Spool { source, options: maker.single_pass_options() }
-            })
-        }
+    let may_read_twice = options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
+    prepare_one(&options.source, options, (maker, target), may_read_twice)
+}
+
+/// Prepares one source, or several.
+fn prepare_one(
+    source: &BuildSource,
+    options: &BuildOptions,
+    (maker, target): (&dyn Maker, &Target),
+    may_read_twice: bool,
+) -> Result<Input, BuildError> {
+    match source {
+        BuildSource::Files(path) => Input::prepare(path, &options.image, may_read_twice)
+            .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() }),
         BuildSource::Container(container) => {
             // Beside a device there is only memory.
             let temporary = std::env::temp_dir();
             let beside =
                 if target.is_device() { &temporary } else { input::beside(&options.image) };
             Ok(Input::load(container, beside, options.threads())?)
+        }
+        BuildSource::Image(file) => {
+            // What is written in place cannot be read at the same time.
+            let replaced = if target.is_device() { Vec::new() } else { target.ids()? };
+            let image = ImageTree::open(file, options.format, &replaced);
+            Ok(Input::Image(image.map_err(|e| BuildError::Image(Box::new(e)))?))
+        }
+        BuildSource::Several(sources) => {
+            several::check(sources)?;
+            let prepare =
+                |placed: &PlacedSource| prepare_one(&placed.source, options, (maker, target), true);
+            let inputs = sources.iter().map(prepare).collect::<Result<_, _>>()?;
+            Ok(Input::several(sources, inputs))
         }
     }
 }
@@ -119,6 +147,7 @@ fn used(totals: &StatFs) -> u64 {
 struct Filled {
     image_bytes: u64,
     made: Made,
+    left_out: LeftOut,
     /// Blocks and inodes that the source took.
     blocks: u64,
     inodes: u64,
@@ -134,6 +163,7 @@ impl Build<'_> {
             image_bytes: filled.image_bytes,
             entries: filled.made.entries,
             data_bytes: filled.made.bytes,
+            left_out: filled.left_out,
         })
     }
 
@@ -267,7 +297,7 @@ impl Build<'_> {
         let fresh = plan.make(&device)?;
         let fs = fresh.file_system();
         let before = fs.statfs()?;
-        let (made, identity) = self.pour(fs, &device, fill, source)?;
+        let (made, identity, left_out) = self.pour(fs, &device, fill, source)?;
         let after = fs.statfs()?;
         if fill == Fill::Whole {
             let derive = self.options.uuid.is_none() && !fresh.uuid_is_fixed();
@@ -276,6 +306,7 @@ impl Build<'_> {
         Ok(Filled {
             image_bytes: size,
             made,
+            left_out,
             blocks: before.blocks_free.saturating_sub(after.blocks_free),
             inodes: used(&after).saturating_sub(used(&before)),
         })
@@ -288,7 +319,7 @@ impl Build<'_> {
         device: &Arc<dyn BlockDevice>,
         fill: Fill,
         source: &mut dyn Source,
-    ) -> Result<(Made, Identity), BuildError> {
+    ) -> Result<(Made, Identity, LeftOut), BuildError> {
         let policy = Policy {
             owner: self.options.owner,
             latest: self.options.source_date_epoch,
@@ -312,9 +343,9 @@ impl Build<'_> {
                     self.progress.made(made.entries, made.bytes);
                 }
             }
-            let (made, contents) = writer.finish()?;
+            let (made, contents, left_out) = writer.finish()?;
             identity.add_contents(contents);
-            Ok((made, identity))
+            Ok((made, identity, left_out))
         })
     }
 }

@@ -11,6 +11,10 @@ use serde::Serialize;
 use source::oci::{Platform, Reference};
 use vfs::Timestamp;
 
+use super::details::LeftOut;
+use super::image_file::ImageFile;
+use crate::text::shown;
+
 /// The format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +84,29 @@ pub enum BuildSource {
     Files(PathBuf),
     /// A container image.
     Container(Container),
+    /// The image of a file system.
+    Image(ImageFile),
+    /// Several, of which later ones are put over those before them.
+    Several(Vec<PlacedSource>),
+}
+
+/// As it is named on the command line.
+impl fmt::Display for BuildSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(path) if path.as_os_str() == "-" => f.write_str("standard input"),
+            Self::Files(path) => shown(path).fmt(f),
+            Self::Container(container) => container.reference.fmt(f),
+            Self::Image(file) => {
+                write!(f, "image:{}", shown(&file.path))?;
+                file.partition.map_or(Ok(()), |number| write!(f, ":{number}"))
+            }
+            Self::Several(sources) => {
+                let names = sources.iter().map(|placed| placed.source.to_string());
+                f.write_str(&names.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
 }
 
 impl From<PathBuf> for BuildSource {
@@ -92,6 +119,15 @@ impl From<&Path> for BuildSource {
     fn from(path: &Path) -> Self {
         Self::Files(path.to_owned())
     }
+}
+
+/// One of several sources.
+#[derive(Clone, Debug)]
+pub struct PlacedSource {
+    /// What it is.
+    pub source: BuildSource,
+    /// The directory of the image that its root becomes: names with slashes between them, none at the ends.
+    pub at: Vec<u8>,
 }
 
 /// A container image, and what of it is wanted.
@@ -184,4 +220,7 @@ pub struct BuildReport {
     pub entries: u64,
     /// Bytes of file contents.
     pub data_bytes: u64,
+    /// What inodes of images had that the format does not keep, and how many files lost it.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }

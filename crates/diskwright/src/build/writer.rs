@@ -6,13 +6,14 @@
 
 use std::ops::ControlFlow;
 
-use source::{Body, Entry, EntryKind, Metadata, Source, Time, Xattr};
+use source::{Body, Entry, EntryKind, InodeDetails, Metadata, Source, Time, Xattr};
 use vfs::{
     AllocateMode, DeviceNumber, ExtentPlace, FileSystem, Ino, NewInode, SetAttributes, SpecialFile,
     Timestamp,
 };
 
 use super::copy::{Copier, Run, Runs};
+use super::details::{Details, LeftOut};
 use super::{BuildError, Owner, identity};
 
 /// Bytes of a streamed file read at a time.
@@ -51,6 +52,7 @@ pub(super) struct Writer<'a, 'scope> {
     copier: Copier<'scope>,
     /// Attributes that making further entries would change again.
     directories: Vec<(Ino, SetAttributes)>,
+    details: Details<'a>,
     /// The directory of the last entry: nearly always that of the next one too.
     parent: (Vec<u8>, Ino),
     made: Made,
@@ -63,7 +65,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
         let parent = (Vec::new(), fs.root());
         let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
-        Self { fs, policy, copier, directories, parent, made, contents: 0, buffer }
+        let details = Details::new(fs);
+        Self { fs, policy, copier, directories, details, parent, made, contents: 0, buffer }
     }
 
     /// What has been made so far.
@@ -74,8 +77,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     /// Makes one entry. The contents of a streamed file are read from `source`.
     pub(super) fn add(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
         self.made.entries += 1;
-        let Entry { path, kind, metadata, xattrs } = entry;
-        self.apply(&path, kind, &metadata, &xattrs, source).map_err(|e| match e {
+        let path = entry.path.clone();
+        self.apply(entry, source).map_err(|e| match e {
             BuildError::Repeated => self.taken(&path).at(&path),
             e => e.at(&path),
         })
@@ -98,26 +101,25 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    fn apply(
-        &mut self,
-        path: &[u8],
-        kind: EntryKind,
-        metadata: &Metadata,
-        xattrs: &[Xattr],
-        source: &mut dyn Source,
-    ) -> Result<(), BuildError> {
-        let times = self.times(metadata);
-        let new = self.new_inode(metadata, times[1]);
+    fn apply(&mut self, entry: Entry, source: &mut dyn Source) -> Result<(), BuildError> {
+        let Entry { path, kind, metadata, xattrs, inode } = entry;
+        let inode = inode.as_deref();
+        let times = self.times(&metadata, inode);
+        let new = self.new_inode(&metadata, times.mtime);
         if path.is_empty() {
-            return self.set_root(xattrs, &new, times);
+            return self.set_root(&xattrs, &new, times, inode);
         }
-        let (dir, name) = self.parent_of(path)?;
+        let (dir, name) = self.parent_of(&path)?;
+        let is_directory = matches!(kind, EntryKind::Directory);
         let fs = self.fs;
         let special = |file| once(fs.mknod(dir, name, file, &new));
         let ino = match kind {
             EntryKind::Directory => self.directory(dir, name, &new, times)?,
             EntryKind::File(content) => {
                 let ino = once(self.fs.create(dir, name, &new))?;
+                if let Some(details) = inode {
+                    self.details.before_contents(ino, details)?;
+                }
                 self.fill(ino, content, source)?;
                 ino
             }
@@ -135,11 +137,33 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             EntryKind::Fifo => special(SpecialFile::Fifo)?,
             EntryKind::Socket => special(SpecialFile::Socket)?,
         };
-        for xattr in xattrs {
-            self.fs.set_xattr(ino, &xattr.name, &xattr.value)?;
+        self.set_xattrs(ino, &xattrs, inode)?;
+        if !times.are_one() {
+            self.fs.set_attributes(ino, &times.change())?;
         }
-        if times[0] != times[1] || times[2] != times[1] {
-            self.fs.set_attributes(ino, &time_change(times))?;
+        if let Some(details) = inode {
+            self.details.check_times(ino, &times.change())?;
+            if is_directory {
+                self.details.of_directory(ino, details)?;
+            } else {
+                self.details.of_file(ino, details)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an image has that is not kept is left out; what an archive or the host has is an error.
+    fn set_xattrs(
+        &mut self,
+        ino: Ino,
+        xattrs: &[Xattr],
+        inode: Option<&InodeDetails>,
+    ) -> Result<(), BuildError> {
+        for xattr in xattrs {
+            match inode {
+                Some(_) => self.details.set_xattr(ino, &xattr.name, &xattr.value)?,
+                None => self.fs.set_xattr(ino, &xattr.name, &xattr.value)?,
+            }
         }
         Ok(())
     }
@@ -149,12 +173,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         &mut self,
         xattrs: &[Xattr],
         new: &NewInode,
-        times: [Timestamp; 3],
+        times: Times,
+        inode: Option<&InodeDetails>,
     ) -> Result<(), BuildError> {
         let root = self.fs.root();
         self.set_directory(root, new, times)?;
-        for xattr in xattrs {
-            self.fs.set_xattr(root, &xattr.name, &xattr.value)?;
+        self.set_xattrs(root, xattrs, inode)?;
+        if let Some(details) = inode {
+            self.details.of_directory(root, details)?;
         }
         Ok(())
     }
@@ -165,11 +191,11 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         dir: Ino,
         name: &[u8],
         new: &NewInode,
-        times: [Timestamp; 3],
+        times: Times,
     ) -> Result<Ino, BuildError> {
         match self.fs.mkdir(dir, name, new) {
             Ok(ino) => {
-                self.directories.push((ino, time_change(times)));
+                self.directories.push((ino, times.change()));
                 Ok(ino)
             }
             Err(vfs::Error::Exists) => {
@@ -184,20 +210,15 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    fn set_directory(
-        &mut self,
-        ino: Ino,
-        new: &NewInode,
-        times: [Timestamp; 3],
-    ) -> Result<(), BuildError> {
+    fn set_directory(&mut self, ino: Ino, new: &NewInode, times: Times) -> Result<(), BuildError> {
         let change = SetAttributes {
             permissions: Some(new.permissions),
             uid: Some(new.uid),
             gid: Some(new.gid),
-            ..time_change(times)
+            ..times.change()
         };
         self.fs.set_attributes(ino, &change)?;
-        self.directories.push((ino, time_change(times)));
+        self.directories.push((ino, times.change()));
         Ok(())
     }
 
@@ -329,7 +350,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
                         parent_time: None,
                     };
                     let ino = self.fs.mkdir(dir, name, &new)?;
-                    self.directories.push((ino, time_change([self.policy.time; 3])));
+                    self.directories.push((ino, Times::all(self.policy.time).change()));
                     ino
                 }
                 Err(e) => return Err(e.into()),
@@ -361,9 +382,9 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         }
     }
 
-    /// Access, modification and change time. What the source does not say is the modification
-    /// time, so that reading a source does not change the image made of it.
-    fn times(&self, metadata: &Metadata) -> [Timestamp; 3] {
+    /// What the source does not say is the modification time, so that reading a source does not change the image
+    /// made of it.
+    fn times(&self, metadata: &Metadata, inode: Option<&InodeDetails>) -> Times {
         let clamp = |time: Time| {
             let time = Timestamp { sec: time.sec, nsec: time.nsec };
             match self.policy.latest {
@@ -373,19 +394,28 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         };
         let mtime = clamp(metadata.mtime);
         if self.policy.mtime_only {
-            return [mtime; 3];
+            return Times::all(mtime);
         }
-        [metadata.atime.map_or(mtime, clamp), mtime, metadata.ctime.map_or(mtime, clamp)]
+        Times {
+            atime: metadata.atime.map_or(mtime, clamp),
+            mtime,
+            ctime: metadata.ctime.map_or(mtime, clamp),
+            crtime: inode.and_then(|details| details.crtime).map(clamp),
+        }
     }
 
     /// Waits for the copying and settles the times of directories.
-    /// Returns what was made, and the sum over all contents.
-    pub(super) fn finish(self) -> Result<(Made, u64), BuildError> {
+    /// Returns what was made, the sum over all contents, and what was not kept.
+    pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
         let copied = self.copier.finish()?;
         for (ino, change) in &self.directories {
             self.fs.set_attributes(*ino, change)?;
+            if change.crtime.is_some() {
+                self.details.check_times(*ino, change)?;
+            }
         }
-        Ok((self.made, self.contents.wrapping_add(copied)))
+        let left_out = self.details.finish()?;
+        Ok((self.made, self.contents.wrapping_add(copied), left_out))
     }
 }
 
@@ -397,11 +427,34 @@ fn once<T>(made: vfs::Result<T>) -> Result<T, BuildError> {
     }
 }
 
-fn time_change([atime, mtime, ctime]: [Timestamp; 3]) -> SetAttributes {
-    SetAttributes {
-        atime: Some(atime),
-        mtime: Some(mtime),
-        ctime: Some(ctime),
-        ..Default::default()
+/// Times of an inode.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    atime: Timestamp,
+    mtime: Timestamp,
+    ctime: Timestamp,
+    /// That of its creation, where the source knows it; it is the modification time otherwise.
+    crtime: Option<Timestamp>,
+}
+
+impl Times {
+    fn all(time: Timestamp) -> Self {
+        Self { atime: time, mtime: time, ctime: time, crtime: None }
+    }
+
+    /// Whether they are those that a new inode has.
+    fn are_one(self) -> bool {
+        let crtime = self.crtime.unwrap_or(self.mtime);
+        [self.atime, self.ctime, crtime].iter().all(|time| *time == self.mtime)
+    }
+
+    fn change(self) -> SetAttributes {
+        SetAttributes {
+            atime: Some(self.atime),
+            mtime: Some(self.mtime),
+            ctime: Some(self.ctime),
+            crtime: self.crtime,
+            ..Default::default()
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! `diskwright build`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::build::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner, Platform,
-    Progress, Reference, build,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile, Owner,
+    PlacedSource, Platform, Progress, Reference, build,
 };
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
+use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
 const NOTES: &str = "\
@@ -22,22 +23,20 @@ Examples:
   docker save web | diskwright build docker-archive:- web.img
   diskwright build data/ data.img --features ^has_journal,+inline_data --block-size 1K
   diskwright build rootfs/ root.img --fs xfs --size 4G --features ^reflink
+  diskwright build base.tar overlay/ --at srv/www site/ root.img
+  diskwright build image:disk.img:2 changes/ new.img
 
 The same source and options give the same bytes, whatever the number of threads. The environment
 variable SOURCE_DATE_EPOCH (seconds since 1970) is the latest time in the image. IMAGE gets its name
 when it is finished: a build that fails or is interrupted leaves nothing. --force does not replace an
 image that is mounted or in use.";
 
-/// Build an image from a directory, a tar archive or a container image
+/// Build an image from directories, tar archives, container images and other images
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip or zstd; - is standard input), or container image:
-    /// oci:DIR[:REF], oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]
-    source: PathBuf,
-
-    /// Image to make
-    image: PathBuf,
+    #[command(flatten)]
+    sources: SourceArgs,
 
     /// Format
     #[arg(long, value_enum, default_value = "ext4")]
@@ -156,9 +155,18 @@ const EXT4: &str = "Options of ext4";
 const XFS: &str = "Options of XFS";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormatArg {
+pub(crate) enum FormatArg {
     Ext4,
     Xfs,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::Ext4 => Self::Ext4,
+            FormatArg::Xfs => Self::Xfs,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -194,24 +202,47 @@ pub(crate) fn source_date_epoch() -> Result<Option<i64>> {
     seconds.map(Some).ok_or_else(|| Error::Usage(problem.into()))
 }
 
-/// What the arguments name: a container image if it begins as one, else a path.
+/// What the arguments name.
 fn source(args: &BuildArgs) -> Result<BuildSource> {
-    let Some(reference) = args.source.to_str().and_then(Reference::parse) else {
-        let given = [
-            ("--platform", args.platform.is_some()),
-            ("--overlay", args.overlay),
-            ("--config", args.config.is_some()),
-            ("--layer-limit", args.layer_limit.is_some()),
-        ];
-        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            let problem = format!(
-                "{option} goes with a container image: write oci:, oci-archive: or docker-archive: before its path"
-            );
-            return Err(Error::Usage(problem));
-        }
-        return Ok(BuildSource::Files(args.source.clone()));
+    let placed = |named: &SourceArg| {
+        Ok(PlacedSource { source: one_source(args, &named.source)?, at: named.at.clone() })
     };
-    if args.config.as_ref() == Some(&args.image) {
+    let mut sources = args.sources.all().iter().map(placed).collect::<Result<Vec<_>>>()?;
+    let is_container = |placed: &PlacedSource| matches!(placed.source, BuildSource::Container(_));
+    if !sources.iter().any(is_container) {
+        refuse_options_of_containers(args)?;
+    }
+    if sources.len() == 1 && sources[0].at.is_empty() {
+        return Ok(sources.remove(0).source);
+    }
+    Ok(BuildSource::Several(sources))
+}
+
+fn refuse_options_of_containers(args: &BuildArgs) -> Result<()> {
+    let given = [
+        ("--platform", args.platform.is_some()),
+        ("--overlay", args.overlay),
+        ("--config", args.config.is_some()),
+        ("--layer-limit", args.layer_limit.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        let problem = format!(
+            "{option} goes with a container image: write oci:, oci-archive: or docker-archive: before its path"
+        );
+        return Err(Error::Usage(problem));
+    }
+    Ok(())
+}
+
+/// What an argument names: a container image or the image of a file system if it begins as one, else a path.
+fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
+    if let Some(file) = ImageFile::parse(source.as_os_str()) {
+        return Ok(BuildSource::Image(file));
+    }
+    let Some(reference) = source.to_str().and_then(Reference::parse) else {
+        return Ok(BuildSource::Files(source.to_owned()));
+    };
+    if args.config.as_deref() == Some(args.sources.image()) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
     }
     Ok(BuildSource::Container(Container {
@@ -228,7 +259,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         let problem = "--free goes with --size auto: a given size says what is free already";
         return Err(Error::Usage(problem.into()));
     }
-    if args.image.as_os_str() == "-" {
+    if args.sources.image().as_os_str() == "-" {
         let problem =
             "an image is not written in order, so it cannot go to standard output: name a file";
         return Err(Error::Usage(problem.into()));
@@ -238,11 +269,8 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     }
     Ok(BuildOptions {
         source: source(args)?,
-        image: args.image.clone(),
-        format: match args.fs {
-            FormatArg::Ext4 => Format::Ext4,
-            FormatArg::Xfs => Format::Xfs,
-        },
+        image: args.sources.image().to_owned(),
+        format: args.fs.into(),
         size: args.size.0,
         free: args.free,
         label: args.label.clone().map(String::into_bytes),
@@ -267,7 +295,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
 }
 
 /// Shows how a build goes.
-struct Bar(ProgressBar);
+pub(crate) struct Bar(pub(crate) ProgressBar);
 
 impl Progress for Bar {
     fn made(&self, entries: u64, bytes: u64) {
@@ -284,12 +312,16 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let bar = Bar(terminal::spinner("building:"));
     let built = build(&options, &bar);
     bar.0.finish_and_clear();
-    report(args, &built?)?;
+    report("built", args.sources.image(), args.json, &built?)?;
     Ok(Outcome::Done)
 }
 
-fn report(args: &BuildArgs, report: &BuildReport) -> Result<()> {
-    if args.json {
+/// Says what was made.
+pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport) -> Result<()> {
+    for (what, count) in &report.left_out {
+        terminal::message(&format_args!("not kept, of {count} files: {what}"));
+    }
+    if json {
         return terminal::with_output(|out| {
             serde_json::to_writer(&mut *out, report)
                 .map_err(std::io::Error::from)
@@ -298,8 +330,8 @@ fn report(args: &BuildArgs, report: &BuildReport) -> Result<()> {
         });
     }
     terminal::message(&format_args!(
-        "built {}: {} files, {} of contents, {} image",
-        diskwright::text::escaped(args.image.as_os_str().as_encoded_bytes()),
+        "{verb} {}: {} files, {} of contents, {} image",
+        diskwright::text::escaped(image.as_os_str().as_encoded_bytes()),
         report.entries,
         size(report.data_bytes),
         size(report.image_bytes),

@@ -8,6 +8,7 @@ pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
+pub(crate) mod convert;
 pub(crate) mod cp;
 pub(crate) mod diff;
 pub(crate) mod dump;
@@ -29,6 +30,7 @@ pub(crate) mod rmdir;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod shrink;
+mod sources;
 pub(crate) mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unmount;
@@ -42,6 +44,7 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     match &cli.command {
         Command::Build(args) => build::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Info(args) => info::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),

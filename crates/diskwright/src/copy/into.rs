@@ -174,7 +174,7 @@ fn host_directory(importer: &mut Importer<'_>, path: &Path, top: Place<'_>) -> R
     let mut source = DirectorySource::open(path, &options)?;
     let mut tree = Tree::default();
     while let Some(entry) = source.next_entry()? {
-        let Entry { path, kind, metadata, xattrs } = entry;
+        let Entry { path, kind, metadata, xattrs, .. } = entry;
         let path_there = join(top.path, &path);
         let (dir, name) = match split_last(&path) {
             None => (top.dir, top.name),

@@ -1,6 +1,6 @@
 //! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
 
-mod common;
+pub(crate) mod common;
 mod containers;
 mod directories;
 mod ending;
@@ -9,6 +9,7 @@ mod features;
 mod large_files;
 mod reproducible;
 mod round_trip;
+mod several;
 mod sizes;
 mod sources;
 mod streams;

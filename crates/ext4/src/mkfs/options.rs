@@ -171,7 +171,7 @@ struct Rule {
 }
 
 /// Rules in the order they are settled in: what a later one looks at, an earlier one may change.
-static RULES: [Rule; 8] = [
+static RULES: [Rule; 9] = [
     // mke2fs, too, lets metadata_csum win silently.
     Rule {
         loses: Feature::RoCompat(RoCompat::GDT_CSUM),
@@ -216,6 +216,11 @@ static RULES: [Rule; 8] = [
         broken: |o, _| o.inode_size <= 128,
         message: "inline_data needs inodes above 128 bytes",
     },
+    Rule {
+        loses: Feature::RoCompat(RoCompat::PROJECT),
+        broken: |o, _| o.inode_size <= 128,
+        message: "project needs inodes above 128 bytes",
+    },
 ];
 
 const BIT64: Feature = Feature::Incompat(Incompat::BIT64);
@@ -250,7 +255,7 @@ fn refuse_unmakable(features: &Features) -> Result<()> {
             .union(Incompat::EA_INODE)
             .union(Incompat::LARGEDIR)
             .union(Incompat::INLINE_DATA),
-        ro_compat: DEFAULT_FEATURES.ro_compat.union(RoCompat::GDT_CSUM),
+        ro_compat: DEFAULT_FEATURES.ro_compat.union(RoCompat::GDT_CSUM).union(RoCompat::PROJECT),
     };
     let others = Features {
         compat: features.compat.difference(makable.compat),

@@ -72,7 +72,7 @@ impl Scanner {
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         let xattrs = self.xattrs.read(name, || path.clone())?;
         let kind = EntryKind::Directory;
-        Ok(Entry { path: Vec::new(), kind, metadata: metadata(&stat), xattrs })
+        Ok(Entry { path: Vec::new(), kind, metadata: metadata(&stat), xattrs, inode: None })
     }
 
     /// Reads everything about the files of a batch, up to the first error.
@@ -137,7 +137,7 @@ impl Scanner {
             self.host_path.truncate(directory_len);
             xattrs?
         };
-        let entry = Entry { path, kind, metadata: metadata(&stat), xattrs };
+        let entry = Entry { path, kind, metadata: metadata(&stat), xattrs, inode: None };
         Ok(Some(Scanned { entry, id, links: stat.st_nlink as u64 }))
     }
 

@@ -90,7 +90,8 @@ impl Source for ContainerSource {
         let node = self.flat.tree.node(inode);
         let is_link = matches!(kind, EntryKind::Hardlink(_));
         let xattrs = if is_link { Vec::new() } else { node.xattrs.to_vec() };
-        Ok(Some(Entry { path: self.path.clone(), kind, metadata: node.metadata, xattrs }))
+        let (path, metadata) = (self.path.clone(), node.metadata);
+        Ok(Some(Entry { path, kind, metadata, xattrs, inode: None }))
     }
 
     fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {

@@ -306,7 +306,7 @@ impl TarSource {
         if path.is_empty() && !matches!(kind, EntryKind::Directory) {
             return Err(Damage::Path("the path").into());
         }
-        Ok(Entry { path, kind, metadata, xattrs })
+        Ok(Entry { path, kind, metadata, xattrs, inode: None })
     }
 
     /// Sets what is left of an entry with `stored` bytes of data, `used` of which were consumed.

@@ -33,7 +33,7 @@ pub enum Kind {
 pub fn collect(source: &mut dyn Source) -> Result<Vec<Item>, source::SourceError> {
     let mut items = Vec::new();
     while let Some(entry) = source.next_entry()? {
-        let Entry { path, kind, metadata, xattrs } = entry;
+        let Entry { path, kind, metadata, xattrs, .. } = entry;
         let kind = match kind {
             EntryKind::File(content) => read_file(source, &content)?,
             other => Kind::Other(format!("{other:?}")),

@@ -1,0 +1,59 @@
+//! How an image is named that files are taken from.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What names an image on the command line.
+const PREFIX: &[u8] = b"image:";
+
+/// An image to take files from, and where in its file it lies.
+#[derive(Clone, Debug)]
+pub struct ImageFile {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// First byte of the image in the file.
+    pub offset: u64,
+    /// Number of the partition it lies in, instead.
+    pub partition: Option<u32>,
+}
+
+impl ImageFile {
+    /// What `image:FILE` or `image:FILE:PARTITION` names; `None` if it begins otherwise. A file that is there under
+    /// the whole name is meant before a partition.
+    pub fn parse(text: &OsStr) -> Option<Self> {
+        let bytes = text.as_bytes().strip_prefix(PREFIX)?;
+        let whole = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let is_there = std::fs::symlink_metadata(whole(bytes)).is_ok();
+        let colon = bytes.iter().rposition(|&byte| byte == b':').filter(|_| !is_there);
+        let number = colon.and_then(|at| std::str::from_utf8(&bytes[at + 1..]).ok()?.parse().ok());
+        Some(match (colon, number) {
+            (Some(at), Some(number)) => {
+                Self { path: whole(&bytes[..at]), offset: 0, partition: Some(number) }
+            }
+            _ => Self { path: whole(bytes), offset: 0, partition: None },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_after_the_last_colon_is_a_partition() {
+        let parse = |text: &str| {
+            ImageFile::parse(OsStr::new(text)).map(|found| (found.path, found.partition))
+        };
+        assert_eq!(parse("root.img"), None);
+        assert_eq!(parse("image:root.img"), Some(("root.img".into(), None)));
+        assert_eq!(parse("image:disk:2"), Some(("disk".into(), Some(2))));
+        assert_eq!(parse("image:a:b"), Some(("a:b".into(), None)));
+        assert_eq!(parse("image:a:-1"), Some(("a:-1".into(), None)));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk:2");
+        std::fs::write(&path, b"").unwrap();
+        let text = format!("image:{}", path.display());
+        assert_eq!(parse(&text), Some((path, None)));
+    }
+}

@@ -1,0 +1,149 @@
+//! The names of what several sources make together.
+
+use std::collections::BTreeMap;
+
+use super::Conflict;
+
+/// Most files that are kept in mind; a few gigabytes of memory.
+const COUNT_MAX: usize = 1 << 25;
+
+/// Number of a file or directory.
+pub(super) type Node = u32;
+
+/// A file or directory, and whose it is.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) what: What,
+    /// The source whose file it is, or that listed the directory first. `None` for a directory that is only part of
+    /// paths.
+    pub(super) source: Option<u32>,
+    /// Whether it is a directory that a source listed.
+    pub(super) is_listed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Directory,
+    /// Anything else; if it has several names, the number of the file.
+    File(Option<u32>),
+}
+
+/// Where a path leads.
+pub(super) enum Place<'p> {
+    /// To a name that is free in this directory.
+    Free(Node, &'p [u8]),
+    Taken(Node),
+}
+
+/// All names. What was taken away leaves its number behind.
+#[derive(Debug)]
+pub(super) struct Names {
+    nodes: Vec<Owned>,
+    /// What is in directories, by their number.
+    within: Vec<BTreeMap<Box<[u8]>, Node>>,
+    /// The last directory: nearly always that of the next entry too.
+    last: (Vec<u8>, Node),
+}
+
+const ROOT: Node = 0;
+
+impl Names {
+    pub(super) fn new() -> Self {
+        let root = Owned { what: What::Directory, source: None, is_listed: false };
+        Self { nodes: vec![root], within: vec![BTreeMap::new()], last: (Vec::new(), ROOT) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn get(&self, node: Node) -> &Owned {
+        &self.nodes[node as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, node: Node) -> &mut Owned {
+        &mut self.nodes[node as usize]
+    }
+
+    /// Whether it has no names in it: also what is no directory.
+    pub(super) fn is_empty(&self, node: Node) -> bool {
+        self.within[node as usize].is_empty()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        dir: Node,
+        name: &[u8],
+        what: What,
+        source: u32,
+    ) -> Result<Node, Conflict> {
+        self.push(dir, name, Owned { what, source: Some(source), is_listed: false })
+    }
+
+    fn push(&mut self, dir: Node, name: &[u8], owned: Owned) -> Result<Node, Conflict> {
+        if self.nodes.len() == COUNT_MAX {
+            return Err(Conflict::TooMany(COUNT_MAX));
+        }
+        let node = self.nodes.len() as Node;
+        self.nodes.push(owned);
+        self.within.push(BTreeMap::new());
+        self.within[dir as usize].insert(name.into(), node);
+        Ok(node)
+    }
+
+    /// What has a path. A name leads to the same number for good.
+    pub(super) fn find(&self, path: &[u8]) -> Option<Node> {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.into_iter().try_fold(ROOT, |dir, name| self.within_directory(dir, name))
+    }
+
+    /// What has a name in a directory.
+    pub(super) fn within_directory(&self, dir: Node, name: &[u8]) -> Option<Node> {
+        self.within[dir as usize].get(name).copied()
+    }
+
+    /// Where a path leads; directories on the way are made.
+    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<Place<'p>, Conflict> {
+        if path.is_empty() {
+            return Ok(Place::Taken(ROOT));
+        }
+        let (parent, name) = split(path);
+        let is_last = parent == self.last.0 && self.get(self.last.1).what == What::Directory;
+        let dir = if is_last { self.last.1 } else { self.directory(parent)? };
+        if !is_last {
+            self.last.0.clear();
+            self.last.0.extend_from_slice(parent);
+            self.last.1 = dir;
+        }
+        Ok(match self.within[dir as usize].get(name) {
+            Some(&node) => Place::Taken(node),
+            None => Place::Free(dir, name),
+        })
+    }
+
+    /// The directory of a path, made if it is not there.
+    pub(super) fn directory(&mut self, path: &[u8]) -> Result<Node, Conflict> {
+        let mut dir = ROOT;
+        let mut end = 0;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            end += name.len() + usize::from(end > 0);
+            dir = match self.within[dir as usize].get(name) {
+                Some(&node) if self.get(node).what == What::Directory => node,
+                Some(_) => return Err(Conflict::NotADirectory(path[..end].to_vec())),
+                None => {
+                    let implied = Owned { what: What::Directory, source: None, is_listed: false };
+                    self.push(dir, name, implied)?
+                }
+            };
+        }
+        Ok(dir)
+    }
+}
+
+/// The path of the directory, and the name in it.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&[], path),
+    }
+}
