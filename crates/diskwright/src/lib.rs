@@ -13,6 +13,7 @@
 
 pub mod build;
 pub mod check;
+mod clone;
 pub mod copy;
 pub mod dump;
 pub mod edit;

@@ -27,7 +27,7 @@ mod error;
 pub mod oci;
 mod tar;
 
-pub use content::{Body, Content, ContentFile, DataRun, Detached};
+pub use content::{Body, Content, ContentFile, DataRun, Detached, Stored};
 pub use directory::DirectorySource;
 pub use entry::{Entry, EntryKind, Metadata, Time, Xattr};
 pub use error::{Change, Damage, SourceError, Unsupported};

@@ -1,5 +1,6 @@
 //! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
 
+mod clones;
 mod common;
 mod containers;
 mod directories;
