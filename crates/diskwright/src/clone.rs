@@ -12,8 +12,9 @@ use rustix::fs::{copy_file_range, fstatfs};
 /// File systems whose files can share blocks (`f_type` of statfs(2)): XFS, btrfs, bcachefs.
 const TYPES: [u64; 3] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e];
 
-/// Bytes from which on sharing costs less than copying.
-pub(crate) const BYTES_MIN: u64 = 32 << 10;
+/// Bytes from which on sharing is worth it: it costs as much processor time as copying 256 KiB, whatever
+/// the length, and saves that the copy is written to the disk later.
+pub(crate) const BYTES_MIN: u64 = 128 << 10;
 
 /// No device of the host has this number.
 const NO_DEVICE: u64 = u64::MAX;

@@ -31,7 +31,6 @@ pub use options::{
     BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner,
 };
 
-use crate::clone::CloneTarget;
 use config::ConfigFile;
 use copy::{Copier, Destination};
 use estimate::Needed;
@@ -41,6 +40,8 @@ use input::{Contents, Input};
 use kept::Kept;
 use target::Target;
 use writer::{Made, Policy, Writer};
+
+use crate::clone::CloneTarget;
 
 /// Tells how far a build has come.
 pub trait Progress: Sync {
@@ -259,10 +260,8 @@ impl Build<'_> {
             other => other?,
         };
         let smallest = self.smallest(size::with_spare(filled.blocks), filled.inodes)?.0;
-        Ok(match size::is_close(size, smallest) {
-            true => Reckoned::Close(filled),
-            false => Reckoned::Known(filled),
-        })
+        let is_close = size::is_close(size, smallest);
+        Ok(if is_close { Reckoned::Close(filled) } else { Reckoned::Known(filled) })
     }
 
     /// Reckons what the source takes, and keeps its entries if there are not too many. `None` if this cannot be

@@ -24,8 +24,9 @@ const INODES_RESERVED: u64 = 16;
 /// Bytes of the smallest image tried.
 const SMALLEST_BYTES: u64 = 256 << 10;
 
-/// By how much an image whose size was reckoned may be larger than it has to be: this part of it.
+/// By how much an image whose size was reckoned may be larger than it has to be: this part of it, and some bytes.
 const EXCESS_PART: u64 = 200;
+const EXCESS_BYTES: u64 = 256 << 10;
 
 /// Blocks for an image whose size was reckoned: what fills an image to its last block nearly always takes a
 /// little more space than that, as it does not come in one piece.
@@ -35,7 +36,7 @@ pub(super) fn with_spare(blocks: u64) -> u64 {
 
 /// Whether an image is about as small as it has to be.
 pub(super) fn is_close(size: u64, smallest: u64) -> bool {
-    size.saturating_sub(smallest) <= smallest / EXCESS_PART
+    size.saturating_sub(smallest) <= smallest / EXCESS_PART + EXCESS_BYTES
 }
 
 /// Inodes to ask for when `needed` will be used.

@@ -8,6 +8,7 @@ mod ending;
 mod failures;
 mod features;
 mod large_files;
+mod once;
 mod reproducible;
 mod round_trip;
 mod sizes;

@@ -40,6 +40,9 @@ const SHORT_TREE_HEADER_BYTES: usize = 56;
 const CHUNK_INODES: u64 = 64;
 const CHUNK_BYTES: usize = 16;
 
+/// Blocks that a group leaves alone or has in chunks of inodes that are not used up, about.
+const GROUP_SPARE_BLOCKS: u64 = 16;
+
 /// Counts what a source takes.
 pub(in crate::build) struct XfsEstimate {
     shape: Shape,
@@ -271,15 +274,16 @@ impl Estimate for XfsEstimate {
             blocks = blocks.saturating_add(takes.blocks);
             extents = extents.saturating_add(takes.extents);
         }
-        // Each group may have a chunk that is half used.
         let per_block = (shape.block_size / shape.inode_size).max(1) as u64;
-        let chunks = self.inodes.div_ceil(CHUNK_INODES) + shape.groups / 2;
+        let chunks = self.inodes.div_ceil(CHUNK_INODES);
         let in_tree = |bytes: usize| ((shape.block_size - SHORT_TREE_HEADER_BYTES) / bytes) as u64;
         blocks = blocks.saturating_add(chunks * CHUNK_INODES.max(per_block) / per_block);
         blocks = blocks.saturating_add(chunks / in_tree(CHUNK_BYTES));
         if shape.has_rmap {
-            blocks = blocks.saturating_add(extents / in_tree(RMAP_BYTES));
+            // Leaves are a little more than half full.
+            blocks = blocks.saturating_add(extents.saturating_mul(8) / 5 / in_tree(RMAP_BYTES));
         }
+        blocks = blocks.saturating_add(shape.groups * GROUP_SPARE_BLOCKS);
         Needed { blocks, inodes: self.inodes }
     }
 }
