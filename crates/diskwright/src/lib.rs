@@ -17,6 +17,7 @@
 pub mod apply;
 pub mod build;
 pub mod check;
+mod clone;
 pub mod copy;
 pub mod diff;
 pub mod dump;

@@ -177,6 +177,17 @@ enum Opened {
     Elsewhere(Arc<dyn ReadContent>),
 }
 
+/// Bytes of a file's contents as they lie in a file of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// The file of the host.
+    pub file: &'a File,
+    /// Where they begin in it.
+    pub offset: u64,
+    /// How many lie there in one piece.
+    pub len: u64,
+}
+
 /// A data run and where its bytes are in the archive.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -240,6 +251,24 @@ impl ContentFile {
                 archive.read_pieces(pieces, offset, buf)
             }
             Opened::Elsewhere(reader) => reader.read_at(offset, buf),
+        }
+    }
+
+    /// Where the bytes from `offset` on lie on the host, to be copied by it. `None` in a hole and past the end.
+    /// What was copied counts only after [`ContentFile::finish`], as what was read.
+    pub fn stored(&self, offset: u64) -> Option<Stored<'_>> {
+        match &self.0 {
+            Opened::Host { file, expected } => {
+                let len = expected.size.checked_sub(offset).filter(|len| *len > 0)?;
+                Some(Stored { file, offset, len })
+            }
+            Opened::Archive { archive, pieces, .. } => {
+                let next = pieces.partition_point(|piece| piece.run.offset <= offset);
+                let piece = &pieces[next.checked_sub(1)?];
+                let within = offset - piece.run.offset;
+                let len = piece.run.len.checked_sub(within).filter(|len| *len > 0)?;
+                Some(Stored { file: &archive.file, offset: piece.stored_at + within, len })
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub mod oci;
 mod tar;
 
 pub use combine::{Combination, Combined, Conflict, Part};
-pub use content::{Body, Content, ContentFile, DataRun, Detached, ReadContent};
+pub use content::{Body, Content, ContentFile, DataRun, Detached, ReadContent, Stored};
 pub use directory::DirectorySource;
 pub use entry::{Entry, EntryKind, InodeDetails, Metadata, Time, Xattr};
 pub use error::{Change, Damage, SourceError, Unsupported};

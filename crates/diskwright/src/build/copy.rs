@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use blockdev::BlockDevice;
-use source::Detached;
+use source::{ContentFile, Detached, Stored};
 
 use super::{BuildError, identity};
+use crate::clone::{CloneTarget, Range};
 
 /// Bytes copied at a time by one thread: large enough to make system calls cheap, small enough to
 /// stay in the processor's cache between the read and the write.
@@ -51,11 +52,21 @@ impl Runs {
     }
 }
 
+/// Where contents go.
+#[derive(Clone)]
+pub(super) struct Destination {
+    pub(super) device: Arc<dyn BlockDevice>,
+    /// The device's file, if it can share blocks with those of the source.
+    pub(super) clones: Option<Arc<CloneTarget>>,
+    /// Whether the sum of all contents is wanted: what is shared is read for it.
+    pub(super) is_summed: bool,
+}
+
 /// A pool of copying threads, or none: then files are copied as they are handed in.
 pub(super) struct Copier<'scope> {
     queue: Option<SyncSender<Job>>,
     threads: Vec<ScopedJoinHandle<'scope, Result<u64, BuildError>>>,
-    device: Arc<dyn BlockDevice>,
+    destination: Destination,
     buffer: Vec<u8>,
     /// Sum over the contents copied.
     sum: u64,
@@ -65,23 +76,18 @@ impl<'scope> Copier<'scope> {
     /// Starts `threads` copying threads within `scope`.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
-        device: &Arc<dyn BlockDevice>,
+        destination: Destination,
         threads: usize,
     ) -> Self {
-        let mut copier = Self {
-            queue: None,
-            threads: Vec::new(),
-            device: Arc::clone(device),
-            buffer: Vec::new(),
-            sum: 0,
-        };
+        let mut copier =
+            Self { queue: None, threads: Vec::new(), destination, buffer: Vec::new(), sum: 0 };
         if threads > 0 {
             let (sender, receiver) = sync_channel(QUEUE_LEN);
             let receiver = Arc::new(Mutex::new(receiver));
             copier.queue = Some(sender);
             for _ in 0..threads {
-                let (receiver, device) = (Arc::clone(&receiver), Arc::clone(device));
-                copier.threads.push(scope.spawn(move || copy_jobs(&receiver, &*device)));
+                let (receiver, destination) = (Arc::clone(&receiver), copier.destination.clone());
+                copier.threads.push(scope.spawn(move || copy_jobs(&receiver, &destination)));
             }
         }
         copier
@@ -91,7 +97,7 @@ impl<'scope> Copier<'scope> {
     pub(super) fn copy(&mut self, body: Detached, runs: Runs) -> Result<(), BuildError> {
         let job = Job { body, runs };
         let Some(queue) = &self.queue else {
-            let sum = copy_job(&job, &*self.device, &mut self.buffer)?;
+            let sum = self.destination.copy_job(&job, &mut self.buffer)?;
             self.sum = self.sum.wrapping_add(sum);
             return Ok(());
         };
@@ -120,33 +126,51 @@ impl<'scope> Copier<'scope> {
     }
 }
 
-fn copy_jobs(queue: &Mutex<Receiver<Job>>, device: &dyn BlockDevice) -> Result<u64, BuildError> {
+fn copy_jobs(queue: &Mutex<Receiver<Job>>, destination: &Destination) -> Result<u64, BuildError> {
     let mut buffer = Vec::new();
     let mut sum = 0_u64;
     loop {
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
         let Ok(job) = next else { return Ok(sum) };
-        sum = sum.wrapping_add(copy_job(&job, device, &mut buffer)?);
+        sum = sum.wrapping_add(destination.copy_job(&job, &mut buffer)?);
     }
 }
 
-fn copy_job(job: &Job, device: &dyn BlockDevice, buffer: &mut Vec<u8>) -> Result<u64, BuildError> {
-    let file = job.body.open()?;
-    let mut sum = 0_u64;
-    for run in job.runs.as_slice() {
-        let mut done = 0;
-        while done < run.len {
-            let len = (run.len - done).min(COPY_BYTES as u64) as usize;
-            if buffer.len() < len {
-                buffer.resize(len, 0);
+impl Destination {
+    /// Copies the contents of a file. Returns their sum.
+    fn copy_job(&self, job: &Job, buffer: &mut Vec<u8>) -> Result<u64, BuildError> {
+        let file = job.body.open()?;
+        let mut sum = 0_u64;
+        for run in job.runs.as_slice() {
+            let shared = self.share(&file, run);
+            let mut done = if self.is_summed { 0 } else { shared };
+            while done < run.len {
+                let end = if done < shared { shared } else { run.len };
+                let len = (end - done).min(COPY_BYTES as u64) as usize;
+                if buffer.len() < len {
+                    buffer.resize(len, 0);
+                }
+                let piece = &mut buffer[..len];
+                file.read_at(run.file_offset + done, piece)?;
+                if done >= shared {
+                    let at = run.device_offset + done;
+                    self.device.write_at(at, piece).map_err(BuildError::Write)?;
+                }
+                if self.is_summed {
+                    sum = sum.wrapping_add(identity::contents_term(run.file_offset + done, piece));
+                }
+                done += len as u64;
             }
-            let piece = &mut buffer[..len];
-            file.read_at(run.file_offset + done, piece)?;
-            device.write_at(run.device_offset + done, piece).map_err(BuildError::Write)?;
-            sum = sum.wrapping_add(identity::contents_term(run.file_offset + done, piece));
-            done += len as u64;
         }
+        file.finish()?;
+        Ok(sum)
     }
-    file.finish()?;
-    Ok(sum)
+
+    /// Shares the first bytes of a run with the source, if that can be. Returns how many.
+    fn share(&self, file: &ContentFile, run: &Run) -> u64 {
+        let Some(clones) = &self.clones else { return 0 };
+        let Some(stored) = file.stored(run.file_offset) else { return 0 };
+        let Stored { file, offset, len } = stored;
+        clones.share(Range { file, offset, len: len.min(run.len) }, run.device_offset)
+    }
 }

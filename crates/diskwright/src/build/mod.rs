@@ -10,11 +10,13 @@ mod convert;
 mod copy;
 mod details;
 mod error;
+mod estimate;
 mod format;
 mod identity;
 mod image_file;
 mod image_source;
 mod input;
+mod kept;
 mod options;
 mod several;
 mod size;
@@ -38,13 +40,17 @@ pub use options::{
 };
 
 use config::ConfigFile;
-use copy::Copier;
+use copy::{Copier, Destination};
+use estimate::Needed;
 use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
 use image_source::ImageTree;
 use input::{Contents, Input};
+use kept::Kept;
 use target::Target;
 use writer::{Made, Policy, Writer};
+
+use crate::clone::CloneTarget;
 
 /// Tells how far a build has come.
 pub trait Progress: Sync {
@@ -153,6 +159,16 @@ struct Filled {
     inodes: u64,
 }
 
+/// What came of an image whose size was reckoned.
+enum Reckoned {
+    /// Its size is close enough to the smallest.
+    Close(Filled),
+    /// It is too large, but shows what is needed.
+    Known(Filled),
+    /// There is none.
+    Unknown,
+}
+
 impl Build<'_> {
     fn run(&self) -> Result<BuildReport, BuildError> {
         let filled = match self.size()? {
@@ -208,21 +224,15 @@ impl Build<'_> {
 
     /// Fills the smallest image that holds the source and what is to be left free.
     fn fill_smallest(&self) -> Result<Filled, BuildError> {
-        let needed = self.try_out()?;
         let rule = self.maker.inodes();
-        let mut inodes = match rule {
-            InodeRule::Fitted(_) => size::inodes_for(needed.inodes),
-            rule => rule.first(),
+        let needed = match self.fill_reckoned()? {
+            Reckoned::Close(filled) => return Ok(filled),
+            Reckoned::Known(needed) => needed,
+            Reckoned::Unknown => self.try_out()?,
         };
-        let size_min = self.maker.size_min();
         let (mut blocks, mut attempt) = (needed.blocks, 0);
+        let (mut size, mut inodes) = self.smallest(blocks, needed.inodes)?;
         loop {
-            let plan = |size| self.plan(size, inodes);
-            let size = size::smallest(plan, size_min, blocks, self.options.free)?;
-            if rule == InodeRule::OnDemand && self.plan(size, inodes)?.inodes_max() < needed.inodes
-            {
-                inodes = size::inodes_for(needed.inodes);
-            }
             let filled =
                 self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?);
             let Err(error) = filled else { return filled };
@@ -240,7 +250,64 @@ impl Build<'_> {
             // alone.
             blocks += size::grow_by(blocks, attempt);
             attempt += 1;
+            let limit = inodes;
+            (size, inodes) = self.smallest(blocks, needed.inodes)?;
+            if limit == wanted {
+                inodes = limit;
+            }
         }
+    }
+
+    /// The smallest size for what is needed, and the inodes to ask for.
+    fn smallest(&self, blocks: u64, needed: u64) -> Result<(u64, Inodes), BuildError> {
+        let rule = self.maker.inodes();
+        let inodes = match rule {
+            InodeRule::Fitted(_) => size::inodes_for(needed),
+            rule => rule.first(),
+        };
+        let plan = |size| self.plan(size, inodes);
+        let size = size::smallest(plan, self.maker.size_min(), blocks, self.options.free)?;
+        if rule == InodeRule::OnDemand && plan(size)?.inodes_max() < needed {
+            return Ok((size, size::inodes_for(needed)));
+        }
+        Ok((size, inodes))
+    }
+
+    /// Reads the source once, reckons how large the image has to be, and fills it.
+    fn fill_reckoned(&self) -> Result<Reckoned, BuildError> {
+        let Some((needed, kept)) = self.reckon()? else { return Ok(Reckoned::Unknown) };
+        // Whatever is wrong, a trial finds out what.
+        let blocks = size::with_spare(needed.blocks);
+        let Ok((size, inodes)) = self.smallest(blocks, needed.inodes) else {
+            return Ok(Reckoned::Unknown);
+        };
+        let mut source = match kept.into_source() {
+            Some(source) => source,
+            None => self.open_source(Contents::Read)?,
+        };
+        let filled = match self.fill(size, inodes, Fill::Whole, &mut *source) {
+            Err(e) if e.is_no_space() || e.is_no_inodes() => return Ok(Reckoned::Unknown),
+            other => other?,
+        };
+        let smallest = self.smallest(size::with_spare(filled.blocks), filled.inodes)?.0;
+        let is_close = size::is_close(size, smallest);
+        Ok(if is_close { Reckoned::Close(filled) } else { Reckoned::Known(filled) })
+    }
+
+    /// Reckons what the source takes, and keeps its entries if there are not too many. `None` if this cannot be
+    /// reckoned.
+    fn reckon(&self) -> Result<Option<(Needed, Kept)>, BuildError> {
+        let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
+        let Some(mut estimate) = self.plan(size::TRIAL_BYTES[0], inodes)?.estimate() else {
+            return Ok(None);
+        };
+        let mut source = self.open_source(Contents::Unread)?;
+        let mut kept = Kept::new();
+        while let Some(entry) = source.next_entry()? {
+            estimate.add(&entry);
+            kept.add(entry);
+        }
+        Ok(Some((estimate.needed(), kept)))
     }
 
     /// Fills an image that is large enough, without file contents.
@@ -312,6 +379,15 @@ impl Build<'_> {
         })
     }
 
+    /// Where the contents of files go.
+    fn destination(&self, device: &Arc<dyn BlockDevice>) -> Destination {
+        Destination {
+            device: Arc::clone(device),
+            clones: CloneTarget::of(self.target.file()).map(Arc::new),
+            is_summed: self.options.uuid.is_none(),
+        }
+    }
+
     /// Makes every entry of the source in `fs`.
     fn pour(
         &self,
@@ -328,8 +404,8 @@ impl Build<'_> {
             is_trial: fill == Fill::Trial,
         };
         thread::scope(|scope| {
-            let copier =
-                Copier::start(scope, device, if fill == Fill::Whole { self.helpers() } else { 0 });
+            let threads = if fill == Fill::Whole { self.helpers() } else { 0 };
+            let copier = Copier::start(scope, self.destination(device), threads);
             let mut writer = Writer::new(fs, policy, copier);
             let mut identity = Identity::new(self.options);
             if self.target.is_device() {

@@ -24,6 +24,21 @@ const INODES_RESERVED: u64 = 16;
 /// Bytes of the smallest image tried.
 const SMALLEST_BYTES: u64 = 256 << 10;
 
+/// By how much an image whose size was reckoned may be larger than it has to be: this part of it, and some bytes.
+const EXCESS_PART: u64 = 200;
+const EXCESS_BYTES: u64 = 256 << 10;
+
+/// Blocks for an image whose size was reckoned: what fills an image to its last block nearly always takes a
+/// little more space than that, as it does not come in one piece.
+pub(super) fn with_spare(blocks: u64) -> u64 {
+    blocks.saturating_add(grow_by(blocks, 0))
+}
+
+/// Whether an image is about as small as it has to be.
+pub(super) fn is_close(size: u64, smallest: u64) -> bool {
+    size.saturating_sub(smallest) <= smallest / EXCESS_PART + EXCESS_BYTES
+}
+
 /// Inodes to ask for when `needed` will be used.
 pub(super) fn inodes_for(needed: u64) -> Inodes {
     Inodes::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
@@ -112,6 +127,7 @@ mod tests {
 
     use blockdev::BlockDevice;
 
+    use super::super::estimate::Estimate;
     use super::super::format::Fresh;
     use super::*;
 
@@ -133,6 +149,10 @@ mod tests {
 
         fn unavailable(&self) -> u64 {
             self.0 / 4096 / 20
+        }
+
+        fn estimate(&self) -> Option<Box<dyn Estimate>> {
+            None
         }
 
         fn make(&self, _: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {

@@ -117,6 +117,7 @@ impl Extractor<'_> {
         let destination = self.destination.clone();
         let write_error = |e| Error::host("write", below(&destination, path), e);
         let runs = self.job.data_runs(path, ino, size)?;
+        let runs = self.job.share_runs(ino, runs, &file);
         let mut buffer = std::mem::take(&mut self.buffer);
         self.job.copy_runs(path, ino, &runs, &mut buffer, &mut |offset, bytes| {
             file.write_all_at(bytes, offset).map_err(write_error)

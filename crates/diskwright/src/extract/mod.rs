@@ -12,6 +12,7 @@ mod directory;
 mod file;
 mod host;
 pub(crate) mod pax;
+mod share;
 
 use serde::Serialize;
 use vfs::path::{LastLink, split_last};

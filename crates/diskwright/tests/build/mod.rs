@@ -1,5 +1,6 @@
 //! Images that `diskwright build` makes, judged by e2fsck and by what the kernel shows of them.
 
+mod clones;
 pub(crate) mod common;
 mod containers;
 mod directories;
@@ -7,6 +8,7 @@ mod ending;
 mod failures;
 mod features;
 mod large_files;
+mod once;
 mod reproducible;
 mod round_trip;
 mod several;

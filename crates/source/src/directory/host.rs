@@ -79,7 +79,7 @@ pub(crate) struct HostFile {
     pub(super) root: Arc<Root>,
     pub(super) path: Box<[u8]>,
     pub(super) id: FileId,
-    pub(super) size: u64,
+    pub(crate) size: u64,
     pub(super) mtime: Time,
 }
 

@@ -8,6 +8,7 @@ use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Layout};
 use vfs::FileSystem;
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
+use crate::build::estimate::{Estimate, Ext4Estimate};
 use crate::build::{BuildError, BuildOptions, identity};
 
 /// Block size where the size of the image is computed, in bytes: blocks are counted in a trial before
@@ -97,6 +98,10 @@ impl Plan for Layout {
     fn unavailable(&self) -> u64 {
         let superblock = self.superblock();
         superblock.raw.reserved_blocks() + (superblock.blocks_count / 50).min(4096)
+    }
+
+    fn estimate(&self) -> Option<Box<dyn Estimate>> {
+        Some(Box::new(Ext4Estimate::new(self.superblock())?))
     }
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {

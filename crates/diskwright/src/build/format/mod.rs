@@ -8,6 +8,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::FileSystem;
 
+use super::estimate::Estimate;
 use super::{BuildError, BuildOptions, Format};
 
 /// A format with the options of a build.
@@ -76,6 +77,9 @@ pub(super) trait Plan {
 
     /// Free blocks that ordinary users may not take.
     fn unavailable(&self) -> u64;
+
+    /// Begins to reckon what a source takes. `None` if that cannot be told from its entries.
+    fn estimate(&self) -> Option<Box<dyn Estimate>>;
 
     /// Makes it on a device of zeros and opens it to be filled.
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>>;

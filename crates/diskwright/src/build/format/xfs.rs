@@ -8,6 +8,7 @@ use xfs::Xfs;
 use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
+use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
 
 /// Inodes that are made at once.
@@ -113,6 +114,10 @@ impl Plan for Layout {
         let superblock = self.superblock();
         let (blocks, groups) = (superblock.dblocks.get(), u64::from(superblock.agcount.get()));
         (blocks / 20).min(8192) + blocks / 40 + groups * 16
+    }
+
+    fn estimate(&self) -> Option<Box<dyn Estimate>> {
+        Some(Box::new(XfsEstimate::new(self.superblock())?))
     }
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {

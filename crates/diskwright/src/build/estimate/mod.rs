@@ -1,0 +1,69 @@
+//! What a source takes of a file system, reckoned from its entries alone.
+//!
+//! A build whose size is computed reads the source once, reckons, and makes the image once. The reckoning need not
+//! be right: what was made says how much it really took, and a build that reckoned badly is done again. It
+//! must be close nearly always, and it must not depend on anything but the entries and the options.
+
+mod ext4;
+mod splits;
+mod tree;
+mod xfs;
+
+pub(super) use ext4::Ext4Estimate;
+pub(super) use xfs::XfsEstimate;
+
+use source::{DataRun, Entry};
+
+/// What a source takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needed {
+    /// Blocks for everything but what comes with an empty file system.
+    pub(super) blocks: u64,
+    /// Inodes, beside those that every file system has.
+    pub(super) inodes: u64,
+}
+
+/// Counts entries as they come.
+pub(super) trait Estimate {
+    /// Counts one entry.
+    fn add(&mut self, entry: &Entry);
+
+    /// What all entries so far take.
+    fn needed(&self) -> Needed;
+}
+
+/// Blocks that data runs touch, and the ranges of touching blocks that they make, which are mapped one by one.
+fn blocks_and_ranges(runs: &[DataRun], block_size: u64) -> (u64, u64) {
+    let (mut blocks, mut ranges, mut end) = (0_u64, 0_u64, None);
+    for run in runs {
+        let first = run.offset / block_size;
+        let last = run.offset.saturating_add(run.len.saturating_sub(1)) / block_size;
+        let from = end.map_or(first, |end: u64| first.max(end));
+        ranges += u64::from(end.is_none_or(|end| first > end));
+        blocks = blocks.saturating_add((last + 1).saturating_sub(from));
+        end = Some(last + 1);
+    }
+    (blocks, ranges)
+}
+
+/// The part of an attribute's name that is stored: behind the first dot.
+fn stored_name(name: &[u8]) -> &[u8] {
+    let dot = name.iter().position(|&byte| byte == b'.');
+    dot.map_or(name, |dot| &name[dot + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_two_runs_touch_counts_once() {
+        let run = |offset, len| DataRun { offset, len };
+        assert_eq!(blocks_and_ranges(&[], 4096), (0, 0));
+        assert_eq!(blocks_and_ranges(&[run(0, 1)], 4096), (1, 1));
+        assert_eq!(blocks_and_ranges(&[run(0, 5000), run(5500, 10)], 4096), (2, 1));
+        assert_eq!(blocks_and_ranges(&[run(0, 4096), run(4096, 1)], 4096), (2, 1));
+        assert_eq!(blocks_and_ranges(&[run(0, 4096), run(8192, 8193)], 4096), (4, 2));
+        assert!(blocks_and_ranges(&[run(1, u64::MAX)], 1024).0 > 1 << 50);
+    }
+}

@@ -1,0 +1,76 @@
+//! The directories of a source, by their paths.
+
+use std::collections::HashMap;
+
+/// Directories, each with what a format counts of it. Number 0 is the root.
+pub(super) struct Tree<D> {
+    directories: Vec<D>,
+    numbers: HashMap<Box<[u8]>, usize>,
+    /// The directory of the last entry, nearly always that of the next one too.
+    last: (Vec<u8>, usize),
+}
+
+impl<D> Tree<D> {
+    pub(super) fn new(root: D) -> Self {
+        let numbers = HashMap::from([(Box::default(), 0)]);
+        Self { directories: vec![root], numbers, last: (Vec::new(), 0) }
+    }
+
+    pub(super) fn directories(&self) -> &[D] {
+        &self.directories
+    }
+
+    pub(super) fn get(&mut self, number: usize) -> &mut D {
+        &mut self.directories[number]
+    }
+
+    /// The number of the directory at `path`, if there is one.
+    pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
+        self.numbers.get(path).copied()
+    }
+
+    /// The directory that an entry goes into, if it is known, and the entry's name there.
+    pub(super) fn parent_of<'p>(&mut self, path: &'p [u8]) -> (Option<usize>, &'p [u8]) {
+        let (parent, name) = split(path);
+        if self.last.0 == parent {
+            return (Some(self.last.1), name);
+        }
+        let number = self.find(parent);
+        if let Some(number) = number {
+            self.last.0.clear();
+            self.last.0.extend_from_slice(parent);
+            self.last.1 = number;
+        }
+        (number, name)
+    }
+
+    /// Adds a directory.
+    pub(super) fn insert(&mut self, path: &[u8], directory: D) {
+        self.numbers.insert(path.into(), self.directories.len());
+        self.directories.push(directory);
+    }
+}
+
+/// The directory and the name of a path.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&[], path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_found_by_their_paths() {
+        let mut tree = Tree::new('r');
+        assert_eq!(tree.parent_of(b"a"), (Some(0), &b"a"[..]));
+        assert_eq!(tree.parent_of(b"a/b"), (None, &b"b"[..]));
+        tree.insert(b"a", 'a');
+        assert_eq!(tree.parent_of(b"a/b"), (Some(1), &b"b"[..]));
+        assert_eq!(tree.parent_of(b"c"), (Some(0), &b"c"[..]));
+        assert_eq!((tree.directories(), tree.find(b"a")), (&['r', 'a'][..], Some(1)));
+    }
+}
