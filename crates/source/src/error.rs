@@ -5,10 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::correct::fault::RuleFault;
 use crate::oci::ContainerFault;
 
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
-/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's.
+/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's,
+/// [`Rule`](Self::Rule) that of who wrote a manifest or table.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The host failed to do something to a file.
@@ -73,6 +75,16 @@ pub enum SourceError {
         entry: Option<PathBuf>,
         /// What is wrong.
         fault: Box<ContainerFault>,
+    },
+    /// A line of a manifest, of a table or of another file of rules cannot be followed.
+    #[error("{file:?}{}: {fault}", in_line(.line))]
+    Rule {
+        /// The file, or the option that has the rule.
+        file: PathBuf,
+        /// The line, from 1 on; 0 is all of it.
+        line: usize,
+        /// What is wrong.
+        fault: Box<RuleFault>,
     },
 }
 
@@ -178,12 +190,22 @@ impl SourceError {
 
     /// Whether the archive is at fault, rather than the host.
     pub fn is_archive_fault(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Unsupported { .. } | Self::Container { .. })
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::Unsupported { .. }
+                | Self::Container { .. }
+                | Self::Rule { .. }
+        )
     }
 }
 
 fn in_entry(entry: &Option<PathBuf>) -> String {
     entry.as_ref().map_or_else(String::new, |path| format!(" (entry {path:?})"))
+}
+
+fn in_line(line: &usize) -> String {
+    if *line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 fn in_blob(blob: &Option<String>) -> String {

@@ -16,15 +16,22 @@
 //!   What to do then is the caller's decision.
 //! - A [container image](oci) gives its flattened tree in the order of a directory source, with paths that
 //!   occur once, and no directory is absent.
+//! - A [manifest](mtree) gives its files in the same way.
+//! - A stream that is [corrected](correct) keeps its order. Directories that it did not list come before
+//!   what is in them, and what is added comes last.
 //! - After an error, or after the end, [`Source::next_entry`] returns `Ok(None)`.
 
 #![forbid(unsafe_code)]
 
 mod content;
+pub mod correct;
 mod directory;
 mod entry;
 mod error;
+pub mod file_contexts;
+pub mod mtree;
 pub mod oci;
+pub mod table;
 mod tar;
 
 pub use content::{Body, Content, ContentFile, DataRun, Detached};

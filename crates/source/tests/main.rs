@@ -1,6 +1,7 @@
 //! Directories and tar archives as sources.
 
 mod common;
+mod correct;
 mod directory;
 mod oci;
 mod tar;

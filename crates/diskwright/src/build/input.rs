@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use source::mtree::{Manifest, ManifestOptions};
 use source::oci::{Image, ImageOptions, Limits};
-use source::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError, TarSource};
+use source::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError, TarSource, Time};
 
-use super::{BuildError, Container};
+use super::{BuildError, Container, ManifestFile};
 
 /// What the archive on standard input is called in errors.
 const STANDARD_INPUT: &str = "standard input";
@@ -28,6 +29,8 @@ pub(super) enum Input {
     Once(PathBuf),
     /// A container image, which was read already.
     Container(Image),
+    /// A manifest, which was read already.
+    Manifest(Manifest),
 }
 
 /// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
@@ -80,6 +83,20 @@ impl Input {
         Image::load(&container.reference, &options).map(Self::Container)
     }
 
+    /// Reads a manifest and verifies the contents that it is about.
+    ///
+    /// # Errors
+    /// If it cannot be read or followed, or contents are others.
+    pub(super) fn list(
+        manifest: &ManifestFile,
+        threads: usize,
+        time: Time,
+    ) -> Result<Self, SourceError> {
+        let options = ManifestOptions { threads, time };
+        let root = manifest.root.as_deref();
+        Manifest::load(&manifest.file, root, &options).map(Self::Manifest)
+    }
+
     /// The configuration of a container image.
     pub(super) fn config(&self) -> Option<&[u8]> {
         match self {
@@ -108,6 +125,7 @@ impl Input {
             Self::Path(path) | Self::Once(path) => source::open(path, &options)?,
             Self::Copied(copied) => copied.open(contents)?,
             Self::Container(image) => Box::new(image.source()),
+            Self::Manifest(manifest) => Box::new(manifest.source()),
         })
     }
 }

@@ -7,6 +7,7 @@
 
 mod config;
 mod copy;
+mod corrected;
 mod error;
 mod format;
 mod identity;
@@ -19,14 +20,16 @@ mod writer;
 use std::sync::Arc;
 use std::thread;
 
+use ::source::correct::Corrections;
 use ::source::{Source, SourceError};
 use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
+pub use ::source::correct;
 pub use ::source::oci::{Platform, Reference};
 pub use error::BuildError;
 pub use options::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ManifestFile, Owner,
 };
 
 use config::ConfigFile;
@@ -52,8 +55,11 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
     let config = ConfigFile::create(options)?;
+    let corrections = corrected::load(options)?;
     let input = prepare(options, &*maker, &target)?;
-    let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
+    let corrections = corrections.as_ref();
+    let build =
+        Build { options, maker: &*maker, target: &target, input: &input, corrections, progress };
     let report = build.run().map_err(|error| match error {
         BuildError::Source(SourceError::Copy { source, .. }) => {
             BuildError::Spool { source, options: maker.single_pass_options() }
@@ -89,6 +95,11 @@ fn prepare(
                 if target.is_device() { &temporary } else { input::beside(&options.image) };
             Ok(Input::load(container, beside, options.threads())?)
         }
+        BuildSource::Manifest(manifest) => {
+            let Timestamp { sec, nsec } = options.image_time();
+            let time = ::source::Time { sec, nsec };
+            Ok(Input::list(manifest, options.threads(), time)?)
+        }
     }
 }
 
@@ -98,6 +109,7 @@ struct Build<'a> {
     maker: &'a dyn Maker,
     target: &'a Target,
     input: &'a Input,
+    corrections: Option<&'a Arc<Corrections>>,
     progress: &'a dyn Progress,
 }
 
@@ -134,6 +146,7 @@ impl Build<'_> {
             image_bytes: filled.image_bytes,
             entries: filled.made.entries,
             data_bytes: filled.made.bytes,
+            corrections: self.corrections.map(|corrections| corrections.report()),
         })
     }
 
@@ -246,7 +259,8 @@ impl Build<'_> {
     }
 
     fn open_source(&self, contents: Contents) -> Result<Box<dyn Source>, BuildError> {
-        self.input.open(self.helpers(), self.target.ids()?, contents)
+        let source = self.input.open(self.helpers(), self.target.ids()?, contents)?;
+        Ok(corrected::wrap(source, self.corrections))
     }
 
     /// Makes a file system and fills it from the source.
@@ -290,7 +304,7 @@ impl Build<'_> {
         source: &mut dyn Source,
     ) -> Result<(Made, Identity), BuildError> {
         let policy = Policy {
-            owner: self.options.owner,
+            owner: corrected::owner(self.options),
             latest: self.options.source_date_epoch,
             time: Timestamp { sec: self.options.image_time().sec, nsec: 0 },
             mtime_only: self.input.is_directory(),

@@ -1,13 +1,16 @@
 //! What to build, and what was built.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use source::correct::{CorrectionOptions, CorrectionReport};
 use source::oci::{Platform, Reference};
 use vfs::Timestamp;
 
@@ -80,6 +83,8 @@ pub enum BuildSource {
     Files(PathBuf),
     /// A container image.
     Container(Container),
+    /// A manifest of mtree(5), with contents from a directory.
+    Manifest(ManifestFile),
 }
 
 impl From<PathBuf> for BuildSource {
@@ -91,6 +96,29 @@ impl From<PathBuf> for BuildSource {
 impl From<&Path> for BuildSource {
     fn from(path: &Path) -> Self {
         Self::Files(path.to_owned())
+    }
+}
+
+/// A manifest as a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestFile {
+    /// The manifest.
+    pub file: PathBuf,
+    /// The directory with the contents; `None` is that of the manifest.
+    pub root: Option<PathBuf>,
+}
+
+impl ManifestFile {
+    /// What `mtree:FILE[:ROOTDIR]` names; `None` if the text begins otherwise.
+    pub fn parse(text: &OsStr) -> Option<Self> {
+        let rest = text.as_bytes().strip_prefix(b"mtree:")?;
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        // A file whose name has a colon is named by all of it.
+        let colon = rest.iter().position(|&byte| byte == b':').filter(|_| !path(rest).exists());
+        Some(match colon {
+            Some(at) => Self { file: path(&rest[..at]), root: Some(path(&rest[at + 1..])) },
+            None => Self { file: path(rest), root: None },
+        })
     }
 }
 
@@ -152,6 +180,8 @@ pub struct BuildOptions {
     pub small: bool,
     /// Owner of everything, instead of the source's.
     pub owner: Option<Owner>,
+    /// What is changed on the way from the source.
+    pub corrections: CorrectionOptions,
     /// Threads; `None` takes as many as there are processors.
     pub threads: Option<usize>,
     /// Whether an existing image may be overwritten.
@@ -184,4 +214,7 @@ pub struct BuildReport {
     pub entries: u64,
     /// Bytes of file contents.
     pub data_bytes: u64,
+    /// What was corrected, if something was to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrections: Option<CorrectionReport>,
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use diskwright::build::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner, Platform,
-    Progress, Reference, build,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ManifestFile, Owner,
+    Platform, Progress, Reference, build,
 };
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
+use super::build_corrections::CorrectionArgs;
 use crate::terminal;
 
 const NOTES: &str = "\
@@ -33,7 +34,8 @@ image that is mounted or in use.";
 #[command(after_help = NOTES)]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip or zstd; - is standard input), or container image:
-    /// oci:DIR[:REF], oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]
+    /// oci:DIR[:REF], oci-archive:FILE[:REF] or docker-archive:FILE[:TAG]; or a manifest (mtree) with
+    /// the directory of its contents: mtree:FILE[:ROOTDIR]
     source: PathBuf,
 
     /// Image to make
@@ -75,6 +77,9 @@ pub(crate) struct BuildArgs {
     /// Owner of everything, as numbers, instead of the source's owners
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
+
+    #[command(flatten)]
+    corrections: CorrectionArgs,
 
     /// Threads; the image does not depend on it [default: one per processor]
     #[arg(long, value_name = "N")]
@@ -209,7 +214,10 @@ fn source(args: &BuildArgs) -> Result<BuildSource> {
             );
             return Err(Error::Usage(problem));
         }
-        return Ok(BuildSource::Files(args.source.clone()));
+        return Ok(match ManifestFile::parse(args.source.as_os_str()) {
+            Some(manifest) => BuildSource::Manifest(manifest),
+            None => BuildSource::Files(args.source.clone()),
+        });
     };
     if args.config.as_ref() == Some(&args.image) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
@@ -260,6 +268,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         log_bytes: args.log_size,
         small: args.small,
         owner: args.owner,
+        corrections: args.corrections.options(),
         threads: args.threads,
         force: args.force,
         source_date_epoch: source_date_epoch()?,
@@ -289,6 +298,8 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
 }
 
 fn report(args: &BuildArgs, report: &BuildReport) -> Result<()> {
+    let warnings = report.corrections.iter().flat_map(|corrections| &corrections.warnings);
+    warnings.for_each(|warning| terminal::message(&format_args!("warning: {warning}")));
     if args.json {
         return terminal::with_output(|out| {
             serde_json::to_writer(&mut *out, report)

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub(crate) mod build;
+mod build_corrections;
 pub(crate) mod cat;
 pub(crate) mod chattr;
 pub(crate) mod check;

@@ -7,6 +7,7 @@ mod ending;
 mod failures;
 mod features;
 mod large_files;
+mod owners;
 mod reproducible;
 mod round_trip;
 mod sizes;
