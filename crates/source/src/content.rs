@@ -39,10 +39,10 @@ pub enum Body {
 }
 
 /// Contents that can be opened at any time and from any thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Detached(Place);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Place {
     Host(Box<HostFile>),
     Archive { archive: Arc<ArchiveFile>, offset: u64, content: Box<(u64, Option<Arc<[DataRun]>>)> },
@@ -123,6 +123,16 @@ impl Content {
         let is_empty = size == 0 || sparse.as_ref().is_some_and(|runs| runs.is_empty());
         let body = if is_empty { Body::Empty } else { body(sparse.clone()) };
         Self { whole, sparse, body }
+    }
+
+    /// The same contents once more. Of those that must be read in order only the holes can be had twice.
+    pub(crate) fn duplicate(&self) -> Self {
+        let body = match &self.body {
+            Body::Empty => Body::Empty,
+            Body::Stream => Body::Stream,
+            Body::Detached(detached) => Body::Detached(detached.clone()),
+        };
+        Self { whole: self.whole, sparse: self.sparse.clone(), body }
     }
 
     /// The runs of a file with holes, to share.
@@ -269,6 +279,8 @@ impl ContentFile {
                 let len = piece.run.len.checked_sub(within).filter(|len| *len > 0)?;
                 Some(Stored { file: &archive.file, offset: piece.stored_at + within, len })
             }
+            // What reads it may be anything, such as the image of a file system.
+            Opened::Elsewhere(_) => None,
         }
     }
 

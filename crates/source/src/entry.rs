@@ -60,6 +60,22 @@ pub enum EntryKind {
     Socket,
 }
 
+impl EntryKind {
+    /// What it is called in a message.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::File(_) => "regular file",
+            Self::Symlink(_) => "symbolic link",
+            Self::Hardlink(_) => "hard link",
+            Self::CharDevice { .. } => "character device",
+            Self::BlockDevice { .. } => "block device",
+            Self::Fifo => "named pipe",
+            Self::Socket => "socket",
+        }
+    }
+}
+
 /// Owner, permissions and times of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -96,6 +112,16 @@ pub struct Xattr {
 }
 
 impl Xattr {
+    /// Gives attributes in this order one more, or another value of one.
+    pub(crate) fn set(xattrs: &mut Vec<Self>, name: &[u8], value: &[u8]) {
+        match xattrs.binary_search_by(|xattr| xattr.name[..].cmp(name)) {
+            Ok(at) => xattrs[at].value = value.to_vec(),
+            Err(at) => {
+                xattrs.insert(at, Self { name: name.to_vec(), value: value.to_vec() });
+            }
+        }
+    }
+
     /// Brings attributes into the order of [`Entry::xattrs`]; of equal names the last one stays.
     pub(crate) fn normalize(xattrs: &mut Vec<Self>) {
         xattrs.reverse();

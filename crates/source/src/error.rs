@@ -6,10 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::combine::Conflict;
+use crate::correct::fault::RuleFault;
 use crate::oci::ContainerFault;
 
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
-/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's.
+/// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) are the archive's,
+/// [`Rule`](Self::Rule) that of who wrote a manifest or table.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The host failed to do something to a file.
@@ -104,6 +106,16 @@ pub enum SourceError {
         entry: Vec<u8>,
         /// Why it cannot be.
         conflict: Conflict,
+    },
+    /// A line of a manifest, of a table or of another file of rules cannot be followed.
+    #[error("{file:?}{}: {fault}", in_line(.line))]
+    Rule {
+        /// The file, or the option that has the rule.
+        file: PathBuf,
+        /// The line, from 1 on; 0 is all of it.
+        line: usize,
+        /// What is wrong.
+        fault: Box<RuleFault>,
     },
 }
 
@@ -213,7 +225,8 @@ impl SourceError {
             Self::Damaged { .. }
             | Self::Unsupported { .. }
             | Self::Container { .. }
-            | Self::Layer { .. } => true,
+            | Self::Layer { .. }
+            | Self::Rule { .. } => true,
             Self::Image { source, .. } => !matches!(source, vfs::Error::Device(_)),
             Self::Conflict { conflict, .. } => conflict.is_archive_fault(),
             Self::Io { .. } | Self::Copy { .. } | Self::Changed { .. } => false,
@@ -227,6 +240,10 @@ fn in_entry(entry: &Option<PathBuf>) -> String {
 
 fn in_file(file: &Option<PathBuf>) -> String {
     file.as_ref().map_or_else(String::new, |path| format!(", file {path:?}"))
+}
+
+fn in_line(line: &usize) -> String {
+    if *line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 fn in_blob(blob: &Option<String>) -> String {

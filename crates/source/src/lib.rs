@@ -18,16 +18,23 @@
 //!   occur once, and no directory is absent.
 //! - [Several sources](Combination) give every path once, in the order of the sources; parents may come after their
 //!   children, and be absent.
+//! - A [manifest](mtree) gives its files in the same way.
+//! - A stream that is [corrected](correct) keeps its order. Directories that it did not list come before
+//!   what is in them, and what is added comes last.
 //! - After an error, or after the end, [`Source::next_entry`] returns `Ok(None)`.
 
 #![forbid(unsafe_code)]
 
 mod combine;
 mod content;
+pub mod correct;
 mod directory;
 mod entry;
 mod error;
+pub mod file_contexts;
+pub mod mtree;
 pub mod oci;
+pub mod table;
 mod tar;
 
 pub use combine::{Combination, Combined, Conflict, Part};

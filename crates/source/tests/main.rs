@@ -2,6 +2,7 @@
 
 mod combine;
 mod common;
+mod correct;
 mod directory;
 mod oci;
 mod tar;

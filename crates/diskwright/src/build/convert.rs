@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use source::correct::CorrectionOptions;
 use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
 use super::image_source::{self, ImageTree};
@@ -153,6 +154,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
         log_bytes: None,
         small,
         owner: None,
+        corrections: CorrectionOptions::default(),
         threads: options.threads,
         force: options.force,
         source_date_epoch: options.source_date_epoch,

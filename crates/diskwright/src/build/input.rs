@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use source::mtree::{Manifest, ManifestOptions};
 use source::oci::{Image, ImageOptions, Limits};
-use source::{Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource};
+use source::{
+    Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource, Time,
+};
 
 use super::image_source::ImageTree;
 use super::several::Several;
-use super::{BuildError, Container, PlacedSource};
+use super::{BuildError, Container, ManifestFile, PlacedSource};
 
 /// What the archive on standard input is called in errors.
 const STANDARD_INPUT: &str = "standard input";
@@ -34,6 +37,8 @@ pub(super) enum Input {
     Image(ImageTree),
     /// Several of all these.
     Several(Several<Input>),
+    /// A manifest, which was read already.
+    Manifest(Manifest),
 }
 
 /// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
@@ -97,6 +102,20 @@ impl Input {
         Self::Several(Several::new(parts, inputs))
     }
 
+    /// Reads a manifest and verifies the contents that it is about.
+    ///
+    /// # Errors
+    /// If it cannot be read or followed, or contents are others.
+    pub(super) fn list(
+        manifest: &ManifestFile,
+        threads: usize,
+        time: Time,
+    ) -> Result<Self, SourceError> {
+        let options = ManifestOptions { threads, time };
+        let root = manifest.root.as_deref();
+        Manifest::load(&manifest.file, root, &options).map(Self::Manifest)
+    }
+
     /// The configuration of a container image.
     pub(super) fn config(&self) -> Option<&[u8]> {
         match self {
@@ -132,6 +151,7 @@ impl Input {
                 several
                     .open(|input| open(input, Contents::Unread), |input| open(input, contents))?
             }
+            Self::Manifest(manifest) => Box::new(manifest.source()),
         })
     }
 }

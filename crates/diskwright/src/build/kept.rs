@@ -73,7 +73,8 @@ fn bytes_of(entry: &Entry) -> usize {
         size_of_val(xattr) + xattr.name.len() + xattr.value.len() + 2 * ALLOCATION_BYTES
     };
     let xattrs: usize = entry.xattrs.iter().map(xattr).sum();
-    size_of::<Entry>() + entry.path.len() + ALLOCATION_BYTES + more + xattrs
+    let inode = entry.inode.as_ref().map_or(0, |inode| size_of_val(&**inode) + ALLOCATION_BYTES);
+    size_of::<Entry>() + entry.path.len() + ALLOCATION_BYTES + more + xattrs + inode
 }
 
 /// Entries as they were read, each given away once.
@@ -119,7 +120,7 @@ mod tests {
             ctime: None,
         };
         let path = number.to_string().into_bytes();
-        Entry { path, kind: EntryKind::Fifo, metadata, xattrs: Vec::new() }
+        Entry { path, kind: EntryKind::Fifo, metadata, xattrs: Vec::new(), inode: None }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod config;
 mod convert;
 mod copy;
+mod corrected;
 mod details;
 mod error;
 mod estimate;
@@ -26,17 +27,20 @@ mod writer;
 use std::sync::Arc;
 use std::thread;
 
+use ::source::correct::Corrections;
 use ::source::{Source, SourceError};
 use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
 
+pub use ::source::correct;
 pub use ::source::oci::{Platform, Reference};
 pub use convert::{ConvertOptions, ConvertSize, convert};
 pub use details::LeftOut;
 pub use error::BuildError;
 pub use image_file::ImageFile;
 pub use options::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, Owner, PlacedSource,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ManifestFile, Owner,
+    PlacedSource,
 };
 
 use config::ConfigFile;
@@ -67,8 +71,11 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
     let maker = format::maker(options)?;
     let target = Target::create(&options.image, options.force)?;
     let config = ConfigFile::create(options)?;
+    let corrections = corrected::load(options)?;
     let input = prepare(options, &*maker, &target)?;
-    let build = Build { options, maker: &*maker, target: &target, input: &input, progress };
+    let corrections = corrections.as_ref();
+    let build =
+        Build { options, maker: &*maker, target: &target, input: &input, corrections, progress };
     let report = build.run().map_err(|error| match error {
         BuildError::Source(SourceError::Copy { source, .. }) => {
             BuildError::Spool { source, options: maker.single_pass_options() }
@@ -123,6 +130,11 @@ fn prepare_one(
             let inputs = sources.iter().map(prepare).collect::<Result<_, _>>()?;
             Ok(Input::several(sources, inputs))
         }
+        BuildSource::Manifest(manifest) => {
+            let Timestamp { sec, nsec } = options.image_time();
+            let time = ::source::Time { sec, nsec };
+            Ok(Input::list(manifest, options.threads(), time)?)
+        }
     }
 }
 
@@ -132,6 +144,7 @@ struct Build<'a> {
     maker: &'a dyn Maker,
     target: &'a Target,
     input: &'a Input,
+    corrections: Option<&'a Arc<Corrections>>,
     progress: &'a dyn Progress,
 }
 
@@ -180,6 +193,7 @@ impl Build<'_> {
             entries: filled.made.entries,
             data_bytes: filled.made.bytes,
             left_out: filled.left_out,
+            corrections: self.corrections.map(|corrections| corrections.report()),
         })
     }
 
@@ -343,7 +357,8 @@ impl Build<'_> {
     }
 
     fn open_source(&self, contents: Contents) -> Result<Box<dyn Source>, BuildError> {
-        self.input.open(self.helpers(), self.target.ids()?, contents)
+        let source = self.input.open(self.helpers(), self.target.ids()?, contents)?;
+        Ok(corrected::wrap(source, self.corrections))
     }
 
     /// Makes a file system and fills it from the source.
@@ -397,7 +412,7 @@ impl Build<'_> {
         source: &mut dyn Source,
     ) -> Result<(Made, Identity, LeftOut), BuildError> {
         let policy = Policy {
-            owner: self.options.owner,
+            owner: corrected::owner(self.options),
             latest: self.options.source_date_epoch,
             time: Timestamp { sec: self.options.image_time().sec, nsec: 0 },
             mtime_only: self.input.is_directory(),

@@ -1,13 +1,16 @@
 //! What to build, and what was built.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use source::correct::{CorrectionOptions, CorrectionReport};
 use source::oci::{Platform, Reference};
 use vfs::Timestamp;
 
@@ -86,6 +89,8 @@ pub enum BuildSource {
     Container(Container),
     /// The image of a file system.
     Image(ImageFile),
+    /// A manifest of mtree(5), with contents from a directory.
+    Manifest(ManifestFile),
     /// Several, of which later ones are put over those before them.
     Several(Vec<PlacedSource>),
 }
@@ -100,6 +105,10 @@ impl fmt::Display for BuildSource {
             Self::Image(file) => {
                 write!(f, "image:{}", shown(&file.path))?;
                 file.partition.map_or(Ok(()), |number| write!(f, ":{number}"))
+            }
+            Self::Manifest(manifest) => {
+                write!(f, "mtree:{}", shown(&manifest.file))?;
+                manifest.root.as_ref().map_or(Ok(()), |root| write!(f, ":{}", shown(root)))
             }
             Self::Several(sources) => {
                 let names = sources.iter().map(|placed| placed.source.to_string());
@@ -128,6 +137,29 @@ pub struct PlacedSource {
     pub source: BuildSource,
     /// The directory of the image that its root becomes: names with slashes between them, none at the ends.
     pub at: Vec<u8>,
+}
+
+/// A manifest as a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestFile {
+    /// The manifest.
+    pub file: PathBuf,
+    /// The directory with the contents; `None` is that of the manifest.
+    pub root: Option<PathBuf>,
+}
+
+impl ManifestFile {
+    /// What `mtree:FILE[:ROOTDIR]` names; `None` if the text begins otherwise.
+    pub fn parse(text: &OsStr) -> Option<Self> {
+        let rest = text.as_bytes().strip_prefix(b"mtree:")?;
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        // A file whose name has a colon is named by all of it.
+        let colon = rest.iter().position(|&byte| byte == b':').filter(|_| !path(rest).exists());
+        Some(match colon {
+            Some(at) => Self { file: path(&rest[..at]), root: Some(path(&rest[at + 1..])) },
+            None => Self { file: path(rest), root: None },
+        })
+    }
 }
 
 /// A container image, and what of it is wanted.
@@ -188,6 +220,8 @@ pub struct BuildOptions {
     pub small: bool,
     /// Owner of everything, instead of the source's.
     pub owner: Option<Owner>,
+    /// What is changed on the way from the source.
+    pub corrections: CorrectionOptions,
     /// Threads; `None` takes as many as there are processors.
     pub threads: Option<usize>,
     /// Whether an existing image may be overwritten.
@@ -223,4 +257,7 @@ pub struct BuildReport {
     /// What inodes of images had that the format does not keep, and how many files lost it.
     #[serde(skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
+    /// What was corrected, if something was to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrections: Option<CorrectionReport>,
 }

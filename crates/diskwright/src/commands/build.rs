@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::build::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile, Owner,
-    PlacedSource, Platform, Progress, Reference, build,
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile,
+    ManifestFile, Owner, PlacedSource, Platform, Progress, Reference, build,
 };
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
+use super::build_corrections::CorrectionArgs;
 use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
@@ -74,6 +75,9 @@ pub(crate) struct BuildArgs {
     /// Owner of everything, as numbers, instead of the source's owners
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
+
+    #[command(flatten)]
+    corrections: CorrectionArgs,
 
     /// Threads; the image does not depend on it [default: one per processor]
     #[arg(long, value_name = "N")]
@@ -240,7 +244,10 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
         return Ok(BuildSource::Image(file));
     }
     let Some(reference) = source.to_str().and_then(Reference::parse) else {
-        return Ok(BuildSource::Files(source.to_owned()));
+        return Ok(match ManifestFile::parse(source.as_os_str()) {
+            Some(manifest) => BuildSource::Manifest(manifest),
+            None => BuildSource::Files(source.to_owned()),
+        });
     };
     if args.config.as_deref() == Some(args.sources.image()) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
@@ -288,6 +295,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         log_bytes: args.log_size,
         small: args.small,
         owner: args.owner,
+        corrections: args.corrections.options(),
         threads: args.threads,
         force: args.force,
         source_date_epoch: source_date_epoch()?,
@@ -318,6 +326,8 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
 
 /// Says what was made.
 pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport) -> Result<()> {
+    let warnings = report.corrections.iter().flat_map(|corrections| &corrections.warnings);
+    warnings.for_each(|warning| terminal::message(&format_args!("warning: {warning}")));
     for (what, count) in &report.left_out {
         terminal::message(&format_args!("not kept, of {count} files: {what}"));
     }

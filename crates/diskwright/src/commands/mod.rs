@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 mod arguments;
 pub(crate) mod build;
+mod build_corrections;
 pub(crate) mod cat;
 pub(crate) mod chattr;
 pub(crate) mod check;

@@ -9,6 +9,7 @@ mod failures;
 mod features;
 mod large_files;
 mod once;
+mod owners;
 mod reproducible;
 mod round_trip;
 mod several;

@@ -60,6 +60,7 @@ fn options(source: &Path, format: Format, block_size: Option<u32>) -> BuildOptio
         log_bytes: None,
         small: format == Format::Xfs,
         owner: None,
+        corrections: Default::default(),
         threads: Some(2),
         force: true,
         source_date_epoch: Some(1_600_000_000),

@@ -107,6 +107,7 @@ fn options(source: &Path, format: Format) -> BuildOptions {
         log_bytes: None,
         small: format == Format::Xfs,
         owner: None,
+        corrections: Default::default(),
         threads: Some(1),
         force: true,
         source_date_epoch: Some(1_600_000_000),

@@ -11,6 +11,7 @@ mod host;
 mod listing;
 mod pipeline;
 mod scan;
+mod single;
 mod unsized_files;
 mod walk;
 mod xattr;
@@ -25,6 +26,7 @@ pub(crate) use host::HostFile;
 use host::Root;
 use pipeline::Pipeline;
 use scan::{Scanned, ScannedBatch, Scanner};
+pub(crate) use single::{Found, HostTree};
 use walk::Walk;
 
 use crate::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError};

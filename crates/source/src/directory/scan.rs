@@ -222,7 +222,7 @@ impl Scanner {
 }
 
 /// The data runs of an open file, or `None` if all of it is data or the file system cannot tell.
-fn data_runs(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<DataRun>>, Errno> {
+pub(super) fn data_runs(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<DataRun>>, Errno> {
     let mut runs = Vec::new();
     let mut at = 0;
     while at < size {
@@ -243,7 +243,7 @@ fn data_runs(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<DataRun>>, Errn
     Ok((!is_whole).then_some(runs))
 }
 
-fn metadata(stat: &Stat) -> Metadata {
+pub(super) fn metadata(stat: &Stat) -> Metadata {
     let time = |sec, nsec| Time { sec, nsec };
     Metadata {
         permissions: (stat.st_mode & 0o7777) as u16,

@@ -111,9 +111,11 @@ impl Image {
         let store = Store::open(reference, &options.beside, &options.limits)?;
         let platform = options.platform.as_ref();
         let manifest = match reference.transport {
-            Transport::Oci | Transport::OciArchive | Transport::Registry => {
+            Transport::Oci | Transport::OciArchive => {
                 manifest::of_layout(&store, &reference.selector, platform)?
             }
+            #[cfg(feature = "pull")]
+            Transport::Registry => manifest::of_layout(&store, &reference.selector, platform)?,
             Transport::DockerArchive => docker::of_archive(&store, &reference.selector, platform)?,
         };
         let layers = read_layers(&store, &manifest, options)?;

@@ -27,6 +27,7 @@ pub(super) enum Transport {
     /// What `docker save` writes.
     DockerArchive,
     /// In a registry.
+    #[cfg(feature = "pull")]
     Registry,
 }
 
@@ -117,6 +118,7 @@ fn usage(transport: Transport) -> &'static str {
         Transport::Oci => "oci:DIR[:REF] or oci:DIR@DIGEST",
         Transport::OciArchive => "oci-archive:FILE[:REF] or oci-archive:FILE@DIGEST",
         Transport::DockerArchive => "docker-archive:FILE[:TAG]",
+        #[cfg(feature = "pull")]
         Transport::Registry => "docker://[REGISTRY/]NAME[:TAG|@DIGEST]",
     }
 }

@@ -1,0 +1,165 @@
+//! Arguments of `diskwright build` about what is changed on the way from the source.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
+use diskwright::build::correct::{
+    Change, Choice, CorrectionOptions, FileCapabilities, Glob, PermissionChange, Rule,
+};
+use diskwright::edit::{ModeChange, parse_owner_change, parse_xattr_value};
+use vfs::FileType;
+
+/// Heading of these options.
+const CORRECTIONS: &str = "Corrections of the source";
+
+/// What is changed on the way from the source. GLOB is a pattern of paths: with a slash of the whole path, without
+/// one of a name anywhere.
+#[derive(Debug, Args)]
+pub(crate) struct CorrectionArgs {
+    #[command(flatten)]
+    choices: ChoiceArgs,
+
+    /// What owners become: lines such as "uid 100000-165535 0", "gid 5 7" or "0 100000 65536"
+    #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
+    owner_map: Option<PathBuf>,
+
+    /// Device table as of genext2fs and makedevs: nodes to add, owners and modes of files
+    #[arg(long, value_name = "TABLE", help_heading = CORRECTIONS)]
+    devices: Vec<PathBuf>,
+
+    /// Manifest (mtree) whose owners, modes, times and attributes replace those of the source
+    #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
+    manifest: Vec<PathBuf>,
+
+    /// Labels of SELinux, by this file_contexts and those beside it
+    #[arg(long, value_name = "FILE", help_heading = CORRECTIONS)]
+    file_contexts: Option<PathBuf>,
+
+    /// Change permissions, octal or such as u+x
+    #[arg(long, value_name = "GLOB=MODE", value_parser = chmod, help_heading = CORRECTIONS)]
+    chmod: Vec<Rule>,
+
+    /// Change owners, as numbers
+    #[arg(long, value_name = "GLOB=UID:GID", value_parser = chown, help_heading = CORRECTIONS)]
+    chown: Vec<Rule>,
+
+    /// Set an extended attribute: text, 0x and hexadecimal digits, or 0s and base64
+    #[arg(long, value_name = "GLOB=NAME=VALUE", value_parser = xattr, help_heading = CORRECTIONS)]
+    xattr: Vec<Rule>,
+
+    /// Give regular files capabilities, such as cap_net_raw+ep
+    #[arg(long, value_name = "GLOB=TEXT", value_parser = capability, help_heading = CORRECTIONS)]
+    capability: Vec<Rule>,
+}
+
+impl CorrectionArgs {
+    /// What they ask for. Owners come before permissions, and attributes last.
+    pub(crate) fn options(&self) -> CorrectionOptions {
+        let rules = [&self.chown, &self.chmod, &self.xattr, &self.capability];
+        CorrectionOptions {
+            choices: self.choices.0.clone(),
+            owner_map: self.owner_map.clone(),
+            devices: self.devices.clone(),
+            manifests: self.manifest.clone(),
+            file_contexts: self.file_contexts.clone(),
+            rules: rules.into_iter().flatten().cloned().collect(),
+        }
+    }
+}
+
+/// `--exclude` and `--include` in the order in which they were given.
+#[derive(Clone, Debug, Default)]
+struct ChoiceArgs(Vec<Choice>);
+
+const EXCLUDE: &str = "exclude";
+const INCLUDE: &str = "include";
+
+impl FromArgMatches for ChoiceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut choices = Vec::new();
+        for (id, is_included) in [(EXCLUDE, false), (INCLUDE, true)] {
+            let globs = matches.get_many::<Glob>(id).into_iter().flatten();
+            let places = matches.indices_of(id).into_iter().flatten();
+            choices.extend(
+                places
+                    .zip(globs)
+                    .map(|(place, glob)| (place, Choice { glob: glob.clone(), is_included })),
+            );
+        }
+        choices.sort_by_key(|(place, _)| *place);
+        Ok(Self(choices.into_iter().map(|(_, choice)| choice).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ChoiceArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let choice = |id, help| {
+            clap::Arg::new(id)
+                .long(id)
+                .value_name("GLOB")
+                .value_parser(Glob::parse)
+                .action(ArgAction::Append)
+                .help_heading(CORRECTIONS)
+                .help(help)
+        };
+        let exclude = "Leave files out, directories with all that is in them; of several patterns for a path \
+                       the last one counts";
+        command.arg(choice(EXCLUDE, exclude)).arg(choice(
+            INCLUDE,
+            "Take files though a pattern before leaves them or their directory out",
+        ))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Takes `GLOB=REST` apart. A pattern with an equals sign has it as `[=]`.
+fn parts<'a>(text: &'a str, form: &str) -> Result<(Glob, &'a str), String> {
+    let mut in_class = false;
+    let at = text.char_indices().find_map(|(at, char)| {
+        in_class = (in_class || char == '[') && char != ']';
+        (char == '=' && !in_class).then_some(at)
+    });
+    let at = at.ok_or_else(|| format!("write {form}"))?;
+    Ok((Glob::parse(&text[..at])?, &text[at + 1..]))
+}
+
+fn chmod(text: &str) -> Result<Rule, String> {
+    let (glob, mode) = parts(text, "GLOB=MODE, such as /usr/bin/app=u+s")?;
+    let mode = ModeChange::parse(mode)?;
+    let change = PermissionChange::new(move |permissions, is_directory| {
+        let file_type = if is_directory { FileType::Directory } else { FileType::Regular };
+        mode.apply(permissions, file_type)
+    });
+    Ok(Rule { glob, change: Change::Permissions(change) })
+}
+
+fn chown(text: &str) -> Result<Rule, String> {
+    let (glob, owner) = parts(text, "GLOB=UID:GID, such as /srv/**=33:33")?;
+    let owner = parse_owner_change(owner)?;
+    Ok(Rule { glob, change: Change::Owner { uid: owner.uid, gid: owner.gid } })
+}
+
+fn xattr(text: &str) -> Result<Rule, String> {
+    let form = "GLOB=NAME=VALUE, such as *.html=user.mime_type=text/html";
+    let (glob, rest) = parts(text, form)?;
+    let (name, value) = rest.split_once('=').ok_or_else(|| format!("write {form}"))?;
+    if !name.split_once('.').is_some_and(|(space, name)| !space.is_empty() && !name.is_empty()) {
+        return Err(format!("{name:?} is not the name of an attribute: write such as user.name"));
+    }
+    let (name, value) = (name.as_bytes().to_vec(), parse_xattr_value(value.as_bytes())?);
+    Ok(Rule { glob, change: Change::Xattr(source::Xattr { name, value }) })
+}
+
+fn capability(text: &str) -> Result<Rule, String> {
+    let (glob, capabilities) = parts(text, "GLOB=TEXT, such as /usr/bin/ping=cap_net_raw+ep")?;
+    let capabilities = FileCapabilities::parse(capabilities)?;
+    Ok(Rule { glob, change: Change::Capabilities(capabilities) })
+}

@@ -1,0 +1,101 @@
+//! Changes of files that patterns name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::capability::{FileCapabilities, XATTR_NAME};
+use super::globs::Glob;
+use crate::{Entry, EntryKind, Xattr};
+
+/// What is done to the files that a pattern stands for.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Which files.
+    pub glob: Glob,
+    /// What is done.
+    pub change: Change,
+}
+
+/// A change of a file's attributes.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Other permissions. Symbolic links have none.
+    Permissions(PermissionChange),
+    /// Other owners; `None` leaves one as it is.
+    Owner {
+        /// User.
+        uid: Option<u32>,
+        /// Group.
+        gid: Option<u32>,
+    },
+    /// An extended attribute. Those of users (`user.…`) only regular files and directories have.
+    Xattr(Xattr),
+    /// Capabilities, which only regular files have.
+    Capabilities(FileCapabilities),
+}
+
+/// What permissions become; the second argument says whether the file is a directory.
+#[derive(Clone)]
+pub struct PermissionChange(Arc<dyn Fn(u16, bool) -> u16 + Send + Sync>);
+
+impl PermissionChange {
+    /// A change that a function makes, of permissions below 0o10000.
+    pub fn new(change: impl Fn(u16, bool) -> u16 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(change))
+    }
+}
+
+impl fmt::Debug for PermissionChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PermissionChange")
+    }
+}
+
+impl Rule {
+    /// Whether it is about a file at this path.
+    pub(super) fn is_about(&self, path: &[u8], kind: &EntryKind) -> bool {
+        let is_possible = match (&self.change, kind) {
+            (Change::Permissions(_), kind) => !matches!(kind, EntryKind::Symlink(_)),
+            (Change::Xattr(xattr), kind) if xattr.name.starts_with(b"user.") => {
+                matches!(kind, EntryKind::File(_) | EntryKind::Directory)
+            }
+            (Change::Capabilities(_), kind) => matches!(kind, EntryKind::File(_)),
+            _ => true,
+        };
+        is_possible && self.glob.is_match(path, matches!(kind, EntryKind::Directory))
+    }
+
+    /// Changes an entry. Returns how many extended attributes were set.
+    pub(super) fn apply(&self, entry: &mut Entry) -> u64 {
+        let is_directory = matches!(entry.kind, EntryKind::Directory);
+        let metadata = &mut entry.metadata;
+        match &self.change {
+            Change::Permissions(change) => {
+                metadata.permissions = (change.0)(metadata.permissions, is_directory) & 0o7777;
+            }
+            Change::Owner { uid, gid } => {
+                metadata.uid = uid.unwrap_or(metadata.uid);
+                metadata.gid = gid.unwrap_or(metadata.gid);
+            }
+            Change::Xattr(xattr) => {
+                Xattr::set(&mut entry.xattrs, &xattr.name, &xattr.value);
+                return 1;
+            }
+            Change::Capabilities(capabilities) => {
+                Xattr::set(&mut entry.xattrs, XATTR_NAME, &capabilities.to_xattr());
+                return 1;
+            }
+        }
+        0
+    }
+
+    /// The option that it comes from, as on the command line.
+    pub(super) fn option(&self) -> &'static str {
+        match self.change {
+            Change::Permissions(_) => "--chmod",
+            Change::Owner { .. } => "--chown",
+            Change::Xattr(_) => "--xattr",
+            Change::Capabilities(_) => "--capability",
+        }
+    }
+}

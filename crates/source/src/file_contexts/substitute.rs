@@ -1,0 +1,51 @@
+//! Substitutions of paths (`file_contexts.subs`, `.subs_dist`): one tree is labelled as another one.
+
+use crate::SourceError;
+use crate::correct::fault::RuleFault;
+use crate::correct::lines::{RuleFile, fields};
+
+/// The lines of one file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Substitutions(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Substitutions {
+    pub(super) fn of(file: Option<&RuleFile>) -> Result<Self, SourceError> {
+        let mut pairs = Vec::new();
+        let Some(file) = file else { return Ok(Self(pairs)) };
+        for (line, bytes) in file.lines() {
+            let fields = fields(bytes);
+            let [from, to] = fields[..] else {
+                let fault =
+                    RuleFault::expected("line", "a path and the path it is labelled as", bytes);
+                return Err(file.fault(line, fault));
+            };
+            for field in [from, to] {
+                if !field.starts_with(b"/") {
+                    let fault = RuleFault::expected("path", "a path from the root", field);
+                    return Err(file.fault(line, fault));
+                }
+            }
+            // A slash at the end says nothing.
+            let trim = |path: &[u8]| {
+                let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+                path[..end].to_vec()
+            };
+            pairs.push((trim(from), trim(to)));
+        }
+        // Of several lines that stand for a path, libselinux takes the last one.
+        pairs.reverse();
+        Ok(Self(pairs))
+    }
+
+    /// The path that `path` is labelled as, if it is another one.
+    pub(super) fn apply(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.0.iter().find_map(|(from, to)| {
+            let rest = path.strip_prefix(&from[..])?;
+            if !rest.is_empty() && !rest.starts_with(b"/") {
+                return None;
+            }
+            let whole = [&to[..], rest].concat();
+            Some(if whole.is_empty() { b"/".to_vec() } else { whole })
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! Reads any bytes as a manifest, as file contexts, as a device table and as a map of owners, and applies them. Errors
+//! are fine; panics, hangs and unbounded memory are bugs.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use source::EntryKind;
+use source::correct::{FileCapabilities, Glob, OwnerMap};
+use source::file_contexts::FileContexts;
+use source::mtree::ManifestCorrection;
+use source::table::DeviceTable;
+
+/// Most lines whose expressions are tried.
+const LINES_MAX: usize = 64;
+
+fuzz_target!(|input: &[u8]| {
+    let (name, Some((kind, bytes))) = (Path::new("rules"), input.split_first()) else { return };
+    match kind % 5 {
+        0 => drop(ManifestCorrection::parse(name, bytes)),
+        1 => {
+            let Ok(contexts) = FileContexts::parse(name, bytes) else { return };
+            if contexts.lines() <= LINES_MAX {
+                // Any path: the bytes themselves, and what lines are often about.
+                for path in [bytes, b"", b"usr/bin/x", b"etc/passwd"] {
+                    let _ = contexts.label(path, &EntryKind::Directory);
+                }
+            }
+        }
+        2 => drop(DeviceTable::parse(name, bytes)),
+        3 => {
+            let Ok(map) = OwnerMap::parse(name, bytes) else { return };
+            for id in [0, 1, 1000, 100_000, u32::MAX - 1, u32::MAX] {
+                let _ = (map.user(id), map.group(id));
+            }
+        }
+        _ => {
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            let _ = FileCapabilities::parse(text).map(FileCapabilities::to_xattr);
+            let _ = Glob::parse(text).map(|glob| glob.is_match(b"usr/bin/x", false));
+        }
+    }
+});
