@@ -74,7 +74,7 @@ fn xfs_shrinks_and_a_partition_is_a_source() {
     assert!(fs::metadata(&new).unwrap().len() < 200 << 20);
     judge(&new, &tree);
     let sizes = |options: &str, expected: u64| {
-        succeed(&mut convert(&new, &old, options).arg("--force"));
+        succeed(convert(&new, &old, options).arg("--force"));
         assert_eq!(fs::metadata(&old).unwrap().len(), expected, "{options}");
     };
     let small = fs::metadata(&new).unwrap().len();
