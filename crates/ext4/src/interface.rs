@@ -294,6 +294,10 @@ impl FileSystem for Ext4 {
         operation::sync(self)
     }
 
+    fn fdatasync(&self, _ino: Ino) -> Result<()> {
+        operation::sync_data(self)
+    }
+
     fn sync(&self) -> Result<()> {
         self.settle_all()?;
         operation::sync(self)

@@ -10,7 +10,9 @@ mod copy;
 mod privileges;
 mod seek;
 
-use fuse_device::abi::{InHeader, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
+use fuse_device::abi::{
+    FSYNC_FDATASYNC, FsyncIn, InHeader, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+};
 use fuse_device::{Errno, Reply};
 use rustix::fs::OFlags;
 use vfs::{ChangePurpose, Error, Ino, SetAttributes};
@@ -84,10 +86,13 @@ impl Adapter<'_> {
         reply.put(&WriteOut { size: data.len() as u32, padding: 0 })
     }
 
-    /// Makes an inode durable, and with it everything else that was done before.
-    pub(crate) fn fsync(&self, ino: Ino) -> Result<(), Errno> {
+    /// Makes an inode durable, and with it everything else that was done before; times only if all is
+    /// asked for.
+    pub(crate) fn fsync(&self, ino: Ino, args: &FsyncIn) -> Result<(), Errno> {
         self.check_durable()?;
-        self.fs.fsync(ino).map_err(|error| self.not_stored(&error))
+        let is_for_data = args.fsync_flags & FSYNC_FDATASYNC != 0;
+        let done = if is_for_data { self.fs.fdatasync(ino) } else { self.fs.fsync(ino) };
+        done.map_err(|error| self.not_stored(&error))
     }
 
     /// Makes everything durable.

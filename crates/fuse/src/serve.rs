@@ -194,7 +194,7 @@ impl Adapter<'_> {
             Operation::CopyFileRange { args, wide } => {
                 self.copy_file_range(header, node, &args, wide, reply)
             }
-            Operation::Fsync(_) | Operation::Fsyncdir(_) => self.fsync(node),
+            Operation::Fsync(args) | Operation::Fsyncdir(args) => self.fsync(node, &args),
             Operation::Syncfs => self.syncfs(),
             Operation::Readdir(args) => self.readdir(node, &args, reply),
             Operation::Readdirplus(args) => self.readdirplus(node, &args, reply),

@@ -19,7 +19,7 @@ use fuse_device::Errno;
 use oracle::require;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use tempfile::TempDir;
-use vfs::FileSystem;
+use vfs::{FileSystem, NewInode, SetAttributes, Timestamp};
 use xfs::Xfs;
 
 const SIZE: u64 = 128 << 20;
@@ -35,6 +35,10 @@ struct Counted {
     copied: AtomicU64,
     /// Times that somebody was told where bytes lie.
     told: AtomicU64,
+    /// Bytes written in large pieces.
+    stored: AtomicU64,
+    writes: AtomicU64,
+    flushes: AtomicU64,
 }
 
 impl BlockDevice for Counted {
@@ -55,6 +59,10 @@ impl BlockDevice for Counted {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if data.len() >= LARGE {
+            self.stored.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        self.writes.fetch_add(1, Ordering::Relaxed);
         self.inner.write_at(offset, data)
     }
 
@@ -63,6 +71,7 @@ impl BlockDevice for Counted {
     }
 
     fn flush(&self) -> io::Result<()> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
         self.inner.flush()
     }
 }
@@ -86,7 +95,8 @@ impl InFile {
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
         file.set_len(SIZE).unwrap();
         let inner = FileDevice::new(file).unwrap();
-        (folder, Arc::new(Counted { inner, copied: 0.into(), told: 0.into() }))
+        let [copied, told, stored, writes, flushes] = [(); 5].map(|()| AtomicU64::new(0));
+        (folder, Arc::new(Counted { inner, copied, told, stored, writes, flushes }))
     }
 
     fn ext4(block_size: u32) -> Self {
@@ -119,6 +129,26 @@ impl InFile {
             Opened::Ext4(fs) => &**fs,
             Opened::Xfs(fs) => &**fs,
         }
+    }
+
+    /// What a file of the root holds if the machine stops now.
+    fn after_a_crash(&self, name: &[u8]) -> Vec<u8> {
+        let path = self.folder.path().join("crashed");
+        fs::copy(self.folder.path().join("image"), &path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let device = Arc::new(FileDevice::new(file).unwrap());
+        let fs: Box<dyn FileSystem> = match self.fs {
+            Opened::Ext4(_) => {
+                Box::new(Ext4::open_writable(device, &ext4::OpenOptions::default()).unwrap())
+            }
+            Opened::Xfs(_) => {
+                Box::new(Xfs::open_writable(device, &xfs::OpenOptions::default()).unwrap())
+            }
+        };
+        let ino = fs.lookup(fs.root(), name).unwrap();
+        let mut bytes = vec![0; fs.attributes(ino).unwrap().size as usize];
+        assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+        bytes
     }
 
     fn close(self) {
@@ -316,5 +346,56 @@ fn change(path: &Path, rounds: u64, len: u64) {
             _ => {}
         }
         file.write_all_at(&stamped(1, offset, part as usize), offset).unwrap();
+    }
+}
+
+#[test]
+fn a_datasync_after_bytes_and_times_changed_is_one_flush() {
+    for image in InFile::all() {
+        let (fs, device) = (image.fs(), &image.device);
+        let new = NewInode { permissions: 0o644, ..NewInode::default() };
+        let ino = fs.create(fs.root(), b"file", &new).unwrap();
+        let now = |sec| Some(Timestamp { sec, nsec: 7 });
+        let counts =
+            || (device.flushes.load(Ordering::Relaxed), device.writes.load(Ordering::Relaxed));
+        fs.write(ino, 0, &pattern(1, 64 << 10), now(1)).unwrap();
+        let before = counts();
+        fs.fdatasync(ino).unwrap();
+        assert!(counts().1 > before.1, "size and map of the file have changed");
+        let mut expected = pattern(1, 64 << 10);
+        assert!(image.after_a_crash(b"file") == expected);
+        for sec in 2..5 {
+            // What the kernel sends before it asks: times alone.
+            let times = SetAttributes { mtime: now(sec), ctime: now(sec), ..Default::default() };
+            fs.set_attributes(ino, &times).unwrap();
+            fs.write(ino, 4096, &pattern(2, 8192), now(sec)).unwrap();
+            let (flushes, writes) = counts();
+            fs.fdatasync(ino).unwrap();
+            assert_eq!(counts(), (flushes + 1, writes));
+        }
+        expected[4096..][..8192].copy_from_slice(&pattern(2, 8192));
+        fs.write(ino, 64 << 10, &pattern(3, 100_000), now(6)).unwrap();
+        expected.extend(pattern(3, 100_000));
+        fs.fdatasync(ino).unwrap();
+        assert!(image.after_a_crash(b"file") == expected);
+        let times = SetAttributes { mtime: now(7), ..Default::default() };
+        fs.set_attributes(ino, &times).unwrap();
+        let writes = counts().1;
+        fs.fsync(ino).unwrap();
+        assert!(counts().1 > writes, "the times were still to be stored");
+        for (what, change) in [
+            ("mode", SetAttributes { permissions: Some(0o600), ..Default::default() }),
+            ("owner", SetAttributes { uid: Some(5), mtime: now(9), ..Default::default() }),
+        ] {
+            fs.set_attributes(ino, &change).unwrap();
+            let writes = counts().1;
+            fs.fdatasync(ino).unwrap();
+            assert!(counts().1 > writes, "{what}");
+        }
+        fs.unlink(fs.root(), b"file", now(9)).unwrap();
+        let writes = counts().1;
+        fs.fdatasync(fs.root()).unwrap();
+        assert!(counts().1 > writes, "a name");
+        image.close();
     }
 }

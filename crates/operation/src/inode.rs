@@ -3,8 +3,8 @@
 
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
-use crate::RunOperations;
 use crate::locks::InodeLocks;
+use crate::{Operation, RunOperations};
 
 /// An inode as it was read: its number, its place and a copy of its fields. Operations change the copy
 /// and stage it.
@@ -137,6 +137,9 @@ pub fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Re
     fs.provide_owners(change)?;
     inode.apply(change);
     fs.atomically(|op| {
+        if change.is_of_times() {
+            op.set_minor();
+        }
         F::stage(op, inode.clone());
         Ok(())
     })

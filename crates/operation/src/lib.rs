@@ -19,5 +19,5 @@ mod side;
 
 pub use interrupt::{Interrupt, Outcome};
 pub use mode::Mode;
-pub use run::{Operation, RunOperations, sync};
+pub use run::{Operation, RunOperations, sync, sync_data};
 pub use side::Side;

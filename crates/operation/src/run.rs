@@ -36,6 +36,9 @@ pub trait Operation {
     /// What it changes in memory, in the order in which that is kept ([`Side`] says why it is kept first).
     fn sides(&mut self) -> impl Side;
 
+    /// Says that it changes nothing but times, which nobody needs to read contents back.
+    fn set_minor(&mut self);
+
     /// Joins the transaction of a finished operation, whose sides have been kept, to the running checkpoint.
     fn commit(self);
 }
@@ -154,6 +157,18 @@ pub trait RunOperations {
             self.engine().checkpoint()?;
         }
     }
+}
+
+/// Makes everything done so far durable but times of inodes that changed alone. Nothing where nothing may be
+/// changed.
+///
+/// # Errors
+/// `Device`.
+pub fn sync_data<F: RunOperations>(fs: &F) -> Result<()> {
+    if fs.mode() == Mode::ReadOnly {
+        return Ok(());
+    }
+    Ok(fs.engine().sync_data()?)
 }
 
 /// Makes everything done so far durable. Nothing where nothing may be changed.

@@ -145,6 +145,37 @@ impl Engine {
         if self.has_log() { Ok(()) } else { self.guarded(|| Ok(self.device().flush()?)) }
     }
 
+    /// As [`Engine::sync`], but what minor transactions changed since the last checkpoint may stay behind
+    /// ([`Txn::set_minor`]). Without other ones it is a flush of the device.
+    pub fn sync_data(&self) -> Result<()> {
+        // What is deferred may be of any kind.
+        if !self.has_log() || self.format().deferred_blocks() > 0 {
+            return self.sync();
+        }
+        let needed = self.needed.load(Ordering::Acquire);
+        let is_flushed = {
+            let mut writer = self.writer.lock();
+            let is_missing = writer.durable < needed;
+            if is_missing {
+                self.guarded(|| self.write_checkpoint(&mut writer))?;
+            }
+            is_missing
+        };
+        if !is_flushed {
+            self.guarded(|| Ok(self.device().flush()?))?;
+        }
+        self.check_alive()
+    }
+
+    /// A transaction that is not minor is about to join the running checkpoint, which cannot be closed yet.
+    pub(crate) fn note_needed(&self) {
+        let running = self.running_epoch();
+        // Read first: threads would pass the line around with each transaction.
+        if self.needed.load(Ordering::Relaxed) < running {
+            self.needed.fetch_max(running, Ordering::AcqRel);
+        }
+    }
+
     /// Makes everything committed so far durable, brings all of it home and empties the log.
     pub fn empty_log(&self) -> Result<()> {
         let mut writer = self.writer.lock();

@@ -70,6 +70,8 @@ pub struct Engine {
     pub(crate) checkpoint_lock: CachePadded<RwLock<()>>,
     /// The running checkpoint. Changes only under the exclusive checkpoint lock.
     pub(crate) running: AtomicU64,
+    /// The last checkpoint that has a transaction which is not minor ([`Txn::set_minor`]).
+    pub(crate) needed: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
     pub(crate) writer: Mutex<Writer>,
     /// Blocks whose contents the running checkpoint gave up.
@@ -108,6 +110,7 @@ impl Engine {
             cache: Cache::new(blocks),
             checkpoint_lock: CachePadded::default(),
             running: AtomicU64::new(1),
+            needed: AtomicU64::new(0),
             writer: Mutex::default(),
             freed: Mutex::new(Vec::new()),
             dirty_blocks: CachePadded::default(),

@@ -59,12 +59,13 @@ pub struct Txn<'e> {
     checkpoint_lock: Option<Admission<'e>>,
     scratch: Scratch,
     committed: bool,
+    is_minor: bool,
 }
 
 impl<'e> Txn<'e> {
     pub(crate) fn new(engine: &'e Engine, checkpoint_lock: Option<Admission<'e>>) -> Self {
         let scratch = SCRATCH.take();
-        Self { engine, checkpoint_lock, scratch, committed: false }
+        Self { engine, checkpoint_lock, scratch, committed: false, is_minor: false }
     }
 
     /// Holds `block`, verified as `tag`, to the end of the transaction. Asking again for a block
@@ -277,11 +278,20 @@ impl<'e> Txn<'e> {
         self.scratch.held[id.0 as usize].forgotten = true;
     }
 
+    /// Says that contents of files can be read back without what it changes, so that
+    /// [`Engine::sync_data`] need not make it durable: times of inodes.
+    pub fn set_minor(&mut self) {
+        self.is_minor = true;
+    }
+
     /// Joins the changes to the running checkpoint. If too much is dirty, this thread writes a
     /// checkpoint before it returns; a failure of that is reported by the next [`Engine::begin`].
     pub fn commit(mut self) {
         self.committed = true;
         let engine = self.engine;
+        if !self.is_minor {
+            engine.note_needed();
+        }
         self.join();
         let is_operation = self.checkpoint_lock.take().is_some();
         drop(self);

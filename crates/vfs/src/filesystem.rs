@@ -213,6 +213,12 @@ pub trait FileSystem: Send + Sync {
     /// Makes everything done so far to an inode durable: its contents, attributes and names.
     fn fsync(&self, ino: Ino) -> Result<()>;
 
+    /// Makes durable what is needed to read back everything written so far to an inode: as
+    /// [`Self::fsync`], but times may stay behind.
+    fn fdatasync(&self, ino: Ino) -> Result<()> {
+        self.fsync(ino)
+    }
+
     /// Makes everything done so far durable.
     fn sync(&self) -> Result<()>;
 

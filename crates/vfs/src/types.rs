@@ -192,6 +192,14 @@ pub enum ChangePurpose {
 }
 
 impl SetAttributes {
+    /// Whether nothing but times of access and change are set.
+    pub const fn is_of_times(&self) -> bool {
+        self.permissions.is_none()
+            && self.uid.is_none()
+            && self.gid.is_none()
+            && self.crtime.is_none()
+    }
+
     /// Whether the flags of an inode allow it.
     ///
     /// # Errors

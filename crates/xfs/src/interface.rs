@@ -219,6 +219,10 @@ impl FileSystem for Xfs {
         operation::sync(self)
     }
 
+    fn fdatasync(&self, _ino: Ino) -> Result<()> {
+        operation::sync_data(self)
+    }
+
     fn sync(&self) -> Result<()> {
         operation::sync(self)
     }

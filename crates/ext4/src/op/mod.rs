@@ -118,6 +118,10 @@ impl Operation for Op<'_> {
         (&mut self.group_guards, &mut self.orphans, &mut self.usage)
     }
 
+    fn set_minor(&mut self) {
+        self.txn.set_minor();
+    }
+
     fn commit(self) {
         let (engine, is_due) = (&self.fs.engine, self.usage.is_checkpoint_due());
         self.txn.commit();

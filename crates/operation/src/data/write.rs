@@ -8,8 +8,8 @@ use super::{
     ChangeFiles, DataRun, DataRuns, FileHandle, WRITTEN_PER_OP_MAX, Want, bytes_at, write_run,
     zero_written,
 };
-use crate::Outcome;
 use crate::inode::InodeHandle;
+use crate::{Operation, Outcome};
 
 /// Writes `data` to byte `offset` of a regular file on, as [`vfs::FileSystem::write`] does. Each operation
 /// that it takes sets the times; one that does nothing else follows where none was needed.
@@ -64,6 +64,7 @@ fn set_times<F: ChangeFiles>(fs: &F, before: &F::Inode, time: Option<Timestamp>)
     fs.atomically(|op| {
         let mut file = before.clone();
         file.touch(time);
+        op.set_minor();
         F::stage(op, file);
         Ok(())
     })

@@ -151,6 +151,10 @@ impl Operation for Op<'_> {
         (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
     }
 
+    fn set_minor(&mut self) {
+        self.txn.set_minor();
+    }
+
     fn commit(self) {
         self.txn.commit();
     }
