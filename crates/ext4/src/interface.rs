@@ -294,7 +294,9 @@ impl FileSystem for Ext4 {
         operation::sync(self)
     }
 
+    /// What waits becomes durable, too: whoever asks for a file that waits needs its name.
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
+        self.settle_all()?;
         operation::sync_data(self)
     }
 

@@ -1,5 +1,6 @@
 //! Files that wait in memory before they are entered into their directory: everybody sees them as if they did not.
 
+mod durable;
 mod failing;
 mod random;
 mod threads;
