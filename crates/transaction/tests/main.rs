@@ -1,5 +1,7 @@
 //! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
 
+mod minor;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
