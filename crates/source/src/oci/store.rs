@@ -272,21 +272,8 @@ fn copy(
     if block.is_none_or(|block| Header::parse(block).is_err()) {
         return Err(damaged(path, Damage::NotTar));
     }
-    let keep = |e| SourceError::io("keep a copy of an archive in", beside, e);
-    let mut copy = tempfile::tempfile_in(beside).map_err(keep)?;
-    let (mut plain, mut chunk) = (Cursor::new(first).chain(plain), vec![0; 256 << 10]);
-    let mut kept = 0;
-    loop {
-        let n = plain.read(&mut chunk).map_err(failed)?;
-        if n == 0 {
-            return Ok(Arc::new(copy));
-        }
-        kept += n as u64;
-        if kept > limits.archive_bytes {
-            return Err(ContainerFault::ArchiveSize { limit: limits.archive_bytes }.of(image, None));
-        }
-        copy.write_all(&chunk[..n]).map_err(keep)?;
-    }
+    let rest = Cursor::new(first).chain(plain);
+    spool(rest, "keep a copy of an archive in", beside, limits, image, failed)
 }
 
 /// Copies a layer as it is stored to a file without a name. What is no archive is refused by its first header.
@@ -309,12 +296,25 @@ fn keep_stored(
     if is_plain && !block.is_some_and(is_header) {
         return Err(damaged(path, Damage::NotTar));
     }
-    let keep = |e| SourceError::io("keep a copy of a layer in", beside, e);
+    let stream = Cursor::new(first).chain(stream);
+    spool(stream, "keep a copy of a layer in", beside, limits, image, read)
+}
+
+/// Copies a stream to a file without a name.
+fn spool(
+    mut stream: impl Read,
+    operation: &'static str,
+    beside: &Path,
+    limits: &Limits,
+    image: &str,
+    unread: impl Fn(io::Error) -> SourceError,
+) -> Result<Arc<File>, SourceError> {
+    let keep = |e| SourceError::io(operation, beside, e);
     let mut copy = tempfile::tempfile_in(beside).map_err(keep)?;
-    let (mut stream, mut chunk, mut kept) =
-        (Cursor::new(first).chain(stream), vec![0; 256 << 10], 0);
+    let mut chunk = vec![0; 256 << 10];
+    let mut kept = 0;
     loop {
-        let n = stream.read(&mut chunk).map_err(read)?;
+        let n = stream.read(&mut chunk).map_err(&unread)?;
         if n == 0 {
             return Ok(Arc::new(copy));
         }
