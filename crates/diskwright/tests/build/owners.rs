@@ -106,8 +106,9 @@ fn a_manifest_of_a_tree_makes_the_image_that_the_tree_makes() {
     let directory = scratch();
     let (source, _) = sample_in(directory.path(), &small_sample(4096));
     let manifest = directory.path().join("manifest");
+    // Without digests: some of the files are large holes.
     let mut bsdtar = command("bsdtar");
-    bsdtar.args(["-c", "--format=mtree", "--options=mtree:all", "-f"]).arg(&manifest);
+    bsdtar.args(["-c", "--format=mtree", "-f"]).arg(&manifest);
     succeed(bsdtar.arg("-C").arg(&source).arg("."));
     let named = format!("mtree:{}:{}", manifest.display(), source.display());
     for format in FORMATS {
@@ -157,7 +158,8 @@ fn rules_that_cannot_be_followed_leave_nothing() {
         ("--capability", "/a=cap_none+p"),
         ("--exclude", "["),
     ] {
-        fail(build_command(&source, &image, "").arg(option).arg(value), 2);
+        let output = build_command(&source, &image, "").arg(option).arg(value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option} {value}: {output:?}");
     }
     let missing = directory.path().join("missing");
     fail(build_command(&source, &image, "").arg("--manifest").arg(missing), 4);

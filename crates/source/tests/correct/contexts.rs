@@ -24,27 +24,27 @@ fn label<'a>(contexts: &'a FileContexts, path: &str, kind: &EntryKind) -> &'a st
 
 /// Lines whose order and form matter.
 const LINES: &str = r"
-/.*	system_u:object_r:default_t:s0
-/	-d	system_u:object_r:root_t:s0
-/usr(/.*)?	system_u:object_r:usr_t:s0
-/usr/bin/.*	--	system_u:object_r:bin_t:s0
-/usr/bin/foo\.sh	--	system_u:object_r:foo_t:s0
-/usr/bin/foo.*	--	system_u:object_r:foostar_t:s0
+/.* system_u:object_r:default_t:s0
+/ -d system_u:object_r:root_t:s0
+/usr(/.*)? system_u:object_r:usr_t:s0
+/usr/bin/.* -- system_u:object_r:bin_t:s0
+/usr/bin/foo\.sh -- system_u:object_r:foo_t:s0
+/usr/bin/foo.* -- system_u:object_r:foostar_t:s0
 # comment
-/usr/(s)?bin/bar[0-9]+	system_u:object_r:bar_t:s0
-/dev/null	-c	system_u:object_r:null_t:s0
-/dev/[^/]*	-c	system_u:object_r:device_t:s0
-/dev/[^/]*	-b	system_u:object_r:fixed_t:s0
-/tmp/.*	<<none>>
-/x/y	system_u:object_r:xy1_t:s0
-/x/y	system_u:object_r:xy2_t:s0
-/home/[^/]+/\.ssh(/.*)?	system_u:object_r:ssh_t:s0
-/(opt|srv)/[[:alpha:]]+\.d	-d	system_u:object_r:opt_t:s0
-/lib(64)?/.*\.so(\.[^/]*)*	--	system_u:object_r:lib_t:s0
-/a\+b	system_u:object_r:plus_t:s0
-/run/.*-w	-s	system_u:object_r:sock_t:s0
-/run/.*-p	-p	system_u:object_r:pipe_t:s0
-/run/.*-l	-l	system_u:object_r:link_t:s0
+/usr/(s)?bin/bar[0-9]+ system_u:object_r:bar_t:s0
+/dev/null -c system_u:object_r:null_t:s0
+/dev/[^/]* -c system_u:object_r:device_t:s0
+/dev/[^/]* -b system_u:object_r:fixed_t:s0
+/tmp/.* <<none>>
+/x/y system_u:object_r:xy1_t:s0
+/x/y system_u:object_r:xy2_t:s0
+/home/[^/]+/\.ssh(/.*)? system_u:object_r:ssh_t:s0
+/(opt|srv)/[[:alpha:]]+\.d -d system_u:object_r:opt_t:s0
+/lib(64)?/.*\.so(\.[^/]*)* -- system_u:object_r:lib_t:s0
+/a\+b system_u:object_r:plus_t:s0
+/run/.*-w -s system_u:object_r:sock_t:s0
+/run/.*-p -p system_u:object_r:pipe_t:s0
+/run/.*-l -l system_u:object_r:link_t:s0
 ";
 
 #[test]
