@@ -68,6 +68,24 @@ pub(super) fn write_ahead(
     device.flush().map_err(Error::Device)
 }
 
+/// Copies of the superblock and of descriptors.
+///
+/// e2fsck compares the superblock with its first copy alone, and writes all copies anew if that one differs. So where
+/// they are not written all at once, the first copy comes last: as long as any is old, e2fsck finds that it is.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// All but the first copy of the superblock.
+    pub(super) others: Blocks,
+    /// The first copy of the superblock, if there is one.
+    pub(super) first: Blocks,
+}
+
+impl Copies {
+    fn len(&self) -> usize {
+        self.others.len() + self.first.len()
+    }
+}
+
 /// Writes changed blocks, as one transaction of the journal. Without a journal the image is marked as not clean
 /// while they are written, and the superblock comes last.
 ///
@@ -75,9 +93,44 @@ pub(super) fn write_ahead(
 /// If the device fails; `Unsupported` if the journal has no room for so many.
 pub(super) fn commit(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
     let sb = read_superblock(&**device)?;
-    if !sb.features.compat(Compat::HAS_JOURNAL) {
-        return commit_in_place(&**device, &sb, blocks);
+    if sb.features.compat(Compat::HAS_JOURNAL) {
+        return commit_at_once(device, blocks);
     }
+    commit_in_place(&**device, &sb, blocks, &Copies::default())
+}
+
+/// As [`commit`], with copies of what is changed: in the same transaction if there is `room` for so many blocks, else
+/// after it. Without a journal they are written after all else, while the image is marked as not clean.
+///
+/// # Errors
+/// As [`commit`].
+pub(super) fn commit_with_copies(
+    device: &Arc<dyn BlockDevice>,
+    mut blocks: Blocks,
+    mut copies: Copies,
+    room: Option<usize>,
+) -> Result<()> {
+    let Some(room) = room else {
+        return commit_in_place(&**device, &read_superblock(&**device)?, &blocks, &copies);
+    };
+    if blocks.len() + copies.len() <= room {
+        blocks.append(&mut copies.others);
+        blocks.append(&mut copies.first);
+        return commit_at_once(device, &blocks);
+    }
+    commit_at_once(device, &blocks)?;
+    let mut part = Blocks::new();
+    for (block, bytes) in copies.others {
+        part.insert(block, bytes);
+        if part.len() >= room {
+            commit_at_once(device, &std::mem::take(&mut part))?;
+        }
+    }
+    part.append(&mut copies.first);
+    if part.is_empty() { Ok(()) } else { commit_at_once(device, &part) }
+}
+
+fn commit_at_once(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
     let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
     if blocks.len() > log.blocks_max() {
         let max = log.blocks_max();
@@ -96,13 +149,16 @@ pub(super) fn too_many(blocks: usize, max: usize) -> Error {
     )
 }
 
-fn commit_in_place(device: &dyn BlockDevice, sb: &Superblock, blocks: &Blocks) -> Result<()> {
+fn commit_in_place(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    blocks: &Blocks,
+    copies: &Copies,
+) -> Result<()> {
     let block_size = sb.block_size() as usize;
     let own = SUPERBLOCK_OFFSET / block_size as u64;
     let at = SUPERBLOCK_OFFSET as usize % block_size;
-    let mut raw = sb.raw.clone();
-    raw.state = (raw.state.get() & !STATE_VALID).into();
-    write_superblock(device, &mut raw)?;
+    write_not_clean(device, sb.raw.clone())?;
     let mut others = blocks.clone();
     let last = others.remove(&own);
     write_ahead(device, block_size, &others)?;
@@ -110,6 +166,17 @@ fn commit_in_place(device: &dyn BlockDevice, sb: &Superblock, blocks: &Blocks) -
         Some(bytes) => RawSuperblock::read_from_bytes(bytes).unwrap_or_else(|_| sb.raw.clone()),
         None => sb.raw.clone(),
     };
+    if copies.len() > 0 {
+        // The copies tell of the old state, all of them, until the new one is complete.
+        write_not_clean(device, raw.clone())?;
+        write_ahead(device, block_size, &copies.others)?;
+        write_ahead(device, block_size, &copies.first)?;
+    }
+    write_superblock(device, &mut raw)
+}
+
+fn write_not_clean(device: &dyn BlockDevice, mut raw: RawSuperblock) -> Result<()> {
+    raw.state = (raw.state.get() & !STATE_VALID).into();
     write_superblock(device, &mut raw)
 }
 

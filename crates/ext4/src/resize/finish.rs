@@ -8,8 +8,8 @@ use blockdev::BlockDevice;
 use vfs::Result;
 use zerocopy::IntoBytes;
 
-use super::commit::{capacity, commit, too_many, write_ahead};
-use super::draft::{Blocks, Draft};
+use super::commit::{Copies, capacity, commit_with_copies, too_many, write_ahead};
+use super::draft::Draft;
 use super::groups::{Groups, no_room_in};
 use super::reserved;
 use crate::alloc::bitmap;
@@ -103,6 +103,7 @@ pub(super) fn write_size(
     let (place, range) = new.superblock_place();
     draft.edit(place, range.start, raw.as_bytes())?;
     let mut copies = superblock_copies(new, &raw);
+    let first = copies.keys().next().copied();
     for (block, bytes) in &mut copies {
         let mut whole = draft.read(Block(*block))?;
         whole[..bytes.len()].copy_from_slice(bytes);
@@ -117,28 +118,8 @@ pub(super) fn write_size(
         return Err(too_many(now.len(), room.unwrap_or_default()));
     }
     write_ahead(&**device, new.block_size(), &ahead)?;
-    if room.is_none_or(|room| now.len() + copies.len() <= room) {
-        now.append(&mut copies);
-    }
-    commit(device, &now)?;
-    write_in_parts(device, copies, room)
-}
-
-/// Writes copies, which nobody needs while the image is sound.
-fn write_in_parts(
-    device: &Arc<dyn BlockDevice>,
-    blocks: Blocks,
-    room: Option<usize>,
-) -> Result<()> {
-    let room = room.unwrap_or(usize::MAX).max(1);
-    let mut part = Blocks::new();
-    for (block, bytes) in blocks {
-        part.insert(block, bytes);
-        if part.len() >= room {
-            commit(device, &std::mem::take(&mut part))?;
-        }
-    }
-    if part.is_empty() { Ok(()) } else { commit(device, &part) }
+    let first = first.and_then(|block| copies.remove_entry(&block)).into_iter().collect();
+    commit_with_copies(device, now, Copies { others: copies, first }, room)
 }
 
 /// The copies of the superblock.

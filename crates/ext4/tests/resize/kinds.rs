@@ -26,7 +26,7 @@ pub(super) struct Kind {
     pub(super) size: u64,
 }
 
-const fn kind(
+pub(super) const fn kind(
     name: &'static str,
     fs_type: &'static str,
     block_size: u32,
