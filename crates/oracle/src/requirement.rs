@@ -49,11 +49,12 @@ const PACKAGES: &[Package] = &[
     },
     // They are in the same packages, but do not tell their version alone.
     debian(
-        &["tune2fs", "filefrag", "chattr", "lsattr"],
+        &["tune2fs", "resize2fs", "filefrag", "chattr", "lsattr"],
         "scripts/install-tools installs e2fsprogs",
     ),
     debian(&["fuse2fs"], "scripts/install-tools installs fuse2fs"),
     debian(&["mount", "umount", "losetup"], "scripts/install-tools installs mount"),
+    debian(&["partx"], "scripts/install-tools installs util-linux"),
     debian(&["fusermount3"], "scripts/install-tools installs fuse3"),
     debian(&["python3"], "scripts/install-tools installs python3"),
     debian(&["sqlite3"], "scripts/install-tools installs sqlite3"),
