@@ -105,6 +105,12 @@ fn a_manifest_of_a_tree_makes_the_image_that_the_tree_makes() {
     crate::require_all_formats!(Root, Tool("bsdtar"));
     let directory = scratch();
     let (source, _) = sample_in(directory.path(), &small_sample(4096));
+    // bsdtar writes the mode of the owning group where there is an ACL, and not its mask. Only regular files can
+    // have several names in a manifest.
+    std::fs::remove_dir_all(source.join("acls")).unwrap();
+    for name in ["fifo", "symlink"] {
+        std::fs::remove_file(source.join("links/other").join(name)).unwrap();
+    }
     let manifest = directory.path().join("manifest");
     // Without digests: some of the files are large holes.
     let mut bsdtar = command("bsdtar");
