@@ -35,9 +35,9 @@ fn times_stay_behind_after_a_datasync_and_not_after_a_sync() {
     fs.set_attributes(ino, &SetAttributes { mtime: Some(later), ..Default::default() }).unwrap();
     for (is_full, expected) in [(false, before), (true, later)] {
         if is_full {
-            fs.fsync(ino).unwrap()
+            fs.fsync(ino).unwrap();
         } else {
-            fs.fdatasync(ino).unwrap()
+            fs.fdatasync(ino).unwrap();
         }
         let (crashed, recovered, _) = after_crash(&device);
         assert_eq!(recovered.attributes(ino).unwrap().mtime, expected);
