@@ -197,6 +197,11 @@ impl RawSuperblock {
         self.join(self.r_blocks_count_lo, self.r_blocks_count_hi)
     }
 
+    /// Blocks of the file system.
+    pub(crate) fn blocks_count(&self) -> u64 {
+        self.join(self.blocks_count_lo, self.blocks_count_hi)
+    }
+
     /// Sets the time of the last write: seconds since the epoch, of which 40 bits are kept.
     pub fn set_wtime(&mut self, sec: i64) {
         (self.wtime, self.wtime_hi) = split_time(sec);

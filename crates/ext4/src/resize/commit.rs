@@ -2,6 +2,7 @@
 //!
 //! Each commit leaves an empty journal, so what is written past it later is not overwritten by a replay.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -131,6 +132,7 @@ pub(super) fn commit_with_copies(
 }
 
 fn commit_at_once(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
+    let before = read_superblock(&**device)?.blocks_count;
     let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
     if blocks.len() > log.blocks_max() {
         let max = log.blocks_max();
@@ -138,7 +140,41 @@ fn commit_at_once(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> 
         return Err(too_many(blocks.len(), max));
     }
     log.write(blocks)?;
+    write_home(&**device, log.block_size(), before, blocks)?;
     log.close()
+}
+
+/// Brings blocks that the journal has to their places, where they change the number of blocks from `before`. Kernels
+/// and e2fsck look at the descriptors of all groups before they replay the journal, so these have to be there whenever the
+/// superblock says so: it comes last where groups are added, and first where they go.
+fn write_home(
+    device: &dyn BlockDevice,
+    block_size: usize,
+    before: u64,
+    blocks: &Blocks,
+) -> Result<()> {
+    let Some(mut raw) = superblock_in(blocks, block_size) else { return Ok(()) };
+    match raw.blocks_count().cmp(&before) {
+        Ordering::Less => {
+            let mut features = raw.features();
+            features.incompat.insert(Incompat::RECOVER);
+            raw.set_features(&features);
+            write_superblock(device, &mut raw)
+        }
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => {
+            let mut others = blocks.clone();
+            others.remove(&(SUPERBLOCK_OFFSET / block_size as u64));
+            write_ahead(device, block_size, &others)
+        }
+    }
+}
+
+/// The superblock among blocks.
+fn superblock_in(blocks: &Blocks, block_size: usize) -> Option<RawSuperblock> {
+    let at = SUPERBLOCK_OFFSET as usize % block_size;
+    let bytes = blocks.get(&(SUPERBLOCK_OFFSET / block_size as u64))?;
+    RawSuperblock::read_from_bytes(bytes.get(at..at + SUPERBLOCK_SIZE)?).ok()
 }
 
 /// Why so many blocks cannot change.
@@ -156,16 +192,13 @@ fn commit_in_place(
     copies: &Copies,
 ) -> Result<()> {
     let block_size = sb.block_size() as usize;
-    let own = SUPERBLOCK_OFFSET / block_size as u64;
-    let at = SUPERBLOCK_OFFSET as usize % block_size;
-    write_not_clean(device, sb.raw.clone())?;
+    let mut raw = superblock_in(blocks, block_size).unwrap_or_else(|| sb.raw.clone());
+    // As in `write_home`.
+    let is_less = raw.blocks_count() < sb.blocks_count;
+    write_not_clean(device, if is_less { raw.clone() } else { sb.raw.clone() })?;
     let mut others = blocks.clone();
-    let last = others.remove(&own);
+    others.remove(&(SUPERBLOCK_OFFSET / block_size as u64));
     write_ahead(device, block_size, &others)?;
-    let mut raw = match last.as_ref().and_then(|bytes| bytes.get(at..at + SUPERBLOCK_SIZE)) {
-        Some(bytes) => RawSuperblock::read_from_bytes(bytes).unwrap_or_else(|_| sb.raw.clone()),
-        None => sb.raw.clone(),
-    };
     if copies.len() > 0 {
         // The copies tell of the old state, all of them, until the new one is complete.
         write_not_clean(device, raw.clone())?;

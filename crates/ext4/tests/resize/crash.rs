@@ -17,6 +17,9 @@ const SECTOR: usize = 512;
 /// The primary superblock, which is written in one piece.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 
+/// So many flushes come last while the new size is written and the journal emptied, and some more.
+const LAST_FLUSHES: usize = 9;
+
 /// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
 pub(super) fn crashed(
     start: &MemoryDevice,
@@ -46,6 +49,31 @@ pub(super) fn crashed(
         }
     }
     device
+}
+
+/// The same, but that of the rest it has nothing but the superblock.
+fn crashed_with_superblock(start: &MemoryDevice, events: &[Event], end: usize) -> MemoryDevice {
+    let device = start.fork();
+    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
+    for event in &events[..flushed] {
+        event.replay(&device).unwrap();
+    }
+    for event in &events[flushed..end] {
+        let Event::Write { offset, data } = event else { continue };
+        let from = SUPERBLOCK.start.max(*offset);
+        let to = SUPERBLOCK.end.min(offset + data.len() as u64);
+        if from < to {
+            let bytes = &data[(from - offset) as usize..(to - offset) as usize];
+            device.write_at(from, bytes).unwrap();
+        }
+    }
+    device
+}
+
+/// The places right before a flush.
+fn flushes(events: &[Event]) -> Vec<usize> {
+    let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+    flushes.map(|(at, _)| at).collect()
 }
 
 /// Has e2fsck recover an image, with nothing to repair where there is a journal.
@@ -87,14 +115,17 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
         let after = grow(recording.clone(), blocks, kind.size).unwrap().after;
         let events = recording.take();
-        let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
-        let mut ends: Vec<usize> = flushes.map(|(at, _)| at).collect();
+        let flushes = flushes(&events);
+        let mut ends: Vec<usize> = flushes.clone();
         let mut random = fastrand::Rng::with_seed(5);
-        ends.extend((0..effort(4, 30, 300)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(4, 10, 300)).map(|_| random.usize(..=events.len())));
         let has_journal = kind.fs_type != "ext2";
-        for end in ends {
+        let mut states: Vec<_> =
+            ends.into_iter().map(|end| (end, crashed(&start, &events, end, &mut random))).collect();
+        let alone = flushes.into_iter().rev().take(LAST_FLUSHES);
+        states.extend(alone.map(|end| (end, crashed_with_superblock(&start, &events, end))));
+        for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
-            let state = crashed(&start, &events, end, &mut random);
             if has_journal {
                 // Ours, and growing again.
                 let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
@@ -129,11 +160,15 @@ fn kernels_recover_the_old_size_or_the_new_one() {
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
         grow(recording.clone(), bytes / u64::from(kind.block_size), kind.size).unwrap();
         let events = recording.take();
-        let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
         let mut random = fastrand::Rng::with_seed(7);
-        for (end, _) in flushes {
+        let any = flushes(&events)
+            .into_iter()
+            .map(|end| (end, crashed(&start, &events, end, &mut random)));
+        let mut states: Vec<_> = any.collect();
+        let alone = flushes(&events).into_iter().rev().take(LAST_FLUSHES);
+        states.extend(alone.map(|end| (end, crashed_with_superblock(&start, &events, end))));
+        for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
-            let state = crashed(&start, &events, end, &mut random);
             write_image(&state, &image).unwrap();
             // A kernel that replays the growth goes on with the old groups until it is unmounted, and leaves their free
             // counts in the superblock. The next one counts anew.
@@ -147,13 +182,14 @@ fn kernels_recover_the_old_size_or_the_new_one() {
 }
 
 /// Where shrinking is interrupted. There are thousands of places, and each takes e2fsck and the check a moment, so there
-/// is the end and a choice that is always the same: one half lies anywhere, most of these where contents are copied;
-/// the other half lies right before a flush, with all writes since the one before in doubt, as the steps have them.
+/// is the end and a choice that is always the same: one third lies anywhere, most of these where contents are copied; one
+/// right before a flush, with all writes since the one before in doubt, as the steps have them; one where the size changes.
 fn ends_while_shrinking(events: &[Event], random: &mut fastrand::Rng) -> Vec<usize> {
-    let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
-    let flushes: Vec<usize> = flushes.map(|(at, _)| at).collect();
-    let chosen = (1..effort(5, 20, 400)).map(|nth| match nth % 2 {
+    let flushes = flushes(events);
+    let last = flushes.len().saturating_sub(LAST_FLUSHES);
+    let chosen = (1..effort(5, 20, 400)).map(|nth| match nth % 3 {
         0 => random.usize(..=events.len()),
+        1 => flushes[random.usize(last..flushes.len())],
         _ => flushes[random.usize(..flushes.len())],
     });
     std::iter::once(events.len()).chain(chosen).collect()
