@@ -217,6 +217,11 @@ pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<
     Ok(kind_of(&probe))
 }
 
+/// The format of an image that is being made.
+pub(crate) fn kind_of_device(device: &dyn BlockDevice) -> io::Result<Option<Kind>> {
+    Ok(kind_of(&probe(device)?))
+}
+
 /// The format of an image. An error says what it seems to be instead.
 pub(crate) fn probe_kind(
     path: &Path,

@@ -31,6 +31,7 @@ mod lock;
 pub mod lsattr;
 pub mod mount;
 mod mounts;
+pub mod output;
 pub mod partition;
 mod record;
 pub mod repair;
@@ -39,6 +40,7 @@ pub mod resize;
 mod signals;
 mod stop;
 pub mod text;
+mod verity;
 pub mod workload;
 
 pub use error::{Error, Outcome, Result};

@@ -71,6 +71,23 @@ pub enum BuildError {
         /// Why there is no such option.
         why: &'static str,
     },
+    /// The finished image cannot be written in a format, or have a hash tree.
+    #[error(transparent)]
+    Output(#[from] output::Error),
+    /// A pattern of files to protect that chooses none.
+    #[error(
+        "--fs-verity: no regular file of the source matches {0:?}; paths begin below the root, and ** stands \
+             for any directories"
+    )]
+    NothingProtected(String),
+    /// A name stands for a file that the build makes already.
+    #[error("{option} names a file that the build makes already: {}; name another", shown(path))]
+    SameFile {
+        /// The option, as on the command line.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
     /// An archive on standard input cannot be kept to be read twice.
     #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
     Spool {
@@ -128,6 +145,9 @@ impl BuildError {
             Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
             Self::SameButForCase(_) => Outcome::Usage,
             Self::TargetExists(_) | Self::ForeignOption { .. } => Outcome::Usage,
+            Self::Output(output::Error::Unfit { .. }) | Self::SameFile { .. } => Outcome::Usage,
+            Self::Output(_) => Outcome::Io,
+            Self::NothingProtected(_) => Outcome::No,
             Self::Source(_) | Self::DoesNotFit { .. } | Self::Write(_) | Self::Spool { .. } => {
                 Outcome::Io
             }

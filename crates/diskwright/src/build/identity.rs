@@ -29,6 +29,7 @@ impl Identity {
         }
         let mut identity = Self { hash };
         identity.add_geometry(options);
+        identity.add_protection(&options.output.fs_verity);
         identity
     }
 
@@ -44,12 +45,21 @@ impl Identity {
             ("log size", options.log_bytes),
             ("free space", Some(options.free).filter(|bytes| *bytes > 0)),
             ("no journal", options.no_journal.then_some(1)),
+            ("dm-verity", options.output.verity.as_ref().map(|_| 1)),
         ];
         for (name, value) in choices {
             if let Some(value) = value {
                 self.field(name.as_bytes());
                 self.hash.update(&value.to_le_bytes());
             }
+        }
+    }
+
+    /// Adds the patterns of files that fs-verity protects.
+    fn add_protection(&mut self, patterns: &[String]) {
+        for pattern in patterns {
+            self.field(b"fs-verity");
+            self.field(pattern.as_bytes());
         }
     }
 

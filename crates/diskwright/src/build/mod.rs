@@ -19,7 +19,9 @@ mod image_source;
 mod input;
 mod kept;
 mod options;
+mod protect;
 mod several;
+mod ship;
 mod size;
 mod target;
 mod writer;
@@ -31,6 +33,8 @@ use ::source::correct::Corrections;
 use ::source::{Source, SourceError};
 use blockdev::{BlockDevice, FileDevice};
 use vfs::{FileSystem, StatFs, Timestamp};
+
+use crate::output::{OutputReport, ProtectedFile};
 
 pub use ::source::correct;
 pub use ::source::oci::{Platform, Reference};
@@ -51,6 +55,7 @@ use identity::Identity;
 use image_source::ImageTree;
 use input::{Contents, Input};
 use kept::Kept;
+use ship::Shipping;
 use target::Target;
 use writer::{Made, Policy, Writer};
 
@@ -60,6 +65,9 @@ use crate::clone::CloneTarget;
 pub trait Progress: Sync {
     /// So many entries with so many bytes of contents have been made.
     fn made(&self, entries: u64, bytes: u64);
+
+    /// The file system is finished, and so many of the image's bytes have been hashed, or written in another format.
+    fn shipped(&self, _bytes: u64, _of: u64) {}
 }
 
 /// Builds an image.
@@ -69,23 +77,26 @@ pub trait Progress: Sync {
 /// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
-    let target = Target::create(&options.image, options.force)?;
+    let mut target = Target::create(&options.image, options.force)?;
+    let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
     let corrections = corrected::load(options)?;
     let input = prepare(options, &*maker, &target)?;
     let corrections = corrections.as_ref();
     let build =
         Build { options, maker: &*maker, target: &target, input: &input, corrections, progress };
-    let report = build.run().map_err(|error| match error {
+    let mut report = build.run().map_err(|error| match error {
         BuildError::Source(SourceError::Copy { source, .. }) => {
             BuildError::Spool { source, options: maker.single_pass_options() }
         }
         error => error,
     })?;
+    let shipping = shipping.finish(&target, &mut report, progress)?;
     let config =
         config.map(|config| config.write(input.config().unwrap_or_default())).transpose()?;
     // The image is what was asked for: its name says that all is done.
     config.map_or(Ok(()), ConfigFile::keep)?;
+    shipping.keep()?;
     target.keep()?;
     Ok(report)
 }
@@ -167,6 +178,7 @@ struct Filled {
     image_bytes: u64,
     made: Made,
     left_out: LeftOut,
+    protected: Vec<ProtectedFile>,
     /// Blocks and inodes that the source took.
     blocks: u64,
     inodes: u64,
@@ -194,6 +206,7 @@ impl Build<'_> {
             data_bytes: filled.made.bytes,
             left_out: filled.left_out,
             corrections: self.corrections.map(|corrections| corrections.report()),
+            output: OutputReport { fs_verity: filled.protected, ..OutputReport::default() },
         })
     }
 
@@ -380,6 +393,7 @@ impl Build<'_> {
         let fs = fresh.file_system();
         let before = fs.statfs()?;
         let (made, identity, left_out) = self.pour(fs, &device, fill, source)?;
+        let protected = protect::protect(self.options, &*fresh, fill == Fill::Trial)?;
         let after = fs.statfs()?;
         if fill == Fill::Whole {
             let derive = self.options.uuid.is_none() && !fresh.uuid_is_fixed();
@@ -389,6 +403,7 @@ impl Build<'_> {
             image_bytes: size,
             made,
             left_out,
+            protected,
             blocks: before.blocks_free.saturating_sub(after.blocks_free),
             inodes: used(&after).saturating_sub(used(&before)),
         })

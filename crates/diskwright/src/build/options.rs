@@ -16,6 +16,7 @@ use vfs::Timestamp;
 
 use super::details::LeftOut;
 use super::image_file::ImageFile;
+use crate::output::{OutputOptions, OutputReport};
 use crate::text::shown;
 
 /// The format of an image.
@@ -228,6 +229,8 @@ pub struct BuildOptions {
     pub force: bool,
     /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
+    /// What is made of the finished file system.
+    pub output: OutputOptions,
 }
 
 impl BuildOptions {
@@ -260,4 +263,7 @@ pub struct BuildReport {
     /// What was corrected, if something was to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrections: Option<CorrectionReport>,
+    /// What was made besides.
+    #[serde(flatten)]
+    pub output: OutputReport,
 }

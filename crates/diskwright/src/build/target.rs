@@ -15,6 +15,8 @@ use crate::{Error, Result};
 pub(super) struct Target {
     image: PathBuf,
     place: Place,
+    /// A file without a name for the raw image, if the file that gets the name has another format.
+    raw: Option<File>,
 }
 
 enum Place {
@@ -46,11 +48,26 @@ impl Target {
                 Place::New(new.map_err(|refused| refusal(refused, image))?)
             }
         };
-        Ok(Self { image: image.to_owned(), place })
+        Ok(Self { image: image.to_owned(), place, raw: None })
     }
 
-    /// The open file.
+    /// Has the raw image made in a file of its own, without a name, in this directory.
+    pub(super) fn set_apart(&mut self, directory: &Path) -> Result<(), BuildError> {
+        self.raw = Some(tempfile::tempfile_in(directory).map_err(|e| self.error(e))?);
+        Ok(())
+    }
+
+    /// The file that gets the name, if the raw image is in another one.
+    pub(super) fn apart(&self) -> Option<&File> {
+        self.raw.as_ref().map(|_| self.kept())
+    }
+
+    /// The open file with the raw image.
     pub(super) fn file(&self) -> &File {
+        self.raw.as_ref().unwrap_or_else(|| self.kept())
+    }
+
+    fn kept(&self) -> &File {
         match &self.place {
             Place::Device(file) => file,
             Place::New(new) => new.file(),
@@ -70,6 +87,9 @@ impl Target {
             ino: metadata.ino(),
         };
         let mut ids = vec![id(self.file().metadata().map_err(|e| self.error(e))?)];
+        if let Some(kept) = self.apart() {
+            ids.push(id(kept.metadata().map_err(|e| self.error(e))?));
+        }
         ids.extend(std::fs::metadata(&self.image).ok().map(id));
         Ok(ids)
     }

@@ -13,6 +13,7 @@ use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
 use super::build_corrections::CorrectionArgs;
+use super::build_output::{self, OutputArgs};
 use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
@@ -150,6 +151,9 @@ pub(crate) struct BuildArgs {
     /// Allow less than 300 MiB, the least that mkfs.xfs makes: such images are slower in use
     #[arg(long, help_heading = XFS)]
     small: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Heading of options that only container images have.
@@ -191,7 +195,7 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     Ok(Owner { uid, gid })
 }
 
-fn uuid(text: &str) -> Result<[u8; 16], String> {
+pub(super) fn uuid(text: &str) -> Result<[u8; 16], String> {
     // Hyphens may stand anywhere, or be left out.
     let digits = text.replace('-', "");
     let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
@@ -299,6 +303,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         threads: args.threads,
         force: args.force,
         source_date_epoch: source_date_epoch()?,
+        output: args.output.options()?,
     })
 }
 
@@ -310,6 +315,12 @@ impl Progress for Bar {
         self.0.set_position(entries);
         if !self.0.is_hidden() {
             self.0.set_message(size(bytes));
+        }
+    }
+
+    fn shipped(&self, bytes: u64, of: u64) {
+        if !self.0.is_hidden() {
+            self.0.set_message(format!("hashed or written: {} of {}", size(bytes), size(of)));
         }
     }
 }
@@ -346,5 +357,6 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
         size(report.data_bytes),
         size(report.image_bytes),
     ));
+    build_output::report(&report.output);
     Ok(())
 }

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 mod arguments;
 pub(crate) mod build;
 mod build_corrections;
+mod build_output;
 pub(crate) mod cat;
 pub(crate) mod chattr;
 pub(crate) mod check;

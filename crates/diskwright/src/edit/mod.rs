@@ -10,7 +10,7 @@ mod flags;
 mod mode;
 mod names;
 mod values;
-mod writable;
+pub(crate) mod writable;
 
 use std::path::Path;
 use std::sync::Arc;

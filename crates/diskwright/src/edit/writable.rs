@@ -14,7 +14,7 @@ use crate::OpenImage;
 use crate::image::Kind;
 
 /// A file system of some format that is open for writing.
-pub(super) trait Writable: Send + Sync {
+pub(crate) trait Writable: Send + Sync {
     fn file_system(&self) -> &dyn MeasuresListings;
     fn recovery(&self) -> RecoverReport;
     /// Checkpoints that were closed; `None` without a log.
@@ -23,7 +23,7 @@ pub(super) trait Writable: Send + Sync {
 }
 
 /// Opens the file system of a known format. What its journal or log holds is replayed first.
-pub(super) fn open(
+pub(crate) fn open(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,

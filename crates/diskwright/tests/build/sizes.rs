@@ -111,6 +111,7 @@ fn options(source: &Path, format: Format) -> BuildOptions {
         threads: Some(1),
         force: true,
         source_date_epoch: Some(1_600_000_000),
+        output: diskwright::output::OutputOptions::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use ext4::Ext4;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Layout};
-use vfs::FileSystem;
+use vfs::{FileSystem, Ino};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::estimate::{Estimate, Ext4Estimate};
@@ -24,6 +24,10 @@ pub(super) struct Ext4Maker<'a> {
 impl<'a> Ext4Maker<'a> {
     pub(super) fn new(options: &'a BuildOptions) -> Result<Self, BuildError> {
         let mut list = feature_list(options);
+        if !options.output.fs_verity.is_empty() {
+            // What is asked for by name goes first.
+            list.insert_str(0, "+verity,");
+        }
         if options.no_journal {
             list.push_str(",-has_journal");
         }
@@ -33,12 +37,19 @@ impl<'a> Ext4Maker<'a> {
         Ok(Self { options, features: FeatureChange::parse_list(&list)?, inode_size })
     }
 
+    /// The block size unless another is asked for, if it is not mke2fs's for the size.
+    fn block_size_unasked(&self) -> Option<u32> {
+        // dm-verity has devices of such blocks.
+        let is_fixed = self.options.size.is_none() || self.options.output.verity.is_some();
+        is_fixed.then_some(BLOCK_SIZE_AUTO)
+    }
+
     fn mkfs_options(&self, size: u64, inodes: Inodes) -> mkfs::Options {
         let options = self.options;
         let defaults = mkfs::Options::new(size);
         let (uuid, hash_seed) = identity::from_options(options);
         mkfs::Options {
-            block_size: options.block_size.or(options.size.is_none().then_some(BLOCK_SIZE_AUTO)),
+            block_size: options.block_size.or(self.block_size_unasked()),
             inode_size: self.inode_size.unwrap_or(defaults.inode_size),
             inodes: match inodes {
                 Inodes::PerBytes(bytes) => InodeCount::PerBytes(bytes),
@@ -117,6 +128,13 @@ impl Fresh for Ext4 {
 
     fn uuid_is_fixed(&self) -> bool {
         Ext4::uuid_is_fixed(self)
+    }
+
+    fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>> {
+        if is_trial {
+            return self.try_protect(ino).map(|()| None);
+        }
+        Ext4::protect(self, ino, threads).map(Some)
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {

@@ -6,7 +6,7 @@ mod xfs;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use vfs::FileSystem;
+use vfs::{FileSystem, Ino};
 
 use super::estimate::Estimate;
 use super::{BuildError, BuildOptions, Format};
@@ -93,6 +93,9 @@ pub(super) trait Fresh {
     /// Whether its UUID must stay what it is, because checksums depend on it.
     fn uuid_is_fixed(&self) -> bool;
 
+    /// Protects a file by fs-verity; its digest. A trial only takes the space for it.
+    fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>>;
+
     /// Writes all metadata, and another UUID if one is given.
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()>;
 }
@@ -117,6 +120,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
         ),
         ("--hash-seed", options.hash_seed.is_some(), "XFS hashes names without a seed"),
         ("--no-journal", options.no_journal, "XFS always has a log"),
+        ("--fs-verity", !options.output.fs_verity.is_empty(), "XFS has no files of that kind"),
     ];
     let layout = "it shapes XFS images only";
     let only_xfs = [

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use vfs::FileSystem;
+use vfs::{FileSystem, Ino};
 use xfs::Xfs;
 use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
+use crate::verity;
 
 /// Inodes that are made at once.
 const INODES_PER_CHUNK: u64 = 64;
@@ -33,8 +34,11 @@ impl<'a> XfsMaker<'a> {
     fn mkfs_options(&self, size: u64, percent_max: Option<u8>) -> mkfs::Options {
         let options = self.options;
         let defaults = mkfs::Options::new(size);
+        // A dm-verity device has such sectors, and kernels mount no XFS with smaller ones there.
+        let sector_size = options.output.verity.as_ref().map(|_| verity::BLOCK_BYTES);
         mkfs::Options {
             block_size: options.block_size.unwrap_or(defaults.block_size),
+            sector_size: sector_size.unwrap_or(defaults.sector_size),
             inode_size: self.inode_size.unwrap_or(defaults.inode_size),
             dir_block_size: options.dir_block_size,
             ag_count: options.ag_count,
@@ -134,6 +138,10 @@ impl Fresh for Xfs {
     /// Metadata bears the UUID it was made with; the superblock says so if another one shows.
     fn uuid_is_fixed(&self) -> bool {
         false
+    }
+
+    fn protect(&self, _: Ino, _: bool, _: usize) -> vfs::Result<Option<[u8; 32]>> {
+        Err(vfs::Error::unsupported("fs-verity in XFS", "build ext4"))
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {

@@ -1,0 +1,75 @@
+//! Files that fs-verity is to protect, which are chosen when all are made.
+
+use std::collections::HashMap;
+
+use vfs::path::Order;
+use vfs::{FileType, Paths};
+
+use super::format::Fresh;
+use super::{BuildError, BuildOptions};
+use crate::list::absolute;
+use crate::output::ProtectedFile;
+use crate::record::{lossy, not_utf8};
+use crate::text::hex;
+
+/// Protects the regular files whose paths match one of the patterns, in the order of their paths, or takes as much
+/// space as that would. A pattern that chooses nothing is an error.
+pub(super) fn protect(
+    options: &BuildOptions,
+    fresh: &dyn Fresh,
+    is_trial: bool,
+) -> Result<Vec<ProtectedFile>, BuildError> {
+    let patterns: Vec<&str> =
+        options.output.fs_verity.iter().map(|p| p.trim_start_matches('/')).collect();
+    if patterns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut used = vec![false; patterns.len()];
+    let mut digests = HashMap::new();
+    let mut files = Vec::new();
+    let fs = fresh.file_system();
+    let mut walk = Paths::new(fs).walk(fs.root(), Order::Sorted);
+    while let Some(visit) = walk.advance() {
+        let visit = visit?;
+        if visit.attributes.file_type != FileType::Regular {
+            continue;
+        }
+        let path = walk.path().to_vec();
+        let mut is_chosen = false;
+        for (pattern, used) in patterns.iter().zip(&mut used) {
+            let matches = fast_glob::glob_match(pattern, &path);
+            *used |= matches;
+            is_chosen |= matches;
+        }
+        if !is_chosen {
+            continue;
+        }
+        let ino = visit.attributes.ino;
+        let digest = match digests.get(&ino) {
+            Some(digest) => *digest,
+            None => {
+                let protected = fresh.protect(ino, is_trial, options.threads());
+                protected.map_err(|e| failure(e, &path))?
+            }
+        };
+        // Another name of the same file.
+        digests.insert(ino, digest);
+        if let Some(digest) = digest {
+            let digest = format!("sha256:{}", hex(&digest));
+            let path = absolute(&path);
+            files.push(ProtectedFile { path: lossy(&path), path_bytes: not_utf8(&path), digest });
+        }
+    }
+    match used.iter().position(|used| !used) {
+        Some(unused) => Err(BuildError::NothingProtected(options.output.fs_verity[unused].clone())),
+        None => Ok(files),
+    }
+}
+
+/// A file system that has no such files has none for any path.
+fn failure(error: vfs::Error, path: &[u8]) -> BuildError {
+    match error {
+        error @ vfs::Error::Unsupported(_) => error.into(),
+        error => BuildError::from(error).at(path),
+    }
+}

@@ -1,0 +1,180 @@
+//! fs-verity: files whose contents a kernel verifies when they are read, and never changes.
+//!
+//! Behind the contents, from the next multiple of 64 KiB on, lie a tree of hashes, then (from the next block on) a
+//! descriptor, and its length in the last four bytes of a block. The size of the file says nothing of them. Source:
+//! the kernel's Documentation/filesystems/fsverity.rst, and ext4/verity.rst there.
+
+mod descriptor;
+
+use merkle::{Digest, Ground, Shape};
+use operation::RunOperations;
+use vfs::{AllocateMode, Error, FileSystem, FileType, Ino, Result};
+use zerocopy::IntoBytes;
+
+use crate::Ext4;
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::inode::flags;
+use descriptor::Descriptor;
+
+/// What the place of the tree is a multiple of: no kernel has larger pages.
+const TREE_ALIGN_BYTES: u64 = 64 << 10;
+
+/// Largest block of a tree, in bytes: the page size of most machines.
+const TREE_BLOCK_MAX: u32 = 4096;
+
+/// Bytes that say how long the descriptor is.
+const LENGTH_BYTES: u64 = 4;
+
+/// What lies behind the contents.
+struct Layout {
+    size: u64,
+    shape: Shape,
+    /// Where the tree begins in the file.
+    tree: u64,
+    descriptor: u64,
+    end: u64,
+}
+
+impl Layout {
+    /// `None` if it lies past what numbers can count.
+    fn new(size: u64, block_size: u32) -> Option<Self> {
+        let tree_block = block_size.min(TREE_BLOCK_MAX);
+        let shape = Shape::new(size, tree_block, tree_block);
+        let tree = size.checked_next_multiple_of(TREE_ALIGN_BYTES)?;
+        let block = u64::from(block_size);
+        let descriptor = tree.checked_add(shape.tree_bytes())?.checked_next_multiple_of(block)?;
+        let len = (size_of::<Descriptor>() as u64 + LENGTH_BYTES).next_multiple_of(block);
+        Some(Self { size, shape, tree, descriptor, end: descriptor.checked_add(len)? })
+    }
+
+    /// The descriptor, and its length at the end of the last block.
+    fn descriptor_blocks(&self, descriptor: &Descriptor) -> Vec<u8> {
+        let bytes = descriptor.as_bytes();
+        let mut blocks = vec![0; (self.end - self.descriptor) as usize];
+        blocks[..bytes.len()].copy_from_slice(bytes);
+        let at = blocks.len() - LENGTH_BYTES as usize;
+        blocks[at..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        blocks
+    }
+}
+
+impl Ext4 {
+    /// Protects a regular file of an image in progress, whose contents are all on the device: computes its tree with
+    /// several threads and stores it. The digest that `fsverity measure` and `fsverity digest` show for it.
+    ///
+    /// # Errors
+    /// `Unsupported` if the file system has no such files or the file has no extents; `Invalid` if it is not regular,
+    /// or the image is not in progress.
+    pub fn protect(&self, ino: Ino, threads: usize) -> Result<Digest> {
+        let layout = self.make_room(ino)?;
+        let contents = Contents { fs: self, ino, layout: &layout };
+        let root = merkle::build(&contents, &layout.shape, &[], threads)?;
+        let descriptor = Descriptor::new(layout.size, layout.shape.hash_block(), &root);
+        self.write(ino, layout.descriptor, &layout.descriptor_blocks(&descriptor), None)?;
+        self.seal_contents(ino, layout.size)?;
+        Ok(merkle::digest(&[descriptor.as_bytes()]))
+    }
+
+    /// Takes the space that [`Self::protect`] takes, without reading the contents, to learn how much it is.
+    ///
+    /// # Errors
+    /// As [`Self::protect`].
+    pub fn try_protect(&self, ino: Ino) -> Result<()> {
+        let layout = self.make_room(ino)?;
+        self.seal_contents(ino, layout.size)
+    }
+
+    /// Takes all blocks at once, so that the order in which threads write decides nothing.
+    fn make_room(&self, ino: Ino) -> Result<Layout> {
+        let features = &self.volume.sb.features;
+        if !features.ro_compat(RoCompat::VERITY) {
+            let advice = "turn the feature verity on";
+            return Err(Error::unsupported("fs-verity in this file system", advice));
+        }
+        if !features.incompat(Incompat::EXTENTS) {
+            let advice = "turn the feature extent on";
+            return Err(Error::unsupported("fs-verity in a file system without extents", advice));
+        }
+        let attributes = self.attributes(ino)?;
+        if attributes.file_type != FileType::Regular {
+            return Err(Error::Invalid("fs-verity protects regular files only"));
+        }
+        let layout = Layout::new(attributes.size, self.volume.geometry.block_size());
+        let layout = layout.ok_or(Error::FileTooLarge)?;
+        let len = layout.end - layout.tree;
+        self.allocate(ino, layout.tree, len, AllocateMode::Exposed)?;
+        Ok(layout)
+    }
+
+    /// The size is again that of the contents, and they never change any more.
+    fn seal_contents(&self, ino: Ino, size: u64) -> Result<()> {
+        let _lock = self.locks.exclusive(&[ino]);
+        let mut handle = self.load(ino)?;
+        handle.inode.set_size(size);
+        handle.inode.set_flag(flags::VERITY, true);
+        self.atomically(|op| {
+            op.stage(handle);
+            Ok(())
+        })
+    }
+}
+
+/// A file whose tree is computed.
+struct Contents<'a> {
+    fs: &'a Ext4,
+    ino: Ino,
+    layout: &'a Layout,
+}
+
+impl Ground for Contents<'_> {
+    type Error = Error;
+
+    fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let rest = self.layout.size.saturating_sub(offset);
+        let count = rest.min(buf.len() as u64) as usize;
+        self.read_all(offset, &mut buf[..count])?;
+        buf[count..].fill(0);
+        Ok(())
+    }
+
+    fn read_tree(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_all(self.layout.tree + offset, buf)
+    }
+
+    fn write_tree(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.fs.write(self.ino, self.layout.tree + offset, bytes, None)
+    }
+}
+
+impl Contents<'_> {
+    /// The file is as long as what lies behind its contents, until that is done.
+    fn read_all(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let count = self.fs.read(self.ino, offset + done as u64, &mut buf[done..])?;
+            if count == 0 {
+                return Err(Error::Invalid("the file became shorter while it was hashed"));
+            }
+            done += count;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_behind_the_contents_is_where_kernels_look_for_it() {
+        let places = |size, block| {
+            let layout = Layout::new(size, block).unwrap();
+            (layout.tree, layout.descriptor, layout.end)
+        };
+        assert_eq!(places(0, 4096), (0, 0, 4096));
+        assert_eq!(places(1, 4096), (65_536, 65_536, 69_632));
+        assert_eq!(places(65_536, 4096), (65_536, 69_632, 73_728));
+        assert_eq!(places(65_537, 1024), (131_072, 131_072 + 4096, 131_072 + 5120));
+        assert!(Layout::new(u64::MAX - 5, 4096).is_none());
+    }
+}
