@@ -10,6 +10,7 @@ use super::{
     BuildError, BuildOptions, BuildReport, BuildSource, FeatureChange, Format, ImageFile, Progress,
     build,
 };
+use crate::output::OutputOptions;
 use crate::{Image, ImageInfo};
 
 /// Features of ext4 that files need, and that new images do not have of their own accord.
@@ -61,6 +62,8 @@ pub struct ConvertOptions {
     pub force: bool,
     /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
+    /// What the new image becomes.
+    pub output: OutputOptions,
 }
 
 /// Makes an image of another one, with everything that is in it.
@@ -158,6 +161,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
         threads: options.threads,
         force: options.force,
         source_date_epoch: options.source_date_epoch,
+        output: options.output.clone(),
     })
 }
 

@@ -9,6 +9,7 @@ use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::PlaceArgs;
 use crate::commands::build::{Bar, FormatArg, report, source_date_epoch};
+use crate::commands::build_output::OutputArgs;
 use crate::terminal;
 
 const NOTES: &str = "\
@@ -73,6 +74,9 @@ pub(crate) struct ConvertArgs {
     json: bool,
 
     #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
     place: PlaceArgs,
 }
 
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<Outcome> {
         threads: args.threads,
         force: args.force,
         source_date_epoch: source_date_epoch()?,
+        output: args.output.options()?,
     };
     diskwright::clean_up_on_signals()?;
     let bar = Bar(terminal::spinner("converting:"));
