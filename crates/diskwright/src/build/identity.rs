@@ -44,6 +44,7 @@ impl Identity {
             ("log size", options.log_bytes),
             ("free space", Some(options.free).filter(|bytes| *bytes > 0)),
             ("no journal", options.no_journal.then_some(1)),
+            ("dedupe", options.dedupe.map(|unit| unit as u64)),
         ];
         for (name, value) in choices {
             if let Some(value) = value {

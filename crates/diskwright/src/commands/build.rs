@@ -13,6 +13,7 @@ use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
 use super::build_corrections::CorrectionArgs;
+use super::dedupe::DedupeArgs;
 use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
@@ -150,6 +151,9 @@ pub(crate) struct BuildArgs {
     /// Allow less than 300 MiB, the least that mkfs.xfs makes: such images are slower in use
     #[arg(long, help_heading = XFS)]
     small: bool,
+
+    #[command(flatten)]
+    dedupe: DedupeArgs,
 }
 
 /// Heading of options that only container images have.
@@ -294,6 +298,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         ag_bytes: args.ag_size,
         log_bytes: args.log_size,
         small: args.small,
+        dedupe: args.dedupe.chosen(),
         owner: args.owner,
         corrections: args.corrections.options(),
         threads: args.threads,
@@ -346,5 +351,8 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
         size(report.data_bytes),
         size(report.image_bytes),
     ));
+    if args.dedupe.chosen().is_some() {
+        terminal::message(&format_args!("{} of contents are shared", size(report.shared_bytes)));
+    }
     Ok(())
 }

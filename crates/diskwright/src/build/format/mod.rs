@@ -8,6 +8,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::FileSystem;
 
+use super::dedupe::ShareBlocks;
 use super::estimate::Estimate;
 use super::{BuildError, BuildOptions, Format};
 
@@ -93,6 +94,11 @@ pub(super) trait Fresh {
     /// Whether its UUID must stay what it is, because checksums depend on it.
     fn uuid_is_fixed(&self) -> bool;
 
+    /// How its files share blocks, if they can.
+    fn sharing(&self) -> Option<&dyn ShareBlocks> {
+        None
+    }
+
     /// Writes all metadata, and another UUID if one is given.
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()>;
 }
@@ -129,6 +135,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
         ("--ag-size", options.ag_bytes.is_some(), layout),
         ("--log-size", options.log_bytes.is_some(), layout),
         ("--small", options.small, "ext4 images may have any size"),
+        ("--dedupe", options.dedupe.is_some(), "files of ext4 cannot share blocks: give --fs xfs"),
     ];
     let foreign = match options.format {
         Format::Ext4 => &only_xfs[..],
