@@ -351,7 +351,7 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
         size(report.data_bytes),
         size(report.image_bytes),
     ));
-    if args.dedupe.chosen().is_some() {
+    if report.shared_bytes > 0 {
         terminal::message(&format_args!("{} of contents are shared", size(report.shared_bytes)));
     }
     Ok(())
