@@ -7,8 +7,8 @@ use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
 use super::image_source::{self, ImageTree};
 use super::{
-    BuildError, BuildOptions, BuildReport, BuildSource, FeatureChange, Format, ImageFile, Progress,
-    build,
+    BuildError, BuildOptions, BuildReport, BuildSource, Dedupe, FeatureChange, Format, ImageFile,
+    Progress, build,
 };
 use crate::output::OutputOptions;
 use crate::{Image, ImageInfo};
@@ -56,6 +56,8 @@ pub struct ConvertOptions {
     pub features: Vec<FeatureChange>,
     /// Whether an XFS image may be smaller than mkfs.xfs makes them. One of an image that is, may.
     pub small: bool,
+    /// What shares blocks with its like, if anything does (XFS).
+    pub dedupe: Option<Dedupe>,
     /// Threads; `None` takes as many as there are processors.
     pub threads: Option<usize>,
     /// Whether an existing image may be replaced; also the old one itself, which stays until the new one is whole.
@@ -156,6 +158,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
         ag_bytes: None,
         log_bytes: None,
         small,
+        dedupe: options.dedupe,
         owner: None,
         corrections: CorrectionOptions::default(),
         threads: options.threads,

@@ -46,6 +46,7 @@ impl Identity {
             ("free space", Some(options.free).filter(|bytes| *bytes > 0)),
             ("no journal", options.no_journal.then_some(1)),
             ("dm-verity", options.output.verity.as_ref().map(|_| 1)),
+            ("dedupe", options.dedupe.map(|unit| unit as u64)),
         ];
         for (name, value) in choices {
             if let Some(value) = value {

@@ -9,6 +9,7 @@ mod config;
 mod convert;
 mod copy;
 mod corrected;
+mod dedupe;
 mod details;
 mod error;
 mod estimate;
@@ -43,12 +44,13 @@ pub use details::LeftOut;
 pub use error::BuildError;
 pub use image_file::ImageFile;
 pub use options::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ManifestFile, Owner,
-    PlacedSource,
+    BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, Format, ManifestFile,
+    Owner, PlacedSource,
 };
 
 use config::ConfigFile;
 use copy::{Copier, Destination};
+use dedupe::Known;
 use estimate::Needed;
 use format::{InodeRule, Inodes, Maker, Plan};
 use identity::Identity;
@@ -204,6 +206,7 @@ impl Build<'_> {
             image_bytes: filled.image_bytes,
             entries: filled.made.entries,
             data_bytes: filled.made.bytes,
+            shared_bytes: filled.made.shared,
             left_out: filled.left_out,
             corrections: self.corrections.map(|corrections| corrections.report()),
             output: OutputReport { fs_verity: filled.protected, ..OutputReport::default() },
@@ -392,7 +395,8 @@ impl Build<'_> {
         let fresh = plan.make(&device)?;
         let fs = fresh.file_system();
         let before = fs.statfs()?;
-        let (made, identity, left_out) = self.pour(fs, &device, fill, source)?;
+        let known = fresh.sharing().zip(self.options.dedupe).map(|(fs, unit)| Known::new(fs, unit));
+        let (made, identity, left_out) = self.pour(fs, &device, fill, known, source)?;
         let protected = protect::protect(self.options, &*fresh, fill == Fill::Trial)?;
         let after = fs.statfs()?;
         if fill == Fill::Whole {
@@ -424,6 +428,7 @@ impl Build<'_> {
         fs: &dyn FileSystem,
         device: &Arc<dyn BlockDevice>,
         fill: Fill,
+        known: Option<Known<'_>>,
         source: &mut dyn Source,
     ) -> Result<(Made, Identity, LeftOut), BuildError> {
         let policy = Policy {
@@ -436,7 +441,7 @@ impl Build<'_> {
         thread::scope(|scope| {
             let threads = if fill == Fill::Whole { self.helpers() } else { 0 };
             let copier = Copier::start(scope, self.destination(device), threads);
-            let mut writer = Writer::new(fs, policy, copier);
+            let mut writer = Writer::new(fs, policy, copier).with_known(known);
             let mut identity = Identity::new(self.options);
             if self.target.is_device() {
                 identity.add_device(device.len());

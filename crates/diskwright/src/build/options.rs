@@ -178,6 +178,15 @@ pub struct Container {
     pub config: Option<PathBuf>,
 }
 
+/// What shares blocks with others that have the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dedupe {
+    /// Files, as a whole.
+    Files,
+    /// Blocks, wherever they lie in files.
+    Blocks,
+}
+
 /// What to build, and how.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -219,6 +228,8 @@ pub struct BuildOptions {
     pub log_bytes: Option<u64>,
     /// Whether an image may be smaller than mkfs.xfs makes them, which is 300 MiB (XFS).
     pub small: bool,
+    /// What shares blocks with its like, if anything does (XFS).
+    pub dedupe: Option<Dedupe>,
     /// Owner of everything, instead of the source's.
     pub owner: Option<Owner>,
     /// What is changed on the way from the source.
@@ -257,6 +268,8 @@ pub struct BuildReport {
     pub entries: u64,
     /// Bytes of file contents.
     pub data_bytes: u64,
+    /// How many of them took no blocks, because other contents have the same bytes ([`BuildOptions::dedupe`]).
+    pub shared_bytes: u64,
     /// What inodes of images had that the format does not keep, and how many files lost it.
     #[serde(skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,

@@ -13,6 +13,7 @@ use vfs::{
 };
 
 use super::copy::{Copier, Run, Runs};
+use super::dedupe::{Known, Looked, WholeFile};
 use super::details::{Details, LeftOut};
 use super::{BuildError, Owner, identity};
 
@@ -43,6 +44,8 @@ pub(super) struct Policy {
 pub(super) struct Made {
     pub(super) entries: u64,
     pub(super) bytes: u64,
+    /// Bytes that share blocks with others.
+    pub(super) shared: u64,
 }
 
 /// Writes entries into a file system.
@@ -59,14 +62,21 @@ pub(super) struct Writer<'a, 'scope> {
     /// Sum over the contents of streamed files.
     contents: u64,
     buffer: Vec<u8>,
+    /// Contents that further files may share.
+    known: Option<Known<'a>>,
 }
 
 impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
         let parent = (Vec::new(), fs.root());
         let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
-        let details = Details::new(fs);
-        Self { fs, policy, copier, directories, details, parent, made, contents: 0, buffer }
+        let (details, known) = (Details::new(fs), None);
+        Self { fs, policy, copier, directories, details, parent, made, contents: 0, buffer, known }
+    }
+
+    /// Lets files share what they have alike.
+    pub(super) fn with_known(self, known: Option<Known<'a>>) -> Self {
+        Self { known, ..self }
     }
 
     /// What has been made so far.
@@ -231,6 +241,9 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     ) -> Result<(), BuildError> {
         let size = content.size();
         self.made.bytes += content.data_len();
+        if self.known.is_some() && !self.policy.is_trial {
+            return self.fill_shared(ino, content, source);
+        }
         let mut stream = false;
         let mut runs = Vec::new();
         let mut whole = None;
@@ -261,6 +274,106 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             self.copier.copy(body, runs)?;
         }
         Ok(())
+    }
+
+    /// As [`Self::fill`], but for what other files have.
+    fn fill_shared(
+        &mut self,
+        ino: Ino,
+        content: source::Content,
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        let size = content.size();
+        let (mut runs, mut whole) = (Vec::new(), None);
+        match (content.body(), &mut self.known) {
+            (Body::Detached(body), Some(known)) => {
+                let looked = known.look(ino, size, content.runs(), body)?;
+                for part in looked.parts.iter().filter(|part| part.same.is_none()) {
+                    let run = part.run;
+                    self.fs.allocate(ino, run.offset, run.len, AllocateMode::Exposed)?;
+                    self.place(ino, run.offset, run.len, &mut whole, &mut runs)?;
+                }
+                self.share(ino, &looked)?;
+            }
+            (Body::Stream, _) => self.stream_shared(ino, size, content.runs(), source)?,
+            _ => {}
+        }
+        if self.fs.attributes(ino)?.size < size {
+            self.fs.truncate(ino, size, None)?;
+        }
+        if let (Body::Detached(body), Some(first)) = (content.into_body(), whole) {
+            let runs = if runs.is_empty() { Runs::One(first) } else { Runs::Many(runs) };
+            self.copier.copy(body, runs)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file what others have; the rest of it has its blocks already.
+    fn share(&mut self, ino: Ino, looked: &Looked) -> Result<(), BuildError> {
+        let Some(known) = &mut self.known else { return Ok(()) };
+        self.contents = self.contents.wrapping_add(looked.contents);
+        looked.parts.iter().try_for_each(|part| known.share(ino, part))
+    }
+
+    /// As [`Self::stream`], but for what other files have: blocks are looked up before they are written, a file as a
+    /// whole afterwards.
+    fn stream_shared(
+        &mut self,
+        ino: Ino,
+        size: u64,
+        runs: &[source::DataRun],
+        source: &mut dyn Source,
+    ) -> Result<(), BuildError> {
+        let mut file = WholeFile::new(size);
+        let is_by_file = self.known.as_ref().is_some_and(Known::is_by_file);
+        self.buffer.resize(STREAM_BYTES, 0);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for run in runs {
+            file.begin(run);
+            let mut done = 0;
+            while done < run.len {
+                let want = (run.len - done).min(STREAM_BYTES as u64) as usize;
+                let bytes = &mut buffer[..want];
+                read_all(source, bytes)?;
+                let offset = run.offset + done;
+                if is_by_file {
+                    file.add(bytes);
+                    self.fs.write(ino, offset, bytes, None)?;
+                    let term = identity::contents_term(offset, bytes);
+                    self.contents = self.contents.wrapping_add(term);
+                } else {
+                    self.write_unlike(ino, size, offset, bytes)?;
+                }
+                done += want as u64;
+            }
+        }
+        self.buffer = buffer;
+        let known = self.known.as_mut().filter(|_| is_by_file && !runs.is_empty());
+        let Some(known) = known else { return Ok(()) };
+        let Some(part) = known.whole(ino, file) else { return Ok(()) };
+        self.fs.truncate(ino, 0, None)?;
+        known.share(ino, &part)
+    }
+
+    /// Writes those blocks of a file that nobody has, and shares the others.
+    fn write_unlike(
+        &mut self,
+        ino: Ino,
+        size: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), BuildError> {
+        let Some(known) = &mut self.known else { return Ok(()) };
+        let mut looked = Looked::default();
+        known.split(ino, size, (offset, bytes), &mut looked);
+        for part in looked.parts.iter().filter(|part| part.same.is_none()) {
+            let start = (part.run.offset - offset) as usize;
+            let bytes = &bytes[start..start + part.run.len as usize];
+            self.fs.write(ino, part.run.offset, bytes, None)?;
+            let term = identity::contents_term(part.run.offset, bytes);
+            self.contents = self.contents.wrapping_add(term);
+        }
+        self.share(ino, &looked)
     }
 
     /// Finds where the allocated bytes of a run lie: in `one` if that is a single place for the
@@ -302,14 +415,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             let mut done = 0;
             while done < run.len {
                 let want = (run.len - done).min(STREAM_BYTES as u64) as usize;
-                let mut filled = 0;
-                while filled < want {
-                    let n = source.read(&mut self.buffer[filled..want])?;
-                    if n == 0 {
-                        return Err(BuildError::ShortContent);
-                    }
-                    filled += n;
-                }
+                read_all(source, &mut self.buffer[..want])?;
                 let offset = run.offset + done;
                 self.fs.write(ino, offset, &self.buffer[..want], None)?;
                 let term = identity::contents_term(offset, &self.buffer[..want]);
@@ -407,6 +513,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     /// Waits for the copying and settles the times of directories.
     /// Returns what was made, the sum over all contents, and what was not kept.
     pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
+        self.made.shared = self.known.take().map_or(0, |known| known.shared_bytes());
         let copied = self.copier.finish()?;
         for (ino, change) in &self.directories {
             self.fs.set_attributes(*ino, change)?;
@@ -417,6 +524,19 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         let left_out = self.details.finish()?;
         Ok((self.made, self.contents.wrapping_add(copied), left_out))
     }
+}
+
+/// Fills a buffer from a streamed file.
+fn read_all(source: &mut dyn Source, buffer: &mut [u8]) -> Result<(), BuildError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let n = source.read(&mut buffer[filled..])?;
+        if n == 0 {
+            return Err(BuildError::ShortContent);
+        }
+        filled += n;
+    }
+    Ok(())
 }
 
 /// Archives that were appended to may list a name twice.

@@ -14,6 +14,7 @@ use indicatif::ProgressBar;
 
 use super::build_corrections::CorrectionArgs;
 use super::build_output::{self, OutputArgs};
+use super::dedupe::DedupeArgs;
 use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
@@ -154,6 +155,9 @@ pub(crate) struct BuildArgs {
 
     #[command(flatten)]
     output: OutputArgs,
+
+    #[command(flatten)]
+    dedupe: DedupeArgs,
 }
 
 /// Heading of options that only container images have.
@@ -298,6 +302,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         ag_bytes: args.ag_size,
         log_bytes: args.log_size,
         small: args.small,
+        dedupe: args.dedupe.chosen(),
         owner: args.owner,
         corrections: args.corrections.options(),
         threads: args.threads,
@@ -357,6 +362,9 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
         size(report.data_bytes),
         size(report.image_bytes),
     ));
+    if report.shared_bytes > 0 {
+        terminal::message(&format_args!("{} of contents are shared", size(report.shared_bytes)));
+    }
     build_output::report(&report.output);
     Ok(())
 }

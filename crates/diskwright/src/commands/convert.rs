@@ -10,6 +10,7 @@ use diskwright::{Error, Outcome, Result};
 use crate::commands::arguments::PlaceArgs;
 use crate::commands::build::{Bar, FormatArg, report, source_date_epoch};
 use crate::commands::build_output::OutputArgs;
+use crate::commands::dedupe::DedupeArgs;
 use crate::terminal;
 
 const NOTES: &str = "\
@@ -77,6 +78,9 @@ pub(crate) struct ConvertArgs {
     output: OutputArgs,
 
     #[command(flatten)]
+    dedupe: DedupeArgs,
+
+    #[command(flatten)]
     place: PlaceArgs,
 }
 
@@ -106,6 +110,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<Outcome> {
         keep_uuid: args.keep_uuid,
         features: args.features.clone(),
         small: args.small,
+        dedupe: args.dedupe.chosen(),
         threads: args.threads,
         force: args.force,
         source_date_epoch: source_date_epoch()?,

@@ -12,6 +12,7 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod convert;
 pub(crate) mod cp;
+mod dedupe;
 pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod extract;

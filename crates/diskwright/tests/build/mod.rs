@@ -3,6 +3,7 @@
 mod clones;
 pub(crate) mod common;
 mod containers;
+mod dedupe;
 mod directories;
 mod ending;
 mod failures;

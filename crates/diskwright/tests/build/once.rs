@@ -62,6 +62,7 @@ fn options(source: &Path, format: Format, block_size: Option<u32>) -> BuildOptio
         owner: None,
         corrections: Default::default(),
         output: Default::default(),
+        dedupe: None,
         threads: Some(2),
         force: true,
         source_date_epoch: Some(1_600_000_000),

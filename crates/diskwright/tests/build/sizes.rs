@@ -106,6 +106,7 @@ fn options(source: &Path, format: Format) -> BuildOptions {
         ag_bytes: None,
         log_bytes: None,
         small: format == Format::Xfs,
+        dedupe: None,
         owner: None,
         corrections: Default::default(),
         threads: Some(1),

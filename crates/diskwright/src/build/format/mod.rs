@@ -8,6 +8,7 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::{FileSystem, Ino};
 
+use super::dedupe::ShareBlocks;
 use super::estimate::Estimate;
 use super::{BuildError, BuildOptions, Format};
 
@@ -96,6 +97,11 @@ pub(super) trait Fresh {
     /// Protects a file by fs-verity; its digest. A trial only takes the space for it.
     fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>>;
 
+    /// How its files share blocks, if they can.
+    fn sharing(&self) -> Option<&dyn ShareBlocks> {
+        None
+    }
+
     /// Writes all metadata, and another UUID if one is given.
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()>;
 }
@@ -133,6 +139,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
         ("--ag-size", options.ag_bytes.is_some(), layout),
         ("--log-size", options.log_bytes.is_some(), layout),
         ("--small", options.small, "ext4 images may have any size"),
+        ("--dedupe", options.dedupe.is_some(), "files of ext4 cannot share blocks: give --fs xfs"),
     ];
     let foreign = match options.format {
         Format::Ext4 => &only_xfs[..],

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use blockdev::BlockDevice;
 use vfs::{FileSystem, Ino};
 use xfs::Xfs;
+use xfs::format::features::RoCompat;
 use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
+use crate::build::dedupe::ShareBlocks;
 use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
 use crate::verity;
@@ -65,6 +67,11 @@ impl Maker for XfsMaker<'_> {
             return Err(vfs::Error::Invalid(problem).into());
         }
         let plan = mkfs::plan(&self.mkfs_options(size, None))?;
+        let features = RoCompat::from_bits_retain(plan.superblock().features_ro_compat.get());
+        if self.options.dedupe.is_some() && !features.contains(RoCompat::REFLINK) {
+            let why = "without the feature reflink files cannot share blocks: leave ^reflink out";
+            return Err(BuildError::ForeignOption { option: "--dedupe", why });
+        }
         let Inodes::Count(count) = inodes else { return Ok(Box::new(plan)) };
         match percent_for(&plan, count.into(), self.options.free) {
             Some(percent) => Ok(Box::new(mkfs::plan(&self.mkfs_options(size, Some(percent)))?)),
@@ -146,5 +153,19 @@ impl Fresh for Xfs {
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {
         Xfs::finish(self, uuid)
+    }
+
+    fn sharing(&self) -> Option<&dyn ShareBlocks> {
+        self.can_share().then_some(self)
+    }
+}
+
+impl ShareBlocks for Xfs {
+    fn block_size(&self) -> u64 {
+        self.superblock().raw.blocksize.get().into()
+    }
+
+    fn share(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> vfs::Result<()> {
+        self.share_blocks(from, to, len)
     }
 }
