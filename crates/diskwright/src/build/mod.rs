@@ -292,7 +292,9 @@ impl Build<'_> {
     fn smallest(&self, blocks: u64, needed: u64) -> Result<(u64, Inodes), BuildError> {
         let rule = self.maker.inodes();
         let inodes = match rule {
-            InodeRule::Fitted(_) => size::inodes_for(needed),
+            InodeRule::Fitted(usual) => {
+                size::inodes_for(needed + size::inodes_of_free(usual, self.options.free))
+            }
             rule => rule.first(),
         };
         let plan = |size| self.plan(size, inodes);

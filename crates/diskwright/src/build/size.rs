@@ -44,6 +44,14 @@ pub(super) fn inodes_for(needed: u64) -> Inodes {
     Inodes::Count(u32::try_from(needed + INODES_RESERVED).unwrap_or(u32::MAX))
 }
 
+/// Inodes that usually come with so many bytes, for what is to be put into them.
+pub(super) fn inodes_of_free(usual: Inodes, free: u64) -> u64 {
+    match usual {
+        Inodes::PerBytes(bytes) => free / bytes,
+        Inodes::Count(_) => 0,
+    }
+}
+
 /// The usual number of inodes for an image of `size` bytes, or as many as `known` entries call for.
 pub(super) fn usual_or_at_least(usual: Inodes, size: u64, known: u64) -> Inodes {
     match usual {

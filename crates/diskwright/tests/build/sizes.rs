@@ -267,3 +267,21 @@ fn many_small_files_fit_into_xfs_of_a_computed_size() {
         }
     }
 }
+
+#[test]
+fn free_space_comes_with_inodes() {
+    require!(Tool("e2fsck"));
+    let home = scratch();
+    let path = source(&home);
+    let mut tar = Tar::create(&path);
+    tar.add(b'0', "file", "", b"contents", &[]);
+    tar.finish();
+    let mut options = options(&path, Format::Ext4);
+    options.free = 256 << 20;
+    build_and_judge(&options, "256 MiB free");
+    let image = Image::open(&options.image, &OpenImage::default()).unwrap();
+    let found = image.file_system().statfs().unwrap();
+    // One for 16 KiB, as mke2fs has them.
+    assert!(found.inodes_free >= 16_384, "{found:?}");
+    assert!(found.inodes_free < 20_000, "{found:?}");
+}
