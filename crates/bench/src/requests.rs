@@ -86,7 +86,8 @@ fn at_once(
         let buffer = &mut memory[from..from + REQUEST];
         let mut random = fastrand::Rng::with_seed(number);
         let mut times = Vec::new();
-        while start.elapsed() < time {
+        // A thread that begins late makes one request all the same.
+        while times.is_empty() || start.elapsed() < time {
             let place = random.u64(..requests) * REQUEST as u64;
             let began = Instant::now();
             if writes {
@@ -119,7 +120,7 @@ fn synced(path: &Path, requests: u64, time: Duration) -> io::Result<(Duration, V
     let file = OpenOptions::new().write(true).open(path)?;
     let mut random = fastrand::Rng::with_seed(99);
     let (start, mut times) = (Instant::now(), Vec::new());
-    while start.elapsed() < time {
+    while times.is_empty() || start.elapsed() < time {
         let place = random.u64(..requests) * REQUEST as u64;
         let began = Instant::now();
         file.write_all_at(&[FILLED; REQUEST], place)?;

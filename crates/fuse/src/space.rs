@@ -52,6 +52,16 @@ struct State {
     untold: Vec<Ino>,
 }
 
+impl State {
+    /// Has the keeper make the kernel ask about a file.
+    fn tell(&mut self, ino: Ino) {
+        if !self.untold.contains(&ino) {
+            self.untold.push(ino);
+        }
+        self.is_due = true;
+    }
+}
+
 impl Default for Space {
     fn default() -> Self {
         Self {
@@ -83,9 +93,17 @@ impl Space {
         if !self.has_failed() {
             return Ok(());
         }
-        let state = self.state.lock();
-        let is_behind = state.failed.get(&ino).is_some_and(|&failed| offset > failed);
-        if is_behind { Err(Errno::NOSPC) } else { Ok(()) }
+        let mut state = self.state.lock();
+        if state.failed.get(&ino).is_none_or(|&failed| offset <= failed) {
+            return Ok(());
+        }
+        // That more comes means that whoever writes was not refused: the kernel may have asked for the attributes
+        // at the wrong moment, and then knows them. It is made to ask once more.
+        if self.refuses_later.load(Ordering::Relaxed) {
+            state.tell(ino);
+            self.changed.notify_one();
+        }
+        Err(Errno::NOSPC)
     }
 
     /// Nothing is changed any more: what programs write from now on must fail when they write it.
@@ -109,9 +127,7 @@ impl Space {
             let failed = state.failed.entry(ino).or_insert(offset);
             *failed = offset.min(*failed);
             state.useless = state.useless.max(free);
-            if !state.untold.contains(&ino) {
-                state.untold.push(ino);
-            }
+            state.tell(ino);
         });
         self.count_failed();
     }
@@ -190,6 +206,10 @@ mod tests {
         space.refuses_later.store(true, Ordering::Relaxed);
         assert_eq!(space.check_write(ino), Err(Errno::NOSPC));
         space.check_write(Ino(13)).unwrap();
+        // What is written back all the same was not refused: the kernel has to be told again.
+        space.state.lock().untold.clear();
+        assert_eq!(space.check(ino, 4096), Err(Errno::NOSPC));
+        assert_eq!(space.state.lock().untold, [ino]);
         space.stored(ino, 0, 4096);
         space.check_write(ino).unwrap();
     }

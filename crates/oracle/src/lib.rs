@@ -53,7 +53,7 @@ pub use check::{
 pub use compare::{Ignore, assert_same, differences};
 pub use effort::{Effort, effort};
 pub use explore::{assert_survives, explore};
-pub use mount::{KernelMount, MountOptions};
+pub use mount::{KernelMount, MountOptions, unmount_from};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};
 pub use requirement::is_known_program;

@@ -128,18 +128,32 @@ impl KernelMount {
         result.unwrap_or_else(|error| panic!("{}: {error}", self.mount_point.display()));
     }
 
-    /// Tries for this long. A process that a test has just killed may hold the mount a moment longer, and one
-    /// that another test just starts may have what was open when it was.
     fn try_unmount(&mut self, patience: Duration) -> rustix::io::Result<()> {
-        let start = Instant::now();
-        loop {
-            let result = unmount(&self.mount_point, UnmountFlags::NOFOLLOW);
-            if result != Err(rustix::io::Errno::BUSY) || start.elapsed() > patience {
-                self.mounted = result.is_err();
-                return result;
-            }
-            sleep(Duration::from_millis(20));
+        let result = unmount_within(&self.mount_point, patience);
+        self.mounted = result.is_err();
+        result
+    }
+}
+
+/// Unmounts what a test mounted by itself.
+///
+/// # Panics
+/// If nothing is mounted there, or something still uses it after minutes.
+pub fn unmount_from(place: &Path) {
+    let result = unmount_within(place, HANG_AFTER);
+    result.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+}
+
+/// Tries for this long. A process that a test has just killed may hold the mount a moment longer, and one
+/// that another test just starts may have what was open when it was.
+fn unmount_within(place: &Path, patience: Duration) -> rustix::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        let result = unmount(place, UnmountFlags::NOFOLLOW);
+        if result != Err(rustix::io::Errno::BUSY) || start.elapsed() > patience {
+            return result;
         }
+        sleep(Duration::from_millis(20));
     }
 }
 

@@ -130,7 +130,7 @@ fn layers_kept_apart_are_the_lower_directories_of_an_overlay() {
         let mut command = oracle::command("mount");
         succeed(command.args(["-t", "overlay", "overlay", "-o", &lower]).arg(&merged));
         let found = Tree::of(&merged);
-        succeed(oracle::command("umount").arg(&merged));
+        oracle::unmount_from(&merged);
         let mut ignore = ignored();
         ignore.xattr_prefixes.extend([&b"trusted.SGI_ACL_"[..], b"trusted.overlay."]);
         // An overlay counts no subdirectories, and its own attributes are not shown.

@@ -7,7 +7,7 @@ use std::process::Command;
 use oracle::{command, require, scratch};
 
 use crate::build::common::{
-    FORMATS, build_command, fail, mount, same_every_time, sample_in, small_sample, succeed,
+    FORMATS, build_command, common_sample, fail, mount, same_every_time, sample_in, succeed,
 };
 
 /// A small tree with a file of each kind of correction.
@@ -104,7 +104,7 @@ fn corrections_are_what_the_kernel_shows() {
 fn a_manifest_of_a_tree_makes_the_image_that_the_tree_makes() {
     crate::require_all_formats!(Root, Tool("bsdtar"));
     let directory = scratch();
-    let (source, _) = sample_in(directory.path(), &small_sample(4096));
+    let (source, _) = sample_in(directory.path(), &common_sample());
     // bsdtar writes the mode of the owning group where there is an ACL, and not its mask. Only regular files can
     // have several names in a manifest.
     std::fs::remove_dir_all(source.join("acls")).unwrap();

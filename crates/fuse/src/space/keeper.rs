@@ -82,6 +82,8 @@ impl<'a> Keeping<'a> {
             self.useless = self.limits.useless(state.useless);
             let untold = std::mem::take(&mut state.untold);
             drop(state);
+            // Whether writes are refused is decided before the kernel asks about them.
+            self.look();
             self.tell(&untold);
         }
     }
