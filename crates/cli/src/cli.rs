@@ -36,7 +36,7 @@ Exit status:
 
 /// Build and read ext4 and XFS images, and change them, without root and without a kernel driver
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "diskwright", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
