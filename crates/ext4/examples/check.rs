@@ -1,5 +1,7 @@
 //! Checks an image and times it: `check IMAGE [THREADS]`.
 
+extern crate diskwright_ext4 as ext4;
+
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The judges and what they need, and the style of the whole project.
 
+extern crate diskwright_oracle as oracle;
+
 mod circles;
 mod judges;
 mod tidy;

@@ -1,6 +1,8 @@
 //! Streams a source and prints how long that took: `stream SOURCE [THREADS] [RUNS]`.
 //! `stream --create DIRECTORY COUNT` makes a directory of empty files to measure.
 
+extern crate diskwright_source as source;
+
 use std::env;
 use std::error::Error;
 use std::fs::{self, File};

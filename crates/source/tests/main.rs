@@ -1,5 +1,7 @@
 //! Directories and tar archives as sources.
 
+extern crate diskwright_source as source;
+
 mod combine;
 mod common;
 mod correct;

@@ -1,5 +1,7 @@
 //! The engine's contract: all or nothing, consistent checkpoints, bounded memory.
 
+extern crate diskwright_transaction as transaction;
+
 mod minor;
 
 use std::io;

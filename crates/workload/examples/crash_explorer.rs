@@ -7,6 +7,8 @@
 //! Exit status 1 if any state is not as it must be: each is printed with the command that shows it
 //! again, and its image is kept.
 
+extern crate diskwright_workload as workload;
+
 #[path = "../../ext4/tests/changing/mod.rs"]
 mod of_ext4;
 #[path = "../../xfs/tests/changing/mod.rs"]

@@ -1,5 +1,7 @@
 //! Workloads, the reference model, and reports.
 
+extern crate diskwright_workload as workload;
+
 mod common;
 mod jobs_find;
 mod jobs_load;

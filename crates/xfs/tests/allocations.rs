@@ -1,5 +1,7 @@
 //! Going through directories takes no memory from the heap, whatever form they have.
 
+extern crate diskwright_xfs as xfs;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 //!
 //! Programs of their own are only those that choose an allocator, which counts for a whole program.
 
+extern crate diskwright_xfs as xfs;
+
 mod attributes;
 mod changes;
 mod changing;

@@ -2,6 +2,8 @@
 //!
 //! A program of its own: it has an allocator that counts what each thread takes.
 
+extern crate diskwright_ext4 as ext4;
+
 mod claims;
 #[path = "../common/mod.rs"]
 mod common;
