@@ -102,3 +102,11 @@ pub(crate) fn bytes(text: &std::ffi::OsStr) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     text.as_bytes()
 }
+
+/// A UUID in hexadecimal.
+pub(super) fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {
+    // Hyphens may stand anywhere, or be left out.
+    let digits = text.replace('-', "");
+    let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
+    uuid::Uuid::try_parse(&digits).map(uuid::Uuid::into_bytes).map_err(|_| problem.into())
+}

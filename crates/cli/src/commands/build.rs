@@ -58,7 +58,7 @@ pub(crate) struct BuildArgs {
     label: Option<String>,
 
     /// UUID, instead of one derived from the contents
-    #[arg(long, value_parser = uuid)]
+    #[arg(long, value_parser = super::arguments::uuid)]
     uuid: Option<[u8; 16]>,
 
     /// Features to turn on (+name or name) and off (-name or ^name), with commas, named as in ext4(5)
@@ -130,7 +130,7 @@ pub(crate) struct BuildArgs {
     inodes: Option<u64>,
 
     /// Seed of the directory hashes, written like a UUID, instead of one derived from the contents
-    #[arg(long, value_name = "UUID", value_parser = uuid, help_heading = EXT4)]
+    #[arg(long, value_name = "UUID", value_parser = super::arguments::uuid, help_heading = EXT4)]
     hash_seed: Option<[u8; 16]>,
 
     /// Size of directory blocks: a power of two from the block size to 64K [default: at least 4K]
@@ -197,13 +197,6 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     let (uid, gid) = ids.ok_or("write two numbers, such as 0:0 or 1000:1000")?;
     Ok(Owner { uid, gid })
-}
-
-pub(super) fn uuid(text: &str) -> Result<[u8; 16], String> {
-    // Hyphens may stand anywhere, or be left out.
-    let digits = text.replace('-', "");
-    let problem = "write 32 hexadecimal digits, such as 01234567-89ab-cdef-0123-456789abcdef";
-    uuid::Uuid::try_parse(&digits).map(uuid::Uuid::into_bytes).map_err(|_| problem.into())
 }
 
 /// The time that reproducible builds are told to use (reproducible-builds.org).

@@ -29,7 +29,7 @@ pub(crate) struct OutputArgs {
     verity_salt: Option<Salt>,
 
     /// UUID of the hash tree [default: derived from the root hash]
-    #[arg(long, value_name = "UUID", value_parser = super::build::uuid, requires = "verity")]
+    #[arg(long, value_name = "UUID", value_parser = super::arguments::uuid, requires = "verity")]
     verity_uuid: Option<[u8; 16]>,
 
     /// Write the root hash to this file, in hexadecimal
