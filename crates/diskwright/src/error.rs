@@ -3,8 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "build")]
 use ::repair::RestoreError;
 
+#[cfg(feature = "build")]
 use crate::build::BuildError;
 use crate::partition::PartitionError;
 use crate::text::shown;
@@ -111,6 +113,7 @@ pub enum Error {
         /// The image.
         image: PathBuf,
     },
+    #[cfg(feature = "build")]
     /// An image is not brought back to what it was before a repair.
     #[error("{}: by {}: {source}", shown(image), shown(undo))]
     Restore {
@@ -121,9 +124,11 @@ pub enum Error {
         /// The reason.
         source: RestoreError,
     },
+    #[cfg(feature = "build")]
     /// A file of the host cannot be copied.
     #[error(transparent)]
     Source(#[from] source::SourceError),
+    #[cfg(feature = "build")]
     /// A layer was applied in part: each entry before the one that failed is there as a whole.
     #[error(
         "{source}; the layer was too much for one change, and its whiteouts and {applied} of its {entries} \
@@ -137,6 +142,7 @@ pub enum Error {
         /// Why not the next one.
         source: Box<Error>,
     },
+    #[cfg(feature = "build")]
     /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -160,9 +166,9 @@ impl Error {
     /// The message, and what to do about it, where it does not say so itself.
     pub fn with_advice(&self) -> String {
         let advice = match self {
-            Self::Image { source, .. }
-            | Self::File { source, .. }
-            | Self::Build(BuildError::Source(source::SourceError::Image { source, .. })) => {
+            Self::Image { source, .. } | Self::File { source, .. } => advice(source),
+            #[cfg(feature = "build")]
+            Self::Build(BuildError::Source(source::SourceError::Image { source, .. })) => {
                 advice(source)
             }
             _ => None,
@@ -174,22 +180,27 @@ impl Error {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Usage(_) => Outcome::Usage,
+            #[cfg(feature = "build")]
             Self::Source(error) if error.is_archive_fault() => Outcome::Image,
+            #[cfg(feature = "build")]
+            Self::Source(_) => Outcome::Io,
+            #[cfg(feature = "build")]
             Self::AppliedInPart { source, .. } => source.outcome(),
             Self::Host { .. }
             | Self::Mount(_)
             | Self::Output(_)
             | Self::InUse { .. }
-            | Self::ShutDown { .. }
-            | Self::Source(_) => Outcome::Io,
+            | Self::ShutDown { .. } => Outcome::Io,
             Self::NotMounted { .. } => Outcome::No,
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => source.outcome(),
+            #[cfg(feature = "build")]
             Self::Restore { source, .. } => match source {
                 RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
                 _ => Outcome::No,
             },
+            #[cfg(feature = "build")]
             Self::Build(error) => error.outcome(),
         }
     }

@@ -11,9 +11,9 @@ use ::ext4::Ext4;
 use ::xfs::Xfs;
 use blockdev::{BlockDevice, FileDevice, WindowDevice};
 use operation::profile::{ListingProfile, MeasuresListings};
-use serde::Serialize;
 use vfs::{Error as FsError, FileSystem, Paths};
 
+use crate::format::Format;
 use crate::partition::{self, Partition};
 use crate::{Error, Result, lock};
 
@@ -43,7 +43,8 @@ pub struct Image {
 /// What an image says about itself: as it lies, whatever its journal or log would change, but for what is
 /// free. That is counted as it will be once the image is recovered, because what lies in place is of
 /// any moment before (with [`OpenImage::norecovery`], as it lies).
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct ImageInfo {
     /// `ext2`, `ext3`, `ext4` or `xfs`.
     pub format: String,
@@ -75,7 +76,8 @@ pub struct ImageInfo {
 }
 
 /// Features of one kind.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct FeatureGroup {
     /// `compatible`, `incompatible` or `read-only compatible`; for XFS also `version` and
     /// `log incompatible`.
@@ -85,7 +87,8 @@ pub struct FeatureGroup {
 }
 
 /// A titled list of values.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct Section {
     /// What they are about.
     pub title: String,
@@ -332,13 +335,10 @@ fn open_format(
 }
 
 /// Opens for reading what a repair made of an image in memory; as it lies, if that was not enough.
-pub(crate) fn open_repaired(
-    format: crate::build::Format,
-    device: Arc<dyn BlockDevice>,
-) -> vfs::Result<Image> {
+pub(crate) fn open_repaired(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Image> {
     let kind = match format {
-        crate::build::Format::Ext4 => Kind::Ext,
-        crate::build::Format::Xfs => Kind::Xfs,
+        Format::Ext4 => Kind::Ext,
+        Format::Xfs => Kind::Xfs,
     };
     let options = OpenImage::default();
     open_format(kind, Arc::clone(&device), &options).or_else(|error| {

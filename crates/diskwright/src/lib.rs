@@ -13,40 +13,69 @@
 //! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 #![forbid(unsafe_code)]
+// Opening an image has more to say to commands than to those who only read.
+#![cfg_attr(not(feature = "build"), allow(dead_code))]
 
+#[cfg(feature = "build")]
 pub mod apply;
+#[cfg(feature = "build")]
 pub mod build;
+#[cfg(feature = "build")]
 pub mod check;
+#[cfg(feature = "build")]
 mod clone;
+#[cfg(feature = "build")]
 pub mod copy;
+#[cfg(feature = "build")]
 pub mod diff;
+#[cfg(feature = "build")]
 pub mod dump;
+#[cfg(feature = "build")]
 pub mod edit;
 mod error;
+#[cfg(feature = "build")]
 pub mod extract;
+#[cfg(feature = "build")]
 pub mod find;
+mod format;
 mod image;
+#[cfg(feature = "build")]
 pub mod list;
 mod lock;
+#[cfg(feature = "build")]
 pub mod lsattr;
+#[cfg(feature = "mount")]
 pub mod mount;
 mod mounts;
+#[cfg(feature = "build")]
 pub mod output;
 pub mod partition;
+#[cfg(feature = "build")]
 mod record;
+#[cfg(feature = "build")]
 pub mod repair;
+#[cfg(feature = "build")]
 mod replace;
+#[cfg(feature = "build")]
 pub mod resize;
+#[cfg(feature = "build")]
 mod signals;
+#[cfg(feature = "build")]
 mod stop;
 pub mod text;
+#[cfg(feature = "build")]
 mod verity;
+#[cfg(feature = "workload")]
 pub mod workload;
 
 pub use error::{Error, Outcome, Result};
+pub use format::Format;
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
+#[cfg(feature = "build")]
 pub use record::Record;
+#[cfg(feature = "build")]
 pub use signals::clean_up_on_signals;
+#[cfg(feature = "build")]
 pub use stop::stop_on_signals;
 
 /// Compiles the examples of the README.

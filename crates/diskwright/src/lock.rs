@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use crate::mounts::Mount;
-use crate::{Error, Result, mount};
+use crate::{Error, Result, mounts};
 
 /// How often a name may lead to another file than the one just locked. Each time, another program has
 /// finished a new file of that name.
@@ -65,7 +65,7 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         let file = open(path, File::options().read(true).write(true), OFlags::EXCL);
         let file = file.map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        if mount::is_protected_device(&metadata) {
+        if is_protected_device(&metadata) {
             return Err(failed(io::ErrorKind::ReadOnlyFilesystem.into()));
         }
         let id = id(&metadata);
@@ -77,6 +77,16 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         }
     }
     Err(Refused::always_replaced().at("open", path))
+}
+
+/// Whether it is a block device to which the kernel refuses all writes. Some can be opened for writing all the same.
+pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
+    if !metadata.file_type().is_block_device() {
+        return false;
+    }
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    says.is_ok_and(|says| says.trim() == "1")
 }
 
 /// Refuses a file that the kernel has attached to change it: what is read then is of no one moment.
@@ -311,7 +321,7 @@ fn open_to_claim(
 /// Where a program of ours has mounted an image, if that can be told.
 fn mounted_at(image: Id) -> Option<PathBuf> {
     let is_it = |mount: &Mount| {
-        mount.fs_type == mount::FS_TYPE
+        mount.fs_type == mounts::FS_TYPE
             && std::fs::metadata(&mount.source).is_ok_and(|source| id(&source) == image)
     };
     Some(Mount::all().ok()?.into_iter().find(is_it)?.point)

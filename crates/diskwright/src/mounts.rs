@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// The type of our mounts in `/proc/mounts`.
+pub(crate) const FS_TYPE: &str = "fuse.diskwright";
+
 /// The mounts that this process sees.
 const TABLE: &str = "/proc/self/mounts";
 

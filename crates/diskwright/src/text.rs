@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use vfs::{Attributes, FileType, Timestamp};
+#[cfg(feature = "build")]
+use vfs::Timestamp;
+use vfs::{Attributes, FileType};
 
 /// Bytes as text for people: what is not UTF-8, control characters and characters that reorder or
 /// hide text are escaped (`\n`, `\xff`, `\u{202e}`), and so is `\`.
@@ -79,11 +81,13 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// A time to the minute, in UTC: `2024-02-29 13:05`.
+#[cfg(feature = "build")]
 pub fn minute(time: Timestamp) -> String {
     formatted(time.sec, "%Y-%m-%d %H:%M")
 }
 
 /// A time to the nanosecond in the manner of RFC 3339: `2024-02-29T13:05:00.000000001Z`.
+#[cfg(feature = "build")]
 pub fn rfc3339(time: Timestamp) -> String {
     // The nanoseconds of a damaged image may be more than a second: they are shown as they are.
     format!("{}.{:09}Z", formatted(time.sec, "%Y-%m-%dT%H:%M:%S"), time.nsec)
@@ -91,6 +95,7 @@ pub fn rfc3339(time: Timestamp) -> String {
 
 /// A time in UTC, with the directives of strftime(3). No image can hold a year of five digits: such a time
 /// is shown as seconds since 1970.
+#[cfg(feature = "build")]
 fn formatted(sec: i64, format: &str) -> String {
     let time = jiff::Timestamp::from_second(sec);
     time.map_or_else(|_| format!("@{sec}"), |time| time.strftime(format).to_string())
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(size(u64::MAX), "16.0 EiB");
     }
 
+    #[cfg(feature = "build")]
     #[test]
     fn times_are_gregorian_and_utc() {
         let at = |sec| rfc3339(Timestamp { sec, nsec: 1 });

@@ -51,7 +51,10 @@ pub(crate) fn fail(command: &mut Command, status: i32) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{command:?}: {}", said(&output));
     let text = said(&output);
-    assert!(text.contains("diskwright: "), "no reason given: {text:?}");
+    // The second is what is said of arguments that make no sense by themselves.
+    let is_reason = |line: &str| line.starts_with("diskwright: ") || line.starts_with("error: ");
+    let output = String::from_utf8_lossy(&output.stderr);
+    assert!(output.lines().any(is_reason), "no reason given: {text:?}");
     assert!(!text.contains("panicked"), "{text}");
     text
 }

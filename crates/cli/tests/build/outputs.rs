@@ -3,17 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use oracle::{require, scratch};
+use oracle::{Sample, require, scratch};
 
 use crate::build::common::{
     build, build_command, fail, names_in, same_every_time, sample_in, small_sample, succeed,
 };
 
-/// Options of images that are small to begin with.
-const SMALL: [&str; 2] = ["--fs ext4 --free 40M", "--fs xfs --small --free 40M"];
+/// Options of images that are small to begin with, and what they can hold.
+fn small() -> [(&'static str, Sample); 2] {
+    let of_xfs = Sample { wide_names: 400, depth: 12, ..Sample::for_xfs() };
+    [("--fs ext4 --free 40M", small_sample(4096)), ("--fs xfs --small --free 40M", of_xfs)]
+}
 
-fn source(directory: &Path) -> PathBuf {
-    let (source, _) = sample_in(directory, &small_sample(4096));
+fn source(directory: &Path, sample: &Sample) -> PathBuf {
+    let (source, _) = sample_in(directory, sample);
     // What compresses, what is a hole, and what is zero without being one.
     fs::write(source.join("text"), "It was a dark and stormy night. ".repeat(100_000)).unwrap();
     let mut random = fastrand::Rng::with_seed(3);
@@ -29,10 +32,10 @@ fn same(one: &Path, other: &Path) -> bool {
 
 /// An image of each format, and the same one raw.
 fn each_format(name: &str, judge: impl Fn(&Path, &Path, &Path)) {
-    for options in SMALL {
+    for (options, sample) in small() {
         let directory = scratch();
         let at = |name: &str| directory.path().join(name);
-        let source = source(directory.path());
+        let source = source(directory.path(), &sample);
         succeed(&mut same_every_time(&source, &at("raw"), options));
         for (threads, file) in [("1", "one"), ("3", "three")] {
             let options = format!("{options} --output {name} --threads {threads}");
@@ -107,7 +110,8 @@ fn zstd_is_what_zstd_reads() {
 #[test]
 fn the_report_says_what_was_written() {
     let directory = scratch();
-    let (source, image) = (source(directory.path()), directory.path().join("image"));
+    let (source, image) =
+        (source(directory.path(), &small_sample(4096)), directory.path().join("image"));
     let output = succeed(&mut build_command(&source, &image, "--output zst --json"));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["output"], "zstd");
@@ -153,7 +157,7 @@ fn what_a_format_cannot_hold_is_refused() {
 #[test]
 fn a_failed_build_leaves_neither_file() {
     let directory = scratch();
-    let source = source(directory.path());
+    let source = source(directory.path(), &small_sample(4096));
     let [image, tree, root] = ["image", "tree", "root"].map(|name| directory.path().join(name));
     let options = format!(
         "--size 2M --output qcow2 --verity={} --root-hash-file {}",

@@ -30,7 +30,7 @@ fn verify(image: &Path, tree: &Path, root_hash: &str, offset: u64) -> bool {
 #[test]
 fn a_tree_behind_the_file_system() {
     require!(Tool("veritysetup"), Tool("e2fsck"), Tool("xfs_repair"));
-    for format in ["--fs ext4 --size 6M", "--fs ext4 --free 20M", "--fs xfs --small --free 5M"] {
+    for format in ["--fs ext4 --size 32M", "--fs ext4 --free 20M", "--fs xfs --small --free 5M"] {
         let directory = scratch();
         let (source, image) = (source(directory.path()), directory.path().join("image"));
         let report = built(&source, &image, &format!("{format} --verity --threads 1"));
@@ -120,7 +120,7 @@ fn a_tree_in_other_formats() {
 #[test]
 fn kernels_mount_it_from_large_sectors() {
     require!(Tool("losetup"), Mount("ext4"), Mount("xfs"), Loop);
-    for format in ["--fs ext4 --size 6M", "--fs xfs --small --free 5M"] {
+    for format in ["--fs ext4 --size 32M", "--fs xfs --small --free 5M"] {
         let directory = scratch();
         let (source, image) = (source(directory.path()), directory.path().join("image"));
         let tree = directory.path().join("tree");

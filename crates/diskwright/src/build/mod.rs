@@ -37,6 +37,7 @@ use vfs::{FileSystem, StatFs, Timestamp};
 
 use crate::output::{OutputReport, ProtectedFile};
 
+pub use crate::format::Format;
 pub use ::source::correct;
 pub use ::source::oci::{Platform, Reference};
 pub use convert::{ConvertOptions, ConvertSize, convert};
@@ -44,8 +45,8 @@ pub use details::LeftOut;
 pub use error::BuildError;
 pub use image_file::ImageFile;
 pub use options::{
-    BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, Format, ManifestFile,
-    Owner, PlacedSource,
+    BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, ManifestFile, Owner,
+    PlacedSource,
 };
 
 use config::ConfigFile;

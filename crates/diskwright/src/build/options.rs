@@ -16,28 +16,9 @@ use vfs::Timestamp;
 
 use super::details::LeftOut;
 use super::image_file::ImageFile;
+use crate::format::Format;
 use crate::output::{OutputOptions, OutputReport};
 use crate::text::shown;
-
-/// The format of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// ext2, ext3 or ext4, as the features say.
-    Ext4,
-    /// XFS.
-    Xfs,
-}
-
-impl Format {
-    /// Its name: `ext4` or `xfs`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-        }
-    }
-}
 
 /// The owner of everything in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

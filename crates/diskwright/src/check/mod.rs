@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use ::check::{Code, Finding, Observer, Options, Phase, Place, Severity, Summary};
 use blockdev::BlockDevice;
 
-pub use crate::build::Format;
+pub use crate::format::Format;
 pub use collect::{Collector, Limits};
 pub use json::{error_line, finding_line};
 pub use report::{FindingsOfKind, Report, Verdict};

@@ -1,14 +1,15 @@
 //! Opening an image to mount it.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use vfs::FileSystem;
 
 use crate::edit::OpenToEdit;
+use crate::lock::is_protected_device;
 use crate::{Image, OpenImage, Result};
 
 /// An image that is open to be mounted.
@@ -118,16 +119,6 @@ fn is_write_protected(path: &Path) -> bool {
         Ok(metadata) => is_protected_device(&metadata),
         Err(_) => false,
     }
-}
-
-/// Whether it is a block device to which the kernel refuses all writes. Some can be opened for writing all the same.
-pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
-    if !metadata.file_type().is_block_device() {
-        return false;
-    }
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    let says = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
-    says.is_ok_and(|says| says.trim() == "1")
 }
 
 /// For reading only. The path is not known.

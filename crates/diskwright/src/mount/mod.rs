@@ -35,7 +35,6 @@ use fuse_device::{Session, SessionOptions};
 pub use fuse::{AccessTimes, OnDamage};
 pub use fuse_device::Unmounter;
 pub use image::OpenToMount;
-pub(crate) use image::is_protected_device;
 pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};
@@ -44,9 +43,6 @@ use crate::{Error, Result};
 
 /// What mounts of ours are called, after `fuse.`.
 const SUBTYPE: &str = "diskwright";
-
-/// The type of our mounts in `/proc/mounts`.
-pub(crate) const FS_TYPE: &str = "fuse.diskwright";
 
 /// An image that is mounted. Requests wait until [`Self::serve`] answers them.
 ///

@@ -113,7 +113,7 @@ fn mounts() -> Result<Vec<Mount>> {
 }
 
 fn is_ours(mount: &Mount) -> bool {
-    mount.fs_type == super::FS_TYPE
+    mount.fs_type == crate::mounts::FS_TYPE
 }
 
 /// What is mounted at a point, if it is one of ours. Of several mounts the last one hides the others.

@@ -3,8 +3,10 @@
 //! Numbers are Linux's: the slot of the table from 1 on, logical partitions from 5 on. Tables are
 //! untrusted: every partition returned lies within the device, and chains end.
 
+#[cfg(feature = "build")]
 mod change;
 mod gpt;
+#[cfg(feature = "build")]
 mod gpt_edit;
 mod mbr;
 #[cfg(test)]
@@ -16,6 +18,7 @@ use blockdev::BlockDevice;
 
 use crate::Outcome;
 
+#[cfg(feature = "build")]
 pub(crate) use change::{disk_for, resize};
 
 /// Most logical partitions that are followed.

@@ -6,7 +6,7 @@ use ::check::Options;
 use ::repair::{Repairer, StepWriter};
 use blockdev::BlockDevice;
 
-use crate::build::Format;
+use crate::format::Format;
 
 pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
     match format {

@@ -38,8 +38,8 @@ use blockdev::{BlockDevice, FileDevice, OverlayDevice};
 pub use json::Standing;
 pub use text::{paths_of, write_plan};
 
-use crate::build::Format;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
+use crate::format::Format;
 use crate::{Error, OpenImage, Result, image, lock};
 
 /// An image that is open to be repaired. Nobody else can use it meanwhile.

@@ -11,7 +11,8 @@ use blockdev::BlockDevice;
 use ext4_mkfs::InodeCount;
 
 use super::FsSpec;
-use crate::build::{FeatureChange, Format};
+use crate::build::FeatureChange;
+use crate::format::Format;
 
 /// Always the same, so that the same run gives the same image. Kernels refuse a UUID of zeros.
 const UUID: [u8; 16] = *b"diskwright-work!";

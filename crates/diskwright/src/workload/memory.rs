@@ -12,7 +12,7 @@ use operation::profile::{ListingProfile, MeasuresListings};
 
 use super::format::{self, Plan};
 use super::{CACHE_BYTES, FsSpec, TargetSpec};
-use crate::build::Format;
+use crate::format::Format;
 
 /// A file system of this program's, made in memory for each run.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@ use ::ext4::OrphanPolicy;
 use ::xfs::FreeIndexStrategy;
 
 use super::format::{NOTHING, Plan};
-use crate::build::{FeatureChange, Format};
+use crate::build::FeatureChange;
+use crate::format::Format;
 use crate::text::parse_size;
 
 /// What a workload can be run on.

@@ -255,7 +255,11 @@ fn refuse_unmakable(features: &Features) -> Result<()> {
             .union(Incompat::EA_INODE)
             .union(Incompat::LARGEDIR)
             .union(Incompat::INLINE_DATA),
-        ro_compat: DEFAULT_FEATURES.ro_compat.union(RoCompat::GDT_CSUM).union(RoCompat::PROJECT),
+        ro_compat: DEFAULT_FEATURES
+            .ro_compat
+            .union(RoCompat::GDT_CSUM)
+            .union(RoCompat::PROJECT)
+            .union(RoCompat::VERITY),
     };
     let others = Features {
         compat: features.compat.difference(makable.compat),

@@ -19,7 +19,7 @@ use rustix::fs::Advice;
 use self::mount::Mounted;
 use super::format::{self, Plan};
 use super::{FsSpec, TargetSpec};
-use crate::build::Format;
+use crate::format::Format;
 
 /// A path of nothing.
 const NOWHERE: &str = "/proc/self/fd/none";
