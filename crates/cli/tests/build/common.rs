@@ -109,6 +109,11 @@ pub(crate) fn small_sample(block_size: u32) -> Sample {
     Sample { wide_names: 400, depth: 12, ..Sample::for_block_size(block_size) }
 }
 
+/// A small sample that XFS holds.
+pub(crate) fn small_xfs_sample() -> Sample {
+    Sample { wide_names: 400, depth: 12, ..Sample::for_xfs() }
+}
+
 /// A sample that needs neither nanoseconds nor more than 31 bits of seconds.
 pub(crate) fn narrow_sample(block_size: u32) -> Sample {
     Sample { wide_times: false, ..small_sample(block_size) }

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use oracle::{Sample, require, scratch};
 
 use crate::build::common::{
-    build, build_command, fail, names_in, same_every_time, sample_in, small_sample, succeed,
+    build, build_command, fail, names_in, same_every_time, sample_in, small_sample,
+    small_xfs_sample, succeed,
 };
 
 /// Options of images that are small to begin with, and what they can hold.
 fn small() -> [(&'static str, Sample); 2] {
-    let of_xfs = Sample { wide_names: 400, depth: 12, ..Sample::for_xfs() };
-    [("--fs ext4 --free 40M", small_sample(4096)), ("--fs xfs --small --free 40M", of_xfs)]
+    [
+        ("--fs ext4 --free 40M", small_sample(4096)),
+        ("--fs xfs --small --free 40M", small_xfs_sample()),
+    ]
 }
 
 fn source(directory: &Path, sample: &Sample) -> PathBuf {

@@ -8,11 +8,15 @@ use oracle::{require, scratch};
 use serde_json::Value;
 
 use crate::build::common::{
-    build_command, diskwright, fail, names_in, same_every_time, sample_in, small_sample, succeed,
+    build_command, diskwright, fail, names_in, same_every_time, sample_in, small_sample,
+    small_xfs_sample, succeed,
 };
 
-fn source(directory: &Path) -> PathBuf {
-    sample_in(directory, &small_sample(4096)).0
+/// A source for an image with these options.
+fn source(directory: &Path, options: &str) -> PathBuf {
+    let is_xfs = options.contains("xfs");
+    let sample = if is_xfs { small_xfs_sample() } else { small_sample(4096) };
+    sample_in(directory, &sample).0
 }
 
 /// Builds an image; what `--json` says.
@@ -32,7 +36,7 @@ fn a_tree_behind_the_file_system() {
     require!(Tool("veritysetup"), Tool("e2fsck"), Tool("xfs_repair"));
     for format in ["--fs ext4 --size 32M", "--fs ext4 --free 20M", "--fs xfs --small --free 5M"] {
         let directory = scratch();
-        let (source, image) = (source(directory.path()), directory.path().join("image"));
+        let (source, image) = (source(directory.path(), format), directory.path().join("image"));
         let report = built(&source, &image, &format!("{format} --verity --threads 1"));
         let verity = &report["verity"];
         let (root, offset) =
@@ -63,7 +67,7 @@ fn a_tree_behind_the_file_system() {
 fn a_tree_in_a_file_of_its_own() {
     require!(Tool("veritysetup"));
     let directory = scratch();
-    let source = source(directory.path());
+    let source = source(directory.path(), "");
     let [image, plain, tree, root] =
         ["image", "plain", "tree", "root"].map(|name| directory.path().join(name));
     let uuid = "01234567-89ab-cdef-0123-456789abcdef";
@@ -99,7 +103,7 @@ fn a_tree_in_a_file_of_its_own() {
 fn a_tree_in_other_formats() {
     require!(Tool("veritysetup"), Tool("simg2img"), Tool("zstd"), Tool("qemu-img"));
     let directory = scratch();
-    let source = source(directory.path());
+    let source = source(directory.path(), "");
     let at = |name: &str| directory.path().join(name);
     for (output, program, arguments) in [
         ("android-sparse", "simg2img", &["packed", "raw"][..]),
@@ -122,7 +126,7 @@ fn kernels_mount_it_from_large_sectors() {
     require!(Tool("losetup"), Mount("ext4"), Mount("xfs"), Loop);
     for format in ["--fs ext4 --size 32M", "--fs xfs --small --free 5M"] {
         let directory = scratch();
-        let (source, image) = (source(directory.path()), directory.path().join("image"));
+        let (source, image) = (source(directory.path(), format), directory.path().join("image"));
         let tree = directory.path().join("tree");
         built(&source, &image, &format!("{format} --verity={}", tree.display()));
         let mut command = oracle::command("losetup");
