@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, FileAt, check_range};
 
 /// Longest run of zeros written at a time where holes are not to be had, in bytes.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;

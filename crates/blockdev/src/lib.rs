@@ -1,6 +1,7 @@
 //! Block devices: where an image's bytes live. A device knows nothing of what they mean.
 #![forbid(unsafe_code)]
 
+mod at;
 mod faulty;
 mod file;
 mod memory;
@@ -11,6 +12,7 @@ mod window;
 use std::fs::File;
 use std::io;
 
+pub use at::FileAt;
 pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;

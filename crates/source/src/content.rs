@@ -3,9 +3,10 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use blockdev::FileAt;
 
 use crate::directory::HostFile;
 use crate::{Change, Damage, SourceError};

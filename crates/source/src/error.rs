@@ -1,12 +1,11 @@
 //! What can go wrong with a source.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::combine::Conflict;
 use crate::correct::fault::RuleFault;
+use crate::host::as_path;
 use crate::oci::ContainerFault;
 
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) are the host's doing;
@@ -250,11 +249,6 @@ fn in_blob(blob: &Option<String>) -> String {
     blob.as_ref().map_or_else(String::new, |name| format!(", {name}"))
 }
 
-/// Bytes as the path they are.
-pub(crate) fn as_path(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
-}
-
 impl ContainerFault {
     /// The error that this is for an image, or for one of its blobs.
     pub(crate) fn of(self, image: &str, blob: Option<&str>) -> SourceError {
@@ -264,7 +258,7 @@ impl ContainerFault {
 
     /// The error that this is for an entry of a layer.
     pub(crate) fn of_entry(self, image: &str, blob: &str, entry: &[u8]) -> SourceError {
-        let entry: PathBuf = as_path(entry).to_owned();
+        let entry: PathBuf = as_path(entry).into_owned();
         let (image, blob) = (image.to_owned(), Some(blob.to_owned()));
         SourceError::Container { image, blob, entry: Some(entry), fault: Box::new(self) }
     }

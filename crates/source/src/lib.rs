@@ -32,6 +32,7 @@ mod directory;
 mod entry;
 mod error;
 pub mod file_contexts;
+mod host;
 pub mod mtree;
 pub mod oci;
 pub mod table;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod clock;
 mod error;
 mod filesystem;
 mod flags;

@@ -387,8 +387,9 @@ mod tests {
                 prop_assert!(done || model.contains_key(name) || model.len() > 8);
             }
             seal(&mut block, 9);
-            prop_assert!(verify(&block, 100, Some(9)).is_ok());
-            prop_assert!(verify(&block, 100, Some(8)).is_err());
+            let inodes = names.len() as u32;
+            prop_assert!(verify(&block, inodes, Some(9)).is_ok());
+            prop_assert!(verify(&block, inodes, Some(8)).is_err());
             let found: BTreeMap<_, _> = entries(&block).map(|r| (r.name.to_vec(), r.inode)).collect();
             prop_assert_eq!(found, model);
         }

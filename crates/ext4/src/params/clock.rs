@@ -1,6 +1,6 @@
 //! The time that the file system writes by itself: of deletions, of commits, of its closing.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use vfs::Timestamp;
 
@@ -14,10 +14,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// The time since 1970; none before that.
     pub(crate) fn now(self) -> Duration {
-        match self.fixed {
-            Some(time) => Duration::new(u64::try_from(time.sec).unwrap_or(0), time.nsec),
-            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-        }
+        let time = self.fixed.or_else(vfs::clock::now).unwrap_or_default();
+        Duration::new(u64::try_from(time.sec).unwrap_or(0), time.nsec)
     }
 
     /// The same, as a slot keeps times of deletion: seconds, and never 0, which means none.

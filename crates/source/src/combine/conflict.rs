@@ -1,8 +1,6 @@
 //! Why sources do not go together.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use crate::host::as_path;
 
 /// Why sources do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,11 +9,11 @@ pub enum Conflict {
     #[error(
         "{:?} of an earlier source is no directory, and links are not followed: list the directory in this source, \
          or leave one of them out",
-        path(.0)
+        as_path(.0)
     )]
     NotADirectory(Vec<u8>),
     /// The place of a source is no directory.
-    #[error("--at leads to {:?}, which is no directory in an earlier source: name another place", path(.0))]
+    #[error("--at leads to {:?}, which is no directory in an earlier source: name another place", as_path(.0))]
     Place(Vec<u8>),
     /// Something else would replace a directory that has entries.
     #[error(
@@ -26,7 +24,7 @@ pub enum Conflict {
     #[error("listed more than once in one source; make the archive anew, without appending to it")]
     Repeated,
     /// A hard link to something that its source did not list before.
-    #[error("a hard link to {:?}, which the same source does not hold before it", path(.0))]
+    #[error("a hard link to {:?}, which the same source does not hold before it", as_path(.0))]
     LinkTarget(Vec<u8>),
     /// More files than are kept in mind.
     #[error("the sources have more than {0} files: build fewer of them at a time")]
@@ -38,8 +36,4 @@ impl Conflict {
     pub fn is_archive_fault(&self) -> bool {
         matches!(self, Self::Repeated | Self::LinkTarget(_) | Self::TooMany(_))
     }
-}
-
-fn path(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::names::{Node, What, split};
 use super::{Combination, Part};
-use crate::error::as_path;
+use crate::host::as_path;
 use crate::{Change, Entry, EntryKind, Progress, Source, SourceError};
 
 /// Reads several sources, and leaves out what others replace.
@@ -86,7 +86,7 @@ impl Combined {
 }
 
 fn changed(entry: &Entry) -> SourceError {
-    SourceError::Changed { path: as_path(&entry.path).to_owned(), change: Change::Modified }
+    SourceError::Changed { path: as_path(&entry.path).into_owned(), change: Change::Modified }
 }
 
 impl Combined {

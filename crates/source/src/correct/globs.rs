@@ -1,11 +1,8 @@
 //! Patterns of paths.
 
 use std::fmt;
-use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
-
-use crate::error::as_path;
+use globset::{Candidate, GlobBuilder, GlobMatcher};
 
 /// A pattern of paths in an image, which begin with `/` here.
 ///
@@ -55,8 +52,7 @@ impl Glob {
         if path.is_empty() || self.is_root {
             return path.is_empty() && self.is_root;
         }
-        let path: &Path = as_path(path);
-        self.matcher.is_match(path)
+        self.matcher.is_match_candidate(&Candidate::from_bytes(path))
     }
 
     /// The pattern as it was written.

@@ -1,182 +1,31 @@
-//! A directory of the host as a source.
+//! Directories of the host as sources.
 //!
-//! The work is split in three: [`walk`] finds the order of the names, [`scan`] reads everything
-//! about a batch of names (on several threads if wanted, see [`pipeline`]), and [`DirectorySource`]
-//! hands out entries in order and recognises hard links. Only the first and the last depend on
-//! order, so the number of threads changes nothing in the stream. The contents of files whose size is not
-//! known before they are read (those of `/proc`) are copied aside when they are listed, see
-//! [`unsized_files`].
+//! [`DirectorySource`] gives all that is in one, and [`HostTree`] single files of it to sources that know the names
+//! from elsewhere. Each family of hosts has its own of both: `unix` reads what Unix knows of files, on several
+//! threads; `portable` what the standard library tells, which is what there is on Windows. Where there are no files
+//! (wasm32-unknown-unknown) opening any directory fails.
 
-mod host;
-mod listing;
-mod pipeline;
-mod scan;
-mod single;
-mod unsized_files;
-mod walk;
-mod xattr;
+use crate::{EntryKind, FileId, Metadata};
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::vec;
+mod links;
+#[cfg(not(unix))]
+mod portable;
+#[cfg(unix)]
+mod unix;
 
-pub(crate) use host::HostFile;
-use host::Root;
-use pipeline::Pipeline;
-use scan::{Scanned, ScannedBatch, Scanner};
-pub(crate) use single::{Found, HostTree};
-use walk::Walk;
+#[cfg(not(unix))]
+use portable as host;
+#[cfg(unix)]
+use unix as host;
 
-use crate::{Entry, EntryKind, FileId, Options, Progress, Source, SourceError};
+pub use host::DirectorySource;
+pub(crate) use host::{HostFile, HostTree};
 
-/// A directory and everything below it, other mounted file systems included.
-pub struct DirectorySource {
-    root: Arc<Root>,
-    batches: Batches,
-    /// Entries of the current batch that have not been returned.
-    entries: vec::IntoIter<Option<Scanned>>,
-    /// The error that follows them.
-    error: Option<SourceError>,
-    is_started: bool,
-    /// No batch is left.
-    is_walked: bool,
-    is_over: bool,
-    /// Files with several names, by what identifies them.
-    linked: HashMap<FileId, Linked>,
-    returned: u64,
-}
-
-/// A file more of whose names may come.
-struct Linked {
-    path: Box<[u8]>,
-    /// Names not seen yet.
-    left: u64,
-}
-
-enum Batches {
-    Inline(Box<(Walk, Scanner)>),
-    Threads(Pipeline),
-}
-
-impl DirectorySource {
-    /// Opens the directory `path` (through symbolic links) and starts the threads that read ahead.
-    ///
-    /// # Errors
-    /// If the directory cannot be opened or a thread cannot be started.
-    pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
-        let root = Arc::new(Root::open(path, options.exclude.clone())?);
-        let walk = Walk::new(root.clone());
-        let batches = match options.threads.min(Options::THREADS_MAX) {
-            0 => Batches::Inline(Box::new((walk, Scanner::new(root.clone())))),
-            threads => Batches::Threads(Pipeline::start(&root, walk, threads)?),
-        };
-        Ok(Self {
-            root,
-            batches,
-            entries: Vec::new().into_iter(),
-            error: None,
-            is_started: false,
-            is_walked: false,
-            is_over: false,
-            linked: HashMap::new(),
-            returned: 0,
-        })
-    }
-
-    /// The next entry that is not excluded, or the error that comes before it.
-    fn advance(&mut self) -> Result<Option<Entry>, SourceError> {
-        if !self.is_started {
-            self.is_started = true;
-            return Scanner::new(self.root.clone()).scan_root().map(Some);
-        }
-        loop {
-            if let Some(scanned) = self.entries.next() {
-                match scanned {
-                    Some(scanned) => return Ok(Some(self.linked(scanned))),
-                    None => continue,
-                }
-            }
-            if let Some(error) = self.error.take() {
-                return Err(error);
-            }
-            if !self.take_batch() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Makes the next batch the current one. False at the end.
-    fn take_batch(&mut self) -> bool {
-        if self.is_walked {
-            return false;
-        }
-        let batch = self.next_batch();
-        let is_end = batch.entries.is_empty() && batch.error.is_none();
-        self.is_walked = is_end;
-        self.entries = batch.entries.into_iter();
-        self.error = batch.error;
-        !is_end
-    }
-
-    fn next_batch(&mut self) -> ScannedBatch {
-        match &mut self.batches {
-            Batches::Inline(inline) => {
-                let (walk, scanner) = &mut **inline;
-                scanner.scan(walk.next_batch())
-            }
-            Batches::Threads(pipeline) => pipeline.next(&self.root),
-        }
-    }
-
-    /// Turns a further name of a file into a hard link.
-    fn linked(&mut self, scanned: Scanned) -> Entry {
-        let Scanned { mut entry, id, links } = scanned;
-        if links < 2 || matches!(entry.kind, EntryKind::Directory) {
-            return entry;
-        }
-        if let Some(first) = self.linked.get_mut(&id) {
-            entry.kind = EntryKind::Hardlink(first.path.to_vec());
-            entry.xattrs = Vec::new();
-            first.left = first.left.saturating_sub(1);
-            if first.left == 0 {
-                self.linked.remove(&id);
-            }
-        } else {
-            let path = entry.path.as_slice().into();
-            self.linked.insert(id, Linked { path, left: links - 1 });
-        }
-        entry
-    }
-}
-
-impl Source for DirectorySource {
-    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let next = self.advance();
-        match &next {
-            Ok(Some(_)) => self.returned += 1,
-            _ => self.is_over = true,
-        }
-        next
-    }
-
-    fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
-        Ok(0)
-    }
-
-    fn entries_min(&mut self) -> u64 {
-        // The first batch of names comes when the directory itself has been listed.
-        if !self.is_started && self.entries.len() == 0 && self.error.is_none() {
-            self.take_batch();
-        }
-        self.root.names.load(Ordering::Relaxed)
-    }
-
-    fn progress(&self) -> Progress {
-        Progress { done: self.returned, total: None }
-    }
+/// A file that was found by its path.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) kind: EntryKind,
+    pub(crate) metadata: Metadata,
+    pub(crate) id: FileId,
+    pub(crate) links: u64,
 }

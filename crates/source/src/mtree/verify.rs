@@ -39,7 +39,8 @@ pub(super) fn verify(file: &RuleFile, nodes: &[Node], threads: usize) -> Result<
     thread::scope(|scope| {
         // This thread is one of them.
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {
-            scope.spawn(work);
+            // A host that gives no further thread does the work with fewer.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

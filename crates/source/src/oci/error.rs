@@ -1,7 +1,6 @@
 //! What can be wrong with a container image.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use crate::host::as_path;
 
 /// What is wrong with a container image, or with what was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,5 +203,5 @@ impl ContainerFault {
 
 /// A path as errors show it.
 fn shown(path: &[u8]) -> String {
-    format!("{:?}", OsStr::from_bytes(path))
+    format!("{:?}", as_path(path))
 }

@@ -5,11 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use blockdev::FileAt;
 use oci_spec::image::Digest;
 use parking_lot::Mutex;
 
@@ -18,6 +18,7 @@ use super::store::{Store, archive_name};
 use super::verify::{Blob, BlobReader, Hasher};
 use super::{ContainerFault, Limits};
 use crate::content::ArchiveFile;
+use crate::host::temporary_file_in;
 use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::readahead::ReadAhead;
 use crate::{Body, Content, Entry, EntryKind, Source, SourceError, TarSource};
@@ -47,7 +48,7 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(beside: &Path) -> Result<Self, SourceError> {
         let keep = |e| SourceError::io("keep the contents of layers in", beside, e);
-        let file = Arc::new(tempfile::tempfile_in(beside).map_err(keep)?);
+        let file = Arc::new(temporary_file_in(beside).map_err(keep)?);
         let archive = Arc::new(ArchiveFile { file, path: "the contents of layers".into() });
         let (end, names) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { archive, end, beside: beside.to_owned(), names })

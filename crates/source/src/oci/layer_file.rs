@@ -8,7 +8,7 @@ use super::manifest::Layer;
 use super::store::Store;
 use super::whiteout::{Meaning, meaning};
 use super::{ContainerFault, Limits};
-use crate::error::as_path;
+use crate::host::as_path;
 use crate::{DirectorySource, Entry, Options, Source, SourceError};
 
 /// What one entry of a layer is.
@@ -99,7 +99,7 @@ fn of_layer(error: SourceError, path: &Path) -> SourceError {
 impl ContainerFault {
     /// The error that this is for an entry of a layer in a file of its own.
     fn of_layer(self, layer: &Path, entry: &[u8]) -> SourceError {
-        let (layer, entry) = (layer.to_owned(), Some(as_path(entry).to_owned()));
+        let (layer, entry) = (layer.to_owned(), Some(as_path(entry).into_owned()));
         SourceError::Layer { layer, entry, fault: Box::new(self) }
     }
 }

@@ -165,7 +165,8 @@ fn read_layers(
     thread::scope(|scope| {
         let threads = options.threads.clamp(1, THREADS_MAX).min(layers.len());
         for _ in 1..threads {
-            scope.spawn(work);
+            // A host that gives no further thread reads with fewer.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

@@ -2,11 +2,11 @@
 //! that of an archive: nothing is believed because a registry said it, and digests are verified where all others are.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use blockdev::FileAt;
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use oci_client::Reference as Name;
@@ -22,6 +22,7 @@ use super::manifest::{is_index, parse};
 use super::store::{DOCUMENT_BYTES_MAX, Store, blob_name};
 use super::{ContainerFault, ImageOptions, Reference};
 use crate::SourceError;
+use crate::host::temporary_file_in;
 
 /// Blobs that are fetched at the same time, as other clients do it by default.
 const BLOBS_AT_ONCE: usize = 4;
@@ -41,7 +42,7 @@ pub(super) fn fetch(reference: &Reference, options: &ImageOptions) -> Result<Sto
         .map_err(|error: oci_client::ParseError| fail(error.to_string()))?;
     let auth = credentials(&name).map_err(fail)?;
     let keep = |e| SourceError::io("keep an image in", &options.beside, e);
-    let file = Arc::new(tempfile::tempfile_in(&options.beside).map_err(keep)?);
+    let file = Arc::new(temporary_file_in(&options.beside).map_err(keep)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| SourceError::io("fetch", Path::new(&image), e))?;
     // Another provider that was installed before is as good.

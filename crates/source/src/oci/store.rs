@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use blockdev::FileAt;
 use oci_spec::image::Digest;
 
 use super::reference::Transport;
 use super::verify::{Blob, Hasher};
 use super::{ContainerFault, Limits, Reference};
-use crate::error::as_path;
+use crate::host::{as_path, is_stream, temporary_file_in};
 use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::{BLOCK_BYTES, Header};
 use crate::{Damage, EntryKind, Source, SourceError, TarSource, Unsupported};
@@ -104,7 +104,7 @@ impl Store {
             (path, file)
         } else {
             let found = std::fs::metadata(path).map_err(io)?;
-            let is_stream = found.file_type().is_fifo() || found.file_type().is_char_device();
+            let is_stream = is_stream(found.file_type());
             if !is_stream && !found.is_file() {
                 return Err(ContainerFault::NotRegular.of(&image, None));
             }
@@ -227,7 +227,7 @@ fn archive(
     }
     let found = std::fs::metadata(path).map_err(io)?;
     let file = File::open(path).map_err(io)?;
-    if found.file_type().is_fifo() || found.file_type().is_char_device() {
+    if is_stream(found.file_type()) {
         return copy(Box::new(file), path, beside, limits, image);
     }
     if !found.is_file() {
@@ -310,7 +310,7 @@ fn spool(
     unread: impl Fn(io::Error) -> SourceError,
 ) -> Result<Arc<File>, SourceError> {
     let keep = |e| SourceError::io(operation, beside, e);
-    let mut copy = tempfile::tempfile_in(beside).map_err(keep)?;
+    let mut copy = temporary_file_in(beside).map_err(keep)?;
     let mut chunk = vec![0; 256 << 10];
     let mut kept = 0;
     loop {

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use blockdev::FileAt;
 use oci_spec::image::{Digest, DigestAlgorithm};
 use sha2::digest::{DynDigest, Update};
 use sha2::{Sha256, Sha512};

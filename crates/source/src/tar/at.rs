@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+use blockdev::FileAt;
 
 /// Reads a file from its start. The place is its own: who else has the file open does not move it.
 pub(super) struct FileReader {

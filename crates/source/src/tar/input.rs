@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use blockdev::FileAt;
 use parking_lot::Mutex;
 
 use super::at::FileReader;

@@ -27,7 +27,7 @@ use path::normalize;
 use pax::Pax;
 use sparse::MapParser;
 
-use crate::error::as_path;
+use crate::host::as_path;
 use crate::{
     Content, Damage, DataRun, Entry, EntryKind, Metadata, Progress, Source, SourceError, Time,
     Unsupported, Xattr,
@@ -273,7 +273,7 @@ impl TarSource {
         let Extensions { mut pax, path, linkpath } = extensions;
         let path = pax.sparse.name.take().or(pax.path.take()).or(path);
         let path = path.unwrap_or_else(|| header.path());
-        self.current.path = Some(as_path(&path).to_owned());
+        self.current.path = Some(as_path(&path).into_owned());
         let linkpath = pax.linkpath.take().or(linkpath);
         let linkpath = linkpath.unwrap_or_else(|| header.linkname().to_vec());
         let ends_in_slash = path.ends_with(b"/");

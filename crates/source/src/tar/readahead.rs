@@ -1,8 +1,11 @@
-//! Decompression on a thread of its own, a bounded distance ahead of the reader.
+//! Decompression on a thread of its own, a bounded distance ahead of the reader. On a host without threads it is
+//! the reader's.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+
+use crate::host::HAS_THREADS;
 
 /// Bytes handed over at a time.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -11,7 +14,15 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Reads another reader on a thread. Dropping it lets the thread end at its next chunk; it is not
 /// waited for, since a pipe may never give that chunk.
-pub(crate) struct ReadAhead {
+pub(crate) struct ReadAhead(Reader);
+
+enum Reader {
+    Here(Box<dyn Read + Send>),
+    Thread(Chunks),
+}
+
+/// What the thread has read.
+struct Chunks {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
     /// Bytes of `chunk` already returned.
@@ -22,9 +33,13 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     pub(crate) fn start(inner: Box<dyn Read + Send>) -> io::Result<Self> {
+        if !HAS_THREADS {
+            return Ok(Self(Reader::Here(inner)));
+        }
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         thread::Builder::new().name("decompress".to_owned()).spawn(move || pump(inner, &sender))?;
-        Ok(Self { chunks, chunk: Vec::new(), used: 0, is_over: false })
+        let chunks = Chunks { chunks, chunk: Vec::new(), used: 0, is_over: false };
+        Ok(Self(Reader::Thread(chunks)))
     }
 }
 
@@ -48,6 +63,15 @@ fn pump(mut inner: Box<dyn Read + Send>, sender: &SyncSender<io::Result<Vec<u8>>
 }
 
 impl Read for ReadAhead {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Reader::Here(reader) => reader.read(buf),
+            Reader::Thread(chunks) => chunks.read(buf),
+        }
+    }
+}
+
+impl Read for Chunks {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.used == self.chunk.len() && !self.is_over {
             let ended = || io::Error::other("the thread that decompresses ended early");

@@ -17,6 +17,7 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 use crate::format::xattr::VALUE_SIZE_MAX;
 use crate::repair::Job;
+use crate::repair::image::now;
 
 /// The inode of bad blocks.
 const BAD_BLOCKS_INO: u32 = 1;
@@ -176,8 +177,7 @@ impl Case<'_, '_, '_> {
             self.patient.inode.set_links_count(1);
             return true;
         }
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        self.patient.inode.set_dtime(now.map_or(1, |now| (now.as_secs() as u32).max(1)));
+        self.patient.inode.set_dtime(now().max(1));
         false
     }
 

@@ -12,6 +12,7 @@ use super::patient::Patient;
 use super::ward::Ward;
 use crate::check::codes::DIR_LOST_FOUND;
 use crate::format::inode::{Inode, Time};
+use crate::repair::image::now;
 
 /// Its name.
 pub(super) const NAME: &[u8] = b"lost+found";
@@ -66,9 +67,7 @@ fn new_inode(ward: &Ward<'_>) -> Option<Patient> {
     let mut patient = scene.slot(ino).and_then(|_| Patient::read(scene, ino))?;
     let size = usize::from(scene.geometry().inode_size);
     let mut inode = Inode::zeroed(size);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let sec = now.map_or(0, |now| now.as_secs() as i64);
-    let time = Timestamp { sec, nsec: 0 };
+    let time = Timestamp { sec: now().into(), nsec: 0 };
     for which in [Time::Access, Time::Change, Time::Modify] {
         inode.set_time(which, time);
     }

@@ -7,8 +7,10 @@
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, RawDir};
+use rustix::fs::FileType;
 use rustix::io::Errno;
+
+use super::os;
 
 /// Bits of [`Record::place`] that hold the type (0 unknown, 1 directory, 2 other).
 const TYPE_BITS: u32 = 2;
@@ -58,20 +60,16 @@ impl Listing {
     /// Lists an open directory. `buffer` is scratch space; its capacity is what is read at a time.
     pub(super) fn read(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<Self, Errno> {
         let mut listing = Self { arena: Vec::new(), records: Vec::new() };
-        buffer.clear();
-        let mut dir = RawDir::new(fd, buffer.spare_capacity_mut());
-        while let Some(dirent) = dir.next() {
-            let dirent = dirent?;
-            let name = dirent.file_name().to_bytes();
+        os::list(fd, buffer, |name, file_type| {
             if name != b"." && name != b".." {
-                let hint = match dirent.file_type() {
+                let hint = match file_type {
                     FileType::Unknown => Hint::Unknown,
                     FileType::Directory => Hint::Directory,
                     _ => Hint::Other,
                 };
                 listing.push(name, hint);
             }
-        }
+        })?;
         listing.sort();
         Ok(listing)
     }

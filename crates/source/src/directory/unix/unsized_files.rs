@@ -9,14 +9,15 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use blockdev::FileAt;
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags, Stat, fstatfs, major, openat};
+use rustix::fs::{Stat, major};
 
-use super::host::HostFile;
+use super::host::{HostFile, file_id};
+use super::os;
 use crate::content::ArchiveFile;
 use crate::{Content, SourceError};
 
@@ -26,20 +27,6 @@ const READ_BYTES: usize = 64 << 10;
 /// Most bytes of one such file: some never end.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// File systems without a device of their own (`f_type` of statfs(2)) whose files are as long as they say:
-/// tmpfs, ramfs, overlayfs, btrfs, NFS, SMB, Ceph, ZFS.
-const TRUE_TYPES: [u64; 9] = [
-    0x0102_1994,
-    0x8584_58f6,
-    0x794c_7630,
-    0x9123_683e,
-    0x6969,
-    0xfe53_4d42,
-    0xff53_4d42,
-    0x00c3_6400,
-    0x2fc1_2fc1,
-];
-
 /// Tells file systems whose empty files are empty from others. It remembers the last one that was asked
 /// for, as the next file is nearly always on the same.
 #[derive(Debug, Default)]
@@ -48,19 +35,15 @@ pub(super) struct Sizes(Cell<Option<(u64, bool)>>);
 impl Sizes {
     /// Whether the size of a file in `dir` that `stat` is about can be relied on.
     pub(super) fn are_true(&self, dir: &impl AsFd, name: &CStr, stat: &Stat) -> bool {
-        let device = stat.st_dev;
         // Major number 0 stands for no device.
-        if major(device) != 0 {
+        if major(stat.st_dev) != 0 {
             return true;
         }
-        if let Some((_, are_true)) = self.0.get().filter(|(last, _)| *last == device) {
+        if let Some((_, are_true)) = self.0.get().filter(|(last, _)| *last == file_id(stat).dev) {
             return are_true;
         }
-        // Not of the directory: a file can be mounted on a file.
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let stats = openat(dir, name, flags, Mode::empty()).and_then(fstatfs);
-        let are_true = stats.is_ok_and(|stats| TRUE_TYPES.contains(&(stats.f_type as u64)));
-        self.0.set(Some((device, are_true)));
+        let are_true = os::has_true_sizes(dir, name);
+        self.0.set(Some((file_id(stat).dev, are_true)));
         are_true
     }
 }

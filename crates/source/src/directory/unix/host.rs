@@ -9,13 +9,11 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
+use super::os::{PATH_LEN_MAX, SEARCH};
 use super::unsized_files::UnsizedFiles;
 use crate::content::size_changed;
-use crate::error::as_path;
+use crate::host::as_path;
 use crate::{Change, FileId, SourceError, Time};
-
-/// Longest path given to one system call, in bytes with its final NUL (Linux `PATH_MAX`).
-pub(super) const PATH_LEN_MAX: usize = 4096;
 
 /// The directory a source reads.
 #[derive(Debug)]
@@ -60,7 +58,7 @@ impl Root {
         while rest.len() >= PATH_LEN_MAX {
             let cut = rest[..PATH_LEN_MAX - 1].iter().rposition(|&b| b == b'/');
             let (head, tail) = rest.split_at(cut.ok_or(Errno::NAMETOOLONG)?);
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let next = openat(fd_or(&at, &self.fd), head, flags, Mode::empty())?;
             at = Some(next);
             rest = &tail[1..];
@@ -136,7 +134,7 @@ impl HostFile {
 
 /// What identifies the file `stat` is about.
 pub(super) fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev, ino: stat.st_ino }
+    FileId { dev: stat.st_dev as u64, ino: stat.st_ino }
 }
 
 /// Time of the last change of contents.

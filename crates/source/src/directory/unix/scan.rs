@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::host::{HostFile, PATH_LEN_MAX, Root, file_id, mtime};
+use super::host::{HostFile, Root, file_id, mtime};
 use super::listing::Hint;
+use super::os::{self, PATH_LEN_MAX};
 use super::unsized_files::Sizes;
 use super::walk::{Batch, Node, join};
 use super::xattr::Reader;
@@ -99,7 +100,13 @@ impl Scanner {
     fn enter(&mut self, node: &Node) {
         self.host_path.clear();
         let root = self.root.path.as_os_str().as_bytes();
-        if root.len() + node.path.len() + 2 + 256 < PATH_LEN_MAX {
+        let is_short = root.len() + node.path.len() + 2 + 256 < PATH_LEN_MAX;
+        // Too long for one system call: the open directory has a short name here, if the host knows such.
+        let short = if is_short { None } else { os::short_name(node.fd.as_fd()) };
+        if let Some(name) = short {
+            self.host_path.extend_from_slice(name.as_bytes());
+            self.host_path.push(b'/');
+        } else {
             self.host_path.extend_from_slice(root);
             if !root.ends_with(b"/") {
                 self.host_path.push(b'/');
@@ -108,10 +115,6 @@ impl Scanner {
                 self.host_path.extend_from_slice(&node.path);
                 self.host_path.push(b'/');
             }
-        } else {
-            // Too long for one system call: the open directory has a short name here.
-            let name = format!("/proc/self/fd/{}/", node.fd.as_raw_fd());
-            self.host_path.extend_from_slice(name.as_bytes());
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustix::fs::{lgetxattr, llistxattr};
 use rustix::io::Errno;
 
+use super::os::{NO_XATTR, linux_xattr};
 use crate::{SourceError, Xattr};
 
 /// Longest list of names and longest value Linux knows (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
@@ -43,14 +44,14 @@ impl Reader {
         let mut xattrs = Vec::new();
         for name in self.names[..len].split_inclusive(|&b| b == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            let Some(linux_name) = linux_xattr(name.to_bytes()) else { continue };
             let len = match with_room(&mut self.value, |value| lgetxattr(path, name, value)) {
                 Ok(len) => len,
                 // Removed since, or listed by a file system that has no value for it.
-                Err(Errno::NODATA | Errno::NOTSUP) => continue,
+                Err(NO_XATTR | Errno::NOTSUP) => continue,
                 Err(e) => return Err(io(e)),
             };
-            xattrs
-                .push(Xattr { name: name.to_bytes().to_vec(), value: self.value[..len].to_vec() });
+            xattrs.push(Xattr { name: linux_name, value: self.value[..len].to_vec() });
         }
         Xattr::normalize(&mut xattrs);
         Ok(xattrs)

@@ -10,20 +10,12 @@ use rustix::io::Errno;
 
 use super::host::{HostFile, Root, file_id, mtime};
 use super::scan::{data_runs, metadata};
-use crate::{Content, EntryKind, FileId, Metadata, SourceError};
+use crate::directory::Found;
+use crate::{Content, EntryKind, SourceError};
 
 /// A directory of the host in which files are looked for by their paths.
 #[derive(Clone, Debug)]
 pub(crate) struct HostTree(Arc<Root>);
-
-/// A file that was found.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) kind: EntryKind,
-    pub(crate) metadata: Metadata,
-    pub(crate) id: FileId,
-    pub(crate) links: u64,
-}
 
 impl HostTree {
     /// Opens a directory.

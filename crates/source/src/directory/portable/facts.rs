@@ -1,0 +1,145 @@
+//! What the host tells of one file.
+
+use std::fs::{File, FileType};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::{FileId, Metadata, Time};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Directory,
+    File,
+    Symlink,
+    /// Something that has no name here.
+    Other,
+}
+
+/// What is known of a file without reading it.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) kind: Kind,
+    pub(super) id: FileId,
+    pub(super) links: u64,
+    pub(super) size: u64,
+    pub(super) mtime: Time,
+    atime: Time,
+    is_readonly: bool,
+}
+
+impl Facts {
+    /// Those of the file at a path; a symbolic link is not followed.
+    pub(super) fn of_path(path: &Path) -> io::Result<Self> {
+        Self::of_file(&host::open(path)?)
+    }
+
+    /// Those of an open file.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        let (metadata, (id, links)) = (file.metadata()?, host::identity(file)?);
+        Ok(Self {
+            kind: Kind::of(metadata.file_type()),
+            id,
+            links,
+            size: metadata.len(),
+            mtime: time(metadata.modified()?),
+            atime: time(metadata.accessed()?),
+            is_readonly: metadata.permissions().readonly(),
+        })
+    }
+
+    /// Owner, permissions and times of its entry. Files belong to root, and the only permission that is known is
+    /// that to write.
+    pub(super) fn metadata(&self) -> Metadata {
+        let permissions = match self.kind {
+            Kind::Directory => 0o755,
+            Kind::Symlink => 0o777,
+            // Of a directory the mark means something else.
+            Kind::File | Kind::Other if self.is_readonly => 0o444,
+            Kind::File | Kind::Other => 0o644,
+        };
+        let (mtime, atime) = (self.mtime, Some(self.atime));
+        Metadata { permissions, uid: 0, gid: 0, mtime, atime, ctime: None }
+    }
+}
+
+impl Kind {
+    fn of(file_type: FileType) -> Self {
+        match () {
+            () if file_type.is_symlink() => Self::Symlink,
+            () if file_type.is_dir() => Self::Directory,
+            () if file_type.is_file() => Self::File,
+            () => Self::Other,
+        }
+    }
+}
+
+fn time(of: SystemTime) -> Time {
+    let (sign, since) = match of.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => (1, since),
+        Err(before) => (-1, before.duration()),
+    };
+    let nanos = sign * since.as_nanos().cast_signed();
+    let (sec, nsec) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+    Time { sec: sec as i64, nsec: nsec as u32 }
+}
+
+#[cfg(windows)]
+mod host {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::windows::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    use crate::FileId;
+
+    /// `FILE_READ_ATTRIBUTES`: enough to look at a file, even at one that nobody may read.
+    const READ_ATTRIBUTES: u32 = 0x80;
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, which opens directories too, and `FILE_FLAG_OPEN_REPARSE_POINT`, which opens
+    /// links themselves.
+    const AS_IT_IS: u32 = 0x0200_0000 | 0x0020_0000;
+
+    pub(super) fn open(path: &Path) -> io::Result<File> {
+        OpenOptions::new().access_mode(READ_ATTRIBUTES).custom_flags(AS_IT_IS).open(path)
+    }
+
+    pub(super) fn identity(file: &File) -> io::Result<(FileId, u64)> {
+        let found = winapi_util::file::information(file)?;
+        let id = FileId { dev: found.volume_serial_number(), ino: found.file_index() };
+        Ok((id, found.number_of_links()))
+    }
+}
+
+#[cfg(not(windows))]
+mod host {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    use crate::FileId;
+
+    pub(super) fn open(_: &Path) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn identity(_: &File) -> io::Result<(FileId, u64)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_count_from_1970_also_before_it() {
+        let (epoch, unit) = (SystemTime::UNIX_EPOCH, Duration::from_nanos(100));
+        assert_eq!(time(epoch), Time { sec: 0, nsec: 0 });
+        assert_eq!(time(epoch - unit), Time { sec: -1, nsec: 999_999_900 });
+        let later = epoch + Duration::from_secs(1_600_000_000) + unit * 17;
+        assert_eq!(time(later), Time { sec: 1_600_000_000, nsec: 1700 });
+    }
+}
