@@ -100,7 +100,10 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
-    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    structured_zstd::encoding::compress_to_vec(
+        bytes,
+        structured_zstd::encoding::CompressionLevel::Fastest,
+    )
 }
 
 #[test]

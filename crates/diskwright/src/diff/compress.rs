@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use flate2::write::GzEncoder;
-use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 
 /// Bytes that become one zstd frame.
 const FRAME_BYTES: usize = 8 << 20;

@@ -164,7 +164,7 @@ impl LayerReader<'_> {
         let stream: Box<dyn Read + Send> = match packing {
             Packing::Plain => Box::new(stored),
             Packing::Gzip => Box::new(Gzip::new(stored)),
-            Packing::Zstd => Box::new(Zstd::new(stored).map_err(io)?),
+            Packing::Zstd => Box::new(Zstd::new(stored)),
         };
         let limit = self.limits.expanded(blob.len);
         let plain = Plain { inner: stream, watch: Arc::clone(&watch), limit };

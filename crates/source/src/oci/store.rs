@@ -257,7 +257,7 @@ fn copy(
     let mut plain: Box<dyn Read> = match compression {
         Compression::None => Box::new(stored),
         Compression::Gzip => Box::new(Gzip::new(stored)),
-        Compression::Zstd => Box::new(Zstd::new(stored).map_err(io)?),
+        Compression::Zstd => Box::new(Zstd::new(stored)),
         Compression::Other(name) => {
             let feature = Unsupported::Compression(name);
             let archive = path.to_owned();

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use structured_zstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use structured_zstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Bytes of a file's start that [`Compression::of`] looks at.
 pub(crate) const MAGIC_LEN: usize = 6;
@@ -66,9 +66,6 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// The smallest zstd frame: no content, one last raw block of 0 bytes.
-const EMPTY_FRAME: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
-
 /// Decoder of a zstd file.
 pub(crate) struct Zstd<R> {
     input: R,
@@ -77,11 +74,9 @@ pub(crate) struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
-    pub(crate) fn new(input: R) -> io::Result<Self> {
-        let mut frame = FrameDecoder::new();
-        // The decoder limits window sizes, and with them memory, from its second frame on.
-        frame.reset(EMPTY_FRAME.as_slice()).map_err(io::Error::other)?;
-        Ok(Self { input, frame, is_in_frame: false })
+    pub(crate) fn new(input: R) -> Self {
+        // Windows, and with them memory, are of 128 MiB at most, as those of zstd itself.
+        Self { input, frame: FrameDecoder::new(), is_in_frame: false }
     }
 
     /// Goes to the next frame with content. False at the end of the file.

@@ -164,7 +164,7 @@ impl Input {
                 Box::new(ReadAhead::start(Box::new(Gzip::new(buffered))).map_err(io)?)
             }
             Compression::Zstd => {
-                let decoder = Zstd::new(buffered).map_err(io)?;
+                let decoder = Zstd::new(buffered);
                 Box::new(ReadAhead::start(Box::new(decoder)).map_err(io)?)
             }
             Compression::Other(compression) => {

@@ -143,9 +143,10 @@ pub fn pack(tar: &[u8], packing: Packing) -> Vec<u8> {
             encoder.write_all(tar).unwrap();
             encoder.finish().unwrap()
         }
-        Packing::Zstd => {
-            ruzstd::encoding::compress_to_vec(tar, ruzstd::encoding::CompressionLevel::Fastest)
-        }
+        Packing::Zstd => structured_zstd::encoding::compress_to_vec(
+            tar,
+            structured_zstd::encoding::CompressionLevel::Fastest,
+        ),
     }
 }
 
