@@ -2,7 +2,7 @@
 //!
 //! It makes an image of each format in memory, changes it at random, reads it, checks it, damages it in many ways,
 //! checks and repairs that, and reads a compressed archive. With the name of a directory it puts the images there, for
-//! others to judge. Where nothing can be printed (wasm32-unknown-unknown), it fails unless its line is that of another
+//! others to judge, and reads files of this host; there is a second line then. Where nothing can be printed (wasm32-unknown-unknown), it fails unless its line is that of another
 //! host, which `DISKWRIGHT_EXPECTED` named when it was compiled.
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod damage;
 mod digest;
 mod images;
 mod load;
+mod tree;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -44,6 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     line.push(format!("archive:{:08x}", archive::read()?));
     let line = line.join(" ");
     println!("{line}");
+    if let Some(directory) = &directory {
+        println!("tree:{:08x}", tree::read(&directory.join("tree"))?);
+    }
     match EXPECTED {
         Some(expected) if expected != line => Err(format!("expected: {expected}").into()),
         _ => Ok(()),

@@ -51,8 +51,9 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Threads that read a directory's metadata ahead of the caller; 0 reads it on the caller's
-    /// thread. Counts above [`Options::THREADS_MAX`] are lowered to it. A compressed
-    /// archive always has one that decompresses, an uncompressed one none.
+    /// thread, and so does any number on hosts other than Unix. Counts above [`Options::THREADS_MAX`] are lowered
+    /// to it. A compressed archive always has one that decompresses, where there are threads, and an uncompressed
+    /// one none.
     pub threads: usize,
     /// Files of a directory source to leave out, such as the image being written.
     pub exclude: Vec<FileId>,
@@ -66,9 +67,9 @@ impl Options {
 /// What identifies a file on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// The device the file is on (`st_dev`).
+    /// The device the file is on (`st_dev`); on Windows the serial number of its volume.
     pub dev: u64,
-    /// Its inode number (`st_ino`).
+    /// Its inode number (`st_ino`); on Windows its index in the volume.
     pub ino: u64,
 }
 
