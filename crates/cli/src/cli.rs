@@ -34,9 +34,15 @@ Exit status:
   3  the image or archive is damaged or unsupported
   4  reading or writing failed, or there is no space";
 
+/// The examples of what this host has.
+fn examples() -> String {
+    let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
+    EXAMPLES.lines().filter(has).collect::<Vec<_>>().join("\n")
+}
+
 /// Build and read ext4 and XFS images, and change them, without root and without a kernel driver
 #[derive(Debug, Parser)]
-#[command(name = "diskwright", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "diskwright", version, after_help = examples(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -184,6 +184,7 @@ impl Image {
     }
 
     /// Whether it was cleanly closed. To be asked of one that was opened as it lies.
+    #[cfg(all(feature = "mount", target_os = "linux"))]
     pub(crate) fn is_clean(&self) -> bool {
         !self.info.needs_recovery && self.info.state == "clean"
     }

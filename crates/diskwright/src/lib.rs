@@ -7,7 +7,7 @@
 //!   their like do.
 //! - [`apply`](mod@apply) applies a layer of a container image to one, and [`diff`](mod@diff) tells two of them apart, or makes
 //!   the layer.
-//! - [`mod@mount`] serves an image as a directory to every program of the machine.
+//! - `mount` serves an image as a directory to every program of the machine, on Linux.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`resize`] makes one larger or smaller in place.
@@ -22,7 +22,10 @@ pub mod apply;
 pub mod build;
 #[cfg(feature = "build")]
 pub mod check;
+#[cfg(all(feature = "build", target_os = "linux"))]
+mod claim;
 #[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "clone_portable.rs")]
 mod clone;
 #[cfg(feature = "build")]
 pub mod copy;
@@ -38,14 +41,16 @@ pub mod extract;
 #[cfg(feature = "build")]
 pub mod find;
 mod format;
+mod host;
 mod image;
 #[cfg(feature = "build")]
 pub mod list;
 mod lock;
 #[cfg(feature = "build")]
 pub mod lsattr;
-#[cfg(feature = "mount")]
+#[cfg(all(feature = "mount", target_os = "linux"))]
 pub mod mount;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(feature = "build")]
 pub mod output;
@@ -55,27 +60,36 @@ mod record;
 #[cfg(feature = "build")]
 pub mod repair;
 #[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "replace_portable.rs")]
 mod replace;
 #[cfg(feature = "build")]
 pub mod resize;
 #[cfg(feature = "build")]
+#[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
 mod signals;
-#[cfg(feature = "build")]
+#[cfg(all(feature = "build", target_os = "linux"))]
 mod stop;
 pub mod text;
 #[cfg(feature = "build")]
 mod verity;
+#[cfg(feature = "build")]
+mod windows_names;
 #[cfg(feature = "workload")]
 pub mod workload;
 
 pub use error::{Error, Outcome, Result};
 pub use format::Format;
+#[cfg(feature = "build")]
+pub use host::file_id;
+pub use host::is_same_file;
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
 #[cfg(feature = "build")]
 pub use record::Record;
 #[cfg(feature = "build")]
 pub use signals::clean_up_on_signals;
-#[cfg(feature = "build")]
+#[cfg(all(feature = "build", not(target_os = "linux")))]
+pub use signals::stop_on_signals;
+#[cfg(all(feature = "build", target_os = "linux"))]
 pub use stop::stop_on_signals;
 
 /// Compiles the examples of the README.

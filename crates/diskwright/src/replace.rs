@@ -19,8 +19,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::lock::{Link, Refused, claim, is_named};
+use crate::claim::{Link, claim, is_named};
+use crate::lock::Refused;
 use crate::signals::{TemporaryName, TemporaryNames};
+
+pub(crate) use crate::lock::Replace;
 
 /// Most bytes of its name in a temporary one, which is longer and must not be too long.
 const NAME_BYTES_MAX: usize = 240;
@@ -30,15 +33,6 @@ const PARTS_MAX: u32 = 64;
 
 /// Temporary names that are looked at for what others have left.
 const LEFT_MAX: u32 = 4;
-
-/// What a new file may replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replace {
-    Nothing,
-    /// An empty regular file.
-    Empty,
-    Anything,
-}
 
 /// A new file, which goes away unless it is [kept](Self::keep).
 pub(crate) struct Replacement {

@@ -6,7 +6,8 @@
 //! those tables (L1); the blocks of reference counts; the table of these. Every cluster is used once.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+
+use blockdev::FileAt;
 
 use crate::raw::runs;
 use crate::{Error, Format, Raw};

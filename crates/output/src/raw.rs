@@ -2,10 +2,8 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use blockdev::FileAt;
 
 use crate::Error;
 
@@ -20,6 +18,10 @@ pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 pub(crate) enum Kind {
     Data,
     /// Zeros that nobody has written.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "holes are asked for on Linux only")
+    )]
     Hole,
     /// Space that nothing in the image uses: what it holds does not matter.
     Free,
@@ -80,19 +82,7 @@ impl<'a> Raw<'a> {
             }
             limit = range.start;
         }
-        let data = match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
-            Ok(data) => data / UNIT_BYTES * UNIT_BYTES,
-            Err(Errno::NXIO) => limit,
-            // Where holes cannot be asked for, there are none.
-            Err(Errno::INVAL) => return Ok(Piece { end: limit, kind: Kind::Data }),
-            Err(e) => return Err(Error::Read(e.into())),
-        };
-        if data > at {
-            return Ok(Piece { end: data.min(limit), kind: Kind::Hole });
-        }
-        let hole = rustix::fs::seek(self.file, SeekFrom::Hole(at));
-        let hole = hole.map_err(|e| Error::Read(e.into()))?.next_multiple_of(UNIT_BYTES);
-        Ok(Piece { end: hole.max(at + 1).min(limit), kind: Kind::Data })
+        host_piece_at(self.file, at, limit)
     }
 
     /// Fills `buf` from a place on, with zeros for holes and free space. False if there is nothing else.
@@ -151,6 +141,34 @@ impl<'a> Raw<'a> {
             Ok(())
         })
     }
+}
+
+/// What the host says of a place of a file before `limit`.
+#[cfg(target_os = "linux")]
+fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+
+    let data = match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data / UNIT_BYTES * UNIT_BYTES,
+        Err(Errno::NXIO) => limit,
+        // Where holes cannot be asked for, there are none.
+        Err(Errno::INVAL) => return Ok(Piece { end: limit, kind: Kind::Data }),
+        Err(e) => return Err(Error::Read(e.into())),
+    };
+    if data > at {
+        return Ok(Piece { end: data.min(limit), kind: Kind::Hole });
+    }
+    let hole = seek(file, SeekFrom::Hole(at));
+    let hole = hole.map_err(|e| Error::Read(e.into()))?.next_multiple_of(UNIT_BYTES);
+    Ok(Piece { end: hole.max(at + 1).min(limit), kind: Kind::Data })
+}
+
+/// Holes are asked for on Linux only.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
+fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
+    Ok(Piece { end: limit, kind: Kind::Data })
 }
 
 /// Whether bytes are all zero.

@@ -4,7 +4,8 @@
 //! for free space: what the device held before would show in a hole that belongs to a file.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+
+use blockdev::FileAt;
 
 use crate::raw::{CHUNK_BYTES, Kind, UNIT_BYTES};
 use crate::{Error, Format, Raw};

@@ -3,10 +3,10 @@
 //! place. Each frame ends in a checksum of its contents.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use blockdev::FileAt;
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
 use xxhash_rust::xxh64::xxh64;
 

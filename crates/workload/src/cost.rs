@@ -3,10 +3,7 @@
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::time::{ClockId, clock_gettime};
-
-/// Time that something took.
+/// Time that something took. Processor time is measured on Linux only, and 0 elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// On the wall.
@@ -79,9 +76,18 @@ impl Stopwatch {
     }
 }
 
+/// What this thread has used: not known here.
+#[cfg(not(target_os = "linux"))]
+fn processor_time() -> (Duration, Duration) {
+    (Duration::ZERO, Duration::ZERO)
+}
+
 /// What this thread has used. The clock is exact, and brings the kernel's books up to date, which tell what
 /// part of it was in the kernel.
+#[cfg(target_os = "linux")]
 fn processor_time() -> (Duration, Duration) {
+    use nix::sys::resource::{UsageWho, getrusage};
+    use nix::time::{ClockId, clock_gettime};
     let all = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
     let all = all.unwrap_or_default();
     let system = getrusage(UsageWho::RUSAGE_THREAD).map(|usage| {
@@ -92,7 +98,7 @@ fn processor_time() -> (Duration, Duration) {
     (all - system, system)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;

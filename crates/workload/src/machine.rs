@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use rustix::system::uname;
 use serde::Serialize;
 
 /// The machine that figures are from. What cannot be told is empty or `None`.
@@ -16,7 +15,7 @@ pub struct Machine {
     pub cores: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Release of the kernel.
+    /// Release of the kernel, on Linux.
     pub kernel: String,
     /// Where images are kept, with the type of that file system.
     pub scratch: String,
@@ -39,7 +38,7 @@ impl Machine {
             cpu: cpu(&cpuinfo),
             cores: thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
-            kernel: uname().release().to_string_lossy().into_owned(),
+            kernel: release(),
             scratch: format!("{} ({})", scratch.display(), fs_type(&read("/proc/mounts"), scratch)),
             load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),
             governor: known(&read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
@@ -55,7 +54,12 @@ impl Machine {
         if let Some(host) = &self.virtual_machine {
             first += &format!(", virtual ({host})");
         }
-        let mut second = format!("Linux {}, images in {}", self.kernel, self.scratch);
+        let host = if self.kernel.is_empty() {
+            format!("{}, processor times are not measured", std::env::consts::OS)
+        } else {
+            format!("Linux {}", self.kernel)
+        };
+        let mut second = format!("{host}, images in {}", self.scratch);
         if let Some(load) = self.load {
             second += &format!(", load {load:.2} at the start");
         }
@@ -67,6 +71,18 @@ impl Machine {
         lines.extend(self.versions.iter().cloned());
         lines
     }
+}
+
+/// The release of Linux.
+#[cfg(target_os = "linux")]
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// It is not Linux.
+#[cfg(not(target_os = "linux"))]
+fn release() -> String {
+    String::new()
 }
 
 fn read(path: &str) -> String {
@@ -140,6 +156,7 @@ mod tests {
         assert_eq!(fs_type("", Path::new("/x")), "?");
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn this_machine_can_be_described() {
         let machine = Machine::describe(Path::new("/"), vec!["program 1".to_owned()]);

@@ -78,6 +78,5 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<Outcome> {
 
 /// The image itself is not part of a directory that holds it.
 fn file_id(path: &Path) -> Option<FileId> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|found| FileId { dev: found.dev(), ino: found.ino() })
+    diskwright::file_id(path)
 }

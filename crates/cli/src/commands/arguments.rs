@@ -99,8 +99,7 @@ fn told(image: diskwright::Image) -> diskwright::Image {
 
 /// A path in an image, as the bytes it was typed as.
 pub(crate) fn bytes(text: &std::ffi::OsStr) -> &[u8] {
-    use std::os::unix::ffi::OsStrExt;
-    text.as_bytes()
+    text.as_encoded_bytes()
 }
 
 /// A UUID in hexadecimal.

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clap::Args;
@@ -14,6 +13,7 @@ use diskwright::{Error, Outcome, Result};
 use super::session;
 use crate::commands::arguments::{ImageToEdit, PlaceArgs, open_to_read};
 use crate::commands::build::owner;
+use crate::commands::host_names::NameArgs;
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
@@ -68,6 +68,9 @@ pub(crate) struct CpArgs {
     norecovery: bool,
 
     #[command(flatten)]
+    names: NameArgs,
+
+    #[command(flatten)]
     place: PlaceArgs,
 
     /// Report what was copied as one JSON object on standard output
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         into_directory: from.len() > 1,
+        map_names: args.names.map_names,
     };
     let mut report = CopyReport::default();
     let outcome = match to {
@@ -94,7 +98,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
         Side::Image { image, path } => {
             let target = ImageToEdit { image: image.clone(), place: args.place };
             session::edit(&target, args.owner, |editor| {
-                let inside = |from: &Path| is_same_file(from, image);
+                let inside = |from: &Path| diskwright::is_same_file(from, image);
                 into(args, from, editor, path, options, &inside, &mut report)
             })?
         }
@@ -174,9 +178,4 @@ fn into(
     });
     *report = copied;
     Ok(outcome)
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    id(a).is_some() && id(a) == id(b)
 }

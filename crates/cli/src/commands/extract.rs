@@ -13,6 +13,7 @@ use diskwright::repair::{Repair, write_plan};
 use diskwright::{Error, Image, Outcome, Result};
 
 use crate::commands::arguments::{ImageArgs, bytes};
+use crate::commands::host_names::NameArgs;
 use crate::commands::repair::Watch;
 use crate::terminal::{self, CopyProgress};
 
@@ -54,6 +55,9 @@ pub(crate) struct ExtractArgs {
     #[arg(long)]
     salvage: bool,
 
+    #[command(flatten)]
+    names: NameArgs,
+
     /// Report what was extracted as one JSON object on standard output
     #[arg(long)]
     json: bool,
@@ -69,17 +73,23 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         let problem = "an archive is nothing for a terminal: redirect it, or name a file";
         return Err(Error::Usage(problem.into()));
     }
+    let to_archive = to_output || args.destination.extension().is_some_and(|end| end == "tar");
+    if to_archive && args.names.map_names {
+        let problem = "--map-names is for a directory: an archive holds any name";
+        return Err(Error::Usage(problem.into()));
+    }
     let (image, is_sound) = if args.salvage { salvage(args)? } else { (args.image.open()?, true) };
     let options = ExtractOptions {
         path: bytes(&args.path).to_vec(),
         keep_going: args.keep_going || args.salvage,
         force: args.force,
+        map_names: args.names.map_names,
         ..ExtractOptions::default()
     };
     let report = if to_output {
         let mut progress = CopyProgress::new("extracting:");
         terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?
-    } else if args.destination.extension().is_some_and(|extension| extension == "tar") {
+    } else if to_archive {
         diskwright::clean_up_on_signals()?;
         let mut progress = CopyProgress::new("extracting:");
         extract_to_tar_file(image.paths(), &args.destination, &options, &mut progress)?

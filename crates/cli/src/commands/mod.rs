@@ -18,13 +18,17 @@ pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
 pub(crate) mod grow;
+mod host_names;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod lsattr;
 pub(crate) mod mkdir;
+#[cfg(target_os = "linux")]
 pub(crate) mod mount;
 pub(crate) mod mv;
+#[cfg(not(target_os = "linux"))]
+mod only_linux;
 pub(crate) mod paths;
 pub(crate) mod recover;
 pub(crate) mod repair;
@@ -36,10 +40,13 @@ pub(crate) mod shrink;
 mod sources;
 pub(crate) mod trim;
 pub(crate) mod truncate;
+#[cfg(target_os = "linux")]
 pub(crate) mod unmount;
 pub(crate) mod workload;
 
 use diskwright::{Outcome, Result};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use only_linux::{mount, unmount};
 
 use crate::cli::{Cli, Command};
 

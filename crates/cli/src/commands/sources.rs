@@ -1,7 +1,6 @@
 //! The sources of a build and their places: which argument belongs to which is a matter of their order.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
@@ -59,7 +58,9 @@ impl FromArgMatches for SourceArgs {
         for (index, source) in indices("words").zip(words) {
             let of_this = |(at, _): &&(usize, _)| (before..index).contains(at);
             let mut places = places.iter().filter(of_this);
-            let at = places.next().map_or(Ok(Vec::new()), |(_, place)| plain(place.as_bytes()))?;
+            let at = places
+                .next()
+                .map_or(Ok(Vec::new()), |(_, place)| plain(place.as_encoded_bytes()))?;
             if let Some((_, place)) = places.next() {
                 return Err(misplaced(place));
             }

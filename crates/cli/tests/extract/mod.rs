@@ -1,5 +1,6 @@
 //! Extraction gives everything, exactly, and nothing outside of its destination.
 
+mod host_names;
 mod load;
 
 use std::fs;

@@ -1,8 +1,9 @@
 //! How an image is named that files are taken from.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use crate::host;
 
 /// What names an image on the command line.
 const PREFIX: &[u8] = b"image:";
@@ -22,16 +23,17 @@ impl ImageFile {
     /// What `image:FILE` or `image:FILE:PARTITION` names; `None` if it begins otherwise. A file that is there under
     /// the whole name is meant before a partition.
     pub fn parse(text: &OsStr) -> Option<Self> {
-        let bytes = text.as_bytes().strip_prefix(PREFIX)?;
-        let whole = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        let is_there = std::fs::symlink_metadata(whole(bytes)).is_ok();
+        let bytes = text.as_encoded_bytes().strip_prefix(PREFIX)?;
+        let whole = host::path(bytes).ok()?;
+        let is_there = std::fs::symlink_metadata(whole).is_ok();
         let colon = bytes.iter().rposition(|&byte| byte == b':').filter(|_| !is_there);
         let number = colon.and_then(|at| std::str::from_utf8(&bytes[at + 1..]).ok()?.parse().ok());
         Some(match (colon, number) {
             (Some(at), Some(number)) => {
-                Self { path: whole(&bytes[..at]), offset: 0, partition: Some(number) }
+                let path = host::path(&bytes[..at]).ok()?.to_owned();
+                Self { path, offset: 0, partition: Some(number) }
             }
-            _ => Self { path: whole(bytes), offset: 0, partition: None },
+            _ => Self { path: whole.to_owned(), offset: 0, partition: None },
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use source::{
 use super::image_source::ImageTree;
 use super::several::Several;
 use super::{BuildError, Container, ManifestFile, PlacedSource};
+use crate::host::{self, FileTypeExt};
 
 /// What the archive on standard input is called in errors.
 const STANDARD_INPUT: &str = "standard input";
@@ -244,8 +244,8 @@ impl First {
             return Ok(());
         }
         let full = |source| SourceError::Copy { archive: self.name.clone(), source };
-        let space = rustix::fs::fstatvfs(&*self.copy).map_err(|e| full(e.into()))?;
-        if space.f_bavail.saturating_mul(space.f_frsize) < content.data_len() {
+        let free = host::free_bytes(&self.copy).map_err(full)?;
+        if free.is_some_and(|free| free < content.data_len()) {
             return Err(full(io::ErrorKind::StorageFull.into()));
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
@@ -133,13 +132,17 @@ pub struct ManifestFile {
 impl ManifestFile {
     /// What `mtree:FILE[:ROOTDIR]` names; `None` if the text begins otherwise.
     pub fn parse(text: &OsStr) -> Option<Self> {
-        let rest = text.as_bytes().strip_prefix(b"mtree:")?;
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let rest = text.as_encoded_bytes().strip_prefix(b"mtree:")?;
+        let path = |bytes| crate::host::path(bytes).ok().map(Path::to_owned);
+        let whole = path(rest)?;
+        // The colon of a drive.
+        let first = if cfg!(windows) && rest.get(1) == Some(&b':') { 2 } else { 0 };
+        let colon = rest.iter().skip(first).position(|&byte| byte == b':');
         // A file whose name has a colon is named by all of it.
-        let colon = rest.iter().position(|&byte| byte == b':').filter(|_| !path(rest).exists());
+        let colon = colon.map(|at| first + at).filter(|_| !whole.exists());
         Some(match colon {
-            Some(at) => Self { file: path(&rest[..at]), root: Some(path(&rest[at + 1..])) },
-            None => Self { file: path(rest), root: None },
+            Some(at) => Self { file: path(&rest[..at])?, root: Some(path(&rest[at + 1..])?) },
+            None => Self { file: whole, root: None },
         })
     }
 }

@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
+use crate::host::{self, FileTypeExt};
 use crate::lock::{self, Refused};
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
@@ -82,15 +82,11 @@ impl Target {
     /// Where the file is on the host, and the one that it will replace, to leave them out of a
     /// source that contains them.
     pub(super) fn ids(&self) -> Result<Vec<source::FileId>, BuildError> {
-        let id = |metadata: std::fs::Metadata| source::FileId {
-            dev: metadata.dev(),
-            ino: metadata.ino(),
-        };
-        let mut ids = vec![id(self.file().metadata().map_err(|e| self.error(e))?)];
+        let mut ids = vec![host::id_of(self.file()).map_err(|e| self.error(e))?.into()];
         if let Some(kept) = self.apart() {
-            ids.push(id(kept.metadata().map_err(|e| self.error(e))?));
+            ids.push(host::id_of(kept).map_err(|e| self.error(e))?.into());
         }
-        ids.extend(std::fs::metadata(&self.image).ok().map(id));
+        ids.extend(host::file_id(&self.image));
         Ok(ids)
     }
 

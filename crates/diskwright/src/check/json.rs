@@ -238,6 +238,7 @@ pub(crate) fn line(record: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use std::io;
+    #[cfg(unix)]
     use std::os::unix::ffi::OsStrExt;
 
     use serde_json::{Value, json};
@@ -298,6 +299,7 @@ mod tests {
         assert_eq!(summary, expected);
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_finding_by_itself_names_its_image() {
         let report = samples::report();

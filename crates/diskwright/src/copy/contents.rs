@@ -2,16 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use blockdev::FileAt;
 use source::{Body, Content};
 use vfs::{FileSystem, Ino};
 
 use crate::extract::contents::{data_runs, read_exactly};
-use crate::{Error, Result};
+use crate::{Error, Result, host};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -70,18 +68,9 @@ impl Contents for HostFile<'_> {
         if self.size == 0 || !self.file.metadata().map_err(failed)?.is_file() {
             return self.copy_stream(each);
         }
-        let seek = |place| rustix::fs::seek(&self.file, place);
         let mut at = 0;
         while at < self.size {
-            let start = match seek(SeekFrom::Data(at)) {
-                Ok(start) => start,
-                Err(Errno::NXIO) => break,
-                Err(_) => at,
-            };
-            let end = seek(SeekFrom::Hole(start)).unwrap_or(self.size).min(self.size);
-            if end <= start {
-                break;
-            }
+            let Some((start, end)) = host::next_data(&self.file, at, self.size) else { break };
             pieces(start, end - start, each, |at, buf| {
                 self.file.read_exact_at(buf, at).map_err(|error| match error.kind() {
                     std::io::ErrorKind::UnexpectedEof => {

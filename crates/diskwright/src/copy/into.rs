@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use source::{DirectorySource, Entry, EntryKind, Options, Source};
@@ -17,7 +16,8 @@ use super::import::{Importer, Item, Kind, Place};
 use super::{CopyOptions, CopyReport, From, Observer, host_name};
 use crate::edit::Editor;
 use crate::list::{absolute, join};
-use crate::{Error, Result};
+use crate::windows_names::unmapped;
+use crate::{Error, Result, host};
 
 /// Threads that read a directory of the host ahead.
 const READ_AHEAD_THREADS: usize = 2;
@@ -84,10 +84,10 @@ fn from_host(
         return Err(is_directory(&path.display().to_string()));
     }
     let (dir, name, path_there) =
-        target(&importer.editor, &host_name(path)?, to, options, found.is_dir())?;
+        target(&importer.editor, &image_name(path, options)?, to, options, found.is_dir())?;
     let place = Place { dir, name: &name, path: &path_there };
     if found.is_dir() {
-        return host_directory(importer, path, place);
+        return host_directory(importer, path, place, options);
     }
     host_file(importer, path, &found, place, options)
 }
@@ -105,24 +105,22 @@ fn host_file(
     options: CopyOptions,
 ) -> Result<()> {
     let failed = |e: std::io::Error| Error::host("copy", path, e);
-    let file_type = FileType::from_mode((found.mode() & 0xffff) as u16);
+    let known = host::attributes(found);
     let contents;
-    let device = found.rdev();
-    let device =
-        DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
-    let kind = match file_type {
-        Some(FileType::Symlink) => {
+    let kind = match known.file_type {
+        FileType::Symlink => {
             let target = std::fs::read_link(path).map_err(failed)?;
-            Kind::Symlink(target.into_os_string().into_encoded_bytes())
+            let target = host::target_bytes(target);
+            Kind::Symlink(if options.map_names { unmapped(&target) } else { target })
         }
-        Some(FileType::CharDevice) if options.recursive => {
-            Kind::Special(SpecialFile::CharDevice(device))
+        FileType::CharDevice if options.recursive => {
+            Kind::Special(SpecialFile::CharDevice(known.device))
         }
-        Some(FileType::BlockDevice) if options.recursive => {
-            Kind::Special(SpecialFile::BlockDevice(device))
+        FileType::BlockDevice if options.recursive => {
+            Kind::Special(SpecialFile::BlockDevice(known.device))
         }
-        Some(FileType::Fifo) if options.recursive => Kind::Special(SpecialFile::Fifo),
-        Some(FileType::Socket) if options.recursive => Kind::Special(SpecialFile::Socket),
+        FileType::Fifo if options.recursive => Kind::Special(SpecialFile::Fifo),
+        FileType::Socket if options.recursive => Kind::Special(SpecialFile::Socket),
         _ => {
             let file = File::open(path).map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
@@ -130,51 +128,66 @@ fn host_file(
             Kind::File(&contents)
         }
     };
-    let time = |sec, nsec: i64| Timestamp { sec, nsec: nsec as u32 };
+    let unread = |e| Error::host("read the attributes of", path, e);
+    let xattrs = if options.preserve { host::xattrs(path, true) } else { Ok(Vec::new()) };
     let item = Item {
         kind,
-        permissions: (found.mode() & 0o7777) as u16,
-        uid: found.uid(),
-        gid: found.gid(),
-        atime: time(found.atime(), found.atime_nsec()),
-        mtime: time(found.mtime(), found.mtime_nsec()),
-        xattrs: if options.preserve { host_xattrs(path)? } else { Vec::new() },
+        permissions: known.permissions,
+        uid: known.uid,
+        gid: known.gid,
+        atime: known.atime,
+        mtime: known.mtime,
+        xattrs: xattrs.map_err(unread)?,
     };
     importer.add(place, &item)?;
     Ok(())
 }
 
-/// The extended attributes of a file of the host; of a link those of the link itself.
-fn host_xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    /// Linux has no longer lists and values than this (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
-    const BYTES_MAX: usize = 64 << 10;
-    let failed = |e: rustix::io::Errno| Error::host("read the attributes of", path, e);
-    let mut names = vec![0; BYTES_MAX];
-    let len = match rustix::fs::llistxattr(path, &mut names) {
-        Ok(len) => len,
-        Err(rustix::io::Errno::NOTSUP) => 0,
-        Err(error) => return Err(failed(error)),
-    };
-    let mut xattrs = Vec::new();
-    for name in names[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-        let mut value = vec![0; BYTES_MAX];
-        match rustix::fs::lgetxattr(path, name, &mut value) {
-            Ok(len) => value.truncate(len),
-            // Gone meanwhile, or not for everybody to read.
-            Err(rustix::io::Errno::NODATA | rustix::io::Errno::PERM) => continue,
-            Err(error) => return Err(failed(error)),
-        }
-        xattrs.push((name.to_vec(), value));
+/// The name that a file of the host has in the image.
+fn image_name(path: &Path, options: CopyOptions) -> Result<Vec<u8>> {
+    let name = host_name(path)?;
+    if !options.map_names {
+        return Ok(name);
     }
-    Ok(xattrs)
+    path_in_image(&name, true).map_err(|e| Error::host("copy", path, e))
 }
 
-fn host_directory(importer: &mut Importer<'_>, path: &Path, top: Place<'_>) -> Result<()> {
+/// A path of the host below a directory that is copied, as the image has it: if `maps`, with the names that stand-ins
+/// stand for.
+fn path_in_image(path: &[u8], maps: bool) -> std::io::Result<Vec<u8>> {
+    if !maps {
+        return Ok(path.to_vec());
+    }
+    let mut names = Vec::new();
+    for name in path.split(|&byte| byte == b'/') {
+        let meant = unmapped(name);
+        let is_name = !meant.iter().any(|byte| matches!(byte, b'/' | 0))
+            && (name == meant || !matches!(&meant[..], b"." | b".."));
+        if !is_name {
+            let problem = "its name stands for one that no file can have; rename it, or copy without --map-names";
+            return Err(std::io::Error::other(problem));
+        }
+        names.push(meant);
+    }
+    Ok(names.join(&b'/'))
+}
+
+fn host_directory(
+    importer: &mut Importer<'_>,
+    path: &Path,
+    top: Place<'_>,
+    copy: CopyOptions,
+) -> Result<()> {
+    let meant = |name: &[u8]| {
+        let failed = |e| Error::host("copy", path.join(host::path_to_show(name)), e);
+        path_in_image(name, copy.map_names).map_err(failed)
+    };
     let options = Options { threads: READ_AHEAD_THREADS, exclude: Vec::new() };
     let mut source = DirectorySource::open(path, &options)?;
     let mut tree = Tree::default();
     while let Some(entry) = source.next_entry()? {
         let Entry { path, kind, metadata, xattrs, .. } = entry;
+        let path = meant(&path)?;
         let path_there = join(top.path, &path);
         let (dir, name) = match split_last(&path) {
             None => (top.dir, top.name),
@@ -185,12 +198,16 @@ fn host_directory(importer: &mut Importer<'_>, path: &Path, top: Place<'_>) -> R
         };
         let place = Place { dir, name, path: &path_there };
         if let EntryKind::Hardlink(target) = &kind {
-            let first = tree.find(importer, target).map_err(|e| place_error(place, e))?;
+            let first = tree.find(importer, &meant(target)?).map_err(|e| place_error(place, e))?;
             importer.link(place, first)?;
             continue;
         }
         let time = |time: source::Time| Timestamp { sec: time.sec, nsec: time.nsec };
         let mtime = time(metadata.mtime);
+        let kind = match kind {
+            EntryKind::Symlink(target) if copy.map_names => EntryKind::Symlink(unmapped(&target)),
+            kind => kind,
+        };
         let item = Item {
             kind: kind_of(&kind),
             permissions: metadata.permissions,

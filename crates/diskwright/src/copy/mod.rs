@@ -9,13 +9,12 @@ mod into;
 mod out;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vfs::Paths;
 
-use crate::{Error, Result};
+use crate::{Error, Result, host};
 
 pub use crate::extract::Observer;
 pub use into::into_image;
@@ -31,6 +30,9 @@ pub struct CopyOptions {
     pub preserve: bool,
     /// The destination must be a directory, as several files go there.
     pub into_directory: bool,
+    /// Out of an image, give what has a name that Windows cannot have another one, which leads back to it. Into an
+    /// image, give such files their names back.
+    pub map_names: bool,
 }
 
 /// What was copied.
@@ -80,9 +82,9 @@ impl Side {
     /// that exists and no directory. A path on the host that would be taken for one can be written
     /// so that it is not, as an absolute path of a link to it, for example.
     pub fn parse(text: &OsStr) -> Self {
-        let bytes = text.as_bytes();
+        let bytes = text.as_encoded_bytes();
         for (colon, _) in bytes.iter().enumerate().filter(|&(_, &byte)| byte == b':') {
-            let image = Path::new(OsStr::from_bytes(&bytes[..colon]));
+            let Ok(image) = host::path(&bytes[..colon]) else { continue };
             if std::fs::metadata(image).is_ok_and(|found| !found.is_dir()) {
                 return Self::Image { image: image.to_owned(), path: bytes[colon + 1..].to_vec() };
             }
@@ -99,5 +101,5 @@ fn host_name(path: &Path) -> Result<Vec<u8>> {
         None => path.canonicalize().ok().and_then(|path| path.file_name().map(OsStr::to_owned)),
     };
     let problem = || Error::Usage(format!("{} has no name of its own", path.display()));
-    name.map(|name| name.as_bytes().to_vec()).ok_or_else(problem)
+    name.map(|name| name.into_encoded_bytes()).ok_or_else(problem)
 }

@@ -1,18 +1,17 @@
 //! From an image to the host.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use vfs::path::{LastLink, split_last};
 use vfs::{FileType, Paths};
 
 use super::{CopyOptions, CopyReport, Observer};
+use crate::extract::names::host_name;
 use crate::extract::{ExtractOptions, extract_to_directory};
+use crate::host::{self, FileTypeExt};
 use crate::{Error, Result, lock};
 
 /// Copies a file or directory of an image to `to` on the host, or into it, if it is a directory.
@@ -40,7 +39,20 @@ pub fn out_of_image(
         return Err(Error::Usage(problem));
     }
     let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
-    let destination = match destination(to, own_name, options)? {
+    let name_here = match host_name(own_name, options.map_names) {
+        Ok(name) => name,
+        // A name of the user's own may do.
+        Err(_) if !to.is_dir() => own_name.into(),
+        Err(problem) => {
+            let shown = crate::text::escaped(from);
+            observer.warning(&format!(
+                "{shown}: Windows cannot have this name, because {problem}; --map-names gives it another, or write \
+                 one behind the destination"
+            ));
+            return Ok(CopyReport { left_out: 1, ..CopyReport::default() });
+        }
+    };
+    let destination = match destination(to, &name_here, options)? {
         Destination::File(path) => path,
         Destination::Stream => {
             let file = File::options().write(true).open(to);
@@ -52,13 +64,14 @@ pub fn out_of_image(
             return to_stream(paths, ino, from, (to, file), observer);
         }
     };
-    let name = destination.file_name().map(|name| name.as_bytes().to_vec());
+    let name = destination.file_name().map(|name| name.as_encoded_bytes().to_vec());
     // A link that is followed has no path of its own: the walk starts at what it leads to.
     let mut extraction = ExtractOptions {
         path: from.to_vec(),
         follow: !options.recursive,
         force: true,
         plain: !options.preserve,
+        map_names: options.map_names,
         ..ExtractOptions::default()
     };
     let directory = if is_directory {
@@ -87,9 +100,9 @@ enum Destination {
 
 fn destination(to: &Path, own_name: &[u8], options: CopyOptions) -> Result<Destination> {
     let Ok(found) = to.metadata() else {
-        if options.into_directory
-            || to.as_os_str().as_bytes().ends_with(b"/") && own_name.is_empty()
-        {
+        let last = to.as_os_str().as_encoded_bytes().last();
+        let ends_as_directory = last.is_some_and(|&last| std::path::is_separator(last.into()));
+        if options.into_directory || ends_as_directory && own_name.is_empty() {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(Error::host("copy to", to, missing));
         }
@@ -97,7 +110,9 @@ fn destination(to: &Path, own_name: &[u8], options: CopyOptions) -> Result<Desti
     };
     let file_type = found.file_type();
     if found.is_dir() {
-        return Ok(Destination::File(to.join(OsStr::from_bytes(own_name))));
+        let name = host::path(own_name);
+        let name = name.map_err(|e| Error::host("copy to", host::path_to_show(own_name), e))?;
+        return Ok(Destination::File(to.join(name)));
     }
     if options.into_directory {
         let problem = std::io::Error::from(std::io::ErrorKind::NotADirectory);

@@ -1,25 +1,15 @@
 //! The tree of a directory of the host.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{SeekFrom, lgetxattr, llistxattr};
-use rustix::io::Errno;
-use vfs::{Attributes, DeviceNumber, FileType, Ino, InodeFlags, Protection, Timestamp};
+use blockdev::FileAt;
+use vfs::InodeFlags;
 
 use super::tree::{Data, Node, Steps, Tree, Xattrs};
 use crate::extract::contents::Run;
-use crate::{Error, Result};
-
-/// What most lists and values of extended attributes need, in bytes.
-const XATTR_BYTES_USUAL: usize = 512;
-
-/// Linux has no longer lists and values (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`), in bytes.
-const XATTR_BYTES_MAX: usize = 64 << 10;
+use crate::{Error, Result, host};
 
 /// The tree of a directory of the host, as it is at that time. File systems that are mounted below belong to it.
 pub(super) struct HostTree {
@@ -39,67 +29,37 @@ impl HostTree {
         Ok(Self { root: root.to_owned() })
     }
 
-    fn path(&self, path: &[u8]) -> PathBuf {
-        match path {
-            [] => self.root.clone(),
-            path => self.root.join(OsStr::from_bytes(path)),
+    fn path(&self, path: &[u8]) -> Result<PathBuf> {
+        if path.is_empty() {
+            return Ok(self.root.clone());
         }
+        let below = host::path(path);
+        let below = below.map_err(|e| Error::host("compare", host::path_to_show(path), e))?;
+        Ok(self.root.join(below))
     }
 
     fn node(&self, path: Vec<u8>) -> Result<Node> {
-        let host = self.path(&path);
+        let place = self.path(&path)?;
         // The directory itself may be named by a link.
-        let found = if path.is_empty() { fs::metadata(&host) } else { fs::symlink_metadata(&host) };
-        let found = found.map_err(|e| Error::host("read the attributes of", &host, e))?;
-        Ok(Node { path, attributes: attributes(&found), device: found.dev() })
+        let found =
+            if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
+        let found = found.map_err(|e| Error::host("read the attributes of", &place, e))?;
+        Ok(Node { path, attributes: host::attributes(&found), device: host::device_of(&found) })
     }
 
     /// The names in a directory, the first one last.
     fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let host = self.path(path);
+        let place = self.path(path)?;
         let list = || -> io::Result<Vec<Vec<u8>>> {
             let mut names = Vec::new();
-            for entry in fs::read_dir(&host)? {
-                names.push(entry?.file_name().into_vec());
+            for entry in fs::read_dir(&place)? {
+                names.push(entry?.file_name().into_encoded_bytes());
             }
             Ok(names)
         };
-        let mut names = list().map_err(|e| Error::host("list", &host, e))?;
+        let mut names = list().map_err(|e| Error::host("list", &place, e))?;
         names.sort_unstable_by(|a, b| b.cmp(a));
         Ok(names)
-    }
-}
-
-fn attributes(found: &Metadata) -> Attributes {
-    let kind = found.file_type();
-    let file_type = match () {
-        () if kind.is_dir() => FileType::Directory,
-        () if kind.is_symlink() => FileType::Symlink,
-        () if kind.is_char_device() => FileType::CharDevice,
-        () if kind.is_block_device() => FileType::BlockDevice,
-        () if kind.is_fifo() => FileType::Fifo,
-        () if kind.is_socket() => FileType::Socket,
-        () => FileType::Regular,
-    };
-    let time = |sec, nsec: i64| Timestamp { sec, nsec: nsec as u32 };
-    let device = found.rdev();
-    Attributes {
-        ino: Ino(found.ino()),
-        generation: 0,
-        file_type,
-        permissions: (found.mode() & 0o7777) as u16,
-        links: u32::try_from(found.nlink()).unwrap_or(u32::MAX),
-        uid: found.uid(),
-        gid: found.gid(),
-        size: found.len(),
-        blocks_512: found.blocks(),
-        device: DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) },
-        atime: time(found.atime(), found.atime_nsec()),
-        mtime: time(found.mtime(), found.mtime_nsec()),
-        ctime: time(found.ctime(), found.ctime_nsec()),
-        crtime: None,
-        protection: Protection::default(),
-        is_noatime: false,
     }
 }
 
@@ -155,17 +115,7 @@ impl Data for HostData {
         let mut runs: Vec<Run> = Vec::new();
         let mut at = 0;
         while at < self.size {
-            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
-                Ok(start) => start,
-                Err(Errno::NXIO) => break,
-                // Not every file system tells holes.
-                Err(_) => at,
-            };
-            let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(self.size);
-            let end = end.min(self.size);
-            if end <= start {
-                break;
-            }
+            let Some((start, end)) = host::next_data(&self.file, at, self.size) else { break };
             runs.push(Run { offset: start, len: end - start });
             at = end;
         }
@@ -185,23 +135,6 @@ impl Data for HostData {
     }
 }
 
-/// Reads a list or value, in a small buffer first, as nearly all are short.
-fn sized(
-    mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<Vec<u8>> {
-    for bytes in [XATTR_BYTES_USUAL, XATTR_BYTES_MAX] {
-        let mut value = vec![0; bytes];
-        match call(&mut value) {
-            Err(Errno::RANGE) => {}
-            read => {
-                value.truncate(read?);
-                return Ok(value);
-            }
-        }
-    }
-    Err(Errno::RANGE)
-}
-
 impl Tree for HostTree {
     fn steps(&self) -> Box<dyn Steps + '_> {
         let (levels, path) = (Vec::new(), Vec::new());
@@ -217,29 +150,15 @@ impl Tree for HostTree {
     }
 
     fn xattrs(&self, node: &Node) -> Result<Xattrs> {
-        let host = self.path(&node.path);
-        let failed = |e: Errno| Error::host("read the extended attributes of", &host, e);
-        let names = match sized(|buf| llistxattr(&host, buf)) {
-            Err(Errno::NOTSUP) => return Ok(Vec::new()),
-            names => names.map_err(failed)?,
-        };
-        let mut xattrs = Vec::new();
-        for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            match sized(|buf| lgetxattr(&host, name, buf)) {
-                Ok(value) => xattrs.push((name.to_vec(), value)),
-                // Gone meanwhile.
-                Err(Errno::NODATA) => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        xattrs.sort();
-        Ok(xattrs)
+        let place = self.path(&node.path)?;
+        let failed = |e| Error::host("read the extended attributes of", &place, e);
+        host::xattrs(&place, false).map_err(failed)
     }
 
     fn target(&self, node: &Node) -> Result<Vec<u8>> {
-        let host = self.path(&node.path);
-        let target = fs::read_link(&host).map_err(|e| Error::host("read the link", &host, e))?;
-        Ok(target.into_os_string().into_vec())
+        let place = self.path(&node.path)?;
+        let target = fs::read_link(&place).map_err(|e| Error::host("read the link", &place, e))?;
+        Ok(host::target_bytes(target))
     }
 
     fn flags(&self, _: &Node) -> Result<Option<InodeFlags>> {
@@ -247,7 +166,7 @@ impl Tree for HostTree {
     }
 
     fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>> {
-        let path = self.path(&node.path);
+        let path = self.path(&node.path)?;
         let file = File::open(&path).map_err(|e| Error::host("open", &path, e))?;
         Ok(Box::new(HostData { file, path, size: node.attributes.size }))
     }

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType as HostType;
-use rustix::io::Errno;
-use vfs::path::{Order, Visit};
+use blockdev::FileAt;
+use vfs::path::{LastLink, Order, Visit};
 use vfs::{Attributes, FileType, Ino, Paths};
 
-use super::host::{HostTree, Made};
+use super::host::{self, HostTree, Made};
+use super::names::HostNames;
 use super::{ExtractOptions, ExtractReport, Job, Observer};
+use crate::host::path_to_show;
+use crate::windows_names::Problem;
 use crate::{Error, Result};
 
 /// Extracts to a directory, which is made if it is not there.
@@ -21,6 +21,9 @@ use crate::{Error, Result};
 /// extended attributes and, for root, owners. Without root, owners stay the user's and the
 /// set-user-id and set-group-id bits are dropped, which is said once. No path leads out of the
 /// directory, whatever the image holds.
+///
+/// What Windows cannot have is left out there: names (unless [`ExtractOptions::map_names`] gives them others), and
+/// types of files and attributes that it does not know.
 ///
 /// # Errors
 /// If the image cannot be read, or the destination not written; each error names the file.
@@ -38,17 +41,23 @@ pub fn extract_to_directory(
         job,
         tree,
         destination: destination.to_owned(),
+        names: HostNames::new(options.map_names),
         directories: Vec::new(),
         links: HashMap::new(),
-        user: rustix::process::geteuid().as_raw(),
-        umask: if options.plain { umask() } else { 0 },
+        user: host::user(),
+        umask: if options.plain { host::umask() } else { 0 },
         has_told_owners: false,
         buffer: Vec::new(),
     };
     let mut walk = paths.walk(top, Order::Sorted);
     while let Some(visit) = walk.advance() {
         match visit {
-            Ok(visit) => extractor.add(&visit, walk.path(), walk.name())?,
+            Ok(visit) => {
+                let is_taken = extractor.add(&visit, walk.path(), walk.name())?;
+                if !is_taken {
+                    walk.skip_children();
+                }
+            }
             Err(error) => extractor.job.unreadable(walk.path(), error)?,
         }
     }
@@ -60,11 +69,13 @@ struct Extractor<'a> {
     job: Job<'a>,
     tree: HostTree,
     destination: PathBuf,
+    names: HostNames,
     /// What the current directory and those above it get when they are left, the top's first.
     directories: Vec<Attributes>,
-    /// First path of each file with several.
+    /// First path of each file with several, as the host has it.
     links: HashMap<Ino, Vec<u8>>,
-    user: u32,
+    /// User and group that new files belong to, where there are such.
+    user: Option<(u32, u32)>,
     /// Permission bits that new files do not get, if they get nothing else of their own.
     umask: u16,
     has_told_owners: bool,
@@ -72,24 +83,45 @@ struct Extractor<'a> {
 }
 
 impl Extractor<'_> {
-    fn add(&mut self, visit: &Visit, path: &[u8], name: &[u8]) -> Result<()> {
+    /// Makes what the walk came to. False if it is left out, with all that is in it.
+    fn add(&mut self, visit: &Visit, path: &[u8], name: &[u8]) -> Result<bool> {
         self.leave_to(visit.depth)?;
-        self.job.observer.file(path);
-        self.job.report.files += 1;
         let attributes = visit.attributes;
-        if attributes.file_type == FileType::Directory {
-            if visit.depth > 0 {
-                self.tree.enter(name).map_err(|e| self.at("make", path, e))?;
+        let is_directory = attributes.file_type == FileType::Directory;
+        // Only a file that is extracted alone has no name below the top.
+        let alone = self.job.top_name.clone();
+        let (path, name) = if visit.depth > 0 { (path, name) } else { (&alone[..], &alone[..]) };
+        self.job.observer.file(path);
+        let name = match self.names.name(name) {
+            // The user's own name.
+            _ if visit.depth == 0 && (is_directory || self.job.options.name.is_some()) => {
+                name.into()
             }
-            self.directories.push(attributes);
-            return Ok(());
+            Ok(name) => name,
+            Err(problem) => {
+                self.refuse(path, problem, is_directory);
+                return Ok(false);
+            }
+        };
+        self.job.report.files += 1;
+        if !is_directory {
+            return self.file(path, &name, attributes).map(|()| true);
         }
         if visit.depth > 0 {
-            return self.file(path, name, attributes);
+            self.tree.enter(&name).map_err(|e| self.at("make", path, e))?;
         }
-        // Only a file that is extracted alone has no name below the top.
-        let name = self.job.top_name.clone();
-        self.file(&name, &name, attributes)
+        self.names.enter(self.job.fs(), attributes.ino);
+        self.directories.push(attributes);
+        Ok(true)
+    }
+
+    /// Leaves out what has a name that the host cannot have.
+    fn refuse(&mut self, path: &[u8], problem: Problem, is_directory: bool) {
+        let all = if is_directory { ", and all that is in it is left out" } else { "" };
+        let what = format!(
+            "Windows cannot have this name, because {problem}{all}; --map-names gives it another"
+        );
+        self.job.left_out(path, &what);
     }
 
     /// Makes anything but a directory.
@@ -106,7 +138,8 @@ impl Extractor<'_> {
             _ => self.special(path, name, &attributes)?,
         };
         if is_made && attributes.links > 1 {
-            self.links.insert(attributes.ino, path.to_vec());
+            let path_here = crate::list::join(self.tree.path(), name);
+            self.links.insert(attributes.ino, path_here);
         }
         Ok(())
     }
@@ -124,27 +157,53 @@ impl Extractor<'_> {
         })?;
         self.buffer = buffer;
         file.set_len(size).map_err(write_error)?;
-        self.finish(path, Made::Open(file.as_fd()), attributes)?;
+        self.finish(path, Made::file(&file), attributes)?;
         Ok(true)
     }
 
     fn symlink(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<bool> {
         let Some(target) = self.job.target(path, attributes.ino)? else { return Ok(false) };
-        self.tree.symlink(name, &target).map_err(|e| self.at("make", path, e))?;
+        let here = match self.names.target(&target) {
+            Ok(here) => here,
+            Err(problem) => {
+                let what = format!(
+                    "Windows cannot have what this link leads to, because of a name in it: \
+                     {problem}; --map-names gives it another"
+                );
+                self.job.left_out(path, &what);
+                return Ok(false);
+            }
+        };
+        let is_directory = host::LINKS_HAVE_TYPES && self.leads_to_directory(path);
+        match self.tree.symlink(name, &here, is_directory) {
+            Ok(()) => {}
+            Err(e) if host::is_refusal_of_links(&e) => {
+                self.job.left_out(path, &format!("this link cannot be made here: {e}"));
+                return Ok(false);
+            }
+            Err(e) => return Err(self.at("make", path, e)),
+        }
         self.finish_named(path, name, attributes)?;
         Ok(true)
     }
 
+    /// Whether a link leads to a directory of the image.
+    fn leads_to_directory(&self, path: &[u8]) -> bool {
+        let image_path = self.job.image_path(path);
+        let found = self.job.paths.resolve(&image_path, LastLink::Follow);
+        let found = found.and_then(|ino| self.job.fs().attributes(ino));
+        found.is_ok_and(|found| found.file_type == FileType::Directory)
+    }
+
     fn special(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<bool> {
-        let (file_type, word) = match attributes.file_type {
-            FileType::CharDevice => (HostType::CharacterDevice, "device"),
-            FileType::BlockDevice => (HostType::BlockDevice, "device"),
-            FileType::Socket => (HostType::Socket, "socket"),
-            _ => (HostType::Fifo, "fifo"),
+        let word = match attributes.file_type {
+            FileType::CharDevice | FileType::BlockDevice => "device",
+            FileType::Socket => "socket",
+            _ => "fifo",
         };
-        match self.tree.special(name, file_type, attributes.device) {
+        match self.tree.special(name, attributes.file_type, attributes.device) {
             Ok(()) => {}
-            Err(e) if is_refusal(&e) => {
+            Err(e) if host::is_refusal(&e) => {
                 self.job.left_out(path, &format!("this {word} cannot be made here: {e}"));
                 return Ok(false);
             }
@@ -160,20 +219,19 @@ impl Extractor<'_> {
             let Some(attributes) = self.directories.pop() else { break };
             let path = self.tree.path().to_vec();
             self.tree.hold_parent().map_err(|e| self.at("leave", &path, e))?;
-            let fd = self.tree.current().try_clone_to_owned();
-            let fd = fd.map_err(|e| self.at("finish", &path, e))?;
-            self.finish(&path, Made::Open(fd.as_fd()), &attributes)?;
+            let handle = self.tree.handle().map_err(|e| self.at("finish", &path, e))?;
+            self.finish(&path, Made::directory(&handle), &attributes)?;
             if !self.directories.is_empty() {
                 self.tree.leave().map_err(|e| self.at("leave", &path, e))?;
             }
         }
+        self.names.leave_to(depth);
         Ok(())
     }
 
     fn finish_named(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<()> {
-        let dir = self.tree.current().try_clone_to_owned();
-        let dir = dir.map_err(|e| self.at("finish", path, e))?;
-        self.finish(path, Made::Named(dir.as_fd(), name), attributes)
+        let dir = self.tree.handle().map_err(|e| self.at("finish", path, e))?;
+        self.finish(path, Made::named(&dir, name), attributes)
     }
 
     /// Gives a file its attributes, in the order in which none undoes another: a new owner clears
@@ -190,7 +248,7 @@ impl Extractor<'_> {
         let keeps_owner = self.set_owner(path, made, attributes)?;
         for (name, value) in self.job.xattrs(path, attributes.ino)? {
             if let Err(e) = made.set_xattr(&name, &value) {
-                if !is_refusal(&e) && !is_too_large(&e) {
+                if !host::is_refusal(&e) && !host::is_too_large(&e) {
                     return Err(self.at("set an attribute of", path, e));
                 }
                 let name = crate::text::escaped(&name).to_string();
@@ -202,14 +260,19 @@ impl Extractor<'_> {
             let set = made.set_permissions(attributes.permissions & kept);
             set.map_err(|e| self.at("set the permissions of", path, e))?;
         }
-        let set = made.set_times(attributes.atime, attributes.mtime);
-        set.map_err(|e| self.at("set the times of", path, e))
+        match made.set_times(attributes.atime, attributes.mtime) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                self.job.left_out(path, &format!("its times cannot be set here: {e}"));
+                Ok(())
+            }
+            set => set.map_err(|e| self.at("set the times of", path, e)),
+        }
     }
 
     /// Sets the owner if that is possible; returns whether it is what it should be.
     fn set_owner(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<bool> {
         let (uid, gid) = (attributes.uid, attributes.gid);
-        if self.user == 0 {
+        if self.user.is_some_and(|(user, _)| user == 0) {
             if uid == u32::MAX || gid == u32::MAX {
                 self.job.left_out(path, "an owner of 4294967295 cannot be set");
                 return Ok(false);
@@ -217,14 +280,10 @@ impl Extractor<'_> {
             made.set_owner(uid, gid).map_err(|e| self.at("set the owner of", path, e))?;
             return Ok(true);
         }
-        let group = rustix::process::getegid().as_raw();
-        let keeps_owner = uid == self.user && gid == group;
+        let keeps_owner = self.user == Some((uid, gid));
         if !keeps_owner && !self.has_told_owners {
             self.has_told_owners = true;
-            self.job.observer.warning(
-                "owners are not restored, as only root can do that; set-user-id and set-group-id \
-                 bits are dropped",
-            );
+            self.job.observer.warning(host::OWNERS_ARE_LOST);
         }
         Ok(keeps_owner)
     }
@@ -234,31 +293,7 @@ impl Extractor<'_> {
     }
 }
 
-/// Where on the host a path of the tree is.
+/// Where on the host a path of the tree is, for messages.
 fn below(destination: &Path, path: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    destination.join(std::ffi::OsStr::from_bytes(path))
-}
-
-/// Whether the host says that it does not allow or know something, rather than that it failed.
-fn is_refusal(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| {
-        [Errno::PERM, Errno::ACCESS, Errno::NOTSUP, Errno::INVAL, Errno::NOSYS].contains(&errno)
-    })
-}
-
-/// Whether a file system cannot hold so large an attribute. Linux's ext4 calls that no space; if
-/// there really is none, the next file will say so.
-fn is_too_large(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
-}
-
-/// The bits that the user's new files do not get: what Linux says of this process, or the usual.
-fn umask() -> u16 {
-    const USUAL: u16 = 0o022;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let said = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    said.and_then(|digits| u16::from_str_radix(digits.trim(), 8).ok()).unwrap_or(USUAL)
+    destination.join(path_to_show(path))
 }

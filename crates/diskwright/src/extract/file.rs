@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use vfs::Paths;
 
 use super::{ExtractOptions, ExtractReport, Observer, extract_to_tar};
+use crate::host::FileTypeExt;
 use crate::lock;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};

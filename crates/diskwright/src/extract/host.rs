@@ -1,4 +1,4 @@
-//! A tree being made on the host, into which no name or link from an image can lead astray.
+//! A tree being made on Linux, into which no name or link from an image can lead astray.
 //!
 //! Every step is taken from an open directory by one name that holds no `/` and is neither `.` nor
 //! `..` (the walk has checked that), and never through a symbolic link. At most [`OPEN_MAX`]
@@ -12,10 +12,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FileType as HostType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use crate::lock::{self, LoopFiles};
+use vfs::FileType;
+
+use crate::claim::{self, Link};
+use crate::lock::LoopFiles;
 
 /// Most directories kept open on the current path.
 const OPEN_MAX: usize = 64;
@@ -27,6 +30,12 @@ const NEW_FILE: OFlags = OFlags::CREATE
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::WRONLY);
+
+/// Whether a link says if it leads to a directory.
+pub(super) const LINKS_HAVE_TYPES: bool = false;
+
+/// What is said once where owners are not restored.
+pub(super) const OWNERS_ARE_LOST: &str = "owners are not restored, as only root can do that; set-user-id and set-group-id bits are dropped";
 
 /// A tree on the host and the directory in it that is being filled.
 pub(super) struct HostTree {
@@ -80,8 +89,13 @@ impl HostTree {
     }
 
     /// The directory being filled.
-    pub(super) fn current(&self) -> BorrowedFd<'_> {
+    fn current(&self) -> BorrowedFd<'_> {
         self.open.back().unwrap_or(&self.root).as_fd()
+    }
+
+    /// The directory being filled, to be given attributes, or for files in it.
+    pub(super) fn handle(&self) -> io::Result<Directory> {
+        self.current().try_clone_to_owned().map(Directory)
     }
 
     /// The path of the directory being filled, below the top.
@@ -95,7 +109,7 @@ impl HostTree {
         match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
             Err(Errno::EXIST) if self.replace => {
                 let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                if HostType::from_raw_mode(stat.st_mode) != HostType::Directory {
                     self.make_way(name)?;
                     rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
                 }
@@ -162,7 +176,7 @@ impl HostTree {
             return Ok(());
         }
         // Held until the name is gone: a program that waits for the lock looks for the name afterwards.
-        let _old = lock::claim(self.current(), name, lock::Link::Keep, &self.loops)?;
+        let _old = claim::claim(self.current(), name, Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             Err(Errno::ISDIR) => Err(io::Error::other("a directory is in the way")),
@@ -178,7 +192,8 @@ impl HostTree {
     }
 
     /// Makes a symbolic link in the current directory.
-    pub(super) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+    /// What it leads to need not be there, so whether that is a directory does not matter.
+    pub(super) fn symlink(&self, name: &[u8], target: &[u8], _: bool) -> io::Result<()> {
         self.make_way(name)?;
         Ok(rustix::fs::symlinkat(target, self.current(), name)?)
     }
@@ -191,6 +206,12 @@ impl HostTree {
         device: vfs::DeviceNumber,
     ) -> io::Result<()> {
         self.make_way(name)?;
+        let file_type = match file_type {
+            FileType::CharDevice => HostType::CharacterDevice,
+            FileType::BlockDevice => HostType::BlockDevice,
+            FileType::Socket => HostType::Socket,
+            _ => HostType::Fifo,
+        };
         let device = rustix::fs::makedev(device.major, device.minor);
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(rustix::fs::mknodat(self.current(), name, file_type, mode, device)?)
@@ -206,6 +227,9 @@ impl HostTree {
     }
 }
 
+/// An open directory of the tree.
+pub(super) struct Directory(OwnedFd);
+
 /// A file that was just made, to give attributes to.
 #[derive(Clone, Copy)]
 pub(super) enum Made<'a> {
@@ -215,7 +239,22 @@ pub(super) enum Made<'a> {
     Named(BorrowedFd<'a>, &'a [u8]),
 }
 
-impl Made<'_> {
+impl<'a> Made<'a> {
+    /// An open file.
+    pub(super) fn file(file: &'a File) -> Self {
+        Self::Open(file.as_fd())
+    }
+
+    /// An open directory.
+    pub(super) fn directory(directory: &'a Directory) -> Self {
+        Self::Open(directory.0.as_fd())
+    }
+
+    /// A file in a directory.
+    pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
+        Self::Named(directory.0.as_fd(), name)
+    }
+
     /// Sets user and group. They must not be `u32::MAX`, which the system call takes for no change.
     pub(super) fn set_owner(self, uid: u32, gid: u32) -> io::Result<()> {
         let uid = Some(rustix::fs::Uid::from_raw(uid));
@@ -271,4 +310,37 @@ impl Made<'_> {
         }
         Ok(())
     }
+}
+
+/// Who new files belong to here: the user and the group. Root can give them away.
+pub(super) fn user() -> Option<(u32, u32)> {
+    Some((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()))
+}
+
+/// Whether the host says that it does not allow or know something, rather than that it failed.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [Errno::PERM, Errno::ACCESS, Errno::NOTSUP, Errno::INVAL, Errno::NOSYS].contains(&errno)
+    })
+}
+
+/// Whether the host has no symbolic links there. Linux has a number of its own for that.
+pub(super) fn is_refusal_of_links(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::PERM)
+}
+
+/// Whether a file system cannot hold so large an attribute. Linux's ext4 calls that no space; if
+/// there really is none, the next file will say so.
+pub(super) fn is_too_large(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::TOOBIG, Errno::RANGE, Errno::NOSPC].contains(&errno))
+}
+
+/// The bits that the user's new files do not get: what Linux says of this process, or the usual.
+pub(super) fn umask() -> u16 {
+    const USUAL: u16 = 0o022;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let said = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    said.and_then(|digits| u16::from_str_radix(digits.trim(), 8).ok()).unwrap_or(USUAL)
 }

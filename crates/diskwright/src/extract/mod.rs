@@ -10,7 +10,12 @@ pub(crate) mod archive;
 pub(crate) mod contents;
 mod directory;
 mod file;
+#[cfg(target_os = "linux")]
 mod host;
+#[cfg(not(target_os = "linux"))]
+#[path = "host_portable.rs"]
+mod host;
+pub(crate) mod names;
 pub(crate) mod pax;
 mod share;
 
@@ -41,6 +46,8 @@ pub struct ExtractOptions {
     pub follow: bool,
     /// The name of what is extracted, instead of its own, unless it is a directory.
     pub name: Option<Vec<u8>>,
+    /// Give what has a name that Windows cannot have another one, which leads back to it. For directories only.
+    pub map_names: bool,
 }
 
 /// Hears how the work goes.

@@ -9,8 +9,7 @@ use std::path::Path;
 use vfs::FileSystem;
 
 use crate::edit::OpenToEdit;
-use crate::lock::is_protected_device;
-use crate::{Image, OpenImage, Result};
+use crate::{Image, OpenImage, Result, host};
 
 /// An image that is open to be mounted.
 pub struct OpenToMount {
@@ -116,7 +115,7 @@ fn is_write_protected(path: &Path) -> bool {
             let opened = fs::OpenOptions::new().write(true).open(path);
             opened.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
         }
-        Ok(metadata) => is_protected_device(&metadata),
+        Ok(metadata) => host::is_protected_device(&metadata),
         Err(_) => false,
     }
 }

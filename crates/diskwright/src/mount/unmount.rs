@@ -17,7 +17,7 @@ use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::mounts::Mount;
+use crate::mounts::{FS_TYPE, Mount};
 use crate::{Error, Image, OpenImage, Result};
 
 /// Time between two looks at the lock.
@@ -113,7 +113,7 @@ fn mounts() -> Result<Vec<Mount>> {
 }
 
 fn is_ours(mount: &Mount) -> bool {
-    mount.fs_type == crate::mounts::FS_TYPE
+    mount.fs_type == FS_TYPE
 }
 
 /// What is mounted at a point, if it is one of ours. Of several mounts the last one hides the others.

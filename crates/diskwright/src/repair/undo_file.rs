@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::host::{self, FileTypeExt};
 use crate::{Error, Result};
 
 /// Most undo files of one image that get names by themselves.
@@ -52,10 +52,10 @@ pub(super) fn remove(path: &Path) {
 
 fn try_create(path: &Path) -> io::Result<File> {
     // What was in an image may be anybody's secret.
-    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = host::private(File::options().write(true).create_new(true)).open(path)?;
     // Its name must be as durable as what it holds.
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+    host::sync_directory(directory.unwrap_or(Path::new(".")))?;
     Ok(file)
 }
 

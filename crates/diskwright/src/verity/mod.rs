@@ -7,16 +7,15 @@
 mod superblock;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use ::output::Error;
+use blockdev::FileAt;
 use merkle::{Ground, Shape};
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 use serde::Serialize;
 use zerocopy::IntoBytes;
 
+use crate::host;
 use crate::text::hex;
 use superblock::{SALT_BYTES_MAX, Superblock};
 
@@ -157,9 +156,9 @@ impl Ground for Place<'_> {
     }
 
     fn is_hole(&self, offset: u64, len: u64) -> bool {
-        match rustix::fs::seek(self.data, SeekFrom::Data(offset)) {
-            Ok(data) => data >= offset + len,
-            Err(e) => e == Errno::NXIO && offset + len <= self.data_bytes,
+        match host::next_data_start(self.data, offset) {
+            Some(data) => data >= offset + len,
+            None => offset + len <= self.data_bytes,
         }
     }
 

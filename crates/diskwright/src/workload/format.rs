@@ -121,6 +121,7 @@ impl Plan {
     }
 
     /// The size of an XFS log, in bytes.
+    #[cfg(target_os = "linux")]
     pub(super) fn xfs_log_bytes(&self) -> Option<u64> {
         match &self.layout {
             Layout::Ext4(_) => None,

@@ -12,12 +12,11 @@ use ::workload::contestant::{AnyTarget, Contestant, Description, Need, Session, 
 use ::workload::target::{InProcess, TIME};
 use ::workload::{Error, Result};
 use operation::profile::ListingProfile;
-use rustix::fs::Advice;
 use vfs::{FileSystem, Ino, NewInode, Paths};
 
 use super::CACHE_BYTES;
 use crate::edit::OpenToEdit;
-use crate::{Image, OpenImage};
+use crate::{Image, OpenImage, host};
 
 /// How images are opened.
 const OPEN: OpenImage =
@@ -169,7 +168,10 @@ fn check_room(fs: &dyn FileSystem, need: &Need) -> Result<()> {
 /// Asks the kernel to forget what it has of the file; that it may keep some is no error.
 fn forget(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::host("open", e))?;
-    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| Error::host("fadvise", e))
+    host::drop_cache(&file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::Unsupported => Error::Unsupported(e.to_string()),
+        _ => Error::host("fadvise", e),
+    })
 }
 
 impl Open {

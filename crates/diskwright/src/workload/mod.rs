@@ -1,9 +1,11 @@
 //! Where the workloads of [`::workload`] are run: file systems in this process and what the kernel has
 //! mounted, each as it is named on the command line.
 
+#[cfg(target_os = "linux")]
 mod directory;
 mod format;
 mod image;
+#[cfg(target_os = "linux")]
 mod kernel;
 mod memory;
 mod spec;
@@ -15,8 +17,10 @@ use ::workload::contestant::Contestant;
 
 use crate::{Error, Result};
 
+#[cfg(target_os = "linux")]
 pub use directory::Directory;
 pub use image::ImageFile;
+#[cfg(target_os = "linux")]
 pub use kernel::Kernel;
 pub use memory::{Memory, MemorySession};
 pub use spec::{FsSpec, TargetSpec};
@@ -44,13 +48,27 @@ pub fn contestant(
 ) -> Result<Rc<dyn Contestant>> {
     match spec {
         TargetSpec::Memory(fs) => Ok(Rc::new(Memory::new(fs.clone(), base))),
+        #[cfg(target_os = "linux")]
         TargetSpec::Kernel(fs) => Ok(Rc::new(Kernel::new(fs.clone(), base, &settings.scratch))),
+        #[cfg(not(target_os = "linux"))]
+        TargetSpec::Kernel(_) => Err(only_on_linux("kernel targets", settings)),
         TargetSpec::Path(path) => {
             let metadata = std::fs::metadata(path).map_err(|e| Error::host("open", path, e))?;
+            #[cfg(target_os = "linux")]
             if metadata.is_dir() {
                 return Ok(Rc::new(Directory::new(path, base)));
+            }
+            #[cfg(not(target_os = "linux"))]
+            if metadata.is_dir() {
+                return Err(only_on_linux("a directory as a target", settings));
             }
             Ok(Rc::new(ImageFile::new(path.clone(), base)?))
         }
     }
+}
+
+/// What cannot be had on this host, whatever the settings.
+#[cfg(not(target_os = "linux"))]
+fn only_on_linux(what: &str, _: &Settings) -> Error {
+    Error::Usage(format!("there is {what} on Linux only; name memory:FORMAT, or an image"))
 }

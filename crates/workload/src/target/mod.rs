@@ -1,6 +1,10 @@
 //! What a workload works on: a file system in this process, or a directory of a mounted one. The
 //! operations are the same for both, so that the same stream of them can be timed on either.
 
+#[cfg(target_os = "linux")]
+mod host;
+#[cfg(not(target_os = "linux"))]
+#[path = "host_elsewhere.rs"]
 mod host;
 mod in_process;
 

@@ -4,17 +4,14 @@
 mod contents;
 mod walk;
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use source::{FileId, Source, SourceError};
 use vfs::FileSystem;
 
 use super::{Format, ImageFile};
-use crate::{Image, OpenImage, Result};
+use crate::{Image, OpenImage, Result, host};
 
 /// Inodes that formats use themselves, at most.
 const INODES_OF_FORMAT: u64 = 8;
@@ -43,8 +40,7 @@ impl ImageTree {
     /// If it cannot be opened or read, or somebody uses it.
     pub(crate) fn open(file: &ImageFile, format: Format, replaced: &[FileId]) -> Result<Self> {
         let path = &file.path;
-        let is_locked = std::fs::metadata(path)
-            .is_ok_and(|found| replaced.contains(&FileId { dev: found.dev(), ino: found.ino() }));
+        let is_locked = host::file_id(path).is_some_and(|found| replaced.contains(&found));
         let image = Image::open_as_source(path, &how(file), is_locked)?;
         Ok(Self::of(file, image, format))
     }
@@ -74,7 +70,7 @@ impl ImageTree {
 
     /// An error of a file in the image.
     fn error(&self, file: &[u8], source: vfs::Error) -> SourceError {
-        let file = (!file.is_empty()).then(|| Path::new(OsStr::from_bytes(file)).to_owned());
+        let file = (!file.is_empty()).then(|| host::path_to_show(file));
         SourceError::Image { image: self.0.path.clone(), file, source }
     }
 }

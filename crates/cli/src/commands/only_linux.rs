@@ -1,0 +1,39 @@
+//! `diskwright mount` and `diskwright unmount` where there is no such thing: not in the help, and refused with the reason.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use diskwright::{Error, Outcome, Result};
+
+/// Whatever was typed.
+#[derive(Debug, Args)]
+#[command(hide = true, disable_help_flag = true)]
+pub(crate) struct AnyArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// In place of the command of the same name.
+pub(crate) mod mount {
+    pub(crate) use super::AnyArgs as MountArgs;
+
+    pub(crate) fn run(_: &MountArgs) -> super::Result<super::Outcome> {
+        super::refuse("mount")
+    }
+}
+
+/// In place of the command of the same name.
+pub(crate) mod unmount {
+    pub(crate) use super::AnyArgs as UnmountArgs;
+
+    pub(crate) fn run(_: &UnmountArgs) -> super::Result<super::Outcome> {
+        super::refuse("unmount")
+    }
+}
+
+fn refuse(command: &str) -> Result<Outcome> {
+    Err(Error::Usage(format!(
+        "{command} needs Linux, whose kernel serves mounts; here, read an image with ls, cat, cp and extract, and \
+         change it with cp, mkdir, rm and their like"
+    )))
+}

@@ -1,0 +1,91 @@
+//! Names that Windows cannot have, mapped on this host: out of an image, and back into one.
+
+use std::fs;
+use std::path::Path;
+
+use diskwright::extract::ExtractOptions;
+use oracle::scratch;
+use vfs::Paths;
+use workload::model::Model;
+
+use super::{NEW, to_directory};
+use crate::edit::common::{OWN_XFS, fails, ok, own_image};
+
+/// What a tree is made of: paths, and what stands for each on the host.
+const NAMES: [(&str, &str); 8] = [
+    ("plain", "plain"),
+    ("a:b", "a\u{f03a}b"),
+    ("dir?", "dir\u{f03f}"),
+    ("dir?/nul.txt", "dir\u{f03f}/\u{f06e}ul.txt"),
+    ("dir?/end.", "dir\u{f03f}/end\u{f02e}"),
+    ("Makefile", "\u{f04d}akefile"),
+    ("makefile", "makefile"),
+    ("\u{f03a}", "\u{f0ef}\u{f080}\u{f0ba}"),
+];
+
+fn tree() -> Model {
+    let model = Model::new();
+    let paths = Paths::new(&model);
+    for (path, _) in NAMES {
+        if path == "dir?" {
+            paths.create_dir_all(path.as_bytes(), &NEW).unwrap();
+        } else {
+            paths.write(path.as_bytes(), path.as_bytes(), &NEW).unwrap();
+        }
+    }
+    model
+}
+
+#[test]
+fn mapped_names_have_the_files_of_those_they_stand_for() {
+    let scratch = scratch();
+    let to = scratch.path().join("to");
+    let options = ExtractOptions { map_names: true, ..ExtractOptions::default() };
+    let (report, _) = to_directory(&tree(), &to, &options);
+    assert_eq!((report.files, report.left_out), (NAMES.len() as u64 + 1, 0));
+    for (path, stands) in NAMES.into_iter().filter(|(path, _)| *path != "dir?") {
+        assert_eq!(fs::read(to.join(stands)).unwrap(), path.as_bytes(), "{path}");
+    }
+    let plain = scratch.path().join("plain");
+    to_directory(&tree(), &plain, &ExtractOptions::default());
+    assert!(plain.join("dir?/nul.txt").exists(), "this host has any name");
+}
+
+#[test]
+fn what_was_mapped_out_of_an_image_gets_its_names_back() {
+    for options in ["", OWN_XFS] {
+        let scratch = scratch();
+        let dir = scratch.path();
+        own_image(dir, "a.img", options);
+        let tree_dir = dir.join("tree");
+        to_directory(&tree(), &tree_dir, &ExtractOptions::default());
+        std::os::unix::fs::symlink("dir?/end.", tree_dir.join("link")).unwrap();
+        ok(dir, "cp -r tree a.img:/");
+        ok(dir, "cp -r --map-names a.img:/tree out");
+        assert_eq!(fs::read(dir.join("out/a\u{f03a}b")).unwrap(), b"a:b");
+        let target = fs::read_link(dir.join("out/link")).unwrap();
+        assert_eq!(target, Path::new("dir\u{f03f}/end\u{f02e}"));
+        ok(dir, "cp --map-names a.img:/tree/a:b .");
+        ok(dir, "cp -r --map-names out a.img:/");
+        ok(dir, "cp --map-names a\u{f03a}b a.img:/one");
+        let listed = ok(dir, "find a.img /tree");
+        assert_eq!(listed.replace("/tree", "/out"), ok(dir, "find a.img /out"));
+        assert!(listed.contains("/tree/dir?/end.\n"), "{listed}");
+        assert_eq!(ok(dir, "cat a.img /out/link"), "dir?/end.");
+        assert_eq!(ok(dir, "cat a.img /one"), "a:b");
+        // A name that stands for one with a slash.
+        fs::create_dir(dir.join("bad")).unwrap();
+        fs::write(dir.join("bad/a\u{f02f}b"), b"").unwrap();
+        let said = fails(dir, "cp -r --map-names bad a.img:/", 4);
+        assert!(said.contains("no file can have"), "{said}");
+        oracle::judge(&dir.join("a.img"));
+    }
+}
+
+#[test]
+fn an_archive_needs_no_mapped_names() {
+    let scratch = scratch();
+    own_image(scratch.path(), "a.img", "");
+    fails(scratch.path(), "extract a.img to.tar --map-names", 2);
+    assert!(!scratch.path().join("to.tar").exists());
+}

@@ -1,0 +1,108 @@
+//! Locking a file that is to be replaced, on Linux: by a directory that is open and a name in it.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use crate::host::FileId;
+use crate::lock::{LoopFiles, Refused, TRIES, WRITER_ADVICE, lock};
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Self {
+        Self::Host(error.into())
+    }
+}
+
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Follow,
+    /// The link itself is meant.
+    Keep,
+}
+
+/// Locks the regular file that has a name, as who changes it would, so that it can be replaced. It has to
+/// be kept until it is. `None` if there is none, or none that could be an image.
+///
+/// # Errors
+/// If somebody uses the file, also the kernel through one of `loops`, or if it cannot be opened.
+pub(crate) fn claim(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    loops: &OnceCell<LoopFiles>,
+) -> Result<Option<File>, Refused> {
+    for _ in 0..TRIES {
+        let Some(found) = regular(dir, name, link)? else { return Ok(None) };
+        let Some(file) = open_to_claim(dir, name, link, &found)? else { return Ok(None) };
+        let opened = fstat(&file)?;
+        // A pipe may have taken its place, or it may have been replaced before it was locked.
+        let id = FileId { dev: opened.st_dev, ino: opened.st_ino };
+        if is_regular(&opened) {
+            lock(|| file.try_lock(), id, WRITER_ADVICE)?;
+        }
+        if is_regular(&opened) && is_named(dir, name, link, &file)? {
+            loops.get_or_init(LoopFiles::attached).refuse(id)?;
+            return Ok(Some(file));
+        }
+    }
+    Err(Refused::always_replaced())
+}
+
+/// Whether a name leads to this open file.
+pub(crate) fn is_named(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    file: &File,
+) -> Result<bool, Errno> {
+    let Some(found) = regular(dir, name, link)? else { return Ok(false) };
+    let opened = fstat(file)?;
+    Ok((found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino))
+}
+
+fn regular(dir: BorrowedFd<'_>, name: &[u8], link: Link) -> Result<Option<Stat>, Errno> {
+    let flags = if link == Link::Keep { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+    match statat(dir, name, flags) {
+        Ok(stat) => Ok(Some(stat).filter(is_regular)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Opens a file in a way in which it can be locked. `None` for one of the user's own that gives nobody any
+/// right: nobody could have opened it as an image.
+fn open_to_claim(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    link: Link,
+    found: &Stat,
+) -> Result<Option<File>, Refused> {
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if link == Link::Keep {
+        flags |= OFlags::NOFOLLOW;
+    }
+    // Some network file systems lock only what is open for writing, but not everything can be.
+    let mut denied = Errno::ACCESS;
+    for access in [OFlags::RDWR, OFlags::RDONLY, OFlags::WRONLY] {
+        match openat(dir, name, flags | access, Mode::empty()) {
+            Ok(file) => return Ok(Some(file.into())),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e @ (Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY)) => denied = e,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if found.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(None);
+    }
+    let problem = format!("cannot see whether somebody uses the file that is there: {denied}");
+    Err(Refused::Host(io::Error::other(problem)))
+}

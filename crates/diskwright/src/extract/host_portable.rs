@@ -1,0 +1,343 @@
+//! A tree being made on a host of which no more is known than the standard library tells, as on Windows.
+//!
+//! Names hold no separator and are neither `.` nor `..` (the walk and the names of the host have checked that). A
+//! directory that is entered was made, or is one and no link. So nothing that was in an image leads astray; a program
+//! that moves directories of the tree at the same time could.
+
+use std::fs::{File, FileTimes, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use vfs::{FileType, Timestamp};
+
+use crate::{host, replace};
+
+/// Whether a link says if it leads to a directory.
+pub(super) const LINKS_HAVE_TYPES: bool = cfg!(windows);
+
+/// What is said once where owners are not restored.
+pub(super) const OWNERS_ARE_LOST: &str = if cfg!(windows) {
+    "owners and permissions are not restored, as Windows has others; a file that nobody may write is made read-only"
+} else {
+    "owners are not restored, as this program can do that on Linux only; set-user-id and set-group-id bits are dropped"
+};
+
+/// A tree on the host and the directory in it that is being filled.
+pub(super) struct HostTree {
+    root: PathBuf,
+    /// Path of the current directory below the root.
+    path: Vec<u8>,
+    /// Lengths of the paths of the directories on the way to the current one, which is the last.
+    levels: Vec<usize>,
+    /// The current directory.
+    current: PathBuf,
+    /// Whether files that are in the way are replaced.
+    replace: bool,
+}
+
+impl HostTree {
+    /// Opens or makes the directory that the tree goes into.
+    pub(super) fn open(path: &Path, force: bool) -> io::Result<Self> {
+        match std::fs::create_dir(path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        if !force && std::fs::read_dir(path)?.next().is_some() {
+            let problem = "the directory is not empty; use --force to extract into it";
+            return Err(io::Error::other(problem));
+        }
+        // On Windows this is also the form in which a path may be long and names mean nothing but themselves.
+        let root = path.canonicalize()?;
+        let (path, levels, current) = (Vec::new(), Vec::new(), root.clone());
+        Ok(Self { root, path, levels, current, replace: force })
+    }
+
+    /// The directory being filled, to be given attributes, or for files in it.
+    pub(super) fn handle(&self) -> io::Result<Directory> {
+        Ok(Directory(self.current.clone()))
+    }
+
+    /// The path of the directory being filled, below the top.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn at(&self, name: &[u8]) -> io::Result<PathBuf> {
+        Ok(self.current.join(host::path(name)?))
+    }
+
+    /// Makes a directory in the current one and makes it the current one.
+    pub(super) fn enter(&mut self, name: &[u8]) -> io::Result<()> {
+        let path = self.at(name)?;
+        match std::fs::create_dir(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.replace => {
+                if !std::fs::symlink_metadata(&path)?.is_dir() {
+                    self.make_way(&path)?;
+                    std::fs::create_dir(&path)?;
+                }
+            }
+            made => made?,
+        }
+        if !self.path.is_empty() {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        self.levels.push(self.path.len());
+        self.current = path;
+        Ok(())
+    }
+
+    /// Sees to it that the parent can be gone back to: by its path it always can.
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "other hosts need them")]
+    pub(super) fn hold_parent(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Makes the parent of the current directory the current one.
+    #[expect(clippy::unnecessary_wraps, reason = "on other hosts it can fail")]
+    pub(super) fn leave(&mut self) -> io::Result<()> {
+        self.levels.pop();
+        self.path.truncate(self.levels.last().copied().unwrap_or(0));
+        self.current.pop();
+        Ok(())
+    }
+
+    /// Removes what has a name, unless it is an image that somebody uses.
+    fn make_way(&self, path: &Path) -> io::Result<()> {
+        if !self.replace {
+            return Ok(());
+        }
+        let found = match std::fs::symlink_metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found?,
+        };
+        if found.is_dir() {
+            return Err(io::Error::other("a directory is in the way"));
+        }
+        if found.is_file() {
+            allow_removal(path, &found)?;
+            replace::refuse_used(path)?;
+        }
+        remove(path, &found)
+    }
+
+    /// Makes a regular file in the current directory.
+    pub(super) fn file(&self, name: &[u8]) -> io::Result<File> {
+        let path = self.at(name)?;
+        self.make_way(&path)?;
+        host::private(OpenOptions::new().write(true).create_new(true)).open(path)
+    }
+
+    /// Makes a symbolic link in the current directory, to a directory or to something else.
+    pub(super) fn symlink(&self, name: &[u8], target: &[u8], is_directory: bool) -> io::Result<()> {
+        let path = self.at(name)?;
+        self.make_way(&path)?;
+        symlink(target, &path, is_directory)?;
+        // Some that claim to be Windows say that they made one and did not.
+        match std::fs::symlink_metadata(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "the host has made none"))
+            }
+            made => made.map(drop),
+        }
+    }
+
+    /// Makes a special file in the current directory: there are none here.
+    #[expect(clippy::unused_self, reason = "other hosts need it")]
+    pub(super) fn special(&self, _: &[u8], _: FileType, _: vfs::DeviceNumber) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this host has no such files"))
+    }
+
+    /// Gives the file at a path below the top another name, in the current directory.
+    pub(super) fn link(&self, existing: &[u8], name: &[u8]) -> io::Result<()> {
+        let path = self.at(name)?;
+        self.make_way(&path)?;
+        let mut from = self.root.clone();
+        for name in existing.split(|&byte| byte == b'/') {
+            from.push(host::path(name)?);
+        }
+        std::fs::hard_link(from, path)
+    }
+}
+
+#[cfg(windows)]
+fn symlink(target: &[u8], path: &Path, is_directory: bool) -> io::Result<()> {
+    use std::os::windows::fs::{symlink_dir, symlink_file};
+    // With slashes a link is made that leads nowhere.
+    let target: PathBuf = target.split(|&b| b == b'/').try_fold(
+        if target.starts_with(b"/") { PathBuf::from("\\") } else { PathBuf::new() },
+        |path, name| Ok::<_, io::Error>(path.join(host::path(name)?)),
+    )?;
+    if is_directory { symlink_dir(target, path) } else { symlink_file(target, path) }
+}
+
+#[cfg(unix)]
+fn symlink(target: &[u8], path: &Path, _: bool) -> io::Result<()> {
+    std::os::unix::fs::symlink(host::path(target)?, path)
+}
+
+/// Windows removes no file that is for reading only.
+fn allow_removal(path: &Path, found: &Metadata) -> io::Result<()> {
+    let mut permissions = found.permissions();
+    if cfg!(windows) && permissions.readonly() {
+        #[expect(clippy::permissions_set_readonly_false, reason = "it is removed then")]
+        permissions.set_readonly(false);
+        std::fs::set_permissions(path, permissions)?;
+    }
+    Ok(())
+}
+
+/// Removes a file or a link. Windows has two kinds of links, and another way to remove each.
+fn remove(path: &Path, found: &Metadata) -> io::Result<()> {
+    let removed = std::fs::remove_file(path);
+    if removed.is_err() && found.is_symlink() { std::fs::remove_dir(path) } else { removed }
+}
+
+/// A directory of the tree.
+pub(super) struct Directory(PathBuf);
+
+/// A file that was just made, to give attributes to.
+#[derive(Clone, Copy)]
+pub(super) enum Made<'a> {
+    File(&'a File),
+    Directory(&'a Path),
+    /// By its name in a directory; a link is not followed.
+    #[cfg_attr(windows, expect(dead_code, reason = "nothing is set of a link here"))]
+    Named(&'a Path, &'a [u8]),
+}
+
+impl<'a> Made<'a> {
+    /// An open file.
+    pub(super) fn file(file: &'a File) -> Self {
+        Self::File(file)
+    }
+
+    /// A directory.
+    pub(super) fn directory(directory: &'a Directory) -> Self {
+        Self::Directory(&directory.0)
+    }
+
+    /// A file in a directory.
+    pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
+        Self::Named(&directory.0, name)
+    }
+
+    /// Sets user and group.
+    #[cfg(unix)]
+    pub(super) fn set_owner(self, uid: u32, gid: u32) -> io::Result<()> {
+        use std::os::unix::fs::{chown, fchown, lchown};
+        let (uid, gid) = (Some(uid), Some(gid));
+        match self {
+            Self::File(file) => fchown(file, uid, gid),
+            Self::Directory(path) => chown(path, uid, gid),
+            Self::Named(directory, name) => lchown(directory.join(host::path(name)?), uid, gid),
+        }
+    }
+
+    /// Sets user and group: there are none that an image could mean.
+    #[cfg(not(unix))]
+    pub(super) fn set_owner(self, _: u32, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Sets the permission bits; not for symbolic links, which have none.
+    #[cfg(unix)]
+    pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let permissions = std::fs::Permissions::from_mode(permissions.into());
+        match self {
+            Self::File(file) => file.set_permissions(permissions),
+            Self::Directory(path) => std::fs::set_permissions(path, permissions),
+            Self::Named(directory, name) => {
+                std::fs::set_permissions(directory.join(host::path(name)?), permissions)
+            }
+        }
+    }
+
+    /// Makes a file that nobody may write one for reading only: that is all there is.
+    #[cfg(not(unix))]
+    pub(super) fn set_permissions(self, permissions: u16) -> io::Result<()> {
+        /// Writing, for anybody.
+        const WRITE: u16 = 0o222;
+        let Self::File(file) = self else { return Ok(()) };
+        let mut found = file.metadata()?.permissions();
+        if permissions & WRITE == 0 {
+            found.set_readonly(true);
+            file.set_permissions(found)?;
+        }
+        Ok(())
+    }
+
+    /// Sets an extended attribute: it is not known how.
+    pub(super) fn set_xattr(self, _: &[u8], _: &[u8]) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this host has none"))
+    }
+
+    /// Sets the times of last access and change; not of links and special files.
+    pub(super) fn set_times(self, atime: Timestamp, mtime: Timestamp) -> io::Result<()> {
+        let times =
+            FileTimes::new().set_accessed(system_time(atime)?).set_modified(system_time(mtime)?);
+        match self {
+            Self::File(file) => file.set_times(times),
+            Self::Directory(path) => open_directory(path)?.set_times(times),
+            Self::Named(..) => Ok(()),
+        }
+    }
+}
+
+#[cfg(windows)]
+fn open_directory(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    /// `FILE_FLAG_BACKUP_SEMANTICS`: directories can be opened with it only.
+    const DIRECTORIES_TOO: u32 = 0x0200_0000;
+    OpenOptions::new().write(true).custom_flags(DIRECTORIES_TOO).open(path)
+}
+
+#[cfg(unix)]
+fn open_directory(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// A time as the host has it. Those of Windows begin in 1601.
+fn system_time(time: Timestamp) -> io::Result<SystemTime> {
+    let distance = Duration::from_secs(time.sec.unsigned_abs());
+    let second = if time.sec < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    };
+    // Numbers above are of damaged images.
+    let part = Duration::from_nanos(time.nsec.min(999_999_999).into());
+    let time = second.and_then(|second| second.checked_add(part));
+    time.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::Unsupported, "this host has no times so far away")
+    })
+}
+
+/// Who new files belong to here, if that can be told.
+pub(super) fn user() -> Option<(u32, u32)> {
+    None
+}
+
+/// Whether the host says that it does not allow or know something, rather than that it failed.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied)
+}
+
+/// Whether symbolic links cannot be made there, or not by this user.
+pub(super) fn is_refusal_of_links(error: &io::Error) -> bool {
+    /// `ERROR_PRIVILEGE_NOT_HELD`: Windows lets only some users make links.
+    const PRIVILEGE_NOT_HELD: i32 = 1314;
+    is_refusal(error) || cfg!(windows) && error.raw_os_error() == Some(PRIVILEGE_NOT_HELD)
+}
+
+/// Whether an attribute is too large: there are none.
+pub(super) fn is_too_large(_: &io::Error) -> bool {
+    false
+}
+
+/// The bits that the user's new files do not get: the usual.
+pub(super) fn umask() -> u16 {
+    0o022
+}

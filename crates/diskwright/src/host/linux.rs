@@ -1,0 +1,173 @@
+//! Linux.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, SeekFrom, lgetxattr, llistxattr};
+use rustix::io::Errno;
+use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
+
+/// What most lists and values of extended attributes need, in bytes.
+const XATTR_BYTES_USUAL: usize = 512;
+
+/// Linux has no longer lists and values (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`), in bytes.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// A path of so many bytes.
+///
+/// # Errors
+/// None: any bytes are a path here.
+pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+/// What a link of the host leads to, as an image has it.
+pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
+    target.into_os_string().into_vec()
+}
+
+/// What the host says of a file.
+pub(crate) fn attributes(found: &Metadata) -> Attributes {
+    let kind = found.file_type();
+    let file_type = match () {
+        () if kind.is_dir() => FileType::Directory,
+        () if kind.is_symlink() => FileType::Symlink,
+        () if kind.is_char_device() => FileType::CharDevice,
+        () if kind.is_block_device() => FileType::BlockDevice,
+        () if kind.is_fifo() => FileType::Fifo,
+        () if kind.is_socket() => FileType::Socket,
+        () => FileType::Regular,
+    };
+    let time = |sec, nsec: i64| Timestamp { sec, nsec: nsec as u32 };
+    let device = found.rdev();
+    Attributes {
+        ino: Ino(found.ino()),
+        generation: 0,
+        file_type,
+        permissions: (found.mode() & 0o7777) as u16,
+        links: u32::try_from(found.nlink()).unwrap_or(u32::MAX),
+        uid: found.uid(),
+        gid: found.gid(),
+        size: found.len(),
+        blocks_512: found.blocks(),
+        device: DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) },
+        atime: time(found.atime(), found.atime_nsec()),
+        mtime: time(found.mtime(), found.mtime_nsec()),
+        ctime: time(found.ctime(), found.ctime_nsec()),
+        crtime: None,
+        protection: Protection::default(),
+        is_noatime: false,
+    }
+}
+
+/// The device that a file is on.
+pub(crate) fn device_of(found: &Metadata) -> u64 {
+    found.dev()
+}
+
+/// The extended attributes of a file, by name; of a link those of the link itself. Those that this user may not read
+/// are left out if it is told so, and an error otherwise.
+pub(crate) fn xattrs(path: &Path, skips_denied: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let names = match sized(|buf| llistxattr(path, buf)) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut xattrs = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        match sized(|buf| lgetxattr(path, name, buf)) {
+            Ok(value) => xattrs.push((name.to_vec(), value)),
+            // Gone meanwhile.
+            Err(Errno::NODATA) => {}
+            Err(Errno::PERM) if skips_denied => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    xattrs.sort();
+    Ok(xattrs)
+}
+
+/// Reads a list or value, in a small buffer first, as nearly all are short.
+fn sized(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    for bytes in [XATTR_BYTES_USUAL, XATTR_BYTES_MAX] {
+        let mut value = vec![0; bytes];
+        match call(&mut value) {
+            Err(Errno::RANGE) => {}
+            read => {
+                value.truncate(read?);
+                return Ok(value);
+            }
+        }
+    }
+    Err(Errno::RANGE)
+}
+
+/// Where the next data of a file begins, from a place on; `None` if there are only holes.
+pub(crate) fn next_data_start(file: &File, at: u64) -> Option<u64> {
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(start) => Some(start),
+        Err(Errno::NXIO) => None,
+        // Not every file system tells holes.
+        Err(_) => Some(at),
+    }
+}
+
+/// Where the next data of a file begins and ends, from a place before its size on; `None` if there are only holes.
+pub(crate) fn next_data(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
+    let start = next_data_start(file, at)?;
+    let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
+    (start < end).then_some((start, end))
+}
+
+/// Opens what was a regular file or a block device when it was asked. No other end of a pipe that took its place is
+/// waited for. The kernel refuses devices that are mounted or part of something, if `is_exclusive`.
+pub(crate) fn open_image(
+    path: &Path,
+    how: &mut OpenOptions,
+    is_device: bool,
+    is_exclusive: bool,
+) -> io::Result<File> {
+    let flags = match (is_device, is_exclusive) {
+        (false, _) => OFlags::NONBLOCK,
+        (true, true) => OFlags::EXCL,
+        (true, false) => OFlags::empty(),
+    };
+    how.custom_flags((flags | OFlags::NOCTTY).bits().cast_signed()).open(path)
+}
+
+/// Whether it is a block device to which the kernel refuses all writes. Some can be opened for writing all the same.
+pub(crate) fn is_protected_device(metadata: &Metadata) -> bool {
+    if !metadata.file_type().is_block_device() {
+        return false;
+    }
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    says.is_ok_and(|says| says.trim() == "1")
+}
+
+/// Lets nobody but the user read a file that is to be made.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Bytes that are free where an open file lies, if that can be told.
+///
+/// # Errors
+/// If it cannot be asked.
+pub(crate) fn free_bytes(file: &File) -> io::Result<Option<u64>> {
+    let space = rustix::fs::fstatvfs(file)?;
+    Ok(Some(space.f_bavail.saturating_mul(space.f_frsize)))
+}
+
+/// Forgets what the kernel has of a file in its cache.
+pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+}

@@ -1,0 +1,204 @@
+//! Windows, and hosts of which no more is known than the standard library tells.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
+
+/// A path of so many bytes.
+///
+/// # Errors
+/// If it is not UTF-8, as paths are text here.
+#[cfg(not(unix))]
+pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
+    let problem = "its name is not UTF-8, and this host has no other";
+    let text = std::str::from_utf8(bytes);
+    text.map(Path::new).map_err(|_| io::Error::new(io::ErrorKind::InvalidFilename, problem))
+}
+
+/// A path of so many bytes.
+///
+/// # Errors
+/// None: any bytes are a path here.
+#[cfg(unix)]
+pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
+    use std::os::unix::ffi::OsStrExt;
+    Ok(Path::new(std::ffi::OsStr::from_bytes(bytes)))
+}
+
+/// What a link of the host leads to, as an image has it: names with slashes between them.
+pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
+    let mut bytes = target.into_os_string().into_encoded_bytes();
+    if cfg!(windows) {
+        bytes.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+    }
+    bytes
+}
+
+/// What the host says of a file. What it does not know is as usual: owned by root, for everybody to read.
+pub(crate) fn attributes(found: &Metadata) -> Attributes {
+    let kind = found.file_type();
+    let (file_type, permissions) = match () {
+        () if kind.is_dir() => (FileType::Directory, 0o755),
+        () if kind.is_symlink() => (FileType::Symlink, 0o777),
+        () if found.permissions().readonly() => (FileType::Regular, 0o444),
+        () => (FileType::Regular, 0o644),
+    };
+    let mtime = timestamp(found.modified());
+    let known = known(found, permissions);
+    Attributes {
+        ino: Ino(known.ino),
+        generation: 0,
+        file_type,
+        permissions: known.permissions,
+        links: known.links,
+        uid: known.uid,
+        gid: known.gid,
+        size: found.len(),
+        blocks_512: found.len().div_ceil(512),
+        device: DeviceNumber { major: 0, minor: 0 },
+        atime: timestamp(found.accessed()),
+        mtime,
+        ctime: mtime,
+        crtime: found.created().ok().map(|time| timestamp(Ok(time))),
+        protection: Protection::default(),
+        is_noatime: false,
+    }
+}
+
+/// What not every host knows of a file.
+struct Known {
+    ino: u64,
+    links: u32,
+    permissions: u16,
+    uid: u32,
+    gid: u32,
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_cast, reason = "not every Unix has 64 bits for numbers of inodes")]
+fn known(found: &Metadata, _: u16) -> Known {
+    use std::os::unix::fs::MetadataExt;
+    Known {
+        ino: found.ino() as u64,
+        links: u32::try_from(found.nlink()).unwrap_or(u32::MAX),
+        permissions: (found.mode() & 0o7777) as u16,
+        uid: found.uid(),
+        gid: found.gid(),
+    }
+}
+
+#[cfg(not(unix))]
+fn known(_: &Metadata, permissions: u16) -> Known {
+    Known { ino: 0, links: 1, permissions, uid: 0, gid: 0 }
+}
+
+/// A time of the host; 1970 where it has none.
+fn timestamp(time: io::Result<SystemTime>) -> Timestamp {
+    let Ok(time) = time else { return Timestamp { sec: 0, nsec: 0 } };
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp { sec: since.as_secs() as i64, nsec: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            let is_part = before.subsec_nanos() > 0;
+            let nsec = if is_part { 1_000_000_000 - before.subsec_nanos() } else { 0 };
+            Timestamp { sec: -(before.as_secs() as i64) - i64::from(is_part), nsec }
+        }
+    }
+}
+
+/// The device that a file is on: they are not told apart.
+pub(crate) fn device_of(_: &Metadata) -> u64 {
+    0
+}
+
+/// The extended attributes of a file: none are known.
+pub(crate) fn xattrs(_: &Path, _skips_denied: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    Ok(Vec::new())
+}
+
+/// Where the next data of a file begins: holes are not told.
+pub(crate) fn next_data_start(_: &File, at: u64) -> Option<u64> {
+    Some(at)
+}
+
+/// Where the next data of a file begins and ends: holes are not told.
+pub(crate) fn next_data(_: &File, at: u64, size: u64) -> Option<(u64, u64)> {
+    (at < size).then_some((at, size))
+}
+
+/// Opens an image.
+pub(crate) fn open_image(
+    path: &Path,
+    how: &mut OpenOptions,
+    _is_device: bool,
+    _is_exclusive: bool,
+) -> io::Result<File> {
+    how.open(path)
+}
+
+/// Whether it is a device to which all writes are refused: that is not known before they are.
+pub(crate) fn is_protected_device(_: &Metadata) -> bool {
+    false
+}
+
+/// Lets nobody but the user read a file that is to be made, where files have such permissions.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+/// Makes the names in a directory durable. Windows sees to that itself, and opens no directories for it.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
+    if cfg!(windows) { Ok(()) } else { File::open(directory)?.sync_all() }
+}
+
+/// Bytes that are free where an open file lies: not known.
+pub(crate) fn free_bytes(_: &File) -> io::Result<Option<u64>> {
+    Ok(None)
+}
+
+/// Forgets what the host has of a file in its cache.
+pub(crate) fn drop_cache(_: &File) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "caches of files are dropped on Linux only"))
+}
+
+/// What Windows has no files of: devices and pipes have no paths among them.
+#[cfg(windows)]
+pub(crate) trait FileTypeExt {
+    fn is_block_device(&self) -> bool {
+        false
+    }
+    fn is_char_device(&self) -> bool {
+        false
+    }
+    fn is_fifo(&self) -> bool {
+        false
+    }
+    fn is_socket(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(windows)]
+impl FileTypeExt for std::fs::FileType {}
+
+/// What identifies an open file: the number of its volume, and its own there.
+#[cfg(windows)]
+pub(crate) fn id_of(file: &File) -> io::Result<super::FileId> {
+    let known = winapi_util::file::information(file)?;
+    Ok(super::FileId { dev: known.volume_serial_number(), ino: known.file_index() })
+}
+
+/// Opens a file or directory to ask what it is.
+#[cfg(windows)]
+pub(crate) fn open_to_ask(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    /// `FILE_FLAG_BACKUP_SEMANTICS`: directories can be opened with it only.
+    const DIRECTORIES_TOO: u32 = 0x0200_0000;
+    OpenOptions::new().access_mode(0).custom_flags(DIRECTORIES_TOO).open(path)
+}
