@@ -1,5 +1,6 @@
 //! Diskwright: ext4 and XFS in user space.
 //!
+//! - [`mod@fs`] is for programs: images and the files in them, to read and to write as `std::fs` does.
 //! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
 //!   [`vfs::Paths`] reads it like `std::fs`.
 //! - [`build`] makes an image of directories, archives, container images and other images.
@@ -38,7 +39,9 @@ pub mod extract;
 #[cfg(feature = "build")]
 pub mod find;
 mod format;
+pub mod fs;
 mod image;
+mod inode;
 #[cfg(feature = "build")]
 pub mod list;
 mod lock;
@@ -47,6 +50,7 @@ pub mod lsattr;
 #[cfg(feature = "mount")]
 pub mod mount;
 mod mounts;
+mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
 pub mod partition;
@@ -67,6 +71,7 @@ pub mod text;
 mod verity;
 #[cfg(feature = "workload")]
 pub mod workload;
+mod writable;
 
 pub use error::{Error, Outcome, Result};
 pub use format::Format;
@@ -77,6 +82,11 @@ pub use record::Record;
 pub use signals::clean_up_on_signals;
 #[cfg(feature = "build")]
 pub use stop::stop_on_signals;
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]
