@@ -8,6 +8,7 @@
 mod build;
 mod churn;
 mod contestant;
+mod library;
 mod list;
 mod measure;
 mod memory;
@@ -44,6 +45,19 @@ enum Benchmark {
     Requests(RequestsOptions),
     /// Memory that an open image takes for each entry and each inode that it has cached
     Memory(MemoryOptions),
+    /// Files of the library: against the calls of the file system beneath
+    Library(LibraryOptions),
+}
+
+/// What the benchmark of the library is asked to do.
+#[derive(Args)]
+struct LibraryOptions {
+    /// Turns of each case; the median counts
+    #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Most calls of a turn
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    calls: u64,
 }
 
 /// Which half of a directory's names goes first.
@@ -184,6 +198,7 @@ fn main() -> ExitCode {
         Benchmark::Churn(options) => table(churn::run(&options)),
         Benchmark::Requests(options) => table(requests::run(&options)),
         Benchmark::Memory(options) => table(memory::run(&options)),
+        Benchmark::Library(options) => table(library::run(&options)),
     };
     match outcome {
         Ok(text) => print!("{text}"),

@@ -142,6 +142,20 @@ pub enum Error {
         /// Why not the next one.
         source: Box<Error>,
     },
+    /// An image that was closed, or a file of one, is used.
+    #[error("the image is closed: open it again")]
+    Closed,
+    /// An open file is asked for what it was not opened for.
+    #[error(
+        "{}: not open for {what}: open it with OpenOptions that allow it",
+        crate::text::escaped(path)
+    )]
+    NotOpenFor {
+        /// Its path in the image.
+        path: Vec<u8>,
+        /// `reading` or `writing`.
+        what: &'static str,
+    },
     #[cfg(feature = "build")]
     /// A build failed.
     #[error(transparent)]
@@ -179,7 +193,7 @@ impl Error {
     /// What kind of failure it is.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Usage(_) => Outcome::Usage,
+            Self::Usage(_) | Self::Closed | Self::NotOpenFor { .. } => Outcome::Usage,
             #[cfg(feature = "build")]
             Self::Source(error) if error.is_archive_fault() => Outcome::Image,
             #[cfg(feature = "build")]
@@ -208,6 +222,31 @@ impl Error {
     /// Whether the reader of the output went away, which is not worth a message.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// What the host's file system would say instead: the number of that reason, if it says no more than that (see
+/// [`vfs::Error`]), otherwise this error, in one of the right kind.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error {
+            Error::File { ref source, .. } | Error::Image { ref source, .. } => {
+                if let Some(of_host) = source.to_os_error() {
+                    return of_host;
+                }
+                source.kind()
+            }
+            Error::Host { ref source, .. } => source.kind(),
+            Error::Output(source) | Error::Mount(source) => return source,
+            Error::Usage(_) => io::ErrorKind::InvalidInput,
+            Error::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Error::Partition { .. } | Error::FoundDamaged { .. } => io::ErrorKind::InvalidData,
+            // What the host says of a descriptor that is closed, or not open for that.
+            #[cfg(unix)]
+            Error::NotOpenFor { .. } => return rustix::io::Errno::BADF.into(),
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 

@@ -127,7 +127,25 @@ impl Image {
     /// # Errors
     /// As [`Self::open`], but for the root directory.
     pub fn open_rootless(path: &Path, options: &OpenImage) -> Result<Self> {
-        let device = open_device(path, options)?;
+        Self::of_window(path, open_device(path, options)?, options)
+    }
+
+    /// Opens what lies on a device, or in a part of it, for reading. Errors call it `name`.
+    ///
+    /// # Errors
+    /// As [`Self::open`], but for those of a file.
+    pub(crate) fn open_on(
+        name: &Path,
+        device: Arc<dyn BlockDevice>,
+        options: &OpenImage,
+    ) -> Result<Self> {
+        let image = Self::of_window(name, window(name, device, options)?, options)?;
+        let at = |source| Error::Image { image: name.to_owned(), source };
+        vfs::path::check_root(&*image.fs).map_err(at)?;
+        Ok(image)
+    }
+
+    fn of_window(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
         let kind = probe_kind(path, &device, options)?;
         open_format(kind, device, options)
             .map_err(|source| Error::Image { image: path.to_owned(), source })

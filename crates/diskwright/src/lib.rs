@@ -1,5 +1,6 @@
 //! Diskwright: ext4 and XFS in user space.
 //!
+//! - [`mod@fs`] is for programs: images and the files in them, to read and to write as `std::fs` does.
 //! - [`Image`] opens an image file, or a partition of a disk image, whatever format it has;
 //!   [`vfs::Paths`] reads it like `std::fs`.
 //! - [`build`] makes an image of directories, archives, container images and other images.
@@ -41,8 +42,10 @@ pub mod extract;
 #[cfg(feature = "build")]
 pub mod find;
 mod format;
+pub mod fs;
 mod host;
 mod image;
+mod inode;
 #[cfg(feature = "build")]
 pub mod list;
 mod lock;
@@ -52,6 +55,7 @@ pub mod lsattr;
 pub mod mount;
 #[cfg(target_os = "linux")]
 mod mounts;
+mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
 pub mod partition;
@@ -76,6 +80,7 @@ mod verity;
 mod windows_names;
 #[cfg(feature = "workload")]
 pub mod workload;
+mod writable;
 
 pub use error::{Error, Outcome, Result};
 pub use format::Format;
@@ -91,6 +96,11 @@ pub use signals::clean_up_on_signals;
 pub use signals::stop_on_signals;
 #[cfg(all(feature = "build", target_os = "linux"))]
 pub use stop::stop_on_signals;
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

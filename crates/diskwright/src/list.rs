@@ -5,6 +5,7 @@ use std::io::Write;
 use vfs::path::{DirectoryGuard, LastLink, Named};
 use vfs::{Attributes, FileType, Ino, Paths};
 
+pub(crate) use crate::fs::join;
 use crate::{Error, Record, Result, text};
 
 /// Lines of a long listing that are aligned together: bounds what is held of a large directory.
@@ -69,16 +70,6 @@ pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
         absolute.extend_from_slice(part);
     }
     if absolute.is_empty() { b"/".to_vec() } else { absolute }
-}
-
-/// The path of a file in a directory.
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = dir.to_vec();
-    if !path.ends_with(b"/") && !name.is_empty() {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
 }
 
 /// Writes a name, for a terminal or as it is.

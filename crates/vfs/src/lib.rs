@@ -6,6 +6,7 @@ pub mod clock;
 mod error;
 mod filesystem;
 mod flags;
+mod io_error;
 pub mod names;
 pub mod path;
 mod types;

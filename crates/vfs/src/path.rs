@@ -7,6 +7,7 @@
 
 mod change;
 mod circle;
+mod entries;
 mod listing;
 mod parents;
 mod root;
@@ -14,14 +15,15 @@ mod walk;
 
 use std::ops::ControlFlow;
 
-use crate::{Attributes, Error, FileSystem, FileType, Ino, NewInode, Result};
+use crate::{Attributes, Error, FileSystem, FileType, Ino, NAME_LEN_MAX, NewInode, Result};
 
 use listing::Listing;
 
 pub use circle::Circle;
+pub use entries::Entries;
 pub use parents::{PathsOf, paths_of};
 pub use root::check_root;
-pub use walk::{DirectoryGuard, Visit, Walk, WalkError, Walked};
+pub use walk::{DirectoryGuard, Visit, Walk, WalkError, WalkSteps, Walked};
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
@@ -67,6 +69,9 @@ pub struct Named {
     pub file_type: Option<FileType>,
 }
 
+/// A directory on the way of a path, and the name that was taken in it.
+type Step = (Ino, Vec<u8>);
+
 impl<'a> Paths<'a> {
     /// Paths of this file system.
     pub fn new(fs: &'a dyn FileSystem) -> Self {
@@ -81,16 +86,38 @@ impl<'a> Paths<'a> {
     /// The inode a path stands for. A path that ends in `/` follows the last link and must be a
     /// directory.
     pub fn resolve(&self, path: &[u8], last: LastLink) -> Result<Ino> {
+        self.follow(path, last).map(|(ino, _)| ino)
+    }
+
+    /// The path of what a path stands for, from the root, without symbolic links, `.` and `..`.
+    pub fn canonicalize(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let (_, parents) = self.follow(path, LastLink::Follow)?;
+        let mut canonical = Vec::with_capacity(path.len() + 1);
+        for (_, name) in &parents {
+            canonical.push(b'/');
+            canonical.extend_from_slice(name);
+        }
+        if canonical.is_empty() {
+            canonical.push(b'/');
+        }
+        Ok(canonical)
+    }
+
+    /// The inode a path stands for, and each directory on the way there with the name that was taken in it.
+    fn follow(&self, path: &[u8], last: LastLink) -> Result<(Ino, Vec<Step>)> {
         // Components still to go, the next one last.
         let mut pending: Vec<Vec<u8>> = components(path);
-        let mut parents: Vec<Ino> = Vec::new();
+        let mut parents: Vec<Step> = Vec::new();
         let mut current = self.fs.root();
         let (mut links, mut bytes) = (0, path.len());
         let must_be_directory = path.ends_with(b"/") || path.ends_with(b"/.");
         while let Some(name) = pending.pop() {
             if name == b".." {
-                current = parents.pop().unwrap_or(current);
+                current = parents.pop().map_or(current, |(parent, _)| parent);
                 continue;
+            }
+            if name.len() > NAME_LEN_MAX {
+                return Err(Error::NameTooLong);
             }
             let found = self.fs.lookup(current, &name)?;
             let is_last = pending.is_empty() && !must_be_directory;
@@ -112,10 +139,10 @@ impl<'a> Paths<'a> {
                 if !is_last && file_type != FileType::Directory {
                     return Err(Error::NotADirectory);
                 }
-                parents.push(std::mem::replace(&mut current, found));
+                parents.push((std::mem::replace(&mut current, found), name));
             }
         }
-        Ok(current)
+        Ok((current, parents))
     }
 
     /// The attributes of what a path stands for.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Protection, Result};
 
@@ -74,6 +75,21 @@ impl FileType {
         })
     }
 
+    /// Whether it is a regular file.
+    pub const fn is_file(self) -> bool {
+        matches!(self, Self::Regular)
+    }
+
+    /// Whether it is a directory.
+    pub const fn is_dir(self) -> bool {
+        matches!(self, Self::Directory)
+    }
+
+    /// Whether it is a symbolic link.
+    pub const fn is_symlink(self) -> bool {
+        matches!(self, Self::Symlink)
+    }
+
     /// The letter `ls -l` and `find -type` use (`-` is `f` for `find`).
     pub const fn letter(self) -> char {
         match self {
@@ -95,6 +111,35 @@ pub struct Timestamp {
     pub sec: i64,
     /// Nanoseconds, below 1,000,000,000.
     pub nsec: u32,
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        // No host has times that 64 bits cannot count.
+        let seconds = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self { sec: seconds(since), nsec: since.subsec_nanos() },
+            Err(before) => {
+                let before = before.duration();
+                match before.subsec_nanos() {
+                    0 => Self { sec: -seconds(before), nsec: 0 },
+                    nsec => Self { sec: -seconds(before) - 1, nsec: 1_000_000_000 - nsec },
+                }
+            }
+        }
+    }
+}
+
+impl Timestamp {
+    /// This time as the host has times; `None` if it has none so early or so late.
+    pub fn to_system_time(self) -> Option<SystemTime> {
+        let seconds = Duration::from_secs(self.sec.unsigned_abs());
+        let whole = match self.sec {
+            0.. => UNIX_EPOCH.checked_add(seconds),
+            _ => UNIX_EPOCH.checked_sub(seconds),
+        };
+        whole?.checked_add(Duration::from_nanos(self.nsec.into()))
+    }
 }
 
 /// Device number of a character or block device, as Linux splits it.
@@ -342,4 +387,24 @@ pub struct StatFs {
     pub inodes_free: u64,
     /// Longest name in bytes.
     pub name_len_max: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_the_host_are_the_same_times() {
+        for (sec, nsec) in
+            [(0, 0), (1, 999_999_999), (-1, 0), (-1, 1), (-2, 999_999_999), (1 << 33, 7)]
+        {
+            let time = Timestamp { sec, nsec };
+            let of_host = time.to_system_time().unwrap();
+            assert_eq!(Timestamp::from(of_host), time);
+        }
+        assert_eq!(
+            Timestamp { sec: i64::MAX, nsec: 999_999_999 }.to_system_time().map(Timestamp::from),
+            None
+        );
+    }
 }

@@ -9,7 +9,8 @@ use vfs::{Error as FsError, FileType, Ino, NewInode, SetAttributes, SpecialFile,
 
 use super::contents::Contents;
 use super::{CopyOptions, CopyReport, Observer};
-use crate::edit::{CAPABILITY, Editor};
+use crate::edit::Editor;
+use crate::inode::CAPABILITY;
 use crate::{Error, Result};
 
 /// Most files that wait for their names.

@@ -4,14 +4,12 @@ use vfs::path::{LastLink, Order};
 use vfs::{Attributes, Error as FsError, FileType, Ino, SetAttributes};
 
 use super::{Editor, ModeChange, OwnerChange, SizeChange};
+use crate::inode::change_owner;
 use crate::list::{absolute, join};
 use crate::{Error, Result};
 
 /// Permissions of a file that `truncate` makes.
 const FILE_PERMISSIONS: u16 = 0o644;
-
-/// The extended attribute that holds the capabilities of a program.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// Whether a symbolic link that is named itself is followed. Links below a directory never are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,19 +54,7 @@ impl Editor<'_> {
         recursive: bool,
     ) -> Result<u64> {
         self.each(path, links, recursive, &|old| {
-            let OwnerChange { uid, gid } = owner;
-            let ctime = self.time();
-            let mut change = SetAttributes { uid, gid, ctime, ..SetAttributes::default() };
-            if old.file_type == FileType::Regular {
-                let executes = old.permissions & 0o010 != 0;
-                let dropped = if executes { 0o6000 } else { 0o4000 };
-                change.permissions = Some(old.permissions & !dropped);
-                match self.fs().remove_xattr(old.ino, CAPABILITY) {
-                    Ok(()) | Err(FsError::NoAttribute) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            self.fs().set_attributes(old.ino, &change)
+            change_owner(self.fs(), old, (owner.uid, owner.gid), self.policy().time)
         })
     }
 

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, FileDevice, OverlayDevice, WindowDevice};
 use parking_lot::Mutex;
 
-use crate::OpenImage;
-use crate::edit::writable;
 use crate::image::kind_of_device;
+use crate::{OpenImage, writable};
 
 /// A device that notes what is given back to it. What is written to it stays in memory.
 struct Given {

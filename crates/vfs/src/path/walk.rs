@@ -74,6 +74,12 @@ pub struct WalkError {
 /// else; [`Walk::advance`] does without.
 pub struct Walk<'a> {
     fs: &'a dyn FileSystem,
+    steps: WalkSteps,
+}
+
+/// A [`Walk`] that borrows the file system for each step only, so that whoever holds it may do other things
+/// between two of them, or keep it.
+pub struct WalkSteps {
     order: Order,
     guard: DirectoryGuard,
     top: Option<Ino>,
@@ -93,9 +99,36 @@ struct Level {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(fs: &'a dyn FileSystem, top: Ino, order: Order) -> Self {
+        Self { fs, steps: WalkSteps::new(top, order) }
+    }
+
+    /// Leaves out what is below the directory that was returned last.
+    pub fn skip_children(&mut self) {
+        self.steps.skip_children();
+    }
+
+    /// Path from the top, without leading `/`, of what the walk came to last, or could not read.
+    pub fn path(&self) -> &[u8] {
+        self.steps.path()
+    }
+
+    /// The last component of that path; empty for the top itself.
+    pub fn name(&self) -> &[u8] {
+        self.steps.name()
+    }
+
+    /// Goes on to the next file. An error concerns what has the path, and the walk goes on behind it.
+    pub fn advance(&mut self) -> Option<Result<Visit>> {
+        self.steps.advance(self.fs)
+    }
+}
+
+impl WalkSteps {
+    /// A walk from `top` down. Symbolic links are not followed.
+    pub fn new(top: Ino, order: Order) -> Self {
         let guard = DirectoryGuard::default();
         let (levels, path) = (Vec::new(), Vec::new());
-        Self { fs, order, guard, top: Some(top), levels, path, name_start: 0, pending: None }
+        Self { order, guard, top: Some(top), levels, path, name_start: 0, pending: None }
     }
 
     /// Leaves out what is below the directory that was returned last.
@@ -114,9 +147,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes on to the next file. An error concerns what has the path, and the walk goes on behind it.
-    pub fn advance(&mut self) -> Option<Result<Visit>> {
+    pub fn advance(&mut self, fs: &dyn FileSystem) -> Option<Result<Visit>> {
         if let Some(top) = self.top.take() {
-            return Some(self.visit(top));
+            return Some(self.visit(fs, top));
         }
         if let Some(dir) = self.pending.take() {
             let listing = Listing::new(self.order);
@@ -137,11 +170,11 @@ impl<'a> Walk<'a> {
                 self.name_start = self.path.len();
                 self.path.extend_from_slice(entry.name);
                 let found = entry.sound(level.dir).map(|entry| entry.ino);
-                return Some(found.and_then(|ino| self.visit(ino)));
+                return Some(found.and_then(|ino| self.visit(fs, ino)));
             }
             if !level.listing.has_more() {
                 self.levels.pop();
-            } else if let Err(error) = level.listing.fill(self.fs, level.dir) {
+            } else if let Err(error) = level.listing.fill(fs, level.dir) {
                 self.name_start =
                     self.path.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
                 return Some(Err(error));
@@ -149,8 +182,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn visit(&mut self, ino: Ino) -> Result<Visit> {
-        let attributes = self.fs.attributes(ino)?;
+    fn visit(&mut self, fs: &dyn FileSystem, ino: Ino) -> Result<Visit> {
+        let attributes = fs.attributes(ino)?;
         if attributes.file_type == FileType::Directory {
             self.guard.enter(ino)?;
             self.pending = Some(ino);
@@ -164,7 +197,7 @@ impl Iterator for Walk<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let visited = self.advance()?;
-        let path = self.path.clone();
+        let path = self.steps.path.clone();
         Some(match visited {
             Ok(Visit { depth, attributes }) => Ok(Walked { path, depth, attributes }),
             Err(error) => Err(WalkError { path, error }),

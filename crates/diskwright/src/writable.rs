@@ -7,7 +7,6 @@ use blockdev::BlockDevice;
 use ext4::Ext4;
 use operation::RunOperations;
 use operation::profile::MeasuresListings;
-use serde::Serialize;
 use xfs::Xfs;
 
 use crate::OpenImage;
@@ -35,20 +34,22 @@ pub(crate) fn open(
 }
 
 /// What was done to an image that a crash had left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "build", derive(serde::Serialize))]
 pub struct RecoverReport {
     /// Transactions of the journal or log that were replayed.
     pub transactions: u64,
     /// Files without names that were removed.
     pub orphans_freed: u64,
     /// What there is in this format alone.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "build", serde(flatten))]
     pub details: RecoverDetails,
 }
 
 /// What recovery does in one format alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "build", derive(serde::Serialize))]
+#[cfg_attr(feature = "build", serde(untagged))]
 #[non_exhaustive]
 pub enum RecoverDetails {
     /// For ext4, ext3 and ext2.

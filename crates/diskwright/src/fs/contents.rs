@@ -1,0 +1,76 @@
+//! Whole files at once.
+
+use super::{AsImagePath, File, Image};
+use crate::{Error, Result};
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Image {
+    /// The whole contents of a file. A few bytes of an image can claim a file of terabytes: where images come from
+    /// others, ask for its size first, or read a [`File`] in pieces.
+    ///
+    /// # Errors
+    /// If it is not there or a directory, or if there is no memory for it.
+    pub fn read(&self, path: impl AsImagePath) -> Result<Vec<u8>> {
+        let path = path.as_image_path();
+        let file = File::open(self, path)?;
+        let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        let mut contents = Vec::new();
+        if contents.try_reserve_exact(size).is_err() {
+            return Err(Error::file(path, vfs::Error::FileTooLarge));
+        }
+        contents.resize(size, 0);
+        let count = file.read_at(&mut contents, 0)?;
+        contents.truncate(count);
+        Ok(contents)
+    }
+
+    /// The whole contents of a file as text.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and if it is not UTF-8.
+    pub fn read_to_string(&self, path: impl AsImagePath) -> Result<String> {
+        let path = path.as_image_path();
+        String::from_utf8(self.read(path)?).map_err(|_| {
+            let problem = "it is no text in UTF-8: read its bytes with read";
+            Error::file(path, vfs::Error::Invalid(problem))
+        })
+    }
+
+    /// Makes a file with these contents, or replaces those of the one that is there.
+    ///
+    /// # Errors
+    /// If it is a directory, or there is no space. A front part may have been written then.
+    pub fn write(&self, path: impl AsImagePath, contents: impl AsRef<[u8]>) -> Result<()> {
+        File::create(self, path)?.write_at(contents.as_ref(), 0).map(|_| ())
+    }
+
+    /// Copies contents and permissions of a file over another one, which is made if it is not there; how many bytes.
+    ///
+    /// # Errors
+    /// If the first is not there, either is no regular file, or there is no space.
+    pub fn copy(&self, from: impl AsImagePath, to: impl AsImagePath) -> Result<u64> {
+        let (from, to) = (from.as_image_path(), to.as_image_path());
+        let source = File::open(self, from)?;
+        let metadata = source.metadata()?;
+        if !metadata.is_file() {
+            let problem = vfs::Error::Invalid("only regular files are copied");
+            return Err(Error::file(from, problem));
+        }
+        let options = File::options().write(true).create(true).truncate(true);
+        let target = options.mode(metadata.permissions()).open(self, to)?;
+        let mut piece = vec![0; metadata.len().min(PIECE_BYTES as u64) as usize];
+        let mut copied = 0;
+        while !piece.is_empty() {
+            let count = source.read_at(&mut piece, copied)?;
+            if count == 0 {
+                break;
+            }
+            target.write_at(&piece[..count], copied)?;
+            copied += count as u64;
+        }
+        target.set_permissions(metadata.permissions())?;
+        Ok(copied)
+    }
+}

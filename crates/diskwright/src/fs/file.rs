@@ -1,0 +1,289 @@
+//! Open files.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use parking_lot::Mutex;
+
+use super::shared::{Held, now};
+use super::{FileTimes, Metadata, inode};
+use crate::{Error, Result};
+
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) reads: bool,
+    pub(super) writes: bool,
+    pub(super) appends: bool,
+}
+
+/// An open file in an image, as `std::fs::File` is one of the host.
+///
+/// It keeps what it needs of the image: it may outlive it and go to other threads, and several threads may use it at
+/// once. A file whose last name is removed lives until it is dropped. After [`Image::close`], every call fails with
+/// [`Error::Closed`].
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use diskwright::fs::{Ext4Options, File, Image, MemoryDevice};
+/// use std::io::{Read, Seek, SeekFrom, Write};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let image = Image::format(Arc::new(MemoryDevice::new(8 << 20)), Ext4Options::new())?;
+/// let mut file = File::options().read(true).write(true).create(true).open(&image, "log")?;
+/// writeln!(file, "first line")?;
+/// file.seek(SeekFrom::Start(6))?;
+/// let mut rest = String::new();
+/// file.read_to_string(&mut rest)?;
+/// assert_eq!(rest, "line\n");
+/// file.sync_all()?;
+/// # drop(file);
+/// # image.close()?;
+/// # Ok(()) }
+/// ```
+pub struct File {
+    held: Held,
+    access: Access,
+    /// Where reading and writing in order go on.
+    position: Mutex<u64>,
+    path: Box<[u8]>,
+}
+
+impl File {
+    pub(super) fn new(held: Held, access: Access, path: &[u8]) -> Self {
+        Self { held, access, position: Mutex::new(0), path: path.into() }
+    }
+
+    /// Reads from a place on, and leaves the cursor where it is; how many bytes. Fewer than asked for only at the end
+    /// of the file.
+    ///
+    /// # Errors
+    /// If it was not opened for reading or is a directory, or if the image is damaged or cannot be read.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.check(self.access.reads, "reading")?;
+        self.held.with(&self.path, |fs| fs.read(self.held.ino(), offset, buf))
+    }
+
+    /// Writes all of `data` to a place, and leaves the cursor where it is; returns how much that was. A file opened to
+    /// append gets it at its end instead, as in Linux.
+    ///
+    /// # Errors
+    /// If it was not opened for writing, if there is no space, or if the image cannot be written. A front part may have been
+    /// written then.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.store(data, offset)?;
+        Ok(data.len())
+    }
+
+    /// Writes, and returns where what was written ends.
+    fn store(&self, data: &[u8], offset: u64) -> Result<u64> {
+        self.check(self.access.writes, "writing")?;
+        let ino = self.held.ino();
+        let put = |fs: &dyn vfs::FileSystem, at: u64| {
+            let end = at.checked_add(data.len() as u64).ok_or(vfs::Error::FileTooLarge)?;
+            if !data.is_empty() {
+                fs.write(ino, at, data, Some(now()))?;
+            }
+            Ok(end)
+        };
+        if !self.access.appends {
+            return self.held.with(&self.path, |fs| put(fs, offset));
+        }
+        self.held.shared().contents_alone(ino, &self.path, |fs| put(fs, fs.attributes(ino)?.size))
+    }
+
+    fn check(&self, is_allowed: bool, what: &'static str) -> Result<()> {
+        match is_allowed {
+            true => Ok(()),
+            false => Err(Error::NotOpenFor { path: self.path.to_vec(), what }),
+        }
+    }
+
+    /// Sets the size: what is past it goes, and what is new reads as zeros.
+    ///
+    /// # Errors
+    /// If it was not opened for writing, or the format has no files of that size.
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        if !self.access.writes {
+            let problem = vfs::Error::Invalid("the file is not open for writing");
+            return Err(Error::file(&self.path, problem));
+        }
+        self.held.with(&self.path, |fs| fs.truncate(self.held.ino(), size, Some(now())))
+    }
+
+    /// Returns when all that was done to the file so far is durable.
+    ///
+    /// # Errors
+    /// If the image cannot be written.
+    pub fn sync_all(&self) -> Result<()> {
+        if !self.held.shared().is_writable() {
+            return Ok(());
+        }
+        self.held.with(&self.path, |fs| fs.fsync(self.held.ino()))
+    }
+
+    /// The same for its contents; times may stay behind.
+    ///
+    /// # Errors
+    /// As [`Self::sync_all`].
+    pub fn sync_data(&self) -> Result<()> {
+        if !self.held.shared().is_writable() {
+            return Ok(());
+        }
+        self.held.with(&self.path, |fs| fs.fdatasync(self.held.ino()))
+    }
+
+    /// What is known of the file.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.held.with(&self.path, |fs| fs.attributes(self.held.ino()).map(Metadata::new))
+    }
+
+    /// Sets the permission bits, which are below `0o10000`.
+    ///
+    /// # Errors
+    /// If the image cannot be changed.
+    pub fn set_permissions(&self, mode: u32) -> Result<()> {
+        self.held.with(&self.path, |fs| inode::set_permissions(fs, self.held.ino(), mode, now()))
+    }
+
+    /// Sets owner and group, each if one is given. As in Linux, set-user-id and set-group-id and capabilities of a
+    /// program go.
+    ///
+    /// # Errors
+    /// If the image cannot be changed.
+    pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.held.with(&self.path, |fs| inode::set_owner(fs, self.held.ino(), (uid, gid), now()))
+    }
+
+    /// Sets times.
+    ///
+    /// # Errors
+    /// If the image cannot be changed.
+    pub fn set_times(&self, times: FileTimes) -> Result<()> {
+        self.held.with(&self.path, |fs| fs.set_attributes(self.held.ino(), &times.change(now())))
+    }
+
+    /// The value of an extended attribute; `None` if it has none of that name. Names are as Linux has them:
+    /// `user.comment`, `security.capability`, ….
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.held.with(&self.path, |fs| inode::get_xattr(fs, self.held.ino(), name.as_ref()))
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// If the format cannot hold it, or the image cannot be changed.
+    pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let attribute = (name.as_ref(), value.as_ref());
+        self.held.with(&self.path, |fs| inode::set_xattr(fs, self.held.ino(), attribute, now()))
+    }
+
+    /// The names of its extended attributes, sorted.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn list_xattrs(&self) -> Result<Vec<Vec<u8>>> {
+        self.held.with(&self.path, |fs| inode::list_xattrs(fs, self.held.ino()))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the image cannot be changed.
+    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        let name = name.as_ref();
+        self.held.with(&self.path, |fs| inode::remove_xattr(fs, self.held.ino(), name, now()))
+    }
+}
+
+/// Several threads may read and write through one file: each takes the cursor for its call.
+impl Read for &File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut position = self.position.lock();
+        let count = self.read_at(buf, *position)?;
+        *position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Write for &File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let mut position = self.position.lock();
+        let end = self.store(data, *position)?;
+        // Writing nothing moves no cursor, not even to the end of a file that is appended to.
+        if !data.is_empty() {
+            *position = end;
+        }
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for &File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let mut position = self.position.lock();
+        let moved = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => position.checked_add_signed(by),
+            SeekFrom::End(by) => self.metadata()?.len().checked_add_signed(by),
+        };
+        // As the host has it: places are numbers with a sign.
+        let moved = moved.filter(|moved| i64::try_from(*moved).is_ok());
+        let before = "a place before the beginning of the file, or too far behind it";
+        *position = moved.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, before))?;
+        Ok(*position)
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(to)
+    }
+}
+
+#[cfg(unix)]
+impl std::os::unix::fs::FileExt for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(Self::read_at(self, buf, offset)?)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(Self::write_at(self, data, offset)?)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = crate::text::escaped(&self.path).to_string();
+        f.debug_struct("File")
+            .field("path", &path)
+            .field("ino", &self.held.ino())
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! An open image.
+
+use std::fmt;
+use std::sync::Arc;
+
+use vfs::StatFs;
+
+use super::shared::Shared;
+use crate::{Error, Result};
+
+/// An open image, with the calls of `std::fs` as methods.
+///
+/// Every method takes `&self` and may be called from any thread. Nothing checks permissions: who may open the image may
+/// do everything in it, as root may. Times of access stay as they are.
+///
+/// # What is durable when
+/// Changes become durable in their order. [`Image::sync`], [`File::sync_all`](super::File::sync_all) and
+/// [`Image::close`] wait until they are. An image that is dropped is closed as well, but nobody hears of errors. If
+/// the program ends otherwise (killed, or while a thread panics), the image is as after a crash: it has all changes up to
+/// some moment, at least to the last call that waited for them. Whoever opens it next to change it recovers it first,
+/// this library as well as a kernel; e2fsck and xfs_repair find nothing wrong then.
+pub struct Image {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Image {
+    pub(super) fn of(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Makes all changes durable and leaves the image clean. It waits for calls of other threads. Files that are still
+    /// open are closed with it: what is then asked of them fails with [`Error::Closed`].
+    ///
+    /// # Errors
+    /// If the image cannot be written; it is then as after a crash.
+    pub fn close(self) -> Result<()> {
+        self.shared.close()
+    }
+
+    /// Whether it was opened to be changed.
+    pub fn is_writable(&self) -> bool {
+        self.shared.is_writable()
+    }
+
+    /// Makes all changes so far durable.
+    ///
+    /// # Errors
+    /// If the image cannot be written.
+    pub fn sync(&self) -> Result<()> {
+        if !self.is_writable() {
+            return Ok(());
+        }
+        self.shared.whole(|fs| fs.sync().map_err(root_error))
+    }
+
+    /// Totals of space and inodes.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn statfs(&self) -> Result<StatFs> {
+        self.shared.whole(|fs| fs.statfs().map_err(root_error))
+    }
+
+    /// The label, as bytes.
+    ///
+    /// # Errors
+    /// If the image is damaged.
+    pub fn label(&self) -> Result<Vec<u8>> {
+        self.shared.whole(|fs| fs.label().map_err(root_error))
+    }
+
+    /// Gives it another label: at most 16 bytes for ext4 and 12 for XFS, without NUL.
+    ///
+    /// # Errors
+    /// If the label does not fit, or the image cannot be written.
+    pub fn set_label(&self, label: impl AsRef<[u8]>) -> Result<()> {
+        self.shared.whole(|fs| fs.set_label(label.as_ref()).map_err(root_error))
+    }
+}
+
+fn root_error(error: vfs::Error) -> Error {
+    Error::file(b"/", error)
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("is_writable", &self.is_writable()).finish_non_exhaustive()
+    }
+}

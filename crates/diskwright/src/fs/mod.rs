@@ -1,0 +1,60 @@
+//! Images and the files in them, to read and to write as `std::fs` does with those of the host.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::sync::Arc;
+//! use diskwright::fs::{Ext4Options, File, Image, MemoryDevice};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let image = Image::format(Arc::new(MemoryDevice::new(64 << 20)), Ext4Options::new())?;
+//! image.create_dir_all("/etc/ssh")?;
+//! image.write("/etc/hostname", "box\n")?;
+//! let mut file = File::create(&image, "/etc/ssh/banner")?;
+//! writeln!(file, "welcome to {}", image.read_to_string("/etc/hostname")?.trim())?;
+//! drop(file);
+//! for entry in image.walk("/etc").sorted() {
+//!     println!("{}", String::from_utf8_lossy(entry?.path()));
+//! }
+//! image.close()?;
+//! # Ok(()) }
+//! ```
+//!
+//! - [`Image`] is an open image: of a file of the host ([`Image::open`], [`Image::open_writable`]), a partition or any
+//!   [`BlockDevice`] ([`ImageOptions`]), or a new one ([`Image::create`], [`Image::format`]). Its methods are the functions
+//!   of `std::fs`.
+//! - [`File`] is an open file, [`OpenOptions`] says how to open one, [`ReadDir`] lists a directory and [`Walk`] goes
+//!   through a tree.
+//! - Paths are text, bytes or, on Unix, paths of the host ([`AsImagePath`]). All start at the root, symbolic links lead
+//!   where they lead inside the image, and none leads outside.
+//! - Errors are [`crate::Error`]s, which name the file. They become [`std::io::Error`]s with the kind that the host's
+//!   file system would give them.
+
+mod attributes;
+mod contents;
+mod directory;
+mod file;
+mod image;
+mod inode;
+mod making;
+mod metadata;
+mod names;
+mod open_options;
+mod opening;
+mod path;
+mod shared;
+mod walk;
+
+pub use blockdev::{BlockDevice, FileDevice, MemoryDevice, WindowDevice};
+pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Timestamp};
+
+pub use directory::{DirEntry, ReadDir};
+pub use file::File;
+pub use image::Image;
+pub use making::{Ext4Options, FormatOptions, XfsOptions};
+pub use metadata::{FileTimes, Metadata};
+pub use open_options::OpenOptions;
+pub use opening::ImageOptions;
+pub use path::AsImagePath;
+#[cfg(feature = "build")]
+pub(crate) use path::join;
+pub use walk::{Walk, WalkEntry};

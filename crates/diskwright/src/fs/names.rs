@@ -1,0 +1,304 @@
+//! Making, moving and removing names.
+
+use vfs::path::{Circle, LastLink, WalkError, split_last};
+use vfs::{Error as FsError, FileType, Ino, RenameMode, SpecialFile};
+
+use super::path::join;
+use super::shared::Names;
+use super::{AsImagePath, Image};
+use crate::{Error, Result};
+
+/// Permissions of a new directory.
+const DIRECTORY_PERMISSIONS: u32 = 0o755;
+
+/// Permissions of every symbolic link.
+const SYMLINK_PERMISSIONS: u32 = 0o777;
+
+/// The last name of a path, and the directory that it is in.
+struct Place<'p> {
+    dir: Ino,
+    name: &'p [u8],
+    /// Whether the path ends in `/`, as only that of a directory may.
+    is_of_directory: bool,
+}
+
+impl<'p> Place<'p> {
+    fn find(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+        let place = Self::find_any(names, path)?;
+        place.check().map(|()| place)
+    }
+
+    /// The same whether or not there can be such a name.
+    fn find_any(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+        let (dir, name) = names.paths.parent(path)?;
+        Ok(Self { dir, name, is_of_directory: path.ends_with(b"/") })
+    }
+
+    fn check(&self) -> vfs::Result<()> {
+        if self.name.len() > vfs::NAME_LEN_MAX { Err(FsError::NameTooLong) } else { Ok(()) }
+    }
+
+    /// The same for something that is made and is no directory.
+    fn for_new_file(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+        if split_last(path).is_none() {
+            return Err(FsError::Exists);
+        }
+        let place = Self::find(names, path)?;
+        if place.is_of_directory {
+            names.fs.lookup(place.dir, place.name)?;
+            return Err(FsError::Exists);
+        }
+        Ok(place)
+    }
+
+    fn file_type(&self, names: &Names<'_>) -> vfs::Result<FileType> {
+        Ok(names.fs.attributes(names.fs.lookup(self.dir, self.name)?)?.file_type)
+    }
+
+    /// Whether what has the name is `dir` or a directory above it.
+    fn is_above(&self, names: &Names<'_>, mut dir: Ino) -> vfs::Result<bool> {
+        let ino = names.fs.lookup(self.dir, self.name)?;
+        let mut circle = Circle::default();
+        while dir != ino {
+            if dir == names.fs.root() || circle.closes_at(dir) {
+                return Ok(false);
+            }
+            dir = names.fs.lookup(dir, b"..")?;
+        }
+        Ok(true)
+    }
+}
+
+/// Refuses a path that can be none, where another one is followed first.
+fn check_second(path: &[u8]) -> Result<()> {
+    if path.contains(&0) {
+        let problem = FsError::Invalid("a path must not contain NUL");
+        return Err(Error::file(path, problem));
+    }
+    Ok(())
+}
+
+fn make_directory(names: &Names<'_>, path: &[u8]) -> vfs::Result<()> {
+    if split_last(path).is_none() {
+        names.paths.resolve(path, LastLink::Follow)?;
+        return Err(FsError::Exists);
+    }
+    let Place { dir, name, .. } = Place::find(names, path)?;
+    let new = names.new_inode(dir, DIRECTORY_PERMISSIONS, FileType::Directory)?;
+    names.fs.mkdir(dir, name, &new).map(|_| ())
+}
+
+/// Makes a directory, unless there is one.
+fn make_or_find(names: &Names<'_>, path: &[u8]) -> vfs::Result<()> {
+    let made = make_directory(names, path);
+    match (&made, names.paths.metadata(path)) {
+        (Err(_), Ok(found)) if found.file_type == FileType::Directory => Ok(()),
+        _ => made,
+    }
+}
+
+/// The path without its last component; `None` if there is nothing before it.
+fn split_parent(path: &[u8]) -> Option<&[u8]> {
+    let end = path.iter().rposition(|&byte| byte != b'/')?;
+    let slash = path[..end].iter().rposition(|&byte| byte == b'/')?;
+    let end = path[..slash].iter().rposition(|&byte| byte != b'/')?;
+    Some(&path[..=end])
+}
+
+impl Image {
+    /// Makes a directory, with the permissions `0o755`.
+    ///
+    /// # Errors
+    /// If the name is taken or the directory above is missing.
+    pub fn create_dir(&self, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        self.shared.names(path, |names| make_directory(&names, path))
+    }
+
+    /// Makes a directory and those above it that are missing. What is there already stays as it is.
+    ///
+    /// # Errors
+    /// If something else is in the way. Directories that were made before stay.
+    pub fn create_dir_all(&self, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        if path.is_empty() {
+            return Ok(());
+        }
+        self.shared.names(path, |names| {
+            // Up to what is there, then down again. The order in which `std` tries decides what an error says.
+            let mut missing = vec![path];
+            while let Some(&below) = missing.last() {
+                match make_or_find(&names, below) {
+                    Err(FsError::NotFound) => match split_parent(below) {
+                        Some(parent) => missing.push(parent),
+                        None => return Err(FsError::NotFound),
+                    },
+                    Err(error) => return Err(error),
+                    Ok(()) => break,
+                }
+            }
+            missing.pop();
+            missing.iter().rev().try_for_each(|path| make_or_find(&names, path))
+        })
+    }
+
+    /// Removes the name of anything but a directory; the file goes with its last name, or when nobody has it open any
+    /// more. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// If it is not there, or a directory.
+    pub fn remove_file(&self, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        self.shared.removing(path, |names| {
+            if split_last(path).is_none() {
+                return Err(FsError::IsADirectory);
+            }
+            let place = Place::find(&names, path)?;
+            if place.is_of_directory && place.file_type(&names)? != FileType::Directory {
+                return Err(FsError::NotADirectory);
+            }
+            names.fs.unlink(place.dir, place.name, Some(names.now))
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// If it is not there, no directory, or not empty.
+    pub fn remove_dir(&self, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        self.shared.removing(path, |names| {
+            let place = Place::find(&names, path)?;
+            names.fs.rmdir(place.dir, place.name, Some(names.now))
+        })
+    }
+
+    /// Removes a directory with everything in it. Symbolic links are not followed; one that `path` itself names is
+    /// removed. Other threads follow no path meanwhile.
+    ///
+    /// # Errors
+    /// The first one, with the path of what could not be removed; what was removed before it is gone.
+    pub fn remove_dir_all(&self, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        let mut failed = None;
+        self.shared.removing(path, |names| {
+            let place = Place::find(&names, path)?;
+            let file_type = place.file_type(&names)?;
+            let is_link = file_type == FileType::Symlink && !place.is_of_directory;
+            if file_type != FileType::Directory && !is_link {
+                return Err(FsError::NotADirectory);
+            }
+            let removed = names.paths.remove_all(path, Some(names.now), &mut || ());
+            failed = removed
+                .err()
+                .map(|WalkError { path: below, error }| Error::file(&join(path, &below), error));
+            Ok(())
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Moves a file or a directory. What has the new name is replaced, but a directory only by a directory, and only
+    /// if it is empty. Symbolic links at the end of both paths are not followed.
+    ///
+    /// # Errors
+    /// If it is not there, if the new name leads below what is moved, or if what has it cannot be replaced.
+    pub fn rename(&self, from: impl AsImagePath, to: impl AsImagePath) -> Result<()> {
+        self.rename_with(from, to, RenameMode::Replace)
+    }
+
+    /// The same, but where the new name is taken, it fails or both change places, as `mode` says.
+    ///
+    /// # Errors
+    /// As [`Self::rename`].
+    pub fn rename_with(
+        &self,
+        from: impl AsImagePath,
+        to: impl AsImagePath,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = (from.as_image_path(), to.as_image_path());
+        check_second(to)?;
+        self.shared.removing(from, |names| {
+            let from = Place::find_any(&names, from)?;
+            if to.is_empty() {
+                return Err(FsError::NotFound);
+            }
+            let to = Place::find_any(&names, to)?;
+            from.check()?;
+            let file_type = from.file_type(&names)?;
+            to.check()?;
+            let is_of_directory = from.is_of_directory || to.is_of_directory;
+            if is_of_directory && file_type != FileType::Directory {
+                return Err(FsError::NotADirectory);
+            }
+            let (old, new) = ((from.dir, from.name), (to.dir, to.name));
+            match names.fs.rename(old, new, mode, Some(names.now)) {
+                // As the host has it: what it would replace holds what is moved.
+                Err(FsError::IsADirectory) if to.is_above(&names, from.dir)? => {
+                    Err(FsError::NotEmpty)
+                }
+                renamed => renamed,
+            }
+        })
+    }
+
+    /// Gives a file another name. A symbolic link at `original` is not followed, but given the name itself.
+    ///
+    /// # Errors
+    /// If there is no such file, it is a directory, or the name is taken.
+    pub fn hard_link(&self, original: impl AsImagePath, link: impl AsImagePath) -> Result<()> {
+        let (original, link) = (original.as_image_path(), link.as_image_path());
+        check_second(link)?;
+        self.shared.names(original, |names| {
+            let ino = names.paths.resolve(original, LastLink::Keep)?;
+            if link.is_empty() {
+                return Err(FsError::NotFound);
+            }
+            let Place { dir, name, .. } = Place::for_new_file(&names, link)?;
+            if names.fs.attributes(ino)?.file_type == FileType::Directory {
+                return Err(match names.fs.lookup(dir, name) {
+                    Ok(_) => FsError::Exists,
+                    Err(_) => FsError::NotPermitted("directories have one name"),
+                });
+            }
+            names.fs.link(ino, dir, name, Some(names.now))
+        })
+    }
+
+    /// Makes a symbolic link to `target`, which may be anything: it is not looked at.
+    ///
+    /// # Errors
+    /// If the name is taken or the directory above is missing.
+    pub fn symlink(&self, target: impl AsImagePath, link: impl AsImagePath) -> Result<()> {
+        let (target, link) = (target.as_image_path(), link.as_image_path());
+        self.shared.names(link, |names| {
+            if target.is_empty() {
+                return Err(FsError::NotFound);
+            }
+            if target.contains(&0) {
+                return Err(FsError::Invalid("a target must not contain NUL"));
+            }
+            let Place { dir, name, .. } = Place::for_new_file(&names, link)?;
+            let new = names.new_inode(dir, SYMLINK_PERMISSIONS, FileType::Symlink)?;
+            names.fs.symlink(dir, name, target, &new).map(|_| ())
+        })
+    }
+
+    /// Makes a device, a named pipe or a socket, with these permissions.
+    ///
+    /// # Errors
+    /// If the name is taken or the directory above is missing.
+    pub fn create_special(
+        &self,
+        path: impl AsImagePath,
+        file: SpecialFile,
+        mode: u32,
+    ) -> Result<()> {
+        let path = path.as_image_path();
+        self.shared.names(path, |names| {
+            let Place { dir, name, .. } = Place::for_new_file(&names, path)?;
+            let new = names.new_inode(dir, mode, FileType::Regular)?;
+            names.fs.mknod(dir, name, file, &new).map(|_| ())
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Opening files.
+
+use vfs::path::{LastLink, split_last};
+use vfs::{Error as FsError, FileType, Ino};
+
+use super::file::Access;
+use super::shared::{Held, Names};
+use super::{AsImagePath, File, Image};
+use crate::{Error, Result};
+
+/// Permissions of a new file unless told otherwise.
+const PERMISSIONS: u32 = 0o644;
+
+/// How often a name may be taken and free again while a file of it is opened.
+const TRIES: u32 = 100;
+
+/// How to open a file: the options of `std::fs::OpenOptions`, with their meaning.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use diskwright::fs::{Ext4Options, File, Image, MemoryDevice, OpenOptions};
+/// use std::io::Write;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let image = Image::format(Arc::new(MemoryDevice::new(8 << 20)), Ext4Options::new())?;
+/// let mut log = OpenOptions::new().append(true).create(true).mode(0o600).open(&image, "log")?;
+/// log.write_all(b"one more line\n")?;
+/// # drop(log);
+/// # image.close()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    reads: bool,
+    writes: bool,
+    appends: bool,
+    truncates: bool,
+    creates: bool,
+    creates_new: bool,
+    mode: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let (reads, writes, appends) = (false, false, false);
+        let (truncates, creates, creates_new) = (false, false, false);
+        Self { reads, writes, appends, truncates, creates, creates_new, mode: PERMISSIONS }
+    }
+
+    /// Whether it is read.
+    #[must_use]
+    pub fn read(mut self, reads: bool) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Whether it is written.
+    #[must_use]
+    pub fn write(mut self, writes: bool) -> Self {
+        self.writes = writes;
+        self
+    }
+
+    /// Whether it is written at its end only, wherever that is at the moment.
+    #[must_use]
+    pub fn append(mut self, appends: bool) -> Self {
+        self.appends = appends;
+        self
+    }
+
+    /// Whether it is emptied first.
+    #[must_use]
+    pub fn truncate(mut self, truncates: bool) -> Self {
+        self.truncates = truncates;
+        self
+    }
+
+    /// Whether it is made if it is not there.
+    #[must_use]
+    pub fn create(mut self, creates: bool) -> Self {
+        self.creates = creates;
+        self
+    }
+
+    /// Whether it is made, and must not be there.
+    #[must_use]
+    pub fn create_new(mut self, creates_new: bool) -> Self {
+        self.creates_new = creates_new;
+        self
+    }
+
+    /// Permissions of a file that is made: these and no others, as an image has no umask.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Opens a file. A symbolic link at the end of the path is followed, unless the file is to be new.
+    ///
+    /// # Errors
+    /// If the options contradict each other, the file is not there (or is, and must not be), or it is neither a
+    /// regular file nor, for reading, a directory; if it is to be changed and the image is open for reading.
+    pub fn open(&self, image: &Image, path: impl AsImagePath) -> Result<File> {
+        let path = path.as_image_path();
+        let writes = self.writes || self.appends;
+        let access = Access { reads: self.reads, writes, appends: self.appends };
+        self.check(writes).map_err(|error| Error::file(path, error))?;
+        let held = image.shared.names(path, |names| {
+            let (ino, is_new) = self.find(&names, path)?;
+            if !is_new {
+                self.prepare(&names, ino, writes, image.is_writable())?;
+            }
+            Held::new(&image.shared, names.fs, ino)
+        })?;
+        Ok(File::new(held, access, path))
+    }
+
+    /// Refuses what `std` refuses.
+    fn check(&self, writes: bool) -> vfs::Result<()> {
+        let problem = match () {
+            () if !self.reads && !writes => "a file is opened to read, to write or to append",
+            () if !writes && (self.truncates || self.creates || self.creates_new) => {
+                "only a file that is opened to write is emptied or made"
+            }
+            () if self.appends && self.truncates && !self.creates_new => {
+                "a file that is appended to is not emptied"
+            }
+            () if self.mode > 0o7777 => "permissions are bits below 0o10000",
+            () => return Ok(()),
+        };
+        Err(FsError::Invalid(problem))
+    }
+
+    /// The inode of the path, and whether it was made.
+    fn find(&self, names: &Names<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
+        if !self.creates && !self.creates_new {
+            return Ok((names.paths.resolve(path, LastLink::Follow)?, false));
+        }
+        if path.ends_with(b"/") {
+            names.paths.parent(path)?;
+            return Err(FsError::IsADirectory);
+        }
+        if self.creates_new {
+            let Some((parent, name)) = split_last(path) else { return Err(FsError::Exists) };
+            let dir = names.paths.resolve(parent, LastLink::Follow)?;
+            return self.make(names, dir, name).map(|ino| (ino, true));
+        }
+        for _ in 0..TRIES {
+            match names.paths.resolve(path, LastLink::Follow) {
+                Err(FsError::NotFound) => {}
+                found => return found.map(|ino| (ino, false)),
+            }
+            let (dir, name) = names.paths.parent_of_target(path)?;
+            match self.make(names, dir, &name) {
+                Err(FsError::Exists) => {}
+                made => return made.map(|ino| (ino, true)),
+            }
+        }
+        Err(FsError::Exists)
+    }
+
+    fn make(&self, names: &Names<'_>, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
+        let new = names.new_inode(dir, self.mode, FileType::Regular)?;
+        names.fs.create(dir, name, &new)
+    }
+
+    /// Checks that a file that was there can be opened so, and empties it if asked to.
+    fn prepare(
+        &self,
+        names: &Names<'_>,
+        ino: Ino,
+        writes: bool,
+        is_writable: bool,
+    ) -> vfs::Result<()> {
+        match names.fs.attributes(ino)?.file_type {
+            FileType::Regular => {}
+            FileType::Directory if !writes => {}
+            FileType::Directory => return Err(FsError::IsADirectory),
+            _ => return Err(FsError::Invalid("only regular files and directories are opened")),
+        }
+        if writes && !is_writable {
+            return Err(FsError::ReadOnly("the image was opened for reading"));
+        }
+        if self.truncates { names.fs.truncate(ino, 0, Some(names.now)) } else { Ok(()) }
+    }
+}
+
+impl File {
+    /// Opens a file for reading. A directory can be opened, too, to ask for what is known of it.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn open(image: &Image, path: impl AsImagePath) -> Result<Self> {
+        OpenOptions::new().read(true).open(image, path)
+    }
+
+    /// Opens a file for writing. It is made if it is not there, and emptied if it is.
+    ///
+    /// # Errors
+    /// If it is a directory, or the image cannot be changed.
+    pub fn create(image: &Image, path: impl AsImagePath) -> Result<Self> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(image, path)
+    }
+
+    /// Makes a file and opens it for reading and writing.
+    ///
+    /// # Errors
+    /// If the name is taken, or the image cannot be changed.
+    pub fn create_new(image: &Image, path: impl AsImagePath) -> Result<Self> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(image, path)
+    }
+
+    /// How to open one, to be set.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+}

@@ -1,0 +1,113 @@
+//! What can be a path in an image.
+
+use std::borrow::Cow;
+#[cfg(unix)]
+use std::ffi::{OsStr, OsString};
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
+
+/// A path in an image: bytes, with `/` between names. With or without a leading `/` it starts at the root.
+///
+/// Text and bytes are paths everywhere; what the host has as a path is one on Unix, where it is bytes, too.
+///
+/// ```
+/// use diskwright::fs::AsImagePath;
+///
+/// fn len(path: impl AsImagePath) -> usize {
+///     path.as_image_path().len()
+/// }
+/// assert_eq!(len("/etc/fstab"), len(b"/etc/fstab"));
+/// assert_eq!(len(vec![b'/', 0xff]), 2);
+/// # #[cfg(unix)]
+/// assert_eq!(len(std::path::Path::new("/etc").join("fstab")), 10);
+/// ```
+pub trait AsImagePath {
+    /// The bytes of the path.
+    fn as_image_path(&self) -> &[u8];
+}
+
+impl<P: AsImagePath + ?Sized> AsImagePath for &P {
+    fn as_image_path(&self) -> &[u8] {
+        (**self).as_image_path()
+    }
+}
+
+impl AsImagePath for [u8] {
+    fn as_image_path(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<const LEN: usize> AsImagePath for [u8; LEN] {
+    fn as_image_path(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsImagePath for Vec<u8> {
+    fn as_image_path(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsImagePath for str {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl AsImagePath for String {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl<P: AsImagePath + ToOwned + ?Sized> AsImagePath for Cow<'_, P>
+where
+    P::Owned: AsImagePath,
+{
+    fn as_image_path(&self) -> &[u8] {
+        match self {
+            Cow::Borrowed(path) => path.as_image_path(),
+            Cow::Owned(path) => path.as_image_path(),
+        }
+    }
+}
+
+#[cfg(unix)]
+impl AsImagePath for OsStr {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_encoded_bytes()
+    }
+}
+
+#[cfg(unix)]
+impl AsImagePath for OsString {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_encoded_bytes()
+    }
+}
+
+#[cfg(unix)]
+impl AsImagePath for Path {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_os_str().as_encoded_bytes()
+    }
+}
+
+#[cfg(unix)]
+impl AsImagePath for PathBuf {
+    fn as_image_path(&self) -> &[u8] {
+        self.as_os_str().as_encoded_bytes()
+    }
+}
+
+/// The path of a file in a directory.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = dir.to_vec();
+    if !path.ends_with(b"/") && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

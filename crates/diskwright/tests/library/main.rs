@@ -1,0 +1,10 @@
+//! What the library promises to programs, judged by e2fsck, xfs_repair and the host's own file system.
+
+mod examples;
+mod files;
+mod host;
+mod images;
+mod model;
+mod opening;
+mod threads;
+mod trees;

@@ -1,0 +1,116 @@
+//! Errors of a file system as errors of `std::io`, for programs that take them for those of files of the host.
+
+use std::io;
+
+use crate::Error;
+
+impl Error {
+    /// The kind that an error of the host's file system of this meaning has.
+    pub fn kind(&self) -> io::ErrorKind {
+        use io::ErrorKind as K;
+        match self {
+            Self::Device(error) => error.kind(),
+            Self::Unsupported(_) => K::Unsupported,
+            Self::Corrupt(_) => K::InvalidData,
+            Self::NotFound => K::NotFound,
+            Self::Exists => K::AlreadyExists,
+            Self::NotADirectory => K::NotADirectory,
+            Self::IsADirectory => K::IsADirectory,
+            Self::NotEmpty => K::DirectoryNotEmpty,
+            Self::NameTooLong => K::InvalidFilename,
+            Self::TooManyLinks => K::TooManyLinks,
+            Self::FileTooLarge => K::FileTooLarge,
+            Self::NoSpace | Self::NoInodes | Self::AttributeTooLarge(_) => K::StorageFull,
+            Self::ReadOnly(_) => K::ReadOnlyFilesystem,
+            Self::Invalid(_) => K::InvalidInput,
+            Self::NotPermitted(_) | Self::Encrypted => K::PermissionDenied,
+            Self::OtherProject => K::CrossesDevices,
+            // `std` has a kind for loops that is not stable yet, and none for attributes.
+            Self::SymlinkLoop | Self::NoAttribute => K::Other,
+        }
+    }
+
+    /// The number that the host's system calls have for this reason, where it says no more than that number.
+    #[cfg(unix)]
+    fn errno(&self) -> Option<rustix::io::Errno> {
+        use rustix::io::Errno as E;
+        Some(match self {
+            Self::NotFound => E::NOENT,
+            Self::Exists => E::EXIST,
+            Self::NotADirectory => E::NOTDIR,
+            Self::IsADirectory => E::ISDIR,
+            Self::NotEmpty => E::NOTEMPTY,
+            Self::NameTooLong => E::NAMETOOLONG,
+            Self::SymlinkLoop => E::LOOP,
+            Self::TooManyLinks => E::MLINK,
+            Self::FileTooLarge => E::FBIG,
+            Self::NoSpace => E::NOSPC,
+            Self::OtherProject => E::XDEV,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Self::NoAttribute => E::NODATA,
+            #[cfg(target_vendor = "apple")]
+            Self::NoAttribute => E::NOATTR,
+            _ => return None,
+        })
+    }
+
+    /// This as an error with the number of the host's system calls, if that says all there is to it.
+    pub fn to_os_error(&self) -> Option<io::Error> {
+        #[cfg(unix)]
+        return self.errno().map(io::Error::from);
+        #[cfg(not(unix))]
+        None
+    }
+}
+
+/// Reasons that have a number in POSIX and say no more than that become that number (on Unix), a failure of the
+/// device becomes what the device said, and everything else keeps its text.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        match (error.to_os_error(), error) {
+            (Some(of_host), _) => of_host,
+            (None, Error::Device(error)) => error,
+            (None, error) => Self::new(error.kind(), error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `std` says of the number, where there is one, is the kind that the reason has by itself.
+    #[test]
+    fn numbers_and_kinds_agree() {
+        use Error as E;
+        let all = [
+            E::NotFound,
+            E::Exists,
+            E::NotADirectory,
+            E::IsADirectory,
+            E::NotEmpty,
+            E::NameTooLong,
+            E::TooManyLinks,
+            E::FileTooLarge,
+            E::NoSpace,
+            E::OtherProject,
+        ];
+        for error in all {
+            let kind = error.kind();
+            let of_host = io::Error::from(error);
+            assert_eq!(of_host.kind(), kind, "{of_host}");
+            #[cfg(unix)]
+            assert!(of_host.raw_os_error().is_some(), "{of_host}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_text_keeps_it() {
+        let error = io::Error::from(Error::Invalid("the reason"));
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("the reason"), "{error}");
+        let device = io::Error::new(io::ErrorKind::TimedOut, "slow");
+        let error = io::Error::from(Error::Device(device));
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::TimedOut, "slow".into()));
+    }
+}
