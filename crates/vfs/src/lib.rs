@@ -8,6 +8,7 @@ mod filesystem;
 mod flags;
 pub mod names;
 pub mod path;
+pub mod survey;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};
