@@ -177,7 +177,7 @@ mod tests {
 
     fn unpacked(frame: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut decoder = structured_zstd::decoding::StreamingDecoder::new(frame).unwrap();
+        let mut decoder = structured_zstd::decoding::StreamingDecoder::new(frame);
         decoder.read_to_end(&mut bytes).unwrap();
         bytes
     }

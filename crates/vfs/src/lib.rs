@@ -9,6 +9,7 @@ mod flags;
 mod io_error;
 pub mod names;
 pub mod path;
+pub mod survey;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};

@@ -11,6 +11,7 @@ mod entries;
 mod listing;
 mod parents;
 mod root;
+mod several;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -23,6 +24,7 @@ pub use circle::Circle;
 pub use entries::Entries;
 pub use parents::{PathsOf, paths_of};
 pub use root::check_root;
+pub use several::first_paths;
 pub use walk::{DirectoryGuard, Visit, Walk, WalkError, WalkSteps, Walked};
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).

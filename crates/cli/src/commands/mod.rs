@@ -23,6 +23,7 @@ pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod lsattr;
+pub(crate) mod map;
 pub(crate) mod mkdir;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
@@ -84,6 +85,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Grow(args) => grow::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Map(args) => map::run(args),
         Command::Workload(args) => workload::run(args),
     }
 }
