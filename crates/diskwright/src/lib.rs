@@ -49,7 +49,6 @@ pub mod mount;
 mod mounts;
 #[cfg(feature = "build")]
 pub mod output;
-pub mod partition;
 #[cfg(feature = "build")]
 mod record;
 #[cfg(feature = "build")]
@@ -68,6 +67,7 @@ mod verity;
 #[cfg(feature = "workload")]
 pub mod workload;
 
+pub use ::partition;
 pub use error::{Error, Outcome, Result};
 pub use format::Format;
 pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};

@@ -8,6 +8,8 @@ mod filesystem;
 mod flags;
 pub mod names;
 pub mod path;
+pub mod runs;
+pub mod text;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};

@@ -5,13 +5,11 @@
 //! be given to the destination (a device node without the right to make one, an attribute that a
 //! file system does not keep, a socket in an archive) is said, counted and left out.
 
-mod acl;
-pub(crate) mod archive;
+mod archive;
 pub(crate) mod contents;
 mod directory;
 mod file;
 mod host;
-pub(crate) mod pax;
 mod share;
 
 use serde::Serialize;

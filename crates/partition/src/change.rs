@@ -13,7 +13,7 @@ use super::{Partition, PartitionError, find, mbr, read};
 ///
 /// # Errors
 /// If another partition is in the way, or the kind of partition cannot be changed.
-pub(crate) fn disk_for(
+pub fn disk_for(
     device: &dyn BlockDevice,
     number: u32,
     bytes: u64,
@@ -62,7 +62,7 @@ fn no_room(partition: &Partition, limit: u64, wanted: u64, what: String) -> Part
 ///
 /// # Errors
 /// If the table cannot say so, the kind of partition cannot be changed, or the device fails.
-pub(crate) fn resize(
+pub fn resize(
     device: &dyn BlockDevice,
     number: u32,
     bytes: u64,
