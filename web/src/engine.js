@@ -24,6 +24,8 @@ export class Engine {
     this.#worker.onerror = (event) => this.#fail(new Error(`the worker failed: ${event.message}`));
     const wasm = fromBase64(WASM_BASE64);
     this.ready = this.call('start', { wasm }, undefined, [wasm.buffer]);
+    // Who waits for it hears of it; nobody need.
+    this.ready.catch(() => {});
   }
 
   #receive({ id, answer, error, progress }) {

@@ -88,8 +88,10 @@ export class Viewer {
     }
     if (mine !== this.shown) return;
     const contents = el('div', {});
-    this.element.replaceChildren(title, this.#actions(node), this.#facts(path, details), ...this.#xattrs(details),
-      ...(details.errors ?? []).map((error) => failureBox('Not all of it can be read', error)), contents);
+    const errors = details.errors ?? [];
+    this.element.replaceChildren(title, this.#actions(node), contents,
+      ...errors.map((error) => failureBox('Not all of it can be read', error)),
+      el('h3', { text: 'Attributes' }), this.#facts(path, details), ...this.#xattrs(details));
     this.element.scrollTop = 0;
     if (entry.type === 'file') await this.#contents(node, contents, () => mine === this.shown);
   }
@@ -205,7 +207,7 @@ export class Viewer {
         show(place);
       },
     }));
-    element.append(el('h3', { text: 'Contents' }),
+    element.append(
       el('div', { class: 'views', role: 'group', 'aria-label': 'Show the contents as' }, ...buttons), place);
     await views[first][1](place);
   }

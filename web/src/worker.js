@@ -112,7 +112,7 @@ self.onmessage = async ({ data: { id, method, args } }) => {
     const answer = await methods[method](args, progress);
     const bytes = answer instanceof Uint8Array ? answer : answer?.bytes;
     spent.total += performance.now() - start;
-    self.postMessage({ id, answer }, bytes ? [bytes.buffer] : []);
+    self.postMessage({ id, answer }, bytes instanceof Uint8Array ? [bytes.buffer] : []);
   } catch (error) {
     spent.total += performance.now() - start;
     self.postMessage({ id, error: plain(error) });

@@ -47,12 +47,7 @@ pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
 ///
 /// # Errors
 /// `Corrupt` if the contents end before.
-pub fn read_exactly(
-    fs: &dyn FileSystem,
-    ino: Ino,
-    offset: u64,
-    buf: &mut [u8],
-) -> Result<()> {
+pub fn read_exactly(fs: &dyn FileSystem, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < buf.len() {
         match fs.read(ino, offset + done as u64, &mut buf[done..])? {

@@ -130,7 +130,8 @@ impl Observer for Collector<'_> {
     /// Speaks only when a step of the phase is done: telling costs more than the work.
     fn progress(&self, phase: Phase, done: u64, total: u64) {
         let step = phase as u64 * (STEPS + 1) + done.saturating_mul(STEPS) / total.max(1);
-        if self.told.swap(step, Ordering::Relaxed) != step && !(self.tell)(phase.word(), done, total)
+        if self.told.swap(step, Ordering::Relaxed) != step
+            && !(self.tell)(phase.word(), done, total)
         {
             self.is_cancelled.store(true, Ordering::Relaxed);
         }

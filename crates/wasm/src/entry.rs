@@ -230,7 +230,10 @@ pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Re
     let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(len).is_err() {
-        return Err(Failure::new("ENOMEM", format!("no memory for {len} bytes: read less at once")));
+        return Err(Failure::new(
+            "ENOMEM",
+            format!("no memory for {len} bytes: read less at once"),
+        ));
     }
     bytes.resize(len, 0);
     let mut done = 0;

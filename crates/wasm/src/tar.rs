@@ -253,8 +253,7 @@ impl Tar {
             copying.runs.pop_front();
         }
         self.out.resize(start + len as usize, 0);
-        let read =
-            read_exactly(paths.file_system(), copying.ino, offset, &mut self.out[start..]);
+        let read = read_exactly(paths.file_system(), copying.ino, offset, &mut self.out[start..]);
         if let Err(error) = read {
             self.out[start..].fill(0);
             // Once for a file is enough.

@@ -135,7 +135,8 @@ impl Volume {
 
     fn begin(&self) -> Result<Busy<'_>> {
         if self.is_busy.replace(true) {
-            let message = "the image is at work: its device must not use it while it is read or written";
+            let message =
+                "the image is at work: its device must not use it while it is read or written";
             return Err(Failure::new("EBUSY", message));
         }
         Ok(Busy(&self.is_busy))

@@ -81,6 +81,11 @@ impl Registered {
         Ok(Self { key, len, is_writable })
     }
 
+    /// Whether it has `writeAt`.
+    pub(super) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
     /// The device itself. The table is not borrowed while it is at work, so that it may open others.
     fn device(&self) -> io::Result<JsDevice> {
         let device = DEVICES.with_borrow(|all| all.get(&self.key).cloned());

@@ -12,8 +12,9 @@ use super::device::{JsDevice, Registered};
 use super::failure::{json, options, thrown};
 use super::image::Image;
 use crate::check_report::Collector;
+use crate::failure::Failure;
 use crate::place;
-use crate::volume::{self, Volume};
+use crate::volume::{self, Open, Volume};
 
 thread_local! {
     /// Who is told how far the check is that is under way.
@@ -31,6 +32,7 @@ fn clock() -> Timestamp {
 #[wasm_bindgen]
 pub struct Disk {
     device: Arc<dyn BlockDevice>,
+    is_writable: bool,
 }
 
 #[wasm_bindgen]
@@ -43,7 +45,8 @@ impl Disk {
     pub fn new(device: JsDevice) -> Result<Self, JsValue> {
         vfs::clock::provide(clock);
         let device = Registered::new(device).map_err(thrown)?;
-        Ok(Self { device: Arc::new(device) })
+        let is_writable = device.is_writable();
+        Ok(Self { device: Arc::new(device), is_writable })
     }
 
     /// What it holds, as JSON: `size`, `contents`, `partitions`.
@@ -59,7 +62,12 @@ impl Disk {
     /// # Errors
     /// If there is none that can be used.
     pub fn open(&self, how: &str) -> Result<Image, JsValue> {
-        Volume::open(&self.device, &options(how)?).map(Image::new).map_err(thrown)
+        let how: Open = options(how)?;
+        if how.writable && !self.is_writable {
+            let message = "the device has no writeAt: it can only be read";
+            return Err(thrown(Failure::new("EROFS", message)));
+        }
+        Volume::open(&self.device, &how).map(Image::new).map_err(thrown)
     }
 
     /// Makes an empty file system on all of it, by options (JSON).
