@@ -39,7 +39,9 @@ async function open(method, args, name) {
   document.title = `${name} – Diskwright`;
   const quiet = say(`Opening ${name}…`);
   try {
-    window.diskwright.timeline.engine = await engine.ready;
+    const ready = await engine.ready;
+    window.diskwright.timeline.engine = ready;
+    byId('tab-map').hidden = !ready.hasMap;
     layout = await engine.call(method, args);
   } catch (error) {
     show('welcome');
@@ -143,11 +145,12 @@ function choose(name, focus = true) {
 function listenToTabs() {
   for (const name of TABS) byId(`tab-${name}`).onclick = () => choose(name);
   byId('tab-files').parentElement.onkeydown = (event) => {
-    const at = TABS.findIndex((name) => byId(`tab-${name}`) === document.activeElement);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    const shown = TABS.filter((name) => !byId(`tab-${name}`).hidden);
+    const at = shown.findIndex((name) => byId(`tab-${name}`) === document.activeElement);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[event.key];
     if (to === undefined || at < 0) return;
     event.preventDefault();
-    choose(TABS[(to + TABS.length) % TABS.length]);
+    choose(shown.at(to % shown.length));
   };
 }
 

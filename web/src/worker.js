@@ -1,6 +1,6 @@
 // The engine in a worker: it may wait for bytes there.
 
-import { Disk, initSync } from 'engine';
+import { Disk, Image, initSync } from 'engine';
 import { addressDevice, fileDevice } from './devices.js';
 
 let disk = null;
@@ -44,7 +44,7 @@ const methods = {
   async start({ wasm }) {
     const start = performance.now();
     initSync({ module: new WebAssembly.Module(await unpack(wasm)) });
-    return { ms: performance.now() - start };
+    return { ms: performance.now() - start, hasMap: 'map' in Image.prototype };
   },
 
   async openFile({ file }) {
@@ -75,7 +75,7 @@ const methods = {
   stat: ({ path }) => JSON.parse(image.stat(path, true)),
   read: ({ path, offset, length }) => image.read(path, offset, length),
   check: (_, progress) => JSON.parse(disk.check(place, (phase, done, total) => progress({ phase, done, total }))),
-  map: ({ cells }) => (image.map ? image.map(cells) : null),
+  map: ({ cells }) => image.map(cells),
 
   tarOpen({ id, path }) {
     archives.set(id, image.tar(path));
