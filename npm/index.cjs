@@ -267,8 +267,9 @@ class Image {
   }
 
   *walk(path = '/') {
-    const seen = new Set();
-    const levels = [this.#level(bytesOf(path), seen)];
+    const top = bytesOf(path);
+    const seen = new Set([this.stat(top).ino]);
+    const levels = [this.#level(top)];
     while (levels.length > 0) {
       const level = levels[levels.length - 1];
       const entry = level.entries[level.next++];
@@ -281,13 +282,14 @@ class Image {
       const walked = { path: Buffer.from(pathBytes).toString(), pathBytes, entry, skip: false };
       yield walked;
       // Only a damaged image has a directory twice, and one that holds itself would have no end.
-      if (entry.isDirectory() && !walked.skip && !seen.has(entry.ino)) levels.push(this.#level(pathBytes, seen));
+      if (!entry.isDirectory() || walked.skip || seen.has(entry.ino)) continue;
+      seen.add(entry.ino);
+      levels.push(this.#level(pathBytes));
     }
   }
 
-  #level(path, seen) {
+  #level(path) {
     const raw = JSON.parse(call(() => this.#engine.list(path)));
-    seen.add(JSON.parse(call(() => this.#engine.stat(path, true))).ino);
     const entries = raw.entries.map((entry) => new Entry(entry));
     return { path, entries, next: 0, error: raw.error && errorOf(raw.error) };
   }

@@ -270,6 +270,16 @@ test('an image in a file is made and changed in place', () => {
   assert.equal(run(PROGRAM, 'cat', file, '/one', '/two'), '12');
 });
 
+test('the viewer of the examples shows trees and files', () => {
+  const viewer = path.join(import.meta.dirname, '../examples/viewer.mjs');
+  const tree = run(process.execPath, viewer, `${path.join(IMAGES, 'disk.img')},2`, '/directory');
+  assert.match(tree, /-rw-r--r-- +20000 .*Z \/directory\/binary\n/);
+  assert.match(tree, /\/directory\/deeper\/note\.md/);
+  const file = path.join(IMAGES, 'ext4.img');
+  assert.equal(run(process.execPath, viewer, file, '/link'), 'Hello from the image\n');
+  assert.throws(() => run(process.execPath, viewer, file, '/nothing'), (error) => error.status === 1);
+});
+
 test('CommonJS has the same', () => {
   assert.equal(createRequire(import.meta.url)('diskwright').open, diskwright.open);
 });

@@ -239,16 +239,20 @@ await test('an image of 10 GB: its root is shown soon, and little of it is read'
   assert.ok(size >= 10 * 2 ** 30);
   const times = [];
   for (let round = 0; round < 5; round++) {
+    const before = (await tab.metrics()).ScriptDuration;
     await choose(tab, 'large.img');
     await tab.waitForFunction(() => window.diskwright.timeline.shown);
     const { timeline, figures } = await tab.evaluate(async () => ({
       timeline: window.diskwright.timeline, figures: await window.diskwright.figures() }));
-    times.push({ shown: timeline.shown - timeline.start, engine: timeline.engine.ms, script: figures.total - figures.reading, ...figures });
+    // The page's own, and the worker's.
+    const page = ((await tab.metrics()).ScriptDuration - before) * 1000;
+    const script = page + figures.total - figures.reading;
+    times.push({ shown: timeline.shown - timeline.start, engine: timeline.engine.ms, page, script, ...figures });
     await tab.evaluate(() => { window.diskwright.timeline = {}; });
   }
   for (const time of times) {
-    console.log(`     shown after ${time.shown.toFixed(0)} ms: engine made in ${time.engine.toFixed(0)} ms, script ` +
-      `${time.script.toFixed(0)} ms, reading ${time.reading.toFixed(0)} ms (${time.requests} reads, ${time.bytes} bytes)`);
+    console.log(`     shown after ${time.shown.toFixed(0)} ms: script ${time.script.toFixed(0)} ms, of which the page's own ` +
+      `${time.page.toFixed(0)} and making the engine ${time.engine.toFixed(0)}; reading ${time.reading.toFixed(0)} ms (${time.requests} reads, ${time.bytes} bytes)`);
   }
   const best = Math.min(...times.map((time) => time.script));
   assert.ok(best < SCRIPT_MS_MAX, `${best} ms of script`);
