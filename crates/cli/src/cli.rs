@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     apply, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract, find, grow,
-    info, ln, ls, lsattr, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr, shrink,
-    trim, truncate, unmount, workload,
+    info, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr,
+    shrink, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -76,5 +76,6 @@ pub(crate) enum Command {
     Grow(grow::GrowArgs),
     Shrink(shrink::ShrinkArgs),
     Dump(dump::DumpArgs),
+    Map(map::MapArgs),
     Workload(workload::WorkloadArgs),
 }

@@ -10,6 +10,7 @@ mod extract;
 mod images;
 mod layers;
 mod list;
+mod map;
 mod mount;
 mod mount_cli;
 mod mount_crash;

@@ -313,6 +313,29 @@ fn open_format(
     }
 }
 
+/// Opens an image for reading as one that tells what lies where, beside what it says about itself.
+#[cfg(feature = "build")]
+pub(crate) fn open_layout(
+    path: &Path,
+    options: &OpenImage,
+) -> Result<(Box<dyn vfs::survey::TellsLayout>, ImageInfo, Vec<String>)> {
+    let device = open_device(path, options)?;
+    let at = |source| Error::Image { image: path.to_owned(), source };
+    match probe_kind(path, &device, options)? {
+        Kind::Ext => {
+            let fs = Ext4::open(device, &options.ext4()).map_err(at)?;
+            let (info, remarks) = (ext4::info(&fs).map_err(at)?, fs.remarks().to_vec());
+            Ok((Box::new(fs), info, remarks))
+        }
+        Kind::Xfs => {
+            let fs = Xfs::open(Arc::clone(&device), &options.xfs()).map_err(at)?;
+            let log = xfs::LogState::of(&*device, fs.superblock_found()).map_err(at)?;
+            let (info, remarks) = (xfs::info(&fs, log).map_err(at)?, fs.remarks().to_vec());
+            Ok((Box::new(fs), info, remarks))
+        }
+    }
+}
+
 /// Opens for reading what a repair made of an image in memory; as it lies, if that was not enough.
 pub(crate) fn open_repaired(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Image> {
     let kind = match format {

@@ -12,6 +12,7 @@
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
+//! - [`mod@map`] draws what lies where in an image.
 #![forbid(unsafe_code)]
 // Opening an image has more to say to commands than to those who only read.
 #![cfg_attr(not(feature = "build"), allow(dead_code))]
@@ -44,6 +45,8 @@ pub mod list;
 mod lock;
 #[cfg(feature = "build")]
 pub mod lsattr;
+#[cfg(feature = "build")]
+pub mod map;
 #[cfg(feature = "mount")]
 pub mod mount;
 mod mounts;

@@ -23,6 +23,7 @@ mod params;
 mod quota;
 pub mod repair;
 pub mod resize;
+mod survey;
 #[cfg(feature = "verity")]
 mod verity;
 mod volume;

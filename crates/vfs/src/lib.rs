@@ -9,6 +9,7 @@ mod flags;
 pub mod names;
 pub mod path;
 pub mod runs;
+pub mod survey;
 pub mod text;
 mod types;
 

@@ -10,6 +10,7 @@ mod circle;
 mod listing;
 mod parents;
 mod root;
+mod several;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -21,6 +22,7 @@ use listing::Listing;
 pub use circle::Circle;
 pub use parents::{PathsOf, paths_of};
 pub use root::check_root;
+pub use several::first_paths;
 pub use walk::{DirectoryGuard, Visit, Walk, WalkError, Walked};
 
 /// Most symbolic links followed for one path, as Linux has it (`MAXSYMLINKS`).

@@ -30,6 +30,7 @@ pub mod repair;
 pub mod resize;
 #[cfg(test)]
 mod stub;
+mod survey;
 mod volume;
 mod xattr;
 

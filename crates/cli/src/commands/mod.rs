@@ -22,6 +22,7 @@ pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod lsattr;
+pub(crate) mod map;
 pub(crate) mod mkdir;
 pub(crate) mod mount;
 pub(crate) mod mv;
@@ -77,6 +78,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Grow(args) => grow::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Map(args) => map::run(args),
         Command::Workload(args) => workload::run(args),
     }
 }

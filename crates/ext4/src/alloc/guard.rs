@@ -112,7 +112,12 @@ impl Bitmaps for GroupGuard<'_> {
 }
 
 /// Sets the bits, in a bitmap of zeros, of a group that never had one.
-fn initial_block_bitmap(params: &Params, group: Group, desc: &GroupDescriptor, bytes: &mut [u8]) {
+pub(crate) fn initial_block_bitmap(
+    params: &Params,
+    group: Group,
+    desc: &GroupDescriptor,
+    bytes: &mut [u8],
+) {
     for range in metadata_bits(params, group, desc) {
         bitmap::set(bytes, 0, range);
     }

@@ -95,7 +95,7 @@ impl InodeChunk {
     }
 
     /// Runs of inodes that have blocks: the first one's place in the chunk, and how many.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let mut left = !holes(self.holemask);
         std::iter::from_fn(move || {
             let first = left.trailing_zeros();

@@ -1,0 +1,147 @@
+//! All that a map holds: extents or pointers, and the blocks that it lies in itself.
+
+use vfs::Result;
+use vfs::survey::{Fragments, Kind};
+
+use super::Teller;
+use crate::format::address::Block;
+use crate::format::extent::Node;
+use crate::format::indirect;
+use crate::format::inode::flags;
+use crate::inode::Handle;
+use crate::kind;
+use crate::map::FILE_BLOCKS_MAX;
+use crate::map::extent::step::{Child, check_blocks, root};
+
+/// What was told of an inode's blocks so far.
+pub(super) struct Blocks {
+    /// What its contents are.
+    pub(super) kind: Kind,
+    /// Of pointers: blocks that lie together and were not told of yet. Of extents: the end of the last cluster.
+    pub(super) last: Option<(u64, u64)>,
+    pub(super) fragments: Fragments,
+}
+
+impl Teller<'_> {
+    /// Tells of all that an inode's map holds.
+    ///
+    /// # Errors
+    /// If a block of the map cannot be read or is damaged. What came before was told of.
+    pub(super) fn map(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
+        if handle.has_flag(flags::EXTENTS) {
+            return self.extents(handle, &root(handle)?, FILE_BLOCKS_MAX, blocks);
+        }
+        let bytes = handle.inode.i_block();
+        let direct = indirect::DIRECT_COUNT as usize * 4;
+        let mut result = self.pointers(handle, &bytes[..direct], 0, blocks);
+        for level in 1..=indirect::LEVELS_MAX {
+            let at = direct + (level - 1) * 4;
+            result = result.and_then(|()| self.pointers(handle, &bytes[at..at + 4], level, blocks));
+        }
+        self.deliver(handle, blocks).and(result)
+    }
+
+    /// Takes from the budget.
+    fn spend(&mut self, handle: &Handle, blocks: u64) -> Result<()> {
+        match self.budget.checked_sub(blocks) {
+            Some(left) => self.budget = left,
+            None => {
+                return Err(handle.corrupt("block map", "inodes claim more blocks than are in use"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node and all below it hold. A node lies in the range of its parent's entry and each level is one lower,
+    /// so that the walk ends.
+    fn extents(
+        &mut self,
+        handle: &Handle,
+        node: &Node<'_>,
+        end: u64,
+        blocks: &mut Blocks,
+    ) -> Result<()> {
+        let fs = self.fs;
+        for at in 0..node.len() {
+            if node.depth() == 0 {
+                let extent = node.extent(at);
+                check_blocks(&fs.volume, handle, extent.start, extent.len.into())?;
+                self.spend(handle, extent.len.into())?;
+                self.run(extent.start, extent.len.into(), extent.unwritten, blocks);
+                continue;
+            }
+            let child = Child::at(node, at, end);
+            child.check(&fs.volume, handle)?;
+            self.node(handle, child.leaf)?;
+            let bytes = fs.block(child.leaf, kind::Kind::ExtentNode.of(handle.owner))?;
+            let below = child.node(handle, &bytes)?;
+            self.extents(handle, &below, child.end, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of a block of a map.
+    fn node(&mut self, handle: &Handle, block: Block) -> Result<()> {
+        self.spend(handle, 1)?;
+        let (start, end) = self.clusters(block, 1);
+        self.tell(start, end - start, Kind::Maps);
+        Ok(())
+    }
+
+    /// Tells of contents: of the clusters that the run before does not have.
+    fn run(&mut self, start: Block, len: u64, unwritten: bool, blocks: &mut Blocks) {
+        blocks.fragments.add(start.0, len);
+        let kind = match blocks.kind {
+            Kind::Data if unwritten => Kind::Preallocated,
+            kind => kind,
+        };
+        let (from, to) = self.clusters(start, len);
+        let from = match blocks.last {
+            Some((last, end)) if last <= from && from < end => end,
+            _ => from,
+        };
+        self.tell(from, to.saturating_sub(from), kind);
+        let cluster = u64::from(self.fs.geometry().cluster_blocks());
+        blocks.last = Some((to.saturating_sub(cluster), to));
+    }
+
+    /// Pointers to contents or, with more levels, to blocks of pointers.
+    fn pointers(
+        &mut self,
+        handle: &Handle,
+        pointers: &[u8],
+        levels: usize,
+        blocks: &mut Blocks,
+    ) -> Result<()> {
+        let fs = self.fs;
+        for index in 0..(pointers.len() / 4) as u16 {
+            let Some(block) = indirect::pointer(pointers, index) else { continue };
+            if levels == 0 {
+                match &mut blocks.last {
+                    Some((_, end)) if *end == block.0 => *end += 1,
+                    _ => {
+                        self.deliver(handle, blocks)?;
+                        blocks.last = Some((block.0, block.0 + 1));
+                    }
+                }
+                continue;
+            }
+            check_blocks(&fs.volume, handle, block, 1)?;
+            self.node(handle, block)?;
+            let bytes = fs.block(block, kind::Kind::Indirect.of(handle.owner))?;
+            self.pointers(handle, &bytes, levels - 1, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of contents that pointers lead to.
+    fn deliver(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
+        let Some((start, end)) = blocks.last.take() else { return Ok(()) };
+        let len = end - start;
+        check_blocks(&self.fs.volume, handle, Block(start), len)?;
+        self.spend(handle, len)?;
+        blocks.fragments.add(start, len);
+        self.tell(start, len, blocks.kind);
+        Ok(())
+    }
+}

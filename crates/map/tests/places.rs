@@ -1,0 +1,87 @@
+//! Where one file lies, as other programs say it; and its path.
+
+use oracle::{Mke2fs, MkfsXfs, debugfs, require, scratch, xfs_db};
+use vfs::survey::Kind;
+
+use crate::common::{Ledger, open_file, survey};
+
+/// Bytes of the file: with 4 KiB blocks 600 of them, so that ext3 needs blocks of pointers.
+const BYTES: usize = 600 * 4096;
+
+#[test]
+fn a_file_lies_where_debugfs_says() {
+    require!(Tool("mke2fs"), Tool("debugfs"));
+    let home = scratch();
+    let (image, source) = (home.path().join("image"), home.path().join("source"));
+    std::fs::create_dir_all(source.join("dir")).unwrap();
+    std::fs::write(source.join("dir/file"), vec![1; BYTES]).unwrap();
+    for fs_type in ["ext3", "ext4"] {
+        Mke2fs::new(fs_type).block_size(4096).populate(&source).create(&image, 64 << 20);
+        let text = debugfs(&image, "blocks /dir/file");
+        // Its version stands before.
+        let line =
+            text.lines().find(|line| line.split_whitespace().all(|w| w.parse::<u64>().is_ok()));
+        let blocks = line.expect("a line of blocks").split_whitespace();
+        let blocks: Vec<u64> = blocks.map(|word| word.parse().unwrap()).collect();
+        assert!(blocks.len() >= 600, "{text}");
+        let fs = open_file(&image);
+        let ledger = Ledger::of(fs_type, &*fs);
+        let of =
+            |kind| blocks.iter().filter(|at| ledger.kinds[**at as usize] == Some(kind)).count();
+        assert_eq!(of(Kind::Data), 600, "{fs_type}");
+        assert_eq!(of(Kind::Data) + of(Kind::Maps), blocks.len(), "{fs_type}");
+        assert_eq!(ledger.count(Kind::Data), 600, "{fs_type}");
+        let ino = fs.lookup(fs.lookup(fs.root(), b"dir").unwrap(), b"file").unwrap();
+        let file = ledger.files.iter().find(|file| file.ino == ino).expect("the file");
+        assert_eq!(file.blocks, 600);
+    }
+}
+
+#[test]
+fn a_file_lies_where_xfs_db_says() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_db"));
+    let home = scratch();
+    let (image, source) = (home.path().join("image"), home.path().join("source"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), vec![1; BYTES]).unwrap();
+    MkfsXfs::default().prototype(&source).create(&image, 320 << 20);
+    let fs = open_file(&image);
+    let ino = fs.lookup(fs.root(), b"file").unwrap();
+    let text = xfs_db(&image, &[&format!("inode {ino}"), "bmap"]);
+    let ledger = Ledger::of("xfs", &*fs);
+    let group_blocks = fs.shape().unwrap().group_blocks;
+    let mut count = 0;
+    for line in text.lines().filter(|line| line.contains("startblock")) {
+        // data offset 0 startblock 24 (0/24) count 600 flag 0
+        let place = line.split(['(', ')']).nth(1).expect("a place");
+        let (group, block) = place.split_once('/').expect("group and block");
+        let number = |text: &str| text.trim().parse::<u64>().expect("a number");
+        let after = line.split("count ").nth(1).expect("a count");
+        let len = number(after.split_whitespace().next().expect("a count"));
+        let start = number(group) * group_blocks + number(block);
+        for at in start..start + len {
+            assert_eq!(ledger.kinds[at as usize], Some(Kind::Data), "{line}");
+        }
+        count += len;
+    }
+    assert_eq!((count, ledger.count(Kind::Data)), (600, 600), "{text}");
+}
+
+#[test]
+fn files_in_many_pieces_are_named() {
+    require!(Tool("mke2fs"), Tool("debugfs"));
+    let home = scratch();
+    let (image, source) = (home.path().join("image"), home.path().join("source"));
+    std::fs::create_dir_all(source.join("deep/er")).unwrap();
+    // Holes before each block, and other files' blocks between.
+    let mut bytes = vec![0_u8; 4096 * 64];
+    bytes.chunks_mut(4096 * 2).for_each(|pair| pair[0] = 1);
+    std::fs::write(source.join("deep/er/<file> & \"co\""), &bytes).unwrap();
+    std::fs::write(source.join("plain"), vec![1; 4096 * 8]).unwrap();
+    Mke2fs::new("ext4").block_size(4096).populate(&source).create(&image, 64 << 20);
+    let survey = survey(&*open_file(&image), 100);
+    assert_eq!(survey.files.files, 2);
+    for file in &survey.files.worst {
+        assert!(file.path.as_deref().is_some_and(|path| path.starts_with(b"/")), "{file:?}");
+    }
+}

@@ -1,0 +1,98 @@
+//! What lies where on the device, for those who draw a map of it.
+//!
+//! - `groups` has headers, the trees of allocation groups, what these say is free, and the chunks of inodes.
+//! - `inodes` reads the inodes in use, in the order of their places, and tells of what is theirs.
+//! - `tree` walks trees.
+//!
+//! Blocks that files share are told of once, as the tree of references lists them. Of the files that are marked to
+//! share blocks that tree is asked which; so nothing must be remembered. All is read through the cache, so that it is
+//! what the file system sees.
+
+mod groups;
+mod inodes;
+mod tree;
+
+use std::ops::ControlFlow;
+
+use vfs::Result;
+use vfs::survey::{Extent, Kind, LogState, Shape, Sink, TellsLayout};
+
+use crate::Xfs;
+use crate::format::address::{AgNumber, FsBlock};
+
+impl TellsLayout for Xfs {
+    fn shape(&self) -> Result<Shape> {
+        let geometry = self.geometry();
+        let has_realtime = self.superblock().raw.rblocks.get() != 0;
+        Ok(Shape {
+            block_size: geometry.block_size() as u32,
+            blocks: geometry.blocks,
+            group_blocks: geometry.ag_blocks.into(),
+            groups: geometry.ag_count.into(),
+            log: self.log_state()?,
+            left_out: has_realtime.then_some("what lies on the realtime device is left out"),
+        })
+    }
+
+    fn tell_layout(&self, sink: &mut dyn Sink) {
+        let mut teller = Teller { fs: self, sink, budget: self.geometry().blocks };
+        if teller.groups().is_continue() {
+            // Whether it went to its end knows who ended it.
+            let _ = teller.inodes();
+        }
+    }
+}
+
+impl Xfs {
+    fn log_state(&self) -> Result<LogState> {
+        let sb = self.superblock_found();
+        if sb.raw.logstart.get() == 0 {
+            return Ok(LogState::Elsewhere);
+        }
+        if self.log.is_some() {
+            // It was opened with its log: what that held is in its place now.
+            return Ok(if self.recovered.transactions > 0 {
+                LogState::Replayed
+            } else {
+                LogState::Clean
+            });
+        }
+        Ok(match crate::log_end(&**self.device(), sb)? {
+            Some(end) if end.is_clean => LogState::Clean,
+            Some(_) => LogState::Ignored,
+            None => LogState::Unreadable,
+        })
+    }
+}
+
+/// A survey that is under way.
+struct Teller<'t> {
+    fs: &'t Xfs,
+    sink: &'t mut dyn Sink,
+    /// Blocks of inodes that may still be told of: as many as are in use, those that files share left out. A damaged
+    /// image in which many inodes claim the same ends there.
+    budget: u64,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, start: u64, len: u64, kind: Kind) {
+        if len > 0 {
+            self.sink.extent(Extent { start, len, kind });
+        }
+    }
+
+    /// Tells of blocks that lie in one group, as pointers name them.
+    fn tell_of(&mut self, start: FsBlock, len: u64, kind: Kind) {
+        self.tell(self.fs.geometry().device_block(start).0, len, kind);
+    }
+
+    fn remark(&mut self, what: std::fmt::Arguments<'_>, error: &dyn std::fmt::Display) {
+        self.sink.remark(format!("{what}: {error}"));
+    }
+
+    /// Says that a group is done, in one of two passes.
+    fn progress(&mut self, pass: u64, ag: AgNumber) -> ControlFlow<()> {
+        let groups = u64::from(self.fs.geometry().ag_count);
+        self.sink.progress(pass * groups + u64::from(ag.0) + 1, 2 * groups)
+    }
+}
