@@ -10,6 +10,9 @@ const utf8 = new TextEncoder();
 /** Bytes that are read from a file of an image, or of the host, at a time. */
 const CHUNK_BYTES = 1 << 20;
 
+/** A module has 4 GiB of memory, and takes what is written into it. */
+const WRITE_BYTES_MAX = 1 << 30;
+
 /** Paths are text, or bytes where names are not UTF-8. */
 function bytesOf(path, what = 'path') {
   if (typeof path === 'string') return utf8.encode(path);
@@ -29,9 +32,9 @@ function call(work) {
   try {
     return work();
   } catch (error) {
-    if (!(error instanceof WebAssembly.RuntimeError)) throw error;
-    broken = failure('EFAULT', `diskwright met a fault of its own (${error.message}); this process must not use it ` +
-      'any more. Please report it with the image, if you can');
+    if (!(error instanceof WebAssembly.RuntimeError) && error?.code !== 'EFAULT') throw error;
+    broken = failure('EFAULT', `${error.message}. This process must not use diskwright any more; please report it, with ` +
+      'the image if you can');
     broken.cause = error;
     throw broken;
   }
@@ -113,25 +116,50 @@ function deviceOf(source) {
   return source;
 }
 
-const toDate = ([sec, nsec]) => new Date(sec * 1000 + Math.floor(nsec / 1e6));
-const toNs = ([sec, nsec]) => BigInt(sec) * 1_000_000_000n + BigInt(nsec);
+// A format may not keep a time, and an inode that cannot be read has none.
+const toDate = (time) => time && new Date(time[0] * 1000 + Math.floor(time[1] / 1e6));
+const toNs = (time) => time && BigInt(time[0]) * 1_000_000_000n + BigInt(time[1]);
 
-function timesOf(raw) {
-  const times = {};
-  for (const name of ['atime', 'mtime', 'ctime', 'birthtime']) {
-    if (!raw[name]) continue;
-    times[name] = toDate(raw[name]);
-    times[`${name}Ns`] = toNs(raw[name]);
-  }
-  return times;
-}
-
-/** The attributes of a file, from what the engine tells. */
+/** The attributes of a file, from what the engine tells. Times are made when they are asked for: most never are. */
 class Stat {
+  #times;
+
   constructor(raw) {
-    const { type, ino, mode, modeText, nlink, uid, gid, size, blocks, rdev } = raw;
-    Object.assign(this, { type, ino, mode, modeText, nlink, uid, gid, size, blocks }, timesOf(raw));
-    if (rdev) this.rdev = { major: rdev[0], minor: rdev[1] };
+    this.type = raw.type;
+    this.ino = raw.ino;
+    this.mode = raw.mode;
+    this.modeText = raw.modeText;
+    this.nlink = raw.nlink;
+    this.uid = raw.uid;
+    this.gid = raw.gid;
+    this.size = raw.size;
+    this.blocks = raw.blocks;
+    if (raw.rdev) this.rdev = { major: raw.rdev[0], minor: raw.rdev[1] };
+    this.#times = raw;
+  }
+  get atime() {
+    return toDate(this.#times.atime);
+  }
+  get mtime() {
+    return toDate(this.#times.mtime);
+  }
+  get ctime() {
+    return toDate(this.#times.ctime);
+  }
+  get birthtime() {
+    return toDate(this.#times.birthtime);
+  }
+  get atimeNs() {
+    return toNs(this.#times.atime);
+  }
+  get mtimeNs() {
+    return toNs(this.#times.mtime);
+  }
+  get ctimeNs() {
+    return toNs(this.#times.ctime);
+  }
+  get birthtimeNs() {
+    return toNs(this.#times.birthtime);
   }
   isFile() {
     return this.type === 'file';
@@ -153,11 +181,16 @@ function errorOf(raw) {
 
 /** A file in a directory. */
 class Entry extends Stat {
+  #hex;
+
   constructor(raw) {
     super(raw);
     this.name = raw.name;
-    this.nameBytes = raw.nameHex ? fromHex(raw.nameHex) : utf8.encode(raw.name);
+    this.#hex = raw.nameHex;
     if (raw.error) this.error = errorOf(raw.error);
+  }
+  get nameBytes() {
+    return this.#hex ? fromHex(this.#hex) : utf8.encode(this.name);
   }
 }
 
@@ -205,6 +238,10 @@ class Image {
 
   info() {
     return JSON.parse(call(() => this.#engine.info()));
+  }
+
+  map({ title = '', cells = 4096 } = {}) {
+    return call(() => this.#engine.map(title, cells));
   }
 
   list(path = '/') {
@@ -331,6 +368,9 @@ class Image {
   }
 
   writeFile(path, contents, options) {
+    if (contents.length > WRITE_BYTES_MAX) {
+      throw failure('ENOMEM', `${contents.length} bytes are too many at once: make the file, and write it in pieces`);
+    }
     call(() => this.#engine.writeFile(bytesOf(path), bytesOf(contents, 'contents'), newFile(options)));
   }
 

@@ -122,6 +122,8 @@ export declare class Image {
   /** The bytes of an image in memory. They are the image once it is closed. */
   readonly bytes: Uint8Array | undefined;
   info(): Info;
+  /** A picture of what lies where on the disk, as SVG. */
+  map(options?: { title?: string; cells?: number }): string;
   /** What is in a directory, sorted by the bytes of names. If it is damaged, the error has `entries` that were read. */
   list(path?: Path): Entry[];
   /** The attributes of a file; links are followed. */

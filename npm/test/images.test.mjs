@@ -280,6 +280,16 @@ test('the viewer of the examples shows trees and files', () => {
   assert.throws(() => run(process.execPath, viewer, file, '/nothing'), (error) => error.status === 1);
 });
 
+test('the map is the one that the program draws', () => {
+  for (const name of ['ext4', 'xfs']) {
+    const file = path.join(IMAGES, `${name}.img`);
+    const image = open(file);
+    const cells = (svg) => svg.match(/<(rect|path)\b[^>]*>/g).length;
+    assert.equal(cells(image.map({ title: `${name}.img` })), cells(run(PROGRAM, 'map', file, '--format', 'svg')));
+    image.close();
+  }
+});
+
 test('CommonJS has the same', () => {
   assert.equal(createRequire(import.meta.url)('diskwright').open, diskwright.open);
 });

@@ -13,6 +13,7 @@ let opened = null;
 let layout = null;
 let info = null;
 let isMapShown = false;
+let shownName = '';
 
 /** For tests and curiosity: milliseconds until the root was shown, and what the worker did. */
 window.diskwright = { figures: () => engine.call('figures'), timeline: {} };
@@ -80,7 +81,7 @@ function showPartitions() {
 async function openImage(partition, norecovery = false) {
   const what = partition === undefined ? opened.name : `partition ${partition} of ${opened.name}`;
   const quiet = say(`Opening ${what}…`);
-  isMapShown = false;
+  [isMapShown, shownName] = [false, what];
   try {
     info = await engine.call('openImage', { partition, norecovery });
     const isPart = layout.contents === 'partitions';
@@ -138,7 +139,7 @@ function choose(name, focus = true) {
   }
   if (name === 'map' && !isMapShown && info) {
     isMapShown = true;
-    showMap(byId('panel-map'), engine);
+    showMap(byId('panel-map'), engine, shownName);
   }
 }
 

@@ -95,11 +95,11 @@ export function showCheck(element, engine, stop) {
 }
 
 /** The picture of what lies where, made when it is first looked at. */
-export async function showMap(element, engine) {
+export async function showMap(element, engine, title) {
   element.replaceChildren(el('p', { class: 'quiet', text: 'Looking where everything lies…' }));
   const quiet = say('Making the map…');
   try {
-    const svg = await engine.call('map', { cells: MAP_CELLS });
+    const svg = await engine.call('map', { title, cells: MAP_CELLS });
     // Its text is of the engine, which escapes names; it is parsed as a picture, and nothing in it runs.
     const parsed = svg && new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement;
     if (!parsed || parsed.nodeName !== 'svg') throw new Error('this build has no map');

@@ -70,7 +70,7 @@ export class Tree {
       el('span', { class: 'twist', 'aria-hidden': 'true', text: isDirectory ? '▸' : '' }),
       icon(entry.type), el('span', { class: 'label', text: visible(entry.name) })));
     if (entry.error) {
-      row.append(el('span', { class: 'size', text: 'damaged' }));
+      row.append(el('span', { class: 'size number', text: 'damaged' }));
     } else {
       row.append(
         el('span', { class: 'size number', text: sizeText(entry) }),

@@ -75,7 +75,7 @@ const methods = {
   stat: ({ path }) => JSON.parse(image.stat(path, true)),
   read: ({ path, offset, length }) => image.read(path, offset, length),
   check: (_, progress) => JSON.parse(disk.check(place, (phase, done, total) => progress({ phase, done, total }))),
-  map: ({ cells }) => image.map(cells),
+  map: ({ title, cells }) => image.map(title, cells),
 
   tarOpen({ id, path }) {
     archives.set(id, image.tar(path));
@@ -99,8 +99,8 @@ const methods = {
 /** What was thrown, as it can be sent. */
 function plain(error) {
   const { code, structure, group, block, inode, expected, found } = error;
-  const message = error instanceof WebAssembly.RuntimeError
-    ? `diskwright met a fault of its own (${error.message}); open the image again` : error.message;
+  const isFault = error instanceof WebAssembly.RuntimeError || code === 'EFAULT';
+  const message = isFault ? `${error.message}. Nothing more can be asked: open the image again` : error.message;
   const cause = error.cause instanceof Error ? error.cause.message : undefined;
   return { message, code, structure, group, block, inode, expected, found, cause };
 }

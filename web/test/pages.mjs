@@ -177,6 +177,19 @@ for (const format of Object.keys(expected)) {
   });
 }
 
+await test('the map shows where everything lies', async () => {
+  for (const scheme of ['light', 'dark']) {
+    const tab = await fresh({ scheme });
+    await choose(tab, 'xfs.img');
+    await waitForTree(tab);
+    await tab.click('#tab-map');
+    await tab.waitForSelector('#panel-map svg');
+    assert.match(await textOf(tab, '#panel-map svg'), /free/i);
+    await shot(tab, `map-${scheme}`);
+    await tab.close();
+  }
+});
+
 await test('a disk: its partitions are listed, and each is opened', async () => {
   const tab = await fresh();
   await choose(tab, 'disk.img');

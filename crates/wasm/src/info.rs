@@ -1,7 +1,10 @@
 //! What an image says about itself.
 
+use std::ops::ControlFlow;
+
 use ext4::format::features::{Incompat, RoCompat};
 use ext4::format::superblock::{STATE_ERROR, STATE_VALID};
+use map::{Curve, Options, Survey};
 use serde::Serialize;
 use vfs::text;
 
@@ -48,6 +51,16 @@ pub(crate) fn info(fs: &Fs) -> Result<Info> {
     info.inodes = totals.inodes;
     info.inodes_free = totals.inodes_free;
     Ok(info)
+}
+
+/// A picture of what lies where, as SVG.
+///
+/// # Errors
+/// If the device fails.
+pub(crate) fn map(fs: &Fs, title: &str, cells: u32) -> Result<String> {
+    let survey = Survey::take(fs.layout(), cells as usize, &mut |_, _| ControlFlow::Continue(()))?;
+    let format = info(fs)?.format.into();
+    Ok(map::svg(&survey, &Options { title: title.into(), format, curve: Curve::Rows }))
 }
 
 /// A uuid with its dashes.

@@ -127,6 +127,15 @@ fn an_archive_is_made_of_whole_blocks_and_tells_what_it_left_out() {
 }
 
 #[test]
+fn a_map_is_a_picture_with_its_title() {
+    for device in images() {
+        let volume = open(&device, "{}");
+        let svg = volume.with_fs(|fs| crate::info::map(fs, "a <title>", 256)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("a &lt;title&gt;"), "{svg:.300}");
+    }
+}
+
+#[test]
 fn a_place_that_is_not_there_is_told() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(1 << 20));
     let code = |options: &str| Volume::open(&device, &parse::<Open>(options)).err().unwrap().code;

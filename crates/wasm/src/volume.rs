@@ -9,6 +9,7 @@ use check::Observer;
 use ext4::Ext4;
 use partition::Signature;
 use serde::Deserialize;
+use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
 use xfs::Xfs;
 
@@ -60,6 +61,14 @@ pub(crate) enum Fs {
 impl Fs {
     /// Its operations.
     pub(crate) fn files(&self) -> &dyn FileSystem {
+        match self {
+            Self::Ext(fs) => fs,
+            Self::Xfs(fs) => fs,
+        }
+    }
+
+    /// What tells where everything lies.
+    pub(crate) fn layout(&self) -> &dyn TellsLayout {
         match self {
             Self::Ext(fs) => fs,
             Self::Xfs(fs) => fs,

@@ -9,7 +9,7 @@ use vfs::Timestamp;
 use wasm_bindgen::prelude::*;
 
 use super::device::{JsDevice, Registered};
-use super::failure::{json, options, thrown};
+use super::failure::{json, options, throw_panics, thrown};
 use super::image::Image;
 use crate::check_report::Collector;
 use crate::failure::Failure;
@@ -44,6 +44,7 @@ impl Disk {
     #[wasm_bindgen(constructor)]
     pub fn new(device: JsDevice) -> Result<Self, JsValue> {
         vfs::clock::provide(clock);
+        throw_panics();
         let device = Registered::new(device).map_err(thrown)?;
         let is_writable = device.is_writable();
         Ok(Self { device: Arc::new(device), is_writable })

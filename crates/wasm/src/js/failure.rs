@@ -1,5 +1,7 @@
 //! Failures as errors of JavaScript: with `code` and, for damage, `structure` and its place.
 
+use std::sync::Once;
+
 use js_sys::{Error, Reflect};
 use wasm_bindgen::JsValue;
 
@@ -34,6 +36,18 @@ pub(super) fn thrown(failure: Failure) -> JsValue {
         }
     }
     error.into()
+}
+
+/// Has a panic throw an error that says where it was, with the code `EFAULT`. The module is of no use after it: nothing was
+/// cleaned up, so that an image is as after a crash.
+pub(super) fn throw_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            let message = format!("diskwright met a fault of its own: {info}");
+            wasm_bindgen::throw_val(thrown(Failure::new("EFAULT", message)));
+        }));
+    });
 }
 
 /// An answer as JSON.

@@ -40,6 +40,14 @@ impl Image {
         json(&self.volume.with_fs(info::info).map_err(thrown)?)
     }
 
+    /// A picture of what lies where, of at most so many cells, as SVG.
+    ///
+    /// # Errors
+    /// If the device fails. Other damage is in the picture.
+    pub fn map(&self, title: &str, cells: u32) -> Result<String, JsValue> {
+        self.volume.with_fs(|fs| info::map(fs, title, cells)).map_err(thrown)
+    }
+
     /// Whether it was opened to be changed.
     #[wasm_bindgen(getter, js_name = isWritable)]
     pub fn is_writable(&self) -> bool {
