@@ -208,7 +208,7 @@ impl Error {
             Self::NotMounted { .. } => Outcome::No,
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
-            Self::Partition { source, .. } => source.outcome(),
+            Self::Partition { source, .. } => partition_outcome(source),
             #[cfg(feature = "build")]
             Self::Restore { source, .. } => match source {
                 RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
@@ -247,6 +247,16 @@ impl From<Error> for io::Error {
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+/// What kind of failure an error of a partition table is.
+fn partition_outcome(error: &PartitionError) -> Outcome {
+    use PartitionError as E;
+    match error {
+        E::Damaged { .. } | E::PastEnd { .. } | E::Unsupported { .. } => Outcome::Image,
+        E::Device(_) | E::NoRoom { .. } => Outcome::Io,
+        E::NoTable | E::NoPartition { .. } => Outcome::No,
     }
 }
 

@@ -14,11 +14,8 @@ use operation::profile::{ListingProfile, MeasuresListings};
 use vfs::{Error as FsError, FileSystem, Paths};
 
 use crate::format::Format;
-use crate::partition::{self, Partition};
+use crate::partition::{self, Partition, Signature};
 use crate::{Error, Result, lock};
-
-/// Bytes at the start of an image that are looked at to tell its format.
-const PROBE_BYTES: usize = 2048;
 
 /// Where in a file the image is, and how to read it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -235,13 +232,13 @@ impl Kind {
 
 /// The format of an image, if its magic number tells.
 pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
-    let probe = probe(device).map_err(|e| Error::host("read", path, e))?;
-    Ok(kind_of(&probe))
+    let signature = Signature::of(device).map_err(|e| Error::host("read", path, e))?;
+    Ok(kind_of(signature))
 }
 
 /// The format of an image that is being made.
 pub(crate) fn kind_of_device(device: &dyn BlockDevice) -> io::Result<Option<Kind>> {
-    Ok(kind_of(&probe(device)?))
+    Ok(kind_of(Signature::of(device)?))
 }
 
 /// The format of an image. An error says what it seems to be instead.
@@ -250,9 +247,9 @@ pub(crate) fn probe_kind(
     device: &Arc<dyn BlockDevice>,
     options: &OpenImage,
 ) -> Result<Kind> {
-    let probe = probe(&**device).map_err(|e| Error::host("read", path, e))?;
-    kind_of(&probe).ok_or_else(|| {
-        let source = no_format(&**device, &probe, options);
+    let signature = Signature::of(&**device).map_err(|e| Error::host("read", path, e))?;
+    kind_of(signature).ok_or_else(|| {
+        let source = no_format(&**device, signature, options);
         Error::Image { image: path.to_owned(), source }
     })
 }
@@ -283,45 +280,27 @@ pub(crate) fn window(
     Ok(Arc::new(window))
 }
 
-fn probe(device: &dyn BlockDevice) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; device.len().min(PROBE_BYTES as u64) as usize];
-    device.read_at(0, &mut bytes)?;
-    Ok(bytes)
-}
-
-/// ext's magic number is at byte 56 of the superblock, which starts at byte 1024.
-fn kind_of(probe: &[u8]) -> Option<Kind> {
-    match () {
-        () if probe.starts_with(b"XFSB") => Some(Kind::Xfs),
-        () if probe.get(1080..1082) == Some(&[0x53, 0xef]) => Some(Kind::Ext),
-        () => None,
+fn kind_of(signature: Signature) -> Option<Kind> {
+    match signature {
+        Signature::Ext => Some(Kind::Ext),
+        Signature::Xfs => Some(Kind::Xfs),
+        _ => None,
     }
 }
 
 /// What an image that is none of the formats seems to be instead.
-fn no_format(device: &dyn BlockDevice, probe: &[u8], options: &OpenImage) -> FsError {
-    const OTHERS: [(&[u8], &str, &str); 8] = [
-        (b"QFI\xfb", "qcow2 images", "convert it with: qemu-img convert -O raw"),
-        (b"KDMV", "VMDK images", "convert it with: qemu-img convert -O raw"),
-        (b"conectix", "VHD images", "convert it with: qemu-img convert -O raw"),
-        (b"vhdxfile", "VHDX images", "convert it with: qemu-img convert -O raw"),
-        (b"\x1f\x8b", "compressed images", "decompress it with: gunzip"),
-        (b"\x28\xb5\x2f\xfd", "compressed images", "decompress it with: unzstd"),
-        (b"\xfd7zXZ\0", "compressed images", "decompress it with: unxz"),
-        (b"hsqs", "SquashFS images", "unsquashfs reads it"),
-    ];
-    if let Some((_, what, advice)) = OTHERS.iter().find(|(magic, ..)| probe.starts_with(magic)) {
-        return FsError::unsupported(*what, advice);
+fn no_format(device: &dyn BlockDevice, signature: Signature, options: &OpenImage) -> FsError {
+    if let Signature::Other { what, advice } = signature {
+        return FsError::unsupported(what, advice);
     }
     let is_whole = options.partition.is_none() && options.offset == 0;
     let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
     if let Some(partitions) = partitions.filter(|partitions| !partitions.is_empty()) {
         return whole_disk(&partitions);
     }
-    let what = if probe.iter().all(|&byte| byte == 0) {
-        "an image that starts with nothing but zeros"
-    } else {
-        "neither an ext2/3/4 nor an XFS image"
+    let what = match signature {
+        Signature::Zeros => "an image that starts with nothing but zeros",
+        _ => "neither an ext2/3/4 nor an XFS image",
     };
     FsError::unsupported(what, "if it lies inside a disk image, use --partition or --offset")
 }

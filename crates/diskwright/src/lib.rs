@@ -61,7 +61,6 @@ mod mounts;
 mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
-pub mod partition;
 #[cfg(feature = "build")]
 mod record;
 #[cfg(feature = "build")]
@@ -85,6 +84,7 @@ mod windows_names;
 pub mod workload;
 mod writable;
 
+pub use ::partition;
 pub use error::{Error, Outcome, Result};
 pub use format::Format;
 #[cfg(feature = "build")]

@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 mod combine;
 mod content;
 pub mod correct;

@@ -9,7 +9,9 @@ mod flags;
 mod io_error;
 pub mod names;
 pub mod path;
+pub mod runs;
 pub mod survey;
+pub mod text;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unsupported};

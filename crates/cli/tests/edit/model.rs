@@ -71,7 +71,7 @@ fn a_tree_goes_in_around_and_out() {
     std::os::unix::fs::symlink("d/f", tree.join("link")).unwrap();
     let model = Model::new();
     let editor = editor(&model);
-    let options = CopyOptions { recursive: true, preserve: true, into_directory: false };
+    let options = CopyOptions { recursive: true, preserve: true, ..CopyOptions::default() };
     let report = into_image(editor, From::Host(&tree), b"/new", options, &mut Quiet).unwrap();
     assert_eq!(report, CopyReport { files: 5, bytes: 8, left_out: 0 });
     let from = From::Image(Paths::new(&model), b"/new");

@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use serde::Serialize;
+use source::archive::{self, Member, Times, sparse_map};
 use vfs::{FileType, Timestamp};
 
 use super::change::{Change, ChangeKind, Difference};
@@ -18,8 +19,6 @@ use super::compare::{Compared, Comparison, DiffOptions, DiffReport, order};
 use super::compress::{Compression, Encoder};
 use super::tree::{Id, Node, Tree};
 use super::{Observer, Side};
-use crate::extract::archive::sparse_map;
-use crate::extract::pax::{self, Member, Times};
 use crate::list::join;
 use crate::replace::{Replace, Replacement};
 use crate::text::escaped;
@@ -81,7 +80,7 @@ pub fn diff_to_layer(
         report.entries += 1;
         report.bytes += writer.write(&item, observer)?;
     }
-    pax::end(&mut writer.out).and_then(|()| writer.out.finish()).map_err(Error::Output)?;
+    archive::end(&mut writer.out).and_then(|()| writer.out.finish()).map_err(Error::Output)?;
     Ok(report)
 }
 
@@ -330,7 +329,7 @@ impl<W: Write> Writer<'_, W> {
                 done += len as u64;
             }
         }
-        pax::pad(&mut self.out, member.stored_bytes).map_err(Error::Output)?;
+        archive::pad(&mut self.out, member.stored_bytes).map_err(Error::Output)?;
         Ok(bytes)
     }
 }

@@ -1,14 +1,12 @@
 //! Extraction to a tar archive.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use source::archive::{self, Member, Times, sparse_map};
 use vfs::path::{Order, Walked};
 use vfs::{FileType, Ino, Paths};
 
-use super::contents::Run;
-use super::pax::{self, BLOCK_BYTES, Member, Times};
 use super::{ExtractOptions, ExtractReport, Job, Observer};
 use crate::{Error, Result};
 
@@ -34,7 +32,7 @@ pub fn extract_to_tar(
             Err(e) => archiver.job.unreadable(&e.path, e.error)?,
         }
     }
-    pax::end(archiver.out).and_then(|()| archiver.out.flush()).map_err(Error::Output)?;
+    archive::end(archiver.out).and_then(|()| archiver.out.flush()).map_err(Error::Output)?;
     Ok(archiver.job.report)
 }
 
@@ -134,21 +132,6 @@ impl Archiver<'_> {
         job.copy_runs(path, ino, &runs, buffer, &mut |_, bytes| {
             out.write_all(bytes).map_err(Error::Output)
         })?;
-        pax::pad(self.out, member.stored_bytes).map_err(Error::Output)
+        archive::pad(self.out, member.stored_bytes).map_err(Error::Output)
     }
-}
-
-/// The map of a sparse file in GNU's format 1.0: decimal numbers, filled up to a block. A hole at
-/// the end is told by an empty run there.
-pub(crate) fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
-    let end = runs.last().map_or(0, |run| run.offset + run.len);
-    let last = (end < size).then_some(Run { offset: size, len: 0 });
-    let mut map = format!("{}\n", runs.len() + usize::from(last.is_some()));
-    for run in runs.iter().chain(&last) {
-        // Writing to a string cannot fail.
-        let _ = write!(map, "{}\n{}\n", run.offset, run.len);
-    }
-    let mut map = map.into_bytes();
-    map.resize(map.len().next_multiple_of(BLOCK_BYTES as usize), 0);
-    map
 }

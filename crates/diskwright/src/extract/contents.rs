@@ -1,48 +1,13 @@
 //! The data of a file in an image, without its holes.
 
-use std::ops::ControlFlow;
-
-use vfs::{Corruption, ExtentPlace, FileSystem, Ino};
+use vfs::Ino;
+pub(crate) use vfs::runs::{Run, data_runs, read_exactly};
 
 use super::Job;
 use crate::Result;
 
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;
-
-/// A run of a file's bytes that are not a hole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-}
-
-/// Where a file of `size` bytes has data: in order, apart from each other, within the size.
-pub(crate) fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> vfs::Result<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut is_ordered = true;
-    let mut position = 0;
-    fs.extent_map(ino, 0, size, &mut |extent| {
-        let end = extent.offset.checked_add(extent.len).filter(|&end| end <= size);
-        let Some(end) = end.filter(|_| extent.offset >= position && extent.len > 0) else {
-            is_ordered = false;
-            return ControlFlow::Break(());
-        };
-        position = end;
-        if matches!(extent.place, ExtentPlace::Device(_) | ExtentPlace::Inline) {
-            match runs.last_mut() {
-                Some(last) if last.offset + last.len == extent.offset => last.len += extent.len,
-                _ => runs.push(Run { offset: extent.offset, len: extent.len }),
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    if !is_ordered {
-        let problem = "runs overlap or lie past the end of the file";
-        return Err(Corruption::new("extent map", problem).of_inode(ino.0).into());
-    }
-    Ok(runs)
-}
 
 impl Job<'_> {
     /// Where a file has data; nowhere if that cannot be read and it is told to keep going.
@@ -87,24 +52,4 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
-
-/// Fills `buf` from `offset` on, which must lie within the file.
-pub(crate) fn read_exactly(
-    fs: &dyn FileSystem,
-    ino: Ino,
-    offset: u64,
-    buf: &mut [u8],
-) -> vfs::Result<()> {
-    let mut done = 0;
-    while done < buf.len() {
-        match fs.read(ino, offset + done as u64, &mut buf[done..])? {
-            0 => {
-                let damage = Corruption::new("file contents", "end before the file's size");
-                return Err(damage.of_inode(ino.0).into());
-            }
-            count => done += count,
-        }
-    }
-    Ok(())
 }

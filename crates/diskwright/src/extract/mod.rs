@@ -5,8 +5,7 @@
 //! be given to the destination (a device node without the right to make one, an attribute that a
 //! file system does not keep, a socket in an archive) is said, counted and left out.
 
-mod acl;
-pub(crate) mod archive;
+mod archive;
 pub(crate) mod contents;
 mod directory;
 mod file;
@@ -16,7 +15,6 @@ mod host;
 #[path = "host_portable.rs"]
 mod host;
 pub(crate) mod names;
-pub(crate) mod pax;
 mod share;
 
 use serde::Serialize;

@@ -1,47 +1,65 @@
-//! Members of a tar archive in the PAX format (POSIX.1-2001 `pax`), as GNU tar reads them.
+//! Archives that are written: members in the PAX format (POSIX.1-2001 `pax`), as GNU tar reads them.
 //!
 //! A header says what fits into the old fields; everything else, and whatever must be exact, is in
 //! PAX records before it. Nothing depends on the time or the place of writing.
 
+mod acl_text;
+
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use source::{TAR_BLOCK_BYTES, TarHeader};
+use vfs::runs::Run;
 use vfs::{Timestamp, acl};
 
+use crate::{TAR_BLOCK_BYTES, TarHeader};
+
 /// Unit of an archive, in bytes.
-pub(crate) const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
+const BLOCK_BYTES: u64 = TAR_BLOCK_BYTES as u64;
 
 /// A member of an archive, without its contents.
 #[derive(Default)]
-pub(crate) struct Member<'a> {
-    pub(crate) typeflag: u8,
-    pub(crate) path: &'a [u8],
+pub struct Member<'a> {
+    /// Its type, as POSIX has it: `0` for a regular file.
+    pub typeflag: u8,
+    /// Its path; a directory's ends in `/`.
+    pub path: &'a [u8],
     /// Target of a link.
-    pub(crate) link: &'a [u8],
-    pub(crate) permissions: u16,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    pub link: &'a [u8],
+    /// Permission bits.
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
     /// Bytes that follow in the archive.
-    pub(crate) stored_bytes: u64,
+    pub stored_bytes: u64,
     /// Size of a file with holes, whose map is at the start of what follows.
-    pub(crate) sparse_size: Option<u64>,
-    pub(crate) times: Times,
-    pub(crate) device: vfs::DeviceNumber,
+    pub sparse_size: Option<u64>,
+    /// Its times.
+    pub times: Times,
+    /// Number of a device.
+    pub device: vfs::DeviceNumber,
     /// Names and values, sorted.
-    pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 /// The times of a member.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Times {
-    pub(crate) atime: Timestamp,
-    pub(crate) mtime: Timestamp,
-    pub(crate) ctime: Timestamp,
+pub struct Times {
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
 }
 
 impl Member<'_> {
     /// Writes records and header.
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let records = self.records();
         let mut name = [&b"PaxHeaders/"[..], last_name(self.path)].concat();
         name.truncate(TarHeader::NAME_BYTES_MAX);
@@ -100,7 +118,7 @@ impl Member<'_> {
                 _ => None,
             };
             // Readers that know ACLs take the text, others the attribute.
-            if let (Some(key), Some(text)) = (acl, super::acl::to_text(value)) {
+            if let (Some(key), Some(text)) = (acl, acl_text::to_text(value)) {
                 add(key.as_bytes(), text.as_bytes());
             }
             add(&xattr_key(name), value);
@@ -109,15 +127,36 @@ impl Member<'_> {
     }
 }
 
-/// Fills up to the next block.
-pub(crate) fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
+/// Fills up to the next block after `len` bytes of contents.
+///
+/// # Errors
+/// What `out` says.
+pub fn pad(out: &mut dyn Write, len: u64) -> io::Result<()> {
     let missing = len.next_multiple_of(BLOCK_BYTES) - len;
     out.write_all(&[0; BLOCK_BYTES as usize][..missing as usize])
 }
 
 /// Writes the end of the archive.
-pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
+///
+/// # Errors
+/// What `out` says.
+pub fn end(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&[0; 2 * BLOCK_BYTES as usize])
+}
+
+/// The map of a sparse file in GNU's format 1.0: decimal numbers, filled up to a block. A hole at
+/// the end is told by an empty run there.
+pub fn sparse_map(runs: &[Run], size: u64) -> Vec<u8> {
+    let end = runs.last().map_or(0, |run| run.offset + run.len);
+    let last = (end < size).then_some(Run { offset: size, len: 0 });
+    let mut map = format!("{}\n", runs.len() + usize::from(last.is_some()));
+    for run in runs.iter().chain(&last) {
+        // Writing to a string cannot fail.
+        let _ = write!(map, "{}\n{}\n", run.offset, run.len);
+    }
+    let mut map = map.into_bytes();
+    map.resize(map.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    map
 }
 
 /// A record's length counts itself.

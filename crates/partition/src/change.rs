@@ -13,11 +13,7 @@ use super::{Partition, PartitionError, find, mbr, read};
 ///
 /// # Errors
 /// If another partition is in the way, or the kind of partition cannot be changed.
-pub(crate) fn disk_for(
-    device: &dyn BlockDevice,
-    number: u32,
-    bytes: u64,
-) -> Result<u64, PartitionError> {
+pub fn disk_for(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<u64, PartitionError> {
     let partition = find(device, number)?;
     let end = partition.offset.saturating_add(bytes);
     let others = read(device)?.unwrap_or_default();
@@ -62,11 +58,7 @@ fn no_room(partition: &Partition, limit: u64, wanted: u64, what: String) -> Part
 ///
 /// # Errors
 /// If the table cannot say so, the kind of partition cannot be changed, or the device fails.
-pub(crate) fn resize(
-    device: &dyn BlockDevice,
-    number: u32,
-    bytes: u64,
-) -> Result<(), PartitionError> {
+pub fn resize(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<(), PartitionError> {
     let partition = find(device, number)?;
     if let Some(mut table) = Table::read(device)? {
         table.set_len(number, bytes)?;

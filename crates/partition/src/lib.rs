@@ -1,25 +1,25 @@
-//! Where the partitions of a disk image are: MBR, with logical partitions, and GPT.
+//! Where the partitions of a disk image are: MBR, with logical partitions, and GPT; and what a device holds, as
+//! far as its first bytes tell.
 //!
 //! Numbers are Linux's: the slot of the table from 1 on, logical partitions from 5 on. Tables are
 //! untrusted: every partition returned lies within the device, and chains end.
+#![forbid(unsafe_code)]
 
-#[cfg(feature = "build")]
 mod change;
 mod gpt;
-#[cfg(feature = "build")]
 mod gpt_edit;
 mod mbr;
+mod signature;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 
 use blockdev::BlockDevice;
+use vfs::text;
 
-use crate::Outcome;
-
-#[cfg(feature = "build")]
-pub(crate) use change::{disk_for, resize};
+pub use change::{disk_for, resize};
+pub use signature::Signature;
 
 /// Most logical partitions that are followed.
 const LOGICAL_MAX: u32 = 256;
@@ -97,28 +97,14 @@ pub enum PartitionError {
     },
 }
 
-impl PartitionError {
-    /// What kind of failure it is.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::Device(_) => Outcome::Io,
-            Self::Damaged { .. } | Self::PastEnd { .. } | Self::Unsupported { .. } => {
-                Outcome::Image
-            }
-            Self::NoRoom { .. } => Outcome::Io,
-            Self::NoTable | Self::NoPartition { .. } => Outcome::No,
-        }
-    }
-}
-
 /// The partitions in words.
 pub fn overview(partitions: &[Partition]) -> String {
     if partitions.is_empty() {
         return "the table is empty".into();
     }
     let one = |p: &Partition| {
-        let description = crate::text::escaped(p.description.as_bytes()).to_string();
-        format!("{} ({description}, {})", p.number, crate::text::size(p.len))
+        let description = text::escaped(p.description.as_bytes()).to_string();
+        format!("{} ({description}, {})", p.number, text::size(p.len))
     };
     format!("there are: {}", partitions.iter().map(one).collect::<Vec<_>>().join(", "))
 }

@@ -1,0 +1,127 @@
+//! Why something failed, as JavaScript programs tell failures apart: by a code, as Node's errors have it.
+
+use partition::PartitionError;
+use serde::Serialize;
+use vfs::{Corruption, Error, text};
+
+/// Result of what JavaScript asks for.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure with its code.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    /// `ENOENT` and its like.
+    pub(crate) code: &'static str,
+    /// What went wrong, where, and what to do about it, as far as that is known.
+    pub(crate) message: String,
+    /// What is damaged, if that is why.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) damage: Option<Damage>,
+}
+
+/// A damaged structure and its place.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Damage {
+    /// The structure, in the format's own term.
+    pub(crate) structure: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) block: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inode: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expected: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) found: Option<String>,
+}
+
+impl Failure {
+    /// A failure that is no error of a file system.
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), damage: None }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new("EINVAL", message)
+    }
+
+    /// An error of the file at a path.
+    pub(crate) fn at(path: &[u8], error: Error) -> Self {
+        let mut failure = Self::from(error);
+        let shown = if path.is_empty() { b"/" } else { path };
+        failure.message = format!("{}: {}", text::escaped(shown), failure.message);
+        failure
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let damage = match &error {
+            Error::Corrupt(corruption) => Some(Damage::from(corruption)),
+            _ => None,
+        };
+        Self { code: code(&error), message, damage }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Error::Device(error).into()
+    }
+}
+
+impl From<PartitionError> for Failure {
+    fn from(error: PartitionError) -> Self {
+        let code = match &error {
+            PartitionError::Device(_) => "EIO",
+            PartitionError::Damaged { .. } | PartitionError::PastEnd { .. } => "EUCLEAN",
+            PartitionError::NoTable | PartitionError::NoPartition { .. } => "ENOENT",
+            PartitionError::NoRoom { .. } => "ENOSPC",
+            PartitionError::Unsupported { .. } => "ENOTSUP",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<&Corruption> for Damage {
+    fn from(corruption: &Corruption) -> Self {
+        let difference = corruption.difference();
+        Self {
+            structure: corruption.structure(),
+            group: corruption.group(),
+            block: corruption.block(),
+            inode: corruption.inode(),
+            expected: difference.map(|(expected, _)| expected.to_owned()),
+            found: difference.map(|(_, found)| found.to_owned()),
+        }
+    }
+}
+
+/// The name of the errno that a kernel would give.
+fn code(error: &Error) -> &'static str {
+    match error {
+        Error::Device(_) => "EIO",
+        Error::Unsupported(_) => "ENOTSUP",
+        Error::Corrupt(_) => "EUCLEAN",
+        Error::NotFound => "ENOENT",
+        Error::Exists => "EEXIST",
+        Error::NotADirectory => "ENOTDIR",
+        Error::IsADirectory => "EISDIR",
+        Error::NotEmpty => "ENOTEMPTY",
+        Error::NameTooLong => "ENAMETOOLONG",
+        Error::SymlinkLoop => "ELOOP",
+        Error::TooManyLinks => "EMLINK",
+        Error::FileTooLarge => "EFBIG",
+        Error::NoSpace | Error::NoInodes | Error::AttributeTooLarge(_) => "ENOSPC",
+        Error::NoAttribute => "ENODATA",
+        Error::ReadOnly(_) => "EROFS",
+        Error::NotPermitted(_) => "EPERM",
+        Error::OtherProject => "EXDEV",
+        Error::Encrypted => "ENOKEY",
+        // Requests that make no sense, and what later versions may add.
+        _ => "EINVAL",
+    }
+}

@@ -1,0 +1,228 @@
+//! An open file system: read and changed by path.
+
+use std::rc::Rc;
+
+use vfs::Paths;
+use wasm_bindgen::prelude::*;
+
+use super::failure::{json, options, thrown, whole};
+use crate::failure::{Failure, Result as Answer};
+use crate::tar::Tar;
+use crate::volume::Volume;
+use crate::{edit, entry, info};
+
+/// Most bytes that are read at once.
+const READ_BYTES_MAX: f64 = 1_073_741_824.0;
+
+/// An open image. Paths are bytes, and start at its root.
+#[wasm_bindgen]
+pub struct Image {
+    volume: Rc<Volume>,
+}
+
+impl Image {
+    pub(super) fn new(volume: Volume) -> Self {
+        Self { volume: Rc::new(volume) }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Answer<T>) -> Result<T, JsValue> {
+        self.volume.with(work).map_err(thrown)
+    }
+}
+
+#[wasm_bindgen]
+impl Image {
+    /// What it says about itself, as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be read, here and below.
+    pub fn info(&self) -> Result<String, JsValue> {
+        json(&self.volume.with_fs(info::info).map_err(thrown)?)
+    }
+
+    /// A picture of what lies where, of at most so many cells, as SVG.
+    ///
+    /// # Errors
+    /// If the device fails. Other damage is in the picture.
+    pub fn map(&self, title: &str, cells: u32) -> Result<String, JsValue> {
+        self.volume.with_fs(|fs| info::map(fs, title, cells)).map_err(thrown)
+    }
+
+    /// Whether it was opened to be changed.
+    #[wasm_bindgen(getter, js_name = isWritable)]
+    pub fn is_writable(&self) -> bool {
+        self.volume.is_writable
+    }
+
+    /// What is in a directory, with attributes, sorted by name, as JSON.
+    ///
+    /// # Errors
+    /// If there is no directory. What is damaged in it is told in the answer.
+    pub fn list(&self, path: &[u8]) -> Result<String, JsValue> {
+        json(&self.with(|paths| entry::list(paths, path))?)
+    }
+
+    /// The attributes of a file, as JSON.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn stat(&self, path: &[u8], follow: bool) -> Result<String, JsValue> {
+        json(&self.with(|paths| entry::stat(paths, path, follow))?)
+    }
+
+    /// The attributes of a file, its flags, target and extended attributes, as JSON.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn details(&self, path: &[u8]) -> Result<String, JsValue> {
+        json(&self.with(|paths| entry::details(paths, path))?)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn readlink(&self, path: &[u8]) -> Result<Vec<u8>, JsValue> {
+        self.with(|paths| paths.read_link(path).map_err(|error| Failure::at(path, error)))
+    }
+
+    /// Bytes of a file from `offset` on; fewer than `length` only at its end.
+    ///
+    /// # Errors
+    /// If it is no regular file.
+    pub fn read(&self, path: &[u8], offset: f64, length: f64) -> Result<Vec<u8>, JsValue> {
+        let offset = whole("offset", offset).map_err(thrown)?;
+        let length = whole("length", length.min(READ_BYTES_MAX)).map_err(thrown)?;
+        self.with(|paths| entry::read(paths, path, offset, length as usize))
+    }
+
+    /// Begins a tar archive of a directory or file.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn tar(&self, path: &[u8]) -> Result<TarStream, JsValue> {
+        let tar = Tar::new(Rc::clone(&self.volume), path).map_err(thrown)?;
+        Ok(TarStream { tar })
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[wasm_bindgen(js_name = getXattr)]
+    pub fn get_xattr(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>, JsValue> {
+        self.with(|paths| {
+            let ino = paths.resolve(path, vfs::path::LastLink::Keep);
+            let value = ino.and_then(|ino| paths.file_system().get_xattr(ino, name));
+            value.map_err(|error| Failure::at(path, error))
+        })
+    }
+
+    /// Sets an extended attribute; removes it without a value.
+    ///
+    /// # Errors
+    /// If it cannot be changed, here and below.
+    #[wasm_bindgen(js_name = setXattr)]
+    pub fn set_xattr(
+        &self,
+        path: &[u8],
+        name: &[u8],
+        value: Option<Vec<u8>>,
+    ) -> Result<(), JsValue> {
+        self.with(|paths| edit::set_xattr(paths, path, name, value.as_deref()))
+    }
+
+    /// Gives a file other contents, or makes it.
+    #[wasm_bindgen(js_name = writeFile)]
+    pub fn write_file(&self, path: &[u8], contents: &[u8], new: &str) -> Result<(), JsValue> {
+        let new = options(new)?;
+        self.with(|paths| edit::write_file(paths, path, contents, new))
+    }
+
+    /// Writes bytes into a file at `offset`.
+    pub fn write(&self, path: &[u8], offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
+        let offset = whole("offset", offset).map_err(thrown)?;
+        self.with(|paths| edit::write_at(paths, path, offset, bytes))
+    }
+
+    /// Sets the size of a file.
+    pub fn truncate(&self, path: &[u8], size: f64) -> Result<(), JsValue> {
+        let size = whole("size", size).map_err(thrown)?;
+        self.with(|paths| edit::truncate(paths, path, size))
+    }
+
+    /// Makes a directory; with `all`, those above it, too.
+    pub fn mkdir(&self, path: &[u8], all: bool, new: &str) -> Result<(), JsValue> {
+        let new = options(new)?;
+        self.with(|paths| edit::mkdir(paths, path, all, new))
+    }
+
+    /// Removes a file or an empty directory; with `all`, everything in it.
+    pub fn remove(&self, path: &[u8], all: bool) -> Result<(), JsValue> {
+        self.with(|paths| edit::remove(paths, path, all))
+    }
+
+    /// Moves a file to another name, in place of what has it.
+    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), JsValue> {
+        self.with(|paths| edit::rename(paths, from, to))
+    }
+
+    /// Makes a symbolic link at `path`.
+    pub fn symlink(&self, target: &[u8], path: &[u8], new: &str) -> Result<(), JsValue> {
+        let new = options(new)?;
+        self.with(|paths| edit::symlink(paths, target, path, new))
+    }
+
+    /// Gives a file another name.
+    pub fn link(&self, existing: &[u8], path: &[u8]) -> Result<(), JsValue> {
+        self.with(|paths| edit::link(paths, existing, path))
+    }
+
+    /// Changes permissions, owners and times, by options (JSON).
+    #[wasm_bindgen(js_name = setAttributes)]
+    pub fn set_attributes(&self, path: &[u8], change: &str) -> Result<(), JsValue> {
+        let change = options(change)?;
+        self.with(|paths| edit::set_attributes(paths, path, change))
+    }
+
+    /// Makes all changes durable.
+    pub fn sync(&self) -> Result<(), JsValue> {
+        self.with(|paths| paths.file_system().sync().map_err(Failure::from))
+    }
+
+    /// Makes all changes durable and leaves the image clean. Nothing can be asked of it afterwards.
+    pub fn close(&self) -> Result<(), JsValue> {
+        self.volume.close().map_err(thrown)
+    }
+}
+
+/// A tar archive that is taken piece by piece.
+#[wasm_bindgen]
+pub struct TarStream {
+    tar: Tar,
+}
+
+#[wasm_bindgen]
+impl TarStream {
+    /// The next piece; empty when the archive is whole.
+    ///
+    /// # Errors
+    /// If the image was closed.
+    pub fn next(&mut self) -> Result<Vec<u8>, JsValue> {
+        self.tar.next_piece().map_err(thrown)
+    }
+
+    /// Files that are in it so far.
+    #[wasm_bindgen(getter)]
+    pub fn files(&self) -> f64 {
+        self.tar.files as f64
+    }
+
+    /// What could not be read, or has no place in an archive, as JSON.
+    ///
+    /// # Errors
+    /// None that can be met.
+    pub fn remarks(&self) -> Result<String, JsValue> {
+        json(&self.tar.remarks)
+    }
+}

@@ -1,0 +1,10 @@
+//! What JavaScript sees.
+
+mod device;
+mod disk;
+mod failure;
+mod image;
+
+pub use device::JsDevice;
+pub use disk::Disk;
+pub use image::{Image, TarStream};

@@ -1,0 +1,295 @@
+/** Reads, writes, makes and checks ext2, ext3, ext4 and XFS images. All calls are synchronous. */
+
+/** Text, or bytes where names are not UTF-8. Paths start at the root of the image. */
+export type Path = string | Uint8Array;
+
+/** Where an image lies: any object that reads and writes bytes. */
+export interface Device {
+  /** Length in bytes. It must not change while the device is in use. */
+  readonly size: number;
+  /** Fills `buffer` from byte `offset` on, and returns how many bytes it read: fewer are an error. */
+  readAt(offset: number, buffer: Uint8Array): number;
+  /** Writes all of `bytes` at `offset`, and returns how many it wrote: fewer are an error. */
+  writeAt?(offset: number, bytes: Uint8Array): number;
+  /** Returns when everything written before is durable. */
+  flush?(): void;
+}
+
+/** What is thrown: an `Error` with a code, and for damage the structure and its place. */
+export interface DiskwrightError extends Error {
+  /**
+   * `ENOENT`, `EEXIST`, `ENOSPC` and their like as of system calls; `EUCLEAN` for damage, `ENOTSUP` for what is not
+   * supported, `EBADF` after `close`, `EIO` if the device failed (`cause` is what it threw).
+   */
+  code: string;
+  /** The damaged structure, in the format's own term. */
+  structure?: string;
+  /** Block group or allocation group. */
+  group?: number;
+  block?: number;
+  inode?: number;
+  expected?: string;
+  found?: string;
+  cause?: unknown;
+}
+
+export type FileType = 'file' | 'directory' | 'symlink' | 'char-device' | 'block-device' | 'fifo' | 'socket';
+
+/** The attributes of a file. Numbers above 2^53, which only damaged images have, are rounded. */
+export declare class Stat {
+  readonly type: FileType;
+  readonly ino: number;
+  /** Type and permissions, as `st_mode`. */
+  readonly mode: number;
+  /** The same as `ls -l` shows it. */
+  readonly modeText: string;
+  readonly nlink: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** In bytes. */
+  readonly size: number;
+  /** Space taken, in units of 512 bytes. */
+  readonly blocks: number;
+  /** Of character and block devices. */
+  readonly rdev?: { readonly major: number; readonly minor: number };
+  readonly atime: Date;
+  readonly mtime: Date;
+  readonly ctime: Date;
+  /** Where the format keeps it. */
+  readonly birthtime?: Date;
+  /** Nanoseconds since 1970, exactly; so below. */
+  readonly atimeNs: bigint;
+  readonly mtimeNs: bigint;
+  readonly ctimeNs: bigint;
+  readonly birthtimeNs?: bigint;
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+  protected constructor();
+}
+
+/** A file in a directory. If its inode is damaged, `error` says how, and the attributes are undefined. */
+export declare class Entry extends Stat {
+  readonly name: string;
+  /** The name as it is on disk. */
+  readonly nameBytes: Uint8Array;
+  readonly error?: DiskwrightError;
+}
+
+/** A file that {@link Image.walk} came to. */
+export interface Walked {
+  path: string;
+  pathBytes: Uint8Array;
+  entry: Entry;
+  /** Set it to leave out what is in this directory. */
+  skip: boolean;
+}
+
+/** What an image says about itself. */
+export interface Info {
+  format: 'ext2' | 'ext3' | 'ext4' | 'xfs';
+  label: string;
+  uuid: string;
+  blockSize: number;
+  blocks: number;
+  blocksFree: number;
+  blocksAvailable: number;
+  inodes: number;
+  inodesFree: number;
+  /** `clean`, or what was the matter when it was opened. */
+  state: string;
+  /** Transactions of the journal or log that were replayed, in memory if the image is not writable. */
+  replayedTransactions: number;
+  features: string[];
+  /** Damage that does not keep it from being read. */
+  remarks: string[];
+}
+
+/** Permissions and owner of something new: 0644 (directories 0755) and root's unless told otherwise. */
+export interface NewOptions {
+  mode?: number;
+  uid?: number;
+  gid?: number;
+}
+
+/** A time: a `Date`, milliseconds since 1970, or nanoseconds as a bigint. */
+export type Time = Date | number | bigint;
+
+/** An open image. */
+export declare class Image {
+  private constructor();
+  readonly isWritable: boolean;
+  /** The bytes of an image in memory. They are the image once it is closed. */
+  readonly bytes: Uint8Array | undefined;
+  info(): Info;
+  /** A picture of what lies where on the disk, as SVG. */
+  map(options?: { title?: string; cells?: number }): string;
+  /** What is in a directory, sorted by the bytes of names. If it is damaged, the error has `entries` that were read. */
+  list(path?: Path): Entry[];
+  /** The attributes of a file; links are followed. */
+  stat(path: Path): Stat;
+  lstat(path: Path): Stat;
+  exists(path: Path): boolean;
+  readlink(path: Path): string;
+  /** The contents of a file, or a part of them. */
+  read(path: Path, options?: { offset?: number; length?: number }): Buffer;
+  readText(path: Path): string;
+  /** The contents of a file, piece by piece. */
+  chunks(path: Path, options?: { chunkSize?: number }): Generator<Buffer, void, void>;
+  /** Everything below a directory, directories before what is in them. */
+  walk(path?: Path): Generator<Walked, void, void>;
+  /** A tar archive of a directory or file, piece by piece. With `keepGoing`, what cannot be read is told only. */
+  tar(
+    path?: Path,
+    options?: { keepGoing?: boolean; onRemark?: (error: DiskwrightError) => void },
+  ): Generator<Buffer, void, void>;
+  listXattrs(path: Path): string[];
+  /** Named as Linux names them: `user.x`, `security.capability`. */
+  getXattr(path: Path, name: Path): Buffer;
+  setXattr(path: Path, name: Path, value: Path): void;
+  removeXattr(path: Path, name: Path): void;
+  /** Makes a file, whole before it has its name; or writes over one that is there. */
+  writeFile(path: Path, contents: Path, options?: NewOptions): void;
+  /** Writes into a file that is there. */
+  write(path: Path, offset: number, bytes: Path): void;
+  truncate(path: Path, size?: number): void;
+  mkdir(path: Path, options?: NewOptions & { recursive?: boolean }): void;
+  rm(path: Path, options?: { recursive?: boolean; force?: boolean }): void;
+  rename(from: Path, to: Path): void;
+  symlink(target: Path, path: Path, options?: NewOptions): void;
+  link(existing: Path, path: Path): void;
+  chmod(path: Path, mode: number): void;
+  chown(path: Path, uid: number, gid: number): void;
+  lchown(path: Path, uid: number, gid: number): void;
+  utimes(path: Path, atime: Time, mtime: Time): void;
+  lutimes(path: Path, atime: Time, mtime: Time): void;
+  /** Makes all changes durable. */
+  sync(): void;
+  /** Makes all changes durable and leaves the image clean. Without it, the image is as after a crash. */
+  close(): void;
+}
+
+/** Where on a disk. */
+export interface Place {
+  /** Number of a GPT or MBR partition, as Linux counts. */
+  partition?: number;
+  /** First byte, instead. */
+  offset?: number;
+}
+
+export interface OpenOptions extends Place {
+  /** To change the image. What its journal or log holds is replayed first. */
+  writable?: boolean;
+  /** Read it as it lies, without what its journal or log holds. */
+  norecovery?: boolean;
+  /** Memory for metadata; 64 MiB by default. */
+  cacheBytes?: number;
+}
+
+/** Opens an image in memory, in a file of the host (a path), or on any device. */
+export declare function open(source: Uint8Array | ArrayBuffer | string | Device, options?: OpenOptions): Image;
+
+export interface FormatOptions {
+  fs: 'ext4' | 'xfs';
+  /** Size in bytes of an image in memory. XFS takes 300 MiB at least, or 16 MiB with `small`. */
+  size?: number;
+  /** What to make it on, instead. */
+  device?: Device | Uint8Array | string;
+  label?: string;
+  /** Random by default. */
+  uuid?: string;
+  blockSize?: number;
+  /** Features to turn on or off, as in `mke2fs -O` and `mkfs.xfs -m`: `metadata_csum,^huge_file`. */
+  features?: string;
+  small?: boolean;
+}
+
+/** Makes an empty file system and opens it to be changed. */
+export declare function format(options: FormatOptions): Image;
+
+export interface Finding {
+  group?: number;
+  block?: number;
+  inode?: number;
+  field?: string;
+  name?: string;
+  path?: string;
+  expected?: string;
+  found?: string;
+  detail?: string;
+}
+
+export interface FindingsOfKind {
+  /** A stable name, such as `ext4-inode-checksum`. */
+  code: string;
+  severity: 'harmless' | 'at-risk' | 'unusable';
+  structure: string;
+  meaning: string;
+  /** What a repair does about it. */
+  repair: string;
+  count: number;
+  /** The first 100. */
+  findings: Finding[];
+}
+
+export interface Report {
+  verdict: 'clean' | 'damaged' | 'incomplete';
+  isComplete: boolean;
+  count: number;
+  inodes: number;
+  directories: number;
+  blocks: number;
+  blocksUsed: number;
+  transactionsReplayed: number;
+  /** The worst first. */
+  kinds: FindingsOfKind[];
+}
+
+export interface CheckOptions extends Place {
+  /** If it returns false, the check ends. */
+  onProgress?: (phase: string, done: number, total: number) => boolean | void;
+}
+
+/** Finds what is wrong in an image. It must not be open to be changed. */
+export declare function check(source: Uint8Array | ArrayBuffer | string | Device, options?: CheckOptions): Report;
+
+export interface PartitionInfo {
+  number: number;
+  offset: number;
+  size: number;
+  description: string;
+  /** `ext`, `xfs`, `zeros`, `unknown`, or what else it is. */
+  contents: string;
+}
+
+export interface Layout {
+  size: number;
+  /** As of a partition, or `partitions`. */
+  contents: string;
+  advice?: string;
+  partitions?: PartitionInfo[];
+  error?: { code: string; message: string };
+}
+
+/** What a disk holds. */
+export declare function layout(source: Uint8Array | ArrayBuffer | string | Device): Layout;
+
+/** A file or block device of the host. */
+export declare class FileDevice implements Device {
+  constructor(path: string, options?: { writable?: boolean });
+  readonly size: number;
+  readAt(offset: number, buffer: Uint8Array): number;
+  writeAt?(offset: number, bytes: Uint8Array): number;
+  flush(): void;
+  close(): void;
+}
+
+/** Bytes in memory. */
+export declare class MemoryDevice implements Device {
+  constructor(bytes: Uint8Array);
+  readonly bytes: Uint8Array;
+  readonly size: number;
+  readAt(offset: number, buffer: Uint8Array): number;
+  writeAt(offset: number, bytes: Uint8Array): number;
+  flush(): void;
+}

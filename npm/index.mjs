@@ -1,0 +1,5 @@
+// The same for ES modules.
+import diskwright from './index.cjs';
+
+export const { open, format, check, layout, Image, Stat, Entry, FileDevice, MemoryDevice } = diskwright;
+export default diskwright;
