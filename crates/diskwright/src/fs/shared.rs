@@ -11,7 +11,6 @@
 //! A gate of contents is passed after the gate of names, if both are, and never two of them.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
@@ -91,9 +90,9 @@ impl Names<'_> {
     }
 }
 
-/// The time of a change that is made now.
+/// The time of a change that is made now; 1970 where nobody knows the time.
 pub(super) fn now() -> Timestamp {
-    SystemTime::now().into()
+    vfs::clock::now().unwrap_or_default()
 }
 
 impl Shared {
