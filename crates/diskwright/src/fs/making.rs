@@ -286,7 +286,7 @@ fn clear_marks(device: &dyn BlockDevice) -> vfs::Result<()> {
     device.zero_range(0, at_begin).map_err(vfs::Error::Device)
 }
 
-/// Bytes that nobody can foretell, and that are a UUID (version 4).
+/// Bytes that nobody can foretell (where the host has random numbers), and that are a UUID (version 4).
 fn random_uuid() -> [u8; 16] {
     let half = || RandomState::new().hash_one(now().nsec).to_ne_bytes();
     let mut bytes = [0; 16];
@@ -299,7 +299,8 @@ impl Image {
     /// Makes an empty file system that fills a device, whatever it holds, and opens it to be changed.
     ///
     /// # Errors
-    /// If the options cannot be, the device is too small, or it cannot be written; only then it may hold a part.
+    /// If the options cannot be or the device is too small: nothing is written then. If the device cannot be written, it
+    /// may hold a part.
     pub fn format(device: Arc<dyn BlockDevice>, options: impl Into<FormatOptions>) -> Result<Self> {
         let made = options.into().write(&*device, false);
         made.map_err(|source| Error::Image { image: "the image".into(), source })?;

@@ -11,7 +11,7 @@
 //! A gate of contents is passed after the gate of names, if both are, and never two of them.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
@@ -64,6 +64,8 @@ pub(super) struct Shared {
     is_writable: bool,
     /// Who owns what is made.
     owner: Owner,
+    /// Calls that removed or moved names, or tried to.
+    removals: AtomicU64,
 }
 
 /// What a call that follows a path works with.
@@ -91,9 +93,9 @@ impl Names<'_> {
     }
 }
 
-/// The time of a change that is made now.
+/// The time of a change that is made now; 1970 where nobody knows the time.
 pub(super) fn now() -> Timestamp {
-    SystemTime::now().into()
+    vfs::clock::now().unwrap_or_default()
 }
 
 impl Shared {
@@ -101,11 +103,17 @@ impl Shared {
         let is_writable = matches!(backing, Backing::Write(_));
         let backing = Arc::new(backing);
         let contents = (0..GATES).map(|_| Gate::new(&backing)).collect();
-        Arc::new(Self { names: Gate::new(&backing), contents, is_writable, owner })
+        let (names, removals) = (Gate::new(&backing), AtomicU64::new(0));
+        Arc::new(Self { names, contents, is_writable, owner, removals })
     }
 
     pub(super) fn is_writable(&self) -> bool {
         self.is_writable
+    }
+
+    /// A number that is another one after a name was removed or moved.
+    pub(super) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Relaxed)
     }
 
     /// Follows `path`, and does something with what it leads to.
@@ -125,6 +133,7 @@ impl Shared {
         act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
     ) -> Result<R> {
         let gate: RwLockWriteGuard<'_, _> = self.names.0.write();
+        self.removals.fetch_add(1, Ordering::Relaxed);
         self.act_on(path, gate.as_deref(), act)
     }
 

@@ -35,6 +35,8 @@ pub struct Walk {
     order: Order,
     /// `None` before the first step.
     steps: Option<WalkSteps>,
+    /// [`Shared::removals`] when it began.
+    removals: u64,
     has_ended: bool,
 }
 
@@ -51,7 +53,7 @@ impl Image {
     /// Everything from a path down, that itself first. A symbolic link there is followed.
     pub fn walk(&self, path: impl AsImagePath) -> Walk {
         let (shared, top) = (Arc::clone(&self.shared), path.as_image_path().into());
-        Walk { shared, top, order: Order::Physical, steps: None, has_ended: false }
+        Walk { shared, top, order: Order::Physical, steps: None, removals: 0, has_ended: false }
     }
 }
 
@@ -72,6 +74,7 @@ impl Walk {
     }
 
     fn begin(&mut self) -> Result<WalkSteps> {
+        self.removals = self.shared.removals();
         self.shared.names(&self.top, |names| {
             let top = names.paths.resolve(&self.top, LastLink::Follow)?;
             Ok(WalkSteps::new(top, self.order))
@@ -94,7 +97,16 @@ impl Iterator for Walk {
             }
         };
         // The outer result says whether the image is open, the inner one what became of the step.
-        let stepped = self.shared.names(&self.top, |names| Ok(steps.advance(names.fs)));
+        let stepped = self.shared.names(&self.top, |names| {
+            loop {
+                match steps.advance(names.fs) {
+                    // It was moved while the walk went on, or another one has its number now.
+                    Some(Err(_))
+                        if steps.came_again() && self.shared.removals() != self.removals => {}
+                    step => return Ok(step),
+                }
+            }
+        });
         let path = join(&self.top, steps.path());
         let name_start = path.len() - steps.name().len();
         self.steps = Some(steps);

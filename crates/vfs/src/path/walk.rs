@@ -88,6 +88,7 @@ pub struct WalkSteps {
     /// Where the last component of `path` starts.
     name_start: usize,
     pending: Option<Ino>,
+    came_again: bool,
 }
 
 struct Level {
@@ -128,12 +129,27 @@ impl WalkSteps {
     pub fn new(top: Ino, order: Order) -> Self {
         let guard = DirectoryGuard::default();
         let (levels, path) = (Vec::new(), Vec::new());
-        Self { order, guard, top: Some(top), levels, path, name_start: 0, pending: None }
+        Self {
+            order,
+            guard,
+            top: Some(top),
+            levels,
+            path,
+            name_start: 0,
+            pending: None,
+            came_again: false,
+        }
     }
 
     /// Leaves out what is below the directory that was returned last.
     pub fn skip_children(&mut self) {
         self.pending = None;
+    }
+
+    /// Whether the last error says that the walk came to a directory again. That is damage only if nothing was moved
+    /// or removed since it began.
+    pub fn came_again(&self) -> bool {
+        self.came_again
     }
 
     /// Path from the top, without leading `/`, of what the walk came to last, or could not read.
@@ -148,6 +164,7 @@ impl WalkSteps {
 
     /// Goes on to the next file. An error concerns what has the path, and the walk goes on behind it.
     pub fn advance(&mut self, fs: &dyn FileSystem) -> Option<Result<Visit>> {
+        self.came_again = false;
         if let Some(top) = self.top.take() {
             return Some(self.visit(fs, top));
         }
@@ -185,7 +202,7 @@ impl WalkSteps {
     fn visit(&mut self, fs: &dyn FileSystem, ino: Ino) -> Result<Visit> {
         let attributes = fs.attributes(ino)?;
         if attributes.file_type == FileType::Directory {
-            self.guard.enter(ino)?;
+            self.guard.enter(ino).inspect_err(|_| self.came_again = true)?;
             self.pending = Some(ino);
         }
         Ok(Visit { depth: self.levels.len(), attributes })
