@@ -60,7 +60,7 @@ fn hilbert(side: usize, at: usize) -> (usize, usize) {
     let (mut x, mut y, mut at) = (0, 0, at);
     let mut size = 1;
     while size < side {
-        let right = at / 2 & 1;
+        let right = (at / 2) & 1;
         let down = (at ^ right) & 1;
         if down == 0 {
             if right == 1 {

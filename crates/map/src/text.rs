@@ -6,7 +6,7 @@ use vfs::survey::Kind;
 
 use crate::histogram::Bucket;
 use crate::survey::Survey;
-use crate::words::{count, log_words, path_text, share, size, things};
+use crate::words::{count, log_words, path_text, pieces, share, size, things};
 use crate::{Options, word};
 
 /// Cells of a line.
@@ -74,7 +74,7 @@ fn write_text(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
     write_log(survey, out)?;
     writeln!(
         out,
-        "\nFree: {} of {}, the longest {}",
+        "\nFree: {}, {} in all, the longest {}",
         things(survey.free.count(), "run", "runs"),
         size(survey.bytes(totals[Kind::Free as usize])),
         size(survey.bytes(survey.free.longest())),
@@ -119,7 +119,6 @@ fn write_files(survey: &Survey, out: &mut String) -> std::fmt::Result {
         count(files.directories),
         count(files.directories_fragmented),
     )?;
-    let pieces = |bucket: &Bucket| format!("{} or more", bucket.from);
     write_bars(&files.fragments.buckets(), |bucket| bucket.count, pieces, "files", out)?;
     for file in &files.worst {
         let path = file.path.as_deref().map(path_text);
@@ -143,7 +142,8 @@ fn write_bars(
         let len = (u128::from(value(bucket)) * u128::from(BAR)).div_ceil(u128::from(most));
         let bar = "*".repeat(len as usize);
         let number = count(bucket.count);
-        writeln!(out, "  {:>12}  {number:>13} {things}  {bar}", label(bucket))?;
+        let line = format!("  {:>12}  {number:>13} {things}  {bar}", label(bucket));
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -4,11 +4,13 @@ use std::fmt::{self, Write};
 
 use vfs::survey::{Kind, LogState};
 
+use crate::histogram::Bucket;
+
 /// What a kind is called.
 pub fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Headers => "superblocks and headers",
-        Kind::Allocation => "bitmaps and trees of free space",
+        Kind::Allocation => "bitmaps and trees of groups",
         Kind::Inodes => "inodes",
         Kind::Log => "journal or log",
         Kind::Directories => "directories",
@@ -110,6 +112,15 @@ pub(crate) fn count(number: u64) -> String {
 /// A number of things.
 pub(crate) fn things(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// Numbers of pieces.
+pub(crate) fn pieces(bucket: &Bucket) -> String {
+    match (bucket.from, bucket.to) {
+        (1, _) => "1 piece".into(),
+        (from, to) if to < 1000 => format!("{from} to {to}"),
+        (from, _) => format!("{} or more", count(from)),
+    }
 }
 
 /// Text within markup, or within quotes in a tag. What no document can hold, and what would change how the text around

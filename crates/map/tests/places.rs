@@ -1,9 +1,13 @@
 //! Where one file lies, as other programs say it; and its path.
 
-use oracle::{Mke2fs, MkfsXfs, debugfs, require, scratch, xfs_db};
-use vfs::survey::Kind;
+use std::collections::HashMap;
 
-use crate::common::{Ledger, open_file, survey};
+use oracle::{Mke2fs, MkfsXfs, debugfs, require, scratch, xfs_db};
+use vfs::path::{Order, first_paths};
+use vfs::survey::Kind;
+use vfs::{FileSystem, Ino, Paths};
+
+use crate::common::{GOLDEN, Ledger, open_bytes, open_file, survey, unpack};
 
 /// Bytes of the file: with 4 KiB blocks 600 of them, so that ext3 needs blocks of pointers.
 const BYTES: usize = 600 * 4096;
@@ -65,6 +69,52 @@ fn a_file_lies_where_xfs_db_says() {
         count += len;
     }
     assert_eq!((count, ledger.count(Kind::Data)), (600, 600), "{text}");
+}
+
+/// Paths of all inodes, as a walk meets them.
+fn walked(fs: &dyn FileSystem) -> HashMap<Ino, Vec<Vec<u8>>> {
+    let mut paths = HashMap::<Ino, Vec<Vec<u8>>>::new();
+    for walked in Paths::new(fs).walk(fs.root(), Order::Sorted) {
+        let walked = walked.expect("a sound image");
+        let path = [b"/".as_slice(), &walked.path].concat();
+        paths.entry(walked.attributes.ino).or_default().push(path);
+    }
+    paths
+}
+
+fn assert_named(name: &str, fs: &dyn FileSystem) {
+    let paths = walked(fs);
+    // One that nobody has, too.
+    let mut inos: Vec<Ino> = paths.keys().copied().chain([Ino(1 << 40)]).collect();
+    inos.sort_unstable();
+    let (found, errors) = first_paths(fs, &inos);
+    assert_eq!((found.len(), errors), (inos.len(), 0), "{name}");
+    for (ino, path) in inos.iter().zip(found) {
+        match paths.get(ino) {
+            Some(paths) => assert!(path.is_some_and(|path| paths.contains(&path)), "{name}: {ino}"),
+            None => assert_eq!(path, None, "{name}: {ino}"),
+        }
+    }
+}
+
+#[test]
+fn each_inode_is_found_by_one_of_its_paths() {
+    for (name, packed) in GOLDEN.into_iter().flatten() {
+        assert_named(name, &*open_bytes(&unpack(packed)).expect("a sound image"));
+    }
+}
+
+#[test]
+fn parents_tell_paths_where_the_format_knows_them() {
+    require!(Tool("mkfs.xfs"));
+    let home = scratch();
+    let (image, source) = (home.path().join("image"), home.path().join("source"));
+    std::fs::create_dir_all(source.join("a/b")).unwrap();
+    for number in 0..50 {
+        std::fs::write(source.join(format!("a/b/{number}")), "x").unwrap();
+    }
+    MkfsXfs::default().options("-n parent=1").prototype(&source).create(&image, 320 << 20);
+    assert_named("parents", &*open_file(&image));
 }
 
 #[test]

@@ -68,11 +68,6 @@ impl ImageArgs {
         self.place.options(self.norecovery)
     }
 
-    /// The same, with the memory that a command has that reads.
-    pub(crate) fn reading_options(&self) -> OpenImage {
-        to_read(&self.options())
-    }
-
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
         open_to_read(&self.image, &self.options())
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
-use diskwright::{Error, Outcome, Result};
+use diskwright::{Error, OpenImage, Outcome, Result};
 
 use crate::commands::arguments::ImageArgs;
 use crate::terminal::{self, RepairProgress};
@@ -28,6 +28,9 @@ blocks in use, unknown for what.";
 /// Cells of a picture, and of one made of letters, unless told otherwise.
 const CELLS: usize = 4096;
 const CELLS_OF_TEXT: usize = 1536;
+
+/// Memory for metadata in bytes: nearly all of it is read once.
+const CACHE_BYTES: usize = 32 << 20;
 
 /// Draw what lies where on the disk
 #[derive(Debug, Args)]
@@ -115,7 +118,8 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
         progress.show("what lies where", done, total);
         ControlFlow::Continue(())
     };
-    let mapped = map::survey(&args.image.image, &args.image.reading_options(), cells, &mut show)?;
+    let options = OpenImage { cache_bytes: Some(CACHE_BYTES), ..args.image.options() };
+    let mapped = map::survey(&args.image.image, &options, cells, &mut show)?;
     drop(progress);
     let bytes = picture(args, format, &mapped)?;
     match args.file() {

@@ -120,19 +120,13 @@ fn what_makes_no_sense_is_refused_and_nothing_is_replaced_unasked() {
 fn of_a_damaged_image_what_can_be_told_is_told() {
     let home = image(FORMATS[0]);
     let dir = home.path();
-    let json: Value =
-        serde_json::from_str(&said(dir, "dump image.img inode /dir --json").1).unwrap();
-    assert!(json.is_object());
-    let before = fs::read(dir.join("image.img")).unwrap();
     // The inode table of group 0, from the first inode of a user on: `file` and `dir` are lost.
-    let map: Value = serde_json::from_str(&said(dir, "dump image.img group 0 --json").1).unwrap();
-    let table = map["inode_table"].as_u64().or_else(|| map["bg_inode_table"].as_u64());
-    let table = table.unwrap_or_else(|| panic!("{map}"));
+    let group: Value = serde_json::from_str(&said(dir, "dump image.img group 0 --json").1).unwrap();
+    let table = group["inode_table"].as_u64().unwrap();
     let disk = File::options().write(true).open(dir.join("image.img")).unwrap();
     disk.write_all_at(&[0xa5; 2048], table * 4096 + 10 * 256).unwrap();
     let (status, out, messages) = said(dir, "map image.img");
     assert_eq!(status, 3, "{messages}");
     assert!(out.contains("in use, unknown for what"), "{out}");
     assert!(out.contains("inode 1"), "{out}");
-    assert_eq!(fs::metadata(dir.join("image.img")).unwrap().len(), before.len() as u64);
 }

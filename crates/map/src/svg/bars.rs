@@ -2,7 +2,7 @@
 
 use crate::histogram::Bucket;
 use crate::svg::{LINE, MARGIN, Picture, WIDTH, number};
-use crate::words::{Escaped, count, size};
+use crate::words::{Escaped, count, pieces, size};
 
 /// Height of a bar, and from one to the next.
 const BAR: f64 = 12.0;
@@ -82,13 +82,5 @@ impl Picture<'_> {
             self.y += STEP;
         }
         Ok(())
-    }
-}
-
-fn pieces(bucket: &Bucket) -> String {
-    match (bucket.from, bucket.to) {
-        (1, _) => "1 piece".into(),
-        (from, to) if to < 1000 => format!("{from} to {to}"),
-        (from, _) => format!("{} or more", count(from)),
     }
 }
