@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What is damaged, if that is why.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) damage: Option<Damage>,
+    pub(crate) damage: Option<Box<Damage>>,
 }
 
 /// A damaged structure and its place.
@@ -60,7 +60,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         let damage = match &error {
-            Error::Corrupt(corruption) => Some(Damage::from(corruption)),
+            Error::Corrupt(corruption) => Some(Box::new(Damage::from(corruption))),
             _ => None,
         };
         Self { code: code(&error), message, damage }
@@ -124,4 +124,15 @@ fn code(error: &Error) -> &'static str {
         // Requests that make no sense, and what later versions may add.
         _ => "EINVAL",
     }
+}
+
+/// A number of bytes, which JavaScript has as a floating-point number.
+pub(crate) fn whole(name: &str, number: f64) -> Result<u64> {
+    // Up to here each whole number has a form of its own.
+    const MAX: f64 = 9_007_199_254_740_991.0;
+    if number.fract() == 0.0 && (0.0..=MAX).contains(&number) {
+        return Ok(number as u64);
+    }
+    let message = format!("{name} is {number}: it must be a whole number from 0 to 2^53 - 1");
+    Err(Failure::invalid(message))
 }

@@ -54,24 +54,24 @@ pub(crate) struct Format {
 
 /// A file system of some format.
 pub(crate) enum Fs {
-    Ext(Ext4),
-    Xfs(Xfs),
+    Ext(Box<Ext4>),
+    Xfs(Box<Xfs>),
 }
 
 impl Fs {
     /// Its operations.
     pub(crate) fn files(&self) -> &dyn FileSystem {
         match self {
-            Self::Ext(fs) => fs,
-            Self::Xfs(fs) => fs,
+            Self::Ext(fs) => &**fs,
+            Self::Xfs(fs) => &**fs,
         }
     }
 
     /// What tells where everything lies.
     pub(crate) fn layout(&self) -> &dyn TellsLayout {
         match self {
-            Self::Ext(fs) => fs,
-            Self::Xfs(fs) => fs,
+            Self::Ext(fs) => &**fs,
+            Self::Xfs(fs) => &**fs,
         }
     }
 
@@ -168,12 +168,12 @@ fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Op
         Signature::Ext => {
             let options = ext4::OpenOptions { cache_bytes, norecovery, ..Default::default() };
             let open = if writable { Ext4::open_writable } else { Ext4::open };
-            open(shared, &options).map(Fs::Ext)
+            open(shared, &options).map(|fs| Fs::Ext(Box::new(fs)))
         }
         Signature::Xfs => {
             let options = xfs::OpenOptions { cache_bytes, norecovery };
             let open = if writable { Xfs::open_writable } else { Xfs::open };
-            open(shared, &options).map(Fs::Xfs)
+            open(shared, &options).map(|fs| Fs::Xfs(Box::new(fs)))
         }
         other => return Err(no_file_system(device, other)),
     };

@@ -12,8 +12,7 @@ use std::io;
 use blockdev::BlockDevice;
 use wasm_bindgen::prelude::*;
 
-use super::failure::whole;
-use crate::failure::Failure;
+use crate::failure::{Failure, whole};
 
 #[wasm_bindgen]
 extern "C" {

@@ -22,7 +22,7 @@ pub(super) fn thrown(failure: Failure) -> JsValue {
         set(&error, "cause", cause);
     }
     if let Some(damage) = failure.damage {
-        let Damage { structure, group, block, inode, expected, found } = damage;
+        let Damage { structure, group, block, inode, expected, found } = *damage;
         set(&error, "structure", structure);
         for (name, number) in [("group", group), ("block", block), ("inode", inode)] {
             if let Some(number) = number {
@@ -60,15 +60,4 @@ pub(super) fn json(answer: &impl serde::Serialize) -> Result<String, JsValue> {
 pub(super) fn options<'t, T: serde::Deserialize<'t>>(text: &'t str) -> Result<T, JsValue> {
     let options = serde_json::from_str(text);
     options.map_err(|error| thrown(Failure::invalid(format!("options: {error}"))))
-}
-
-/// A number of bytes, which JavaScript has as a floating-point number.
-pub(super) fn whole(name: &str, number: f64) -> Result<u64, Failure> {
-    // Up to here each whole number has a form of its own.
-    const MAX: f64 = 9_007_199_254_740_991.0;
-    if number.fract() == 0.0 && (0.0..=MAX).contains(&number) {
-        return Ok(number as u64);
-    }
-    let message = format!("{name} is {number}: it must be a whole number from 0 to 2^53 - 1");
-    Err(Failure::invalid(message))
 }

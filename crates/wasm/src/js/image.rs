@@ -5,8 +5,8 @@ use std::rc::Rc;
 use vfs::Paths;
 use wasm_bindgen::prelude::*;
 
-use super::failure::{json, options, thrown, whole};
-use crate::failure::{Failure, Result as Answer};
+use super::failure::{json, options, thrown};
+use crate::failure::{Failure, Result as Answer, whole};
 use crate::tar::Tar;
 use crate::volume::Volume;
 use crate::{edit, entry, info};
@@ -208,7 +208,8 @@ impl TarStream {
     ///
     /// # Errors
     /// If the image was closed.
-    pub fn next(&mut self) -> Result<Vec<u8>, JsValue> {
+    #[wasm_bindgen(js_name = next)]
+    pub fn next_piece(&mut self) -> Result<Vec<u8>, JsValue> {
         self.tar.next_piece().map_err(thrown)
     }
 
