@@ -146,7 +146,7 @@ fn is_device(name: &str) -> bool {
             && number.chars().all(|c| c.is_ascii_digit() || "¹²³".contains(c))
     };
     DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device))
-        || NUMBERED_DEVICES.iter().any(|device| is_numbered(&device))
+        || NUMBERED_DEVICES.iter().any(is_numbered)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn what_was_mapped_out_of_an_image_gets_its_names_back() {
         fs::write(dir.join("bad/a\u{f02f}b"), b"").unwrap();
         let said = fails(dir, "cp -r --map-names bad a.img:/", 4);
         assert!(said.contains("no file can have"), "{said}");
-        oracle::judge(&dir.join("a.img"));
+        oracle::judge(dir.join("a.img"));
     }
 }
 

@@ -166,8 +166,8 @@ pub(crate) fn drop_cache(_: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "caches of files are dropped on Linux only"))
 }
 
-/// What Windows has no files of: devices and pipes have no paths among them.
-#[cfg(windows)]
+/// What hosts other than Unix have no files of: devices and pipes have no paths among them.
+#[cfg(not(unix))]
 pub(crate) trait FileTypeExt {
     fn is_block_device(&self) -> bool {
         false
@@ -183,7 +183,7 @@ pub(crate) trait FileTypeExt {
     }
 }
 
-#[cfg(windows)]
+#[cfg(not(unix))]
 impl FileTypeExt for std::fs::FileType {}
 
 /// What identifies an open file: the number of its volume, and its own there.
@@ -191,6 +191,18 @@ impl FileTypeExt for std::fs::FileType {}
 pub(crate) fn id_of(file: &File) -> io::Result<super::FileId> {
     let known = winapi_util::file::information(file)?;
     Ok(super::FileId { dev: known.volume_serial_number(), ino: known.file_index() })
+}
+
+/// What identifies an open file: nothing does where there are no files.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn id_of(_: &File) -> io::Result<super::FileId> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Opens a file or directory to ask what it is.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn open_to_ask(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
 }
 
 /// Opens a file or directory to ask what it is.
