@@ -14,8 +14,8 @@ const KNOWN: &[&[&str]] = &[
     &["diskwright/src/build/error.rs", "diskwright/src/error.rs"],
     &[
         "source/src/content.rs",
-        "source/src/directory/host.rs",
-        "source/src/directory/unsized_files.rs",
+        "source/src/directory/unix/host.rs",
+        "source/src/directory/unix/unsized_files.rs",
         "source/src/entry.rs",
     ],
     &["diskwright/src/workload/format.rs", "diskwright/src/workload/spec.rs"],

@@ -5,27 +5,19 @@
 //! threads; `portable` what the standard library tells, which is what there is on Windows. Where there are no files
 //! (wasm32-unknown-unknown) opening any directory fails.
 
-use crate::{EntryKind, FileId, Metadata};
-
+mod found;
 mod links;
 #[cfg(not(unix))]
 mod portable;
 #[cfg(unix)]
 mod unix;
 
+pub(crate) use found::Found;
 #[cfg(not(unix))]
-use portable as host;
+pub use portable::DirectorySource;
+#[cfg(not(unix))]
+pub(crate) use portable::{HostFile, HostTree};
 #[cfg(unix)]
-use unix as host;
-
-pub use host::DirectorySource;
-pub(crate) use host::{HostFile, HostTree};
-
-/// A file that was found by its path.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) kind: EntryKind,
-    pub(crate) metadata: Metadata,
-    pub(crate) id: FileId,
-    pub(crate) links: u64,
-}
+pub use unix::DirectorySource;
+#[cfg(unix)]
+pub(crate) use unix::{HostFile, HostTree};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::facts::{Facts, Kind};
 use crate::content::size_changed;
-use crate::directory::Found;
+use crate::directory::found::Found;
 use crate::host::as_path;
 use crate::{Change, Content, EntryKind, FileId, SourceError, Time};
 

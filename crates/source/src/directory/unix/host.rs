@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
-use super::os::{PATH_LEN_MAX, SEARCH};
+use super::os::{PATH_LEN_MAX, SEARCH, device};
 use super::unsized_files::UnsizedFiles;
 use crate::content::size_changed;
 use crate::host::as_path;
@@ -134,7 +134,7 @@ impl HostFile {
 
 /// What identifies the file `stat` is about.
 pub(super) fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev as u64, ino: stat.st_ino }
+    FileId { dev: device(stat), ino: stat.st_ino }
 }
 
 /// Time of the last change of contents.

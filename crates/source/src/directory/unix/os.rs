@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 /// Opens a directory to go through it only, if the host has that.
@@ -21,6 +21,18 @@ pub(super) const NO_XATTR: Errno = Errno::NOATTR;
 
 /// Longest path given to one system call, in bytes with its final NUL (`PATH_MAX`).
 pub(super) const PATH_LEN_MAX: usize = if cfg!(target_os = "linux") { 4096 } else { 1024 };
+
+/// The number of the device that a file is on.
+#[cfg(target_os = "linux")]
+pub(super) fn device(stat: &Stat) -> u64 {
+    stat.st_dev
+}
+
+/// The number of the device that a file is on.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn device(stat: &Stat) -> u64 {
+    stat.st_dev as u64
+}
 
 /// Hands on each name in an open directory, and its type as far as that is known. `buffer` is scratch space; its
 /// capacity is what is read at a time.

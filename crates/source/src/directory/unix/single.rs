@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::host::{HostFile, Root, file_id, mtime};
 use super::scan::{data_runs, metadata};
-use crate::directory::Found;
+use crate::directory::found::Found;
 use crate::{Content, EntryKind, SourceError};
 
 /// A directory of the host in which files are looked for by their paths.
