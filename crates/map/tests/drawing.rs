@@ -27,11 +27,11 @@ fn assert_well_formed(text: &str, is_html: bool) {
         let name = tag.split([' ', '\n']).next().unwrap_or_default();
         if let Some(closed) = name.strip_prefix('/') {
             assert_eq!(open.pop(), Some(closed), "{tag}");
-        } else if !tag.ends_with('/')
-            && !tag.starts_with('!')
-            && !(is_html && EMPTY.contains(&name))
-        {
-            open.push(name);
+        } else {
+            let is_alone = is_html && EMPTY.contains(&name);
+            if !(is_alone || tag.ends_with('/') || tag.starts_with('!')) {
+                open.push(name);
+            }
         }
     }
     assert!(open.is_empty(), "{open:?}");
@@ -66,8 +66,7 @@ fn each_kind_is_in_the_legend_with_its_size() {
     let survey = golden("xfs/shared", 4096);
     let svg = map::svg(&survey, &options("image", Curve::Rows));
     for (kind, total) in Kind::ALL.into_iter().zip(survey.cells.totals()) {
-        let is_there = svg.contains(&format!("dm-swatch\" x"))
-            && svg.contains(&format!(">{}<", map::word(kind)));
+        let is_there = svg.contains(&format!(">{}<", map::word(kind)));
         assert_eq!(is_there, total > 0, "{kind:?}");
         let path = svg.contains(&format!("<path class=\"dm-k{}\"", kind as usize));
         assert!(path || total == 0, "{kind:?}");
