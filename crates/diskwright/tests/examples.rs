@@ -1,10 +1,10 @@
 //! The examples, run as their users would run them.
 
 #[allow(dead_code, reason = "its main is for the command line")]
-#[path = "../../examples/backup.rs"]
+#[path = "../examples/backup.rs"]
 mod backup;
 #[allow(dead_code, reason = "its main is for the command line")]
-#[path = "../../examples/in_memory.rs"]
+#[path = "../examples/in_memory.rs"]
 mod in_memory;
 
 use std::collections::BTreeMap;
