@@ -20,7 +20,7 @@ pub(super) struct Access {
 /// An open file in an image, as `std::fs::File` is one of the host.
 ///
 /// It keeps what it needs of the image: it may outlive it and go to other threads, and several threads may use it at
-/// once. A file whose last name is removed lives until it is dropped. After [`Image::close`], every call fails with
+/// once. A file whose last name is removed lives until it is dropped. After [`Image::close`](super::Image::close), every call fails with
 /// [`Error::Closed`].
 ///
 /// ```
