@@ -225,6 +225,10 @@ impl Error {
     }
 }
 
+/// The number of a descriptor that is none, on every Unix.
+#[cfg(unix)]
+const EBADF: i32 = 9;
+
 /// What the host's file system would say instead: the number of that reason, if it says no more than that (see
 /// [`vfs::Error`]), otherwise this error, in one of the right kind.
 impl From<Error> for io::Error {
@@ -243,7 +247,7 @@ impl From<Error> for io::Error {
             Error::Partition { .. } | Error::FoundDamaged { .. } => io::ErrorKind::InvalidData,
             // What the host says of a descriptor that is closed, or not open for that.
             #[cfg(unix)]
-            Error::NotOpenFor { .. } => return rustix::io::Errno::BADF.into(),
+            Error::NotOpenFor { .. } => return io::Error::from_raw_os_error(EBADF),
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error)

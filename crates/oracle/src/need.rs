@@ -37,7 +37,7 @@ pub enum Need {
 ///
 /// ```
 /// # fn some_test() {
-/// oracle::require!(Tool("mke2fs"), Mount("ext4"));
+/// diskwright_oracle::require!(Tool("mke2fs"), Mount("ext4"));
 /// # }
 /// ```
 #[macro_export]
