@@ -22,7 +22,7 @@
 pub mod apply;
 #[cfg(feature = "build")]
 pub mod build;
-#[cfg(feature = "build")]
+#[cfg(feature = "check")]
 pub mod check;
 #[cfg(all(feature = "build", target_os = "linux"))]
 mod claim;
