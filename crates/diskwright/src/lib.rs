@@ -18,6 +18,9 @@
 // Opening an image has more to say to commands than to those who only read.
 #![cfg_attr(not(feature = "build"), allow(dead_code))]
 
+#[macro_use]
+mod setters;
+
 #[cfg(feature = "build")]
 pub mod apply;
 #[cfg(feature = "build")]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use diskwright::apply::{Observer, apply_in};
 use diskwright::build::Owner;
-use diskwright::diff::{Change, DiffOptions, Ignored, Side, diff};
+use diskwright::diff::{Change, DiffOptions, Side, diff};
 use diskwright::edit::{Editor, Policy};
 use diskwright::{Image, OpenImage};
 use oracle::crash::{cut_off, read_image, write_image};
@@ -57,7 +57,7 @@ fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
 fn differences(a: &Path, b: &Path) -> Vec<Change> {
     let open = |path: &Path| Image::open(path, &OpenImage::default()).unwrap();
     let (a, b) = (open(a), open(b));
-    let options = DiffOptions { ignored: Ignored::default(), threads: 1 };
+    let options = DiffOptions::default();
     let mut changes = Vec::new();
     diff(Side::Image(&a), Side::Image(&b), &options, &mut Quiet, &mut |change| {
         changes.push(change.clone());

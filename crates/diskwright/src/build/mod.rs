@@ -19,6 +19,7 @@ mod image_file;
 mod image_source;
 mod input;
 mod kept;
+mod mapped;
 mod options;
 mod protect;
 mod several;
@@ -80,6 +81,9 @@ pub trait Progress: Sync {
 /// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
+    if options.map_names {
+        mapped::check(&options.source)?;
+    }
     let mut target = Target::create(&options.image, options.force)?;
     let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
@@ -122,6 +126,9 @@ fn prepare_one(
     may_read_twice: bool,
 ) -> Result<Input, BuildError> {
     match source {
+        BuildSource::Files(path) if options.map_names && path.is_dir() => {
+            Ok(Input::Mapped(path.clone()))
+        }
         BuildSource::Files(path) => Input::prepare(path, &options.image, may_read_twice)
             .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() }),
         BuildSource::Container(container) => {

@@ -60,6 +60,7 @@ const REFUSED: &[(&str, &str)] = &[
 ///
 /// Permissions are always checked by the kernel (`default_permissions`), with ACLs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MountOptions {
     /// Nothing can be changed, and the image is not written.
     pub read_only: bool,
@@ -107,6 +108,30 @@ pub struct MountOptions {
     /// [`unmount`](super::unmount()) nor messages about an image in use can tell which image it is.
     pub fs_name: Option<OsString>,
 }
+
+setters!(MountOptions {
+    read_only: bool,
+    recover: bool,
+    allow_other: bool,
+    uid: u32 = Some(uid),
+    gid: u32 = Some(gid),
+    idmap: bool,
+    owner: Owner = Some(owner),
+    access_times: AccessTimes,
+    keep_directory_times: bool,
+    sync: bool,
+    dirsync: bool,
+    suid: bool,
+    dev: bool,
+    exec: bool,
+    nosymfollow: bool,
+    silent: bool,
+    sync_interval: Option<Duration>,
+    on_damage: OnDamage,
+    threads: usize = Some(threads),
+    io_uring: bool,
+    fs_name: impl Into<OsString> = Some(fs_name.into()),
+});
 
 impl Default for MountOptions {
     fn default() -> Self {
