@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use source::correct::CorrectionOptions;
 use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
 use super::image_source::{self, ImageTree};

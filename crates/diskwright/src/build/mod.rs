@@ -136,7 +136,7 @@ fn prepare_one(
             let temporary = std::env::temp_dir();
             let beside =
                 if target.is_device() { &temporary } else { input::beside(&options.image) };
-            Ok(Input::load(container, beside, options.threads())?)
+            Ok(Input::load(container, beside, options.thread_count())?)
         }
         BuildSource::Image(file) => {
             // What is written in place cannot be read at the same time.
@@ -154,7 +154,7 @@ fn prepare_one(
         BuildSource::Manifest(manifest) => {
             let Timestamp { sec, nsec } = options.image_time();
             let time = ::source::Time { sec, nsec };
-            Ok(Input::list(manifest, options.threads(), time)?)
+            Ok(Input::list(manifest, options.thread_count(), time)?)
         }
     }
 }
@@ -377,7 +377,7 @@ impl Build<'_> {
 
     /// Threads beside this one, which has the work of deciding what lies where.
     fn helpers(&self) -> usize {
-        let threads = self.options.threads();
+        let threads = self.options.thread_count();
         // One thread in all means this one.
         if threads > 1 { threads } else { 0 }
     }

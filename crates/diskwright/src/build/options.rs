@@ -317,7 +317,7 @@ impl BuildOptions {
     }
 
     /// Threads to use.
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         let processors = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.threads.unwrap_or_else(processors)
     }

@@ -47,7 +47,7 @@ pub(super) fn protect(
         let digest = match digests.get(&ino) {
             Some(digest) => *digest,
             None => {
-                let protected = fresh.protect(ino, is_trial, options.threads());
+                let protected = fresh.protect(ino, is_trial, options.thread_count());
                 protected.map_err(|e| failure(e, &path))?
             }
         };

@@ -267,7 +267,7 @@ impl MountOptions {
     }
 
     /// Threads that answer requests.
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         // With one alone, a request that waits for the device would keep all others waiting.
         self.threads.unwrap_or_else(|| processors().clamp(2, THREADS_MAX)).max(1)
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Never);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(30)));
         assert_eq!(options.on_damage, OnDamage::Continue);
-        assert_eq!(options.threads(), 7);
+        assert_eq!(options.thread_count(), 7);
         assert_eq!(options.fs_name, Some("root.img".into()));
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Relative);
         assert_eq!(options.on_damage, OnDamage::ReadOnly);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(5)));
-        assert!(options.threads() >= 2);
+        assert!(options.thread_count() >= 2);
     }
 
     #[test]
