@@ -219,13 +219,11 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
     if args.config.as_deref() == Some(args.sources.image()) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
     }
-    Ok(BuildSource::Container(Container {
-        reference: reference.map_err(Error::Usage)?,
-        platform: args.platform.clone(),
-        is_overlay: args.overlay,
-        layer_bytes_max: args.layer_limit,
-        config: args.config.clone(),
-    }))
+    let mut container =
+        Container::new(reference.map_err(Error::Usage)?).is_overlay(args.overlay);
+    (container.platform, container.config) = (args.platform.clone(), args.config.clone());
+    container.layer_bytes_max = args.layer_limit;
+    Ok(container.into())
 }
 
 fn options(args: &BuildArgs) -> Result<BuildOptions> {

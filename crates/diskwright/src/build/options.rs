@@ -149,6 +149,7 @@ impl ManifestFile {
 
 /// A container image, and what of it is wanted.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Container {
     /// Its name.
     pub reference: Reference,
@@ -160,6 +161,26 @@ pub struct Container {
     pub layer_bytes_max: Option<u64>,
     /// A file to write its configuration to.
     pub config: Option<PathBuf>,
+}
+
+setters!(Container {
+    platform: Platform = Some(platform),
+    is_overlay: bool,
+    layer_bytes_max: u64 = Some(layer_bytes_max),
+    config: impl Into<PathBuf> = Some(config.into()),
+});
+
+impl Container {
+    /// The image of that name, for Linux on this processor, as its files are when it runs.
+    pub fn new(reference: Reference) -> Self {
+        Self { reference, platform: None, is_overlay: false, layer_bytes_max: None, config: None }
+    }
+}
+
+impl From<Container> for BuildSource {
+    fn from(container: Container) -> Self {
+        Self::Container(container)
+    }
 }
 
 /// What shares blocks with others that have the same bytes.
