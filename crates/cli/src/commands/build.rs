@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::build::{
-    BuildOptions, BuildReport, BuildSource, Container, Format, ImageFile, ManifestFile, Owner, PlacedSource, Platform, Progress, Reference, build,
+    BuildOptions, BuildReport, BuildSource, Container, Format, ImageFile, ManifestFile, Owner,
+    PlacedSource, Platform, Progress, Reference, build,
 };
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
@@ -219,8 +220,7 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
     if args.config.as_deref() == Some(args.sources.image()) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
     }
-    let mut container =
-        Container::new(reference.map_err(Error::Usage)?).is_overlay(args.overlay);
+    let mut container = Container::new(reference.map_err(Error::Usage)?).is_overlay(args.overlay);
     (container.platform, container.config) = (args.platform.clone(), args.config.clone());
     container.layer_bytes_max = args.layer_limit;
     Ok(container.into())

@@ -86,8 +86,7 @@ impl OutputArgs {
             OutputArg::AndroidSparse => OutputFormat::Sparse,
             OutputArg::Zstd => OutputFormat::Zstd,
         };
-        let mut options =
-            OutputOptions::default().format(format).fs_verity(self.fs_verity.clone());
+        let mut options = OutputOptions::default().format(format).fs_verity(self.fs_verity.clone());
         (options.verity, options.root_hash_file) = (verity, self.root_hash_file.clone());
         Ok(options)
     }

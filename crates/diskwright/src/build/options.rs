@@ -301,11 +301,7 @@ setters!(BuildOptions {
 
 impl BuildOptions {
     /// The smallest image of that format that holds the source, which no file may have the name of yet.
-    pub fn new(
-        source: impl Into<BuildSource>,
-        image: impl Into<PathBuf>,
-        format: Format,
-    ) -> Self {
+    pub fn new(source: impl Into<BuildSource>, image: impl Into<PathBuf>, format: Format) -> Self {
         Self {
             source: source.into(),
             image: image.into(),

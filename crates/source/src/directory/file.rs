@@ -50,8 +50,7 @@ impl HostFile {
 
     /// Confirms that the open file is still in the state that was listed.
     pub(crate) fn check(&self, file: &File) -> Result<(), SourceError> {
-        let found =
-            state_of(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
+        let found = state_of(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
         if found == self.state {
             return Ok(());
         }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::facts::{Facts, Kind};
+use crate::directory::READ_ATTRIBUTES;
 use crate::directory::file::{HostFile, State};
 use crate::directory::found::Found;
-use crate::directory::READ_ATTRIBUTES;
 use crate::host::as_path;
 use crate::{Content, EntryKind, FileId, SourceError};
 
