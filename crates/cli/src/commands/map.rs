@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
-use diskwright::{Error, OpenImage, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::ImageArgs;
 use crate::terminal::{self, RepairProgress};

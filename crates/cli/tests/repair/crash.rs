@@ -11,7 +11,7 @@ use ::repair::{
     Plan, Repairer, Staging, UndoDevice, UndoSink, fits, make_plan, pages_of, restore,
     write_in_place, write_through_log,
 };
-use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use blockdev::{BlockDevice, MemoryDevice, RecordingDevice};
 use oracle::crash::{cut_off, read_image};
 use oracle::{effort, judge, require};
 use parking_lot::Mutex;

@@ -229,7 +229,9 @@ mod tests {
 
     #[test]
     fn the_colon_of_a_drive_ends_no_path() {
-        let drives = |rest| split(rest, true);
+        fn drives(rest: &str) -> (&str, Selector) {
+            split(rest, true)
+        }
         let name = |name: &str| Selector::Name(name.into());
         for path in [r"C:\dir", "c:dir", "C:/a b/c", r"\\?\C:\dir", r"\\host\share\dir", "dir"] {
             assert_eq!(drives(path), (path, Selector::Any));
