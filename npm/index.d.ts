@@ -213,7 +213,10 @@ export interface Finding {
   inode?: number;
   field?: string;
   name?: string;
+  /** Its bytes in hexadecimal, if it is no text. */
+  nameBytes?: string;
   path?: string;
+  pathBytes?: string;
   expected?: string;
   found?: string;
   detail?: string;
@@ -228,19 +231,29 @@ export interface FindingsOfKind {
   /** What a repair does about it. */
   repair: string;
   count: number;
+  /** How many of them are not among the findings. */
+  leftOut: number;
   /** The first 100. */
   findings: Finding[];
 }
 
+/** What `diskwright check --json` says, with names as JavaScript has them. */
 export interface Report {
+  format: 'ext4' | 'xfs';
   verdict: 'clean' | 'damaged' | 'incomplete';
   isComplete: boolean;
-  count: number;
-  inodes: number;
-  directories: number;
-  blocks: number;
-  blocksUsed: number;
-  transactionsReplayed: number;
+  /** Whether `onProgress` ended it. */
+  isInterrupted: boolean;
+  /** What was looked at. */
+  summary: {
+    inodes: number;
+    directories: number;
+    blocks: number;
+    blocksUsed: number;
+    transactionsReplayed: number;
+  };
+  /** How many findings there are of each severity. */
+  counts: Record<FindingsOfKind['severity'], number>;
   /** The worst first. */
   kinds: FindingsOfKind[];
 }

@@ -218,7 +218,12 @@ test('damage is told with its structure and place', () => {
   assert.equal(report.verdict, 'damaged');
   assert.ok(report.kinds.some((kind) => kind.code === 'ext4-inode-checksum'));
   assert.ok(phases.size >= 3);
-  assert.equal(check(bytes, { onProgress: () => false }).isComplete, false);
+  const { kinds, counts, summary } = report;
+  assert.equal(kinds.reduce((sum, kind) => sum + kind.count, 0), counts.unusable + counts['at-risk'] + counts.harmless);
+  assert.ok(kinds.every((kind) => kind.leftOut === kind.count - kind.findings.length));
+  assert.ok(summary.inodes > 0 && summary.blocksUsed <= summary.blocks);
+  const ended = check(bytes, { onProgress: () => false });
+  assert.deepEqual([ended.isComplete, ended.isInterrupted], [false, true]);
 });
 
 test('bytes that are changed at random never end the module', () => {

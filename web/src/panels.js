@@ -35,7 +35,7 @@ function findingText(finding) {
 
 function kindBox(kind) {
   const told = kind.findings.map((finding) => findingText(finding)).filter(Boolean);
-  const more = kind.count - kind.findings.length;
+  const more = kind.leftOut;
   return el('section', { class: 'finding', 'aria-label': kind.code },
     el('p', {}, el('span', { class: `severity ${kind.severity}`, text: kind.severity }), ` · ${kind.structure} · `,
       el('span', { class: 'mono', text: kind.code }), kind.count > 1 ? ` · ${kind.count.toLocaleString('en')} times` : ''),
@@ -46,17 +46,19 @@ function kindBox(kind) {
 }
 
 function reportBoxes(report) {
+  const { inodes, directories, blocks, blocksUsed, transactionsReplayed } = report.summary;
+  const findings = report.kinds.reduce((sum, kind) => sum + kind.count, 0);
   const verdicts = {
     clean: 'Clean: nothing is wrong.',
-    damaged: `Damaged: ${count(report.count, 'finding')} of ${count(report.kinds.length, 'kind')}.`,
+    damaged: `Damaged: ${count(findings, 'finding')} of ${count(report.kinds.length, 'kind')}.`,
     incomplete: 'Incomplete: not everything could be looked at.',
   };
-  const replayed = report.transactionsReplayed > 0
-    ? ` ${count(report.transactionsReplayed, 'transaction')} of its journal or log replayed in memory first.` : '';
+  const replayed = transactionsReplayed > 0
+    ? ` ${count(transactionsReplayed, 'transaction')} of its journal or log replayed in memory first.` : '';
   return [
     el('p', { class: `verdict ${report.verdict}`, text: verdicts[report.verdict] }),
-    el('p', { class: 'quiet', text: `${count(report.inodes, 'inode')} (${report.directories.toLocaleString('en')} of them directories), ` +
-      `${report.blocksUsed.toLocaleString('en')} of ${report.blocks.toLocaleString('en')} blocks in use.${replayed}` }),
+    el('p', { class: 'quiet', text: `${count(inodes, 'inode')} (${directories.toLocaleString('en')} of them directories), ` +
+      `${blocksUsed.toLocaleString('en')} of ${blocks.toLocaleString('en')} blocks in use.${replayed}` }),
     ...report.kinds.map(kindBox),
     report.kinds.length > 0 ? el('p', { class: 'quiet' }, 'The program mends it: ', el('code', { text: 'diskwright repair IMAGE' })) : null,
   ].filter(Boolean);

@@ -36,7 +36,7 @@ fn listed(fs: &Model, path: &str, options: ListOptions) -> String {
 
 #[test]
 fn a_long_listing_looks_like_that_of_ls() {
-    let long = ListOptions { style: Style::Long, escape: true, recursive: false };
+    let long = ListOptions::default().style(Style::Long).escape(true);
     assert_eq!(
         listed(&sample(), "/tmp", long),
         "-rwsr-xr-x 1 1000 7 12345 2024-02-29 13:05 a.txt\n\
@@ -53,7 +53,7 @@ fn names_come_raw_or_escaped_and_directories_one_by_one() {
     let mut out = Vec::new();
     list(Paths::new(&fs), b"tmp/", &ListOptions::default(), &mut out).unwrap();
     assert_eq!(out, b"a.txt\ndeep\nlink\nnull\nodd\n\xff\n");
-    let recursive = ListOptions { recursive: true, escape: true, ..ListOptions::default() };
+    let recursive = ListOptions::default().recursive(true).escape(true);
     let expected = "/:\ntmp\n\n/tmp:\na.txt\ndeep\nlink\nnull\nodd\\n\\xff\n\n/tmp/deep:\nb.txt\n";
     assert_eq!(listed(&fs, "/", recursive), expected);
     assert_eq!(listed(&fs, "/tmp/a.txt", recursive), "/tmp/a.txt\n");
@@ -61,7 +61,7 @@ fn names_come_raw_or_escaped_and_directories_one_by_one() {
 
 #[test]
 fn json_has_everything_and_bytes_where_text_cannot_say_it() {
-    let json = ListOptions { style: Style::Json, recursive: true, escape: false };
+    let json = ListOptions::default().style(Style::Json).recursive(true);
     let text = listed(&sample(), "/", json);
     let records: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -85,7 +85,7 @@ fn a_large_directory_is_listed_completely() {
         fs.create(fs.root(), format!("{number:05}").as_bytes(), &NEW).unwrap();
     }
     for style in [Style::Names, Style::Long, Style::Json] {
-        let text = listed(&fs, "/", ListOptions { style, ..ListOptions::default() });
+        let text = listed(&fs, "/", ListOptions::default().style(style));
         assert_eq!(text.lines().count(), 5000);
         assert!(text.lines().last().unwrap().contains("04999"));
     }
@@ -96,18 +96,15 @@ fn a_directory_in_itself_is_an_error_that_names_it() {
     let fs = sample();
     let deep = Paths::new(&fs).metadata(b"/tmp/deep").unwrap().ino;
     fs.insert_unchecked(deep, b"again", deep);
-    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let options = ListOptions::default().recursive(true);
     let error = list(Paths::new(&fs), b"/", &options, &mut Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("/tmp/deep/again: damaged directory tree"), "{error}");
     assert_eq!(error.outcome(), diskwright::Outcome::Image);
 }
 
 fn found(fs: &Model, path: &str, name: Option<&str>, types: &[FileType]) -> Vec<String> {
-    let options = FindOptions {
-        name: name.map(|name| name.as_bytes().to_vec()),
-        types: types.to_vec(),
-        style: find::Style::Escaped,
-    };
+    let mut options = FindOptions::default().types(types.to_vec()).style(find::Style::Escaped);
+    options.name = name.map(|name| name.as_bytes().to_vec());
     let mut out = Vec::new();
     find(Paths::new(fs), path.as_bytes(), &options, &mut out).unwrap();
     String::from_utf8(out).unwrap().lines().map(String::from).collect()

@@ -9,9 +9,10 @@ use crate::list::{absolute, join, write_name};
 use crate::{Error, Record, Result};
 
 /// How a found file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Its path and a newline, escaped for a terminal.
+    #[default]
     Escaped,
     /// Its path as it is, and a newline.
     Lines,
@@ -22,7 +23,8 @@ pub enum Style {
 }
 
 /// What to find; without conditions, everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FindOptions {
     /// A pattern for the name: `*`, `?`, `[a-z]`, `[!a-z]`, `{a,b}`, and `\` before a character
     /// that stands for itself.
@@ -32,6 +34,12 @@ pub struct FindOptions {
     /// How a found file is written.
     pub style: Style,
 }
+
+setters!(FindOptions {
+    name: impl Into<Vec<u8>> = Some(name.into()),
+    types: Vec<FileType>,
+    style: Style,
+});
 
 /// Writes the files from `path` down that meet all conditions, parents first, sorted by name.
 ///

@@ -18,7 +18,15 @@ use crate::partition::{self, Partition, Signature};
 use crate::{Error, Result, lock};
 
 /// Where in a file the image is, and how to read it.
+///
+/// ```
+/// use diskwright::OpenImage;
+///
+/// let options = OpenImage::default().partition(2).norecovery(true);
+/// assert_eq!(options.partition, Some(2));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct OpenImage {
     /// First byte of the image in the file.
     pub offset: u64,
@@ -92,6 +100,13 @@ pub struct Section {
     /// Names and values.
     pub values: Vec<(String, String)>,
 }
+
+setters!(OpenImage {
+    offset: u64,
+    partition: u32 = Some(partition),
+    norecovery: bool,
+    cache_bytes: usize = Some(cache_bytes),
+});
 
 impl OpenImage {
     pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {

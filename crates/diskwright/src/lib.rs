@@ -18,11 +18,14 @@
 // Opening an image has more to say to commands than to those who only read.
 #![cfg_attr(not(feature = "build"), allow(dead_code))]
 
+#[macro_use]
+mod setters;
+
 #[cfg(feature = "build")]
 pub mod apply;
 #[cfg(feature = "build")]
 pub mod build;
-#[cfg(feature = "build")]
+#[cfg(feature = "check")]
 pub mod check;
 #[cfg(all(feature = "build", target_os = "linux"))]
 mod claim;

@@ -25,6 +25,7 @@ pub enum Style {
 
 /// How to list.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ListOptions {
     /// How it looks.
     pub style: Style,
@@ -33,6 +34,8 @@ pub struct ListOptions {
     /// Whether names are escaped, for a terminal, or come as the bytes they are.
     pub escape: bool,
 }
+
+setters!(ListOptions { style: Style, recursive: bool, escape: bool });
 
 /// Lists the file at `path`, or what is in the directory there, sorted by name.
 ///

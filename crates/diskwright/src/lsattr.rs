@@ -85,6 +85,7 @@ pub enum FlagStyle {
 
 /// What to list.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct FlagOptions {
     /// How it looks.
     pub style: FlagStyle,
@@ -99,6 +100,15 @@ pub struct FlagOptions {
     /// Whether names are escaped, for a terminal, or come as the bytes they are.
     pub escape: bool,
 }
+
+setters!(FlagOptions {
+    style: FlagStyle,
+    recursive: bool,
+    all: bool,
+    directories: bool,
+    projects: bool,
+    escape: bool,
+});
 
 /// One line of JSON.
 #[derive(Serialize)]

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+#[cfg(any(test, feature = "workload"))]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// The type of our mounts in `/proc/mounts`.
 pub(crate) const FS_TYPE: &str = "fuse.diskwright";
@@ -24,6 +26,7 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// The mount that a directory is in; `None` if it cannot be told.
+    #[cfg(any(test, feature = "workload"))]
     pub(crate) fn of(directory: &Path) -> Option<Self> {
         let directory = fs::canonicalize(directory).ok()?;
         find(&fs::read(TABLE).ok()?, &directory)
@@ -36,6 +39,7 @@ impl Mount {
     }
 
     /// Whether its files are nowhere but in the cache.
+    #[cfg(feature = "workload")]
     pub(crate) fn is_cache(&self) -> bool {
         matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
     }
@@ -43,6 +47,7 @@ impl Mount {
 
 /// The mount with the longest point above `directory`. Of several at the same point, the last one hides
 /// the others.
+#[cfg(any(test, feature = "workload"))]
 fn find(table: &[u8], directory: &Path) -> Option<Mount> {
     let mounts = table.split(|&byte| byte == b'\n').filter_map(parse);
     let above = mounts.filter(|mount| directory.starts_with(&mount.point));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockdev::{BlockDevice, FileDevice};
+#[cfg(feature = "workload")]
 use operation::profile::ListingProfile;
 use vfs::{FileSystem, Paths};
 
@@ -78,6 +79,7 @@ impl OpenToEdit {
     }
 
     /// What tells where the time of its listings goes.
+    #[cfg(feature = "workload")]
     pub(crate) fn listing_profile(&self) -> &ListingProfile {
         self.fs.file_system().listing_profile()
     }

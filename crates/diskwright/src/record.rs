@@ -3,7 +3,7 @@
 use serde::Serialize;
 use vfs::{Attributes, FileSystem, FileType};
 
-use crate::text;
+use crate::text::{self, lossy, not_utf8};
 
 /// Everything about a file but its contents. A name that is not UTF-8 has its bytes in
 /// hexadecimal beside it.
@@ -84,12 +84,4 @@ impl Record {
         line.push('\n');
         line
     }
-}
-
-pub(crate) fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
-    std::str::from_utf8(bytes).is_err().then(|| text::hex(bytes))
 }

@@ -52,6 +52,18 @@ fn formatted(sec: i64, format: &str) -> String {
     time.map_or_else(|_| format!("@{sec}"), |time| time.strftime(format).to_string())
 }
 
+/// Bytes as text, for programs that read text.
+#[cfg(feature = "check")]
+pub(crate) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes that are no text, in hexadecimal.
+#[cfg(feature = "check")]
+pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).is_err().then(|| hex(bytes))
+}
+
 /// A path as it is shown to people.
 pub(crate) fn shown(path: &std::path::Path) -> String {
     escaped(path.as_os_str().as_encoded_bytes()).to_string()

@@ -104,6 +104,25 @@ pub(crate) fn unmapped(name: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The path that a path of the host stands for, name by name; `None` if one of them stands for what no file can have.
+pub(crate) fn unmapped_path(path: &[u8]) -> Option<Vec<u8>> {
+    let mut names = Vec::new();
+    for name in path.split(|&byte| byte == b'/') {
+        let meant = unmapped(name);
+        let is_name = !meant.iter().any(|byte| matches!(byte, b'/' | 0))
+            && (name == meant || !matches!(&meant[..], b"." | b".."));
+        if !is_name {
+            return None;
+        }
+        names.push(meant);
+    }
+    Some(names.join(&b'/'))
+}
+
+/// What is wrong with a name that [`unmapped_path`] refuses.
+pub(crate) const STANDS_FOR_NONE: &str =
+    "its name stands for one that no file can have; rename it, or copy without --map-names";
+
 /// What names have in common that Windows may take for one: more than it does, but never less.
 pub(crate) fn folded(name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(name.len());

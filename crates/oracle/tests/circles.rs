@@ -12,12 +12,7 @@ use super::tidy::{code_only, files};
 const KNOWN: &[&[&str]] = &[
     &["transaction/src/checkpoint.rs", "transaction/src/engine.rs", "transaction/src/txn.rs"],
     &["diskwright/src/build/error.rs", "diskwright/src/error.rs"],
-    &[
-        "source/src/content.rs",
-        "source/src/directory/unix/host.rs",
-        "source/src/directory/unix/unsized_files.rs",
-        "source/src/entry.rs",
-    ],
+    &["source/src/content.rs", "source/src/directory/file.rs", "source/src/entry.rs"],
     &["diskwright/src/workload/format.rs", "diskwright/src/workload/spec.rs"],
     &[
         "ext4/src/check/claims.rs",

@@ -270,7 +270,7 @@ impl ContentFile {
     pub fn stored(&self, offset: u64) -> Option<Stored<'_>> {
         match &self.0 {
             Opened::Host { file, expected } => {
-                let len = expected.size.checked_sub(offset).filter(|len| *len > 0)?;
+                let len = expected.size().checked_sub(offset).filter(|len| *len > 0)?;
                 Some(Stored { file, offset, len })
             }
             Opened::Archive { archive, pieces, .. } => {

@@ -1,13 +1,11 @@
-//! What a checker found, by kind: how often, and the first of each.
+//! A check of the library, told to JavaScript: how far it is, and its report.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use check::{Code, Finding, Observer, Phase, Summary};
-use serde::Serialize;
-
-use crate::entry::lossy;
+use diskwright::Format;
+use diskwright::check::{Collector, Finding, Limits, Observer, Phase, Summary};
+use serde_json::{Map, Value};
 
 /// How many findings of a kind are kept. All are counted.
 const KEPT_MAX: usize = 100;
@@ -17,114 +15,38 @@ const STEPS: u64 = 100;
 /// Who is told how far a check is: the word of the phase, and done of total. False ends the check.
 pub(crate) type Tell<'a> = &'a (dyn Fn(&str, u64, u64) -> bool + Sync);
 
-/// Collects findings.
-pub(crate) struct Collector<'a> {
-    kinds: Mutex<BTreeMap<&'static str, Kind>>,
+/// Collects findings, and tells how far the check is.
+pub(crate) struct Watcher<'a> {
+    collector: Collector,
     tell: Tell<'a>,
     told: AtomicU64,
     is_cancelled: AtomicBool,
 }
 
-#[derive(Serialize)]
-struct Kind {
-    code: &'static str,
-    severity: &'static str,
-    structure: &'static str,
-    meaning: &'static str,
-    repair: &'static str,
-    count: u64,
-    findings: Vec<Record>,
-    #[serde(skip)]
-    code_of: &'static Code,
-}
-
-#[derive(Serialize)]
-struct Record {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    block: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inode: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    found: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-}
-
-/// The end of a check.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
-    /// `clean`, `damaged` or `incomplete`.
-    verdict: &'static str,
-    is_complete: bool,
-    count: u64,
-    inodes: u64,
-    directories: u64,
-    blocks: u64,
-    blocks_used: u64,
-    transactions_replayed: u64,
-    /// The worst first.
-    kinds: Vec<Kind>,
-}
-
-impl<'a> Collector<'a> {
+impl<'a> Watcher<'a> {
     /// One that says how far it is.
     pub(crate) fn new(tell: Tell<'a>) -> Self {
-        let (kinds, told) = (Mutex::default(), AtomicU64::new(u64::MAX));
-        Self { kinds, tell, told, is_cancelled: AtomicBool::new(false) }
+        let limits = Limits { findings_max: KEPT_MAX, ..Limits::default() };
+        let (collector, told) = (Collector::new(limits), AtomicU64::new(u64::MAX));
+        Self { collector, tell, told, is_cancelled: AtomicBool::new(false) }
     }
 
-    /// What was found, with what the check said at its end.
-    pub(crate) fn report(self, summary: &Summary) -> Report {
-        let kinds = self.kinds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut kinds: Vec<_> = kinds.into_values().collect();
-        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.code_of.severity));
-        Report {
-            verdict: match (kinds.is_empty(), summary.is_complete) {
-                (false, _) => "damaged",
-                (true, true) => "clean",
-                (true, false) => "incomplete",
-            },
-            is_complete: summary.is_complete,
-            count: kinds.iter().map(|kind| kind.count).sum(),
-            inodes: summary.inodes,
-            directories: summary.directories,
-            blocks: summary.blocks,
-            blocks_used: summary.blocks_used,
-            transactions_replayed: summary.transactions_replayed,
-            kinds,
+    /// The report that `diskwright check --json` writes, without the name of an image, and with keys as JavaScript has
+    /// them.
+    pub(crate) fn report(self, format: Format, summary: Summary) -> Value {
+        let mut report = self.collector.report_on(Path::new(""), format, summary);
+        report.is_interrupted = self.is_cancelled.into_inner();
+        let mut report = serde_json::from_str(&report.json_line()).unwrap_or_default();
+        if let Value::Object(fields) = &mut report {
+            fields.remove("image");
         }
+        in_camel_case(report)
     }
 }
 
-impl Observer for Collector<'_> {
+impl Observer for Watcher<'_> {
     fn found(&self, finding: Finding) {
-        let code = finding.code;
-        let mut kinds = self.kinds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let kind = kinds.entry(code.name).or_insert_with(|| Kind {
-            code: code.name,
-            severity: code.severity.word(),
-            structure: code.structure,
-            meaning: code.meaning,
-            repair: code.repair,
-            count: 0,
-            findings: Vec::new(),
-            code_of: code,
-        });
-        kind.count += 1;
-        if kind.findings.len() < KEPT_MAX {
-            kind.findings.push(Record::from(finding));
-        }
+        self.collector.found(finding);
     }
 
     /// Speaks only when a step of the phase is done: telling costs more than the work.
@@ -142,19 +64,40 @@ impl Observer for Collector<'_> {
     }
 }
 
-impl From<Finding> for Record {
-    fn from(finding: Finding) -> Self {
-        let Finding { code: _, place, detail, expected, found, path } = finding;
-        Self {
-            group: place.group,
-            block: place.block,
-            inode: place.inode,
-            field: place.field,
-            name: place.name.as_deref().map(lossy),
-            path: path.as_deref().map(lossy),
-            expected,
-            found,
-            detail,
+/// The same with `camelCase` for each `snake_case` among the keys. It goes as deep as a report does.
+fn in_camel_case(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(in_camel_case).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(key, value)| (camel(&key), in_camel_case(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
         }
+        other => other,
+    }
+}
+
+fn camel(key: &str) -> String {
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |text, word| {
+        let mut letters = word.chars();
+        let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
+        text + &String::from_iter(initial) + letters.as_str()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_get_capitals_and_values_stay() {
+        let value = serde_json::json!({
+            "left_out": 1, "kinds": [{ "at-risk": 2, "is_it_so": "not_this" }], "a_": 3, "": 4
+        });
+        let expected = serde_json::json!({
+            "leftOut": 1, "kinds": [{ "at-risk": 2, "isItSo": "not_this" }], "a": 3, "": 4
+        });
+        assert_eq!(in_camel_case(value), expected);
     }
 }

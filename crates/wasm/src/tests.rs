@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blockdev::{BlockDevice, MemoryDevice};
 
-use crate::check_report::Collector;
+use crate::check_report::Watcher;
 use crate::place::{self, Place};
 use crate::tar::Tar;
 use crate::volume::{self, Format, Open, Volume};
@@ -39,9 +39,9 @@ fn open(device: &Arc<dyn BlockDevice>, options: &str) -> Volume {
 }
 
 fn check(device: &Arc<dyn BlockDevice>) -> serde_json::Value {
-    let collector = Collector::new(&|_, _, _| true);
-    let summary = volume::check(device, Place::default(), &collector).unwrap();
-    json(&collector.report(&summary))
+    let watcher = Watcher::new(&|_, _, _| true);
+    let (format, summary) = volume::check(device, Place::default(), &watcher).unwrap();
+    watcher.report(format, summary)
 }
 
 #[test]
@@ -151,8 +151,11 @@ fn a_place_that_is_not_there_is_told() {
 #[test]
 fn a_check_that_is_told_to_end_does_so() {
     for device in images() {
-        let collector = Collector::new(&|_, _, _| false);
-        let summary = volume::check(&device, Place::default(), &collector).unwrap();
-        assert_eq!(json(&collector.report(&summary))["verdict"], "incomplete");
+        let watcher = Watcher::new(&|_, _, _| false);
+        let (format, summary) = volume::check(&device, Place::default(), &watcher).unwrap();
+        let report = watcher.report(format, summary);
+        assert_eq!(report["verdict"], "incomplete");
+        assert_eq!(report["isInterrupted"], true);
+        assert_eq!(report["summary"]["transactionsReplayed"], 0);
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use check::Observer;
+use diskwright::check::{self, Observer, Summary};
 use ext4::Ext4;
 use partition::Signature;
 use serde::Deserialize;
@@ -249,7 +249,7 @@ fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     })
 }
 
-/// Runs the checker of the format that a device has.
+/// Runs the checker of the format that a device has, and says which that is.
 ///
 /// # Errors
 /// If nothing can be checked.
@@ -257,14 +257,16 @@ pub(crate) fn check(
     disk: &Arc<dyn BlockDevice>,
     place: Place,
     observer: &dyn Observer,
-) -> Result<check::Summary> {
+) -> Result<(diskwright::Format, Summary)> {
     let (device, signature) = place.window(disk)?;
     // A module has one thread.
     let options = check::Options::default().with_threads(NonZero::<usize>::MIN);
-    let summary = match signature {
-        Signature::Ext => ext4::check::check(device, &options, observer),
-        Signature::Xfs => xfs::check::check(device, &options, observer),
+    let (format, summary) = match signature {
+        Signature::Ext => {
+            (diskwright::Format::Ext4, ext4::check::check(device, &options, observer))
+        }
+        Signature::Xfs => (diskwright::Format::Xfs, xfs::check::check(device, &options, observer)),
         other => return Err(no_file_system(&device, other)),
     };
-    summary.map_err(Failure::from)
+    Ok((format, summary?))
 }

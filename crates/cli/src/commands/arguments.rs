@@ -43,8 +43,9 @@ pub(crate) struct PlaceArgs {
 impl PlaceArgs {
     /// How an image is opened that lies there.
     pub(crate) fn options(self, norecovery: bool) -> OpenImage {
-        let Self { offset, partition } = self;
-        OpenImage { offset, partition, norecovery, ..OpenImage::default() }
+        let mut options = OpenImage::default().offset(self.offset).norecovery(norecovery);
+        options.partition = self.partition;
+        options
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn open_to_read(
 
 /// The same, with the memory that a command has that reads.
 fn to_read(options: &OpenImage) -> OpenImage {
-    OpenImage { cache_bytes: options.cache_bytes.or(Some(READING_CACHE_BYTES)), ..*options }
+    options.cache_bytes(options.cache_bytes.unwrap_or(READING_CACHE_BYTES))
 }
 
 /// Says what is to be known about an image.

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::build::{
-    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile,
-    ManifestFile, Owner, PlacedSource, Platform, Progress, Reference, build,
+    BuildOptions, BuildReport, BuildSource, Container, Format, ImageFile, ManifestFile, Owner,
+    PlacedSource, Platform, Progress, Reference, build,
 };
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
 
 use super::build_corrections::CorrectionArgs;
-use super::build_output::{self, OutputArgs};
-use super::dedupe::DedupeArgs;
+use super::build_output;
+use super::making::{MakingArgs, XFS, source_date_epoch};
 use crate::commands::sources::{SourceArg, SourceArgs};
 use crate::terminal;
 
@@ -53,18 +53,9 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     free: u64,
 
-    /// Label (ext4: at most 16 bytes, XFS: 12)
-    #[arg(long)]
-    label: Option<String>,
-
     /// UUID, instead of one derived from the contents
     #[arg(long, value_parser = super::arguments::uuid)]
     uuid: Option<[u8; 16]>,
-
-    /// Features to turn on (+name or name) and off (-name or ^name), with commas, named as in ext4(5)
-    /// or mkfs.xfs(8); for ext4, "none" first starts from nothing
-    #[arg(short = 'O', long, value_delimiter = ',', allow_hyphen_values = true)]
-    features: Vec<FeatureChange>,
 
     /// Block size: 1K, 2K or 4K for ext4, 1K to 64K for XFS
     #[arg(long, value_name = "SIZE", value_parser = small_size)]
@@ -78,20 +69,15 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<Owner>,
 
+    /// Files of directories have names that extract --map-names or cp --map-names gave them: give them their own back
+    #[arg(long)]
+    map_names: bool,
+
     #[command(flatten)]
     corrections: CorrectionArgs,
 
-    /// Threads; the image does not depend on it [default: one per processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-
-    /// Overwrite an existing image
-    #[arg(long)]
-    force: bool,
-
-    /// Report what was built as one JSON object on standard output
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    making: MakingArgs,
 
     /// Platform of the container image, such as linux/arm64 or linux/arm/v7 [default: Linux on this
     /// processor, if there is more than one]
@@ -148,23 +134,12 @@ pub(crate) struct BuildArgs {
     /// Size of the log, instead of what mkfs.xfs chooses for the size
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
     log_size: Option<u64>,
-
-    /// Allow less than 300 MiB, the least that mkfs.xfs makes: such images are slower in use
-    #[arg(long, help_heading = XFS)]
-    small: bool,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    dedupe: DedupeArgs,
 }
 
 /// Heading of options that only container images have.
 const CONTAINER: &str = "Options of container images";
-/// Headings of options that only one format has.
+/// Heading of options that only ext4 has.
 const EXT4: &str = "Options of ext4";
-const XFS: &str = "Options of XFS";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FormatArg {
@@ -197,14 +172,6 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     let (uid, gid) = ids.ok_or("write two numbers, such as 0:0 or 1000:1000")?;
     Ok(Owner { uid, gid })
-}
-
-/// The time that reproducible builds are told to use (reproducible-builds.org).
-pub(crate) fn source_date_epoch() -> Result<Option<i64>> {
-    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|&sec: &i64| sec >= 0);
-    let problem = "SOURCE_DATE_EPOCH is not a number of seconds since 1970: correct or unset it";
-    seconds.map(Some).ok_or_else(|| Error::Usage(problem.into()))
 }
 
 /// What the arguments name.
@@ -253,13 +220,10 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
     if args.config.as_deref() == Some(args.sources.image()) {
         return Err(Error::Usage("--config names the image itself: name another file".into()));
     }
-    Ok(BuildSource::Container(Container {
-        reference: reference.map_err(Error::Usage)?,
-        platform: args.platform.clone(),
-        is_overlay: args.overlay,
-        layer_bytes_max: args.layer_limit,
-        config: args.config.clone(),
-    }))
+    let mut container = Container::new(reference.map_err(Error::Usage)?).is_overlay(args.overlay);
+    (container.platform, container.config) = (args.platform.clone(), args.config.clone());
+    container.layer_bytes_max = args.layer_limit;
+    Ok(container.into())
 }
 
 fn options(args: &BuildArgs) -> Result<BuildOptions> {
@@ -272,37 +236,29 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
             "an image is not written in order, so it cannot go to standard output: name a file";
         return Err(Error::Usage(problem.into()));
     }
-    if args.threads == Some(0) {
-        return Err(Error::Usage("--threads must be at least 1".into()));
-    }
-    Ok(BuildOptions {
-        source: source(args)?,
-        image: args.sources.image().to_owned(),
-        format: args.fs.into(),
-        size: args.size.0,
-        free: args.free,
-        label: args.label.clone().map(String::into_bytes),
-        uuid: args.uuid,
-        hash_seed: args.hash_seed,
-        features: args.features.clone(),
-        block_size: args.block_size,
-        inode_size: args.inode_size,
-        bytes_per_inode: args.bytes_per_inode,
-        inodes: args.inodes,
-        no_journal: args.no_journal,
-        dir_block_size: args.dir_block_size,
-        ag_count: args.ag_count,
-        ag_bytes: args.ag_size,
-        log_bytes: args.log_size,
-        small: args.small,
-        dedupe: args.dedupe.chosen(),
-        owner: args.owner,
-        corrections: args.corrections.options(),
-        threads: args.threads,
-        force: args.force,
-        source_date_epoch: source_date_epoch()?,
-        output: args.output.options()?,
-    })
+    let making = &args.making;
+    let mut options = BuildOptions::new(source(args)?, args.sources.image(), args.fs.into())
+        .free(args.free)
+        .features(making.features.clone())
+        .no_journal(args.no_journal)
+        .small(making.small)
+        .corrections(args.corrections.options())
+        .force(making.force)
+        .output(making.output()?)
+        .map_names(args.map_names);
+    options.size = args.size.0;
+    options.label = making.label();
+    (options.uuid, options.hash_seed) = (args.uuid, args.hash_seed);
+    (options.block_size, options.inode_size) = (args.block_size, args.inode_size);
+    (options.bytes_per_inode, options.inodes) = (args.bytes_per_inode, args.inodes);
+    options.dir_block_size = args.dir_block_size;
+    (options.ag_count, options.ag_bytes) = (args.ag_count, args.ag_size);
+    options.log_bytes = args.log_size;
+    options.dedupe = making.dedupe();
+    options.owner = args.owner;
+    options.threads = making.threads()?;
+    options.source_date_epoch = source_date_epoch()?;
+    Ok(options)
 }
 
 /// Shows how a build goes.
@@ -329,7 +285,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let bar = Bar(terminal::spinner("building:"));
     let built = build(&options, &bar);
     bar.0.finish_and_clear();
-    report("built", args.sources.image(), args.json, &built?)?;
+    report("built", args.sources.image(), args.making.json, &built?)?;
     Ok(Outcome::Done)
 }
 

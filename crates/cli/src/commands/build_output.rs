@@ -80,17 +80,15 @@ impl OutputArgs {
         if let Some(verity) = &verity {
             verity.check().map_err(|problem| Error::Usage(format!("--verity-salt: {problem}")))?;
         }
-        Ok(OutputOptions {
-            format: match self.output {
-                OutputArg::Raw => OutputFormat::Raw,
-                OutputArg::Qcow2 => OutputFormat::Qcow2,
-                OutputArg::AndroidSparse => OutputFormat::Sparse,
-                OutputArg::Zstd => OutputFormat::Zstd,
-            },
-            verity,
-            root_hash_file: self.root_hash_file.clone(),
-            fs_verity: self.fs_verity.clone(),
-        })
+        let format = match self.output {
+            OutputArg::Raw => OutputFormat::Raw,
+            OutputArg::Qcow2 => OutputFormat::Qcow2,
+            OutputArg::AndroidSparse => OutputFormat::Sparse,
+            OutputArg::Zstd => OutputFormat::Zstd,
+        };
+        let mut options = OutputOptions::default().format(format).fs_verity(self.fs_verity.clone());
+        (options.verity, options.root_hash_file) = (verity, self.root_hash_file.clone());
+        Ok(options)
     }
 }
 

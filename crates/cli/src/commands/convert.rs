@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::build::{ConvertOptions, ConvertSize, FeatureChange, ImageFile, convert};
+use diskwright::build::{ConvertOptions, ConvertSize, ImageFile, convert};
 use diskwright::text::parse_size;
-use diskwright::{Error, Outcome, Result};
+use diskwright::{Outcome, Result};
 
 use crate::commands::arguments::PlaceArgs;
-use crate::commands::build::{Bar, FormatArg, report, source_date_epoch};
-use crate::commands::build_output::OutputArgs;
-use crate::commands::dedupe::DedupeArgs;
+use crate::commands::build::{Bar, FormatArg, report};
+use crate::commands::making::{MakingArgs, source_date_epoch};
 use crate::terminal;
 
 const NOTES: &str = "\
@@ -46,39 +45,12 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "SIZE|min|auto", value_parser = size, default_value = "auto")]
     size: ConvertSize,
 
-    /// Label, instead of that of IN
-    #[arg(long)]
-    label: Option<String>,
-
     /// Keep the UUID, instead of deriving one from the contents; kernels do not mount two XFS of one UUID
     #[arg(long)]
     keep_uuid: bool,
 
-    /// Features to turn on and off, as for build
-    #[arg(short = 'O', long, value_delimiter = ',', allow_hyphen_values = true)]
-    features: Vec<FeatureChange>,
-
-    /// Allow an XFS of less than 300 MiB, also if IN is none
-    #[arg(long)]
-    small: bool,
-
-    /// Threads; the image does not depend on it [default: one per processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-
-    /// Overwrite an existing image, which may be IN
-    #[arg(long)]
-    force: bool,
-
-    /// Report what was made as one JSON object on standard output
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    dedupe: DedupeArgs,
+    making: MakingArgs,
 
     #[command(flatten)]
     place: PlaceArgs,
@@ -93,33 +65,24 @@ fn size(text: &str) -> Result<ConvertSize, String> {
 }
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<Outcome> {
-    if args.threads == Some(0) {
-        return Err(Error::Usage("--threads must be at least 1".into()));
-    }
-    let place = args.place.options(false);
-    let options = ConvertOptions {
-        from: ImageFile {
-            path: args.from.clone(),
-            offset: place.offset,
-            partition: place.partition,
-        },
-        image: args.image.clone(),
-        format: args.fs.map(Into::into),
-        size: args.size,
-        label: args.label.clone().map(String::into_bytes),
-        keep_uuid: args.keep_uuid,
-        features: args.features.clone(),
-        small: args.small,
-        dedupe: args.dedupe.chosen(),
-        threads: args.threads,
-        force: args.force,
-        source_date_epoch: source_date_epoch()?,
-        output: args.output.options()?,
-    };
+    let (place, making) = (args.place.options(false), &args.making);
+    let from =
+        ImageFile { path: args.from.clone(), offset: place.offset, partition: place.partition };
+    let mut options = ConvertOptions::new(from, &args.image)
+        .size(args.size)
+        .keep_uuid(args.keep_uuid)
+        .features(making.features.clone())
+        .small(making.small)
+        .force(making.force)
+        .output(making.output()?);
+    options.format = args.fs.map(Into::into);
+    options.label = making.label();
+    (options.dedupe, options.threads) = (making.dedupe(), making.threads()?);
+    options.source_date_epoch = source_date_epoch()?;
     diskwright::clean_up_on_signals()?;
     let bar = Bar(terminal::spinner("converting:"));
     let converted = convert(&options, &bar);
     bar.0.finish_and_clear();
-    report("converted", &args.image, args.json, &converted?)?;
+    report("converted", &args.image, making.json, &converted?)?;
     Ok(Outcome::Done)
 }

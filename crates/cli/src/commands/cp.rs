@@ -86,12 +86,11 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
         return Err(Error::Usage(problem.into()));
     }
     let Some((to, from)) = sides.split_last() else { return Ok(Outcome::Usage) };
-    let options = CopyOptions {
-        recursive: args.recursive || args.archive,
-        preserve: args.preserve || args.archive,
-        into_directory: from.len() > 1,
-        map_names: args.names.map_names,
-    };
+    let options = CopyOptions::default()
+        .recursive(args.recursive || args.archive)
+        .preserve(args.preserve || args.archive)
+        .into_directory(from.len() > 1)
+        .map_names(args.names.map_names);
     let mut report = CopyReport::default();
     let outcome = match to {
         Side::Host(to) => out(args, from, to, options, &mut report),

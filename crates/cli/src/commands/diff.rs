@@ -121,7 +121,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Outcome> {
         links: ignores(Ignore::Links),
     };
     let processors = || std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
-    let options = DiffOptions { ignored, threads: args.threads.unwrap_or_else(processors) };
+    let threads = args.threads.unwrap_or_else(processors);
+    let options = DiffOptions::default().ignored(ignored).threads(threads);
     if let Some(output) = &args.output {
         check_output(args, output)?;
     }
@@ -157,7 +158,8 @@ fn open<'a>(args: &DiffArgs, path: &'a Path) -> Result<Open<'a>> {
         Some((file, number)) => (file, Some(number)),
         None => (path, args.partition),
     };
-    let options = OpenImage { partition, norecovery: args.norecovery, ..OpenImage::default() };
+    let mut options = OpenImage::default().norecovery(args.norecovery);
+    options.partition = partition;
     Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
 }
 

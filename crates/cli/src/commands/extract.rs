@@ -79,13 +79,11 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         return Err(Error::Usage(problem.into()));
     }
     let (image, is_sound) = if args.salvage { salvage(args)? } else { (args.image.open()?, true) };
-    let options = ExtractOptions {
-        path: bytes(&args.path).to_vec(),
-        keep_going: args.keep_going || args.salvage,
-        force: args.force,
-        map_names: args.names.map_names,
-        ..ExtractOptions::default()
-    };
+    let options = ExtractOptions::default()
+        .path(bytes(&args.path))
+        .keep_going(args.keep_going || args.salvage)
+        .force(args.force)
+        .map_names(args.names.map_names);
     let report = if to_output {
         let mut progress = CopyProgress::new("extracting:");
         terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?

@@ -62,8 +62,8 @@ pub(crate) fn run(args: &FindArgs) -> Result<Outcome> {
         _ if terminal::escapes_names() => Style::Escaped,
         _ => Style::Lines,
     };
-    let name = args.name.as_deref().map(|name| bytes(name).to_vec());
-    let options = FindOptions { name, types: args.types.clone(), style };
+    let mut options = FindOptions::default().types(args.types.clone()).style(style);
+    options.name = args.name.as_deref().map(|name| bytes(name).to_vec());
     terminal::with_output(|out| find(image.paths(), bytes(&args.path), &options, out))?;
     Ok(Outcome::Done)
 }

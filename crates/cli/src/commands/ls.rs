@@ -43,7 +43,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         _ => Style::Names,
     };
     let escape = terminal::escapes_names();
-    let options = ListOptions { style, recursive: args.recursive, escape };
+    let options = ListOptions::default().style(style).recursive(args.recursive).escape(escape);
     terminal::with_output(|out| list(image.paths(), bytes(&args.path), &options, out))?;
     Ok(Outcome::Done)
 }

@@ -54,14 +54,13 @@ pub(crate) fn run(args: &LsattrArgs) -> Result<Outcome> {
         (_, true) => FlagStyle::Names,
         _ => FlagStyle::Letters,
     };
-    let options = FlagOptions {
-        style,
-        recursive: args.recursive,
-        all: args.all,
-        directories: args.directory,
-        projects: args.project,
-        escape: terminal::escapes_names(),
-    };
+    let options = FlagOptions::default()
+        .style(style)
+        .recursive(args.recursive)
+        .all(args.all)
+        .directories(args.directory)
+        .projects(args.project)
+        .escape(terminal::escapes_names());
     terminal::with_output(|out| {
         Ok(session::each(&args.paths, |path| list_flags(image.paths(), path, &options, out)))
     })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use diskwright::map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
-use diskwright::{Error, OpenImage, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::ImageArgs;
 use crate::terminal::{self, RepairProgress};
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
         progress.show("what lies where", done, total);
         ControlFlow::Continue(())
     };
-    let options = OpenImage { cache_bytes: Some(CACHE_BYTES), ..args.image.options() };
+    let options = args.image.options().cache_bytes(CACHE_BYTES);
     let mapped = map::survey(&args.image.image, &options, cells, &mut show)?;
     drop(progress);
     let bytes = picture(args, format, &mapped)?;

@@ -23,6 +23,7 @@ pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod lsattr;
+mod making;
 pub(crate) mod map;
 pub(crate) mod mkdir;
 #[cfg(target_os = "linux")]

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &MvArgs) -> Result<Outcome> {
     if mode == Move::Exchange && from.len() > 1 {
         return Err(Error::Usage("--exchange takes two names".into()));
     }
-    let options = MoveOptions { mode, into_directory: from.len() > 1 };
+    let options = MoveOptions::default().mode(mode).into_directory(from.len() > 1);
     session::edit(&args.image, None, |editor| {
         Ok(session::each(from, |from| editor.rename(from, bytes(to), options)))
     })

@@ -9,7 +9,7 @@ use diskwright::{Error, Image, Outcome, Result};
 use vfs::Timestamp;
 
 use crate::commands::arguments::{ImageToEdit, bytes};
-use crate::commands::build::source_date_epoch;
+use crate::commands::making::source_date_epoch;
 use crate::terminal;
 
 /// Who owns new files, and the time of all changes: now, unless `SOURCE_DATE_EPOCH` says when.

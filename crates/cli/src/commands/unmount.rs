@@ -34,7 +34,8 @@ pub(crate) struct UnmountArgs {
 
 pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
     let patience = Duration::from_secs(args.timeout.into());
-    let released = unmount(&args.mountpoint, &UnmountOptions { lazy: args.lazy, patience })?;
+    let options = UnmountOptions::default().lazy(args.lazy).patience(patience);
+    let released = unmount(&args.mountpoint, &options)?;
     let shown = |path: &PathBuf| text::escaped(path.as_os_str().as_encoded_bytes()).to_string();
     match &released {
         Released::Free => {}

@@ -39,33 +39,14 @@ fn tree(home: &Path) -> PathBuf {
 }
 
 fn options(source: &Path, format: Format, block_size: Option<u32>) -> BuildOptions {
-    BuildOptions {
-        source: source.into(),
-        image: source.with_extension("image"),
-        format,
-        size: None,
-        free: 0,
-        label: None,
-        uuid: None,
-        hash_seed: None,
-        features: Vec::new(),
-        block_size,
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
-        small: format == Format::Xfs,
-        owner: None,
-        corrections: Default::default(),
-        output: Default::default(),
-        dedupe: None,
-        threads: Some(2),
-        force: true,
-        source_date_epoch: Some(1_600_000_000),
+    let options = BuildOptions::new(source, source.with_extension("image"), format)
+        .small(format == Format::Xfs)
+        .threads(2)
+        .force(true)
+        .source_date_epoch(1_600_000_000);
+    match block_size {
+        Some(bytes) => options.block_size(bytes),
+        None => options,
     }
 }
 
@@ -77,7 +58,7 @@ fn a_source_of_many_kinds_is_made_once() {
     for format in [Format::Ext4, Format::Xfs] {
         for block_size in [None, Some(1024)] {
             for free in [0, 10 << 20] {
-                let options = BuildOptions { free, ..options(&source, format, block_size) };
+                let options = options(&source, format, block_size).free(free);
                 let what = format!("{format:?} {block_size:?} {free}");
                 let steps = Steps::default();
                 let report = build(&options, &steps).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -93,7 +74,7 @@ fn a_source_of_many_kinds_is_made_once() {
                 drop(image);
                 // The same again, whoever reads and copies.
                 let first = std::fs::read(&options.image).unwrap();
-                let alone = BuildOptions { threads: Some(1), ..options };
+                let alone = options.threads(1);
                 build(&alone, &Steps::default()).unwrap();
                 assert!(std::fs::read(&alone.image).unwrap() == first, "{what}: other bytes");
             }

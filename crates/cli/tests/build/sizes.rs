@@ -86,34 +86,11 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 fn options(source: &Path, format: Format) -> BuildOptions {
-    BuildOptions {
-        source: source.into(),
-        image: source.with_extension("image"),
-        format,
-        size: None,
-        free: 0,
-        label: None,
-        uuid: None,
-        hash_seed: None,
-        features: Vec::new(),
-        block_size: None,
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
-        small: format == Format::Xfs,
-        dedupe: None,
-        owner: None,
-        corrections: Default::default(),
-        threads: Some(1),
-        force: true,
-        source_date_epoch: Some(1_600_000_000),
-        output: diskwright::output::OutputOptions::default(),
-    }
+    BuildOptions::new(source, source.with_extension("image"), format)
+        .small(format == Format::Xfs)
+        .threads(1)
+        .force(true)
+        .source_date_epoch(1_600_000_000)
 }
 
 /// A name of the usual length, or of a random one.
@@ -255,14 +232,14 @@ fn many_small_files_fit_into_xfs_of_a_computed_size() {
             tar.add(kind, &format!("d{}/{number}", number / 5_000), link, b"", &[]);
         }
         tar.finish();
-        let options = BuildOptions { small, free, ..options(&source(&home), Format::Xfs) };
+        let options = options(&source(&home), Format::Xfs).small(small).free(free);
         let what = format!("{count} of kind {kind}");
         let report = build(&options, &Quiet).unwrap_or_else(|error| panic!("{what}: {error}"));
         oracle::judge(&options.image);
         if !small {
             assert_eq!(report.image_bytes, 300 << 20, "{what}");
             // A size that is given is no worse.
-            let given = BuildOptions { size: Some(report.image_bytes), ..options };
+            let given = options.size(report.image_bytes);
             build(&given, &Quiet).unwrap_or_else(|error| panic!("{what}: {error}"));
         }
     }

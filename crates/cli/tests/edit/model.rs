@@ -53,7 +53,7 @@ fn changes_are_made_by_path() {
     let owner = OwnerChange { uid: Some(7), gid: None };
     assert_eq!(editor.change_owner(b"/a", owner, Links::Follow, true).unwrap(), 8);
     editor.set_xattr(b"/a/f", Links::Follow, b"user.x", b"1").unwrap();
-    let options = MoveOptions { mode: Move::Replace, into_directory: false };
+    let options = MoveOptions::default().mode(Move::Replace);
     editor.rename(b"/a/b/f", b"/a/f", options).unwrap();
     assert_eq!(paths.metadata(b"/a/f").unwrap().links, 1, "one of two names is gone");
     let mut gone = 0;
@@ -71,7 +71,7 @@ fn a_tree_goes_in_around_and_out() {
     std::os::unix::fs::symlink("d/f", tree.join("link")).unwrap();
     let model = Model::new();
     let editor = editor(&model);
-    let options = CopyOptions { recursive: true, preserve: true, ..CopyOptions::default() };
+    let options = CopyOptions::default().recursive(true).preserve(true);
     let report = into_image(editor, From::Host(&tree), b"/new", options, &mut Quiet).unwrap();
     assert_eq!(report, CopyReport { files: 5, bytes: 8, left_out: 0 });
     let from = From::Image(Paths::new(&model), b"/new");

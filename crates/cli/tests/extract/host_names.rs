@@ -40,7 +40,7 @@ fn tree() -> Model {
 fn mapped_names_have_the_files_of_those_they_stand_for() {
     let scratch = scratch();
     let to = scratch.path().join("to");
-    let options = ExtractOptions { map_names: true, ..ExtractOptions::default() };
+    let options = ExtractOptions::default().map_names(true);
     let (report, _) = to_directory(&tree(), &to, &options);
     assert_eq!((report.files, report.left_out), (NAMES.len() as u64 + 1, 0));
     for (path, stands) in NAMES.into_iter().filter(|(path, _)| *path != "dir?") {
@@ -84,9 +84,45 @@ fn what_was_mapped_out_of_an_image_gets_its_names_back() {
 }
 
 #[test]
+fn a_build_gives_names_back() {
+    oracle::require!(Tool("e2fsck"), Tool("xfs_repair"));
+    let scratch = scratch();
+    let dir = scratch.path();
+    let out = dir.join("out");
+    to_directory(&tree(), &out, &ExtractOptions::default().map_names(true));
+    std::os::unix::fs::symlink("dir\u{f03f}/end\u{f02e}", out.join("link")).unwrap();
+    fs::hard_link(out.join("a\u{f03a}b"), out.join("z:second\u{f03f}")).unwrap();
+    fs::create_dir(dir.join("plain")).unwrap();
+    fs::create_dir(dir.join("bad")).unwrap();
+    fs::write(dir.join("bad/a\u{f02f}b"), b"").unwrap();
+    for format in ["ext4", "xfs --small"] {
+        ok(dir, &format!("build --map-names --force out b.img --fs {format}"));
+        oracle::judge(dir.join("b.img"));
+        let listed = ok(dir, "find b.img / --type f --type l");
+        let mut expected: Vec<_> =
+            NAMES.iter().filter(|(path, _)| *path != "dir?").map(|(path, _)| *path).collect();
+        expected.extend(["link", "z:second?"]);
+        let mut found: Vec<_> = listed.lines().map(|line| &line[1..]).collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{format}");
+        assert_eq!(ok(dir, "cat b.img /dir?/nul.txt"), "dir?/nul.txt");
+        assert_eq!(ok(dir, "cat b.img /link"), "dir?/end.");
+        assert_eq!(ok(dir, "cat b.img /z:second?"), "a:b");
+        // Beside others, below a place.
+        ok(dir, &format!("build --map-names --force plain --at x/y out c.img --fs {format}"));
+        assert_eq!(ok(dir, "cat c.img /x/y/dir?/end."), "dir?/end.");
+        let said = fails(dir, &format!("build --map-names bad d.img --fs {format}"), 4);
+        assert!(said.contains("no file can have"), "{said}");
+        assert!(!dir.join("d.img").exists());
+    }
+}
+
+#[test]
 fn an_archive_needs_no_mapped_names() {
     let scratch = scratch();
     own_image(scratch.path(), "a.img", "");
+    fails(scratch.path(), "build image:a.img b.img --map-names", 2);
     fails(scratch.path(), "extract a.img to.tar --map-names", 2);
     assert!(!scratch.path().join("to.tar").exists());
 }

@@ -124,14 +124,14 @@ fn one_file_or_directory_comes_without_what_is_above() {
     for (number, path, made) in [(0, "/a", "b/file"), (1, "a/b/", "file"), (2, "/a/b/file", "file")]
     {
         let to = scratch.path().join(number.to_string());
-        let options = ExtractOptions { path: path.into(), ..ExtractOptions::default() };
+        let options = ExtractOptions::default().path(path);
         to_directory(&model, &to, &options);
         assert_eq!(fs::read(to.join(made)).unwrap(), b"x", "{path}");
         let (archive, ..) = to_tar(&model, &options);
         let again = load(&mut TarSource::from_stream(Cursor::new(archive), "").unwrap());
         assert_eq!(Paths::new(&again).read(made.as_bytes(), 1).unwrap(), b"x", "{path}");
     }
-    let options = ExtractOptions { path: b"/nothing".into(), ..ExtractOptions::default() };
+    let options = ExtractOptions::default().path("/nothing");
     let to = scratch.path().join("3");
     let error = extract_to_directory(paths, &to, &options, &mut Warnings::default()).unwrap_err();
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_destination_with_files_in_it_needs_force() {
     let error = refused.unwrap_err();
     assert!(error.to_string().contains("use --force"), "{error}");
     assert_eq!(error.outcome(), Outcome::Io);
-    let force = ExtractOptions { force: true, ..ExtractOptions::default() };
+    let force = ExtractOptions::default().force(true);
     to_directory(&model, &to, &force);
     assert_eq!(fs::read(to.join("file")).unwrap(), b"new");
     assert!(fs::symlink_metadata(to.join("link")).unwrap().is_dir(), "replaced, not followed");
@@ -177,7 +177,7 @@ fn names_and_links_of_a_hostile_image_stay_inside() {
         let ino = model.create(model.root(), b"file", &NEW).unwrap();
         model.insert_unchecked(model.root(), name, ino);
         let to = scratch.path().join("names");
-        let options = ExtractOptions { force: true, ..ExtractOptions::default() };
+        let options = ExtractOptions::default().force(true);
         let result =
             extract_to_directory(Paths::new(&model), &to, &options, &mut Warnings::default());
         assert_eq!(result.unwrap_err().outcome(), Outcome::Image);
@@ -190,7 +190,7 @@ fn names_and_links_of_a_hostile_image_stay_inside() {
         let dir = model.mkdir(root, b"dir", &NEW).unwrap();
         model.create(dir, b"x", &NEW).unwrap();
         let to = scratch.path().join(format!("twin-{force}"));
-        let options = ExtractOptions { force, ..ExtractOptions::default() };
+        let options = ExtractOptions::default().force(force);
         let twins = Tampered { model, twin: Some(dir), broken: None };
         let result =
             extract_to_directory(Paths::new(&twins), &to, &options, &mut Warnings::default());
@@ -308,7 +308,7 @@ fn damage_ends_the_work_unless_told_otherwise() {
     assert_eq!((error.to_string(), error.outcome()), (expected.clone(), Outcome::Image));
     assert!(matches!(error, Error::File { .. }));
 
-    let go_on = ExtractOptions { keep_going: true, ..stop };
+    let go_on = stop.keep_going(true);
     let (mut warnings, to) = (Warnings::default(), scratch.path().join("goes-on"));
     let report = extract_to_directory(paths, &to, &go_on, &mut warnings).unwrap();
     assert_eq!(warnings.0[0], expected);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use diskwright::apply::{Observer, apply_in};
 use diskwright::build::Owner;
-use diskwright::diff::{Change, DiffOptions, Ignored, Side, diff};
+use diskwright::diff::{Change, DiffOptions, Side, diff};
 use diskwright::edit::{Editor, Policy};
 use diskwright::{Image, OpenImage};
-use oracle::crash::{read_image, write_image};
+use oracle::crash::{cut_off, read_image, write_image};
 use oracle::{Mke2fs, effort, judge, require};
 use source::oci::{LayerFile, Limits};
 use vfs::{Paths, Timestamp};
@@ -31,9 +31,6 @@ impl Observer for Quiet {
         panic!("{message}");
     }
 }
-
-/// Bytes that a device writes all or nothing of.
-const SECTOR: usize = 512;
 
 /// Applies a layer to an image in memory and closes it; everything that was written.
 fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
@@ -56,39 +53,11 @@ fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
     device.take()
 }
 
-/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
-fn crashed(
-    start: &MemoryDevice,
-    events: &[Event],
-    end: usize,
-    random: &mut fastrand::Rng,
-) -> MemoryDevice {
-    let device = start.fork();
-    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
-    for event in &events[..flushed] {
-        event.replay(&device).unwrap();
-    }
-    for event in &events[flushed..end] {
-        match event {
-            Event::Write { offset, data } if random.u8(..4) == 0 => {
-                for (number, sector) in data.chunks(SECTOR).enumerate() {
-                    if random.bool() {
-                        device.write_at(offset + (number * SECTOR) as u64, sector).unwrap();
-                    }
-                }
-            }
-            event if random.bool() => event.replay(&device).unwrap(),
-            _ => {}
-        }
-    }
-    device
-}
-
 /// How an image differs from another one.
 fn differences(a: &Path, b: &Path) -> Vec<Change> {
     let open = |path: &Path| Image::open(path, &OpenImage::default()).unwrap();
     let (a, b) = (open(a), open(b));
-    let options = DiffOptions { ignored: Ignored::default(), threads: 1 };
+    let options = DiffOptions::default();
     let mut changes = Vec::new();
     diff(Side::Image(&a), Side::Image(&b), &options, &mut Quiet, &mut |change| {
         changes.push(change.clone());
@@ -117,7 +86,7 @@ fn stop_often(home: &Path, members: &[Member], check: impl Fn(&Path, &Path, &Pat
     moments.push(events.len());
     for end in moments {
         let _ = fs::remove_file(&found);
-        write_image(&crashed(&start, &events, end, &mut random), &found).unwrap();
+        write_image(&cut_off(&start, &events, end, &mut random), &found).unwrap();
         // Readers see the same without recovery as after it.
         check(&old, &new, &found);
         ok(home, "recover found.img");

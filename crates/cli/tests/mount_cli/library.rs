@@ -69,7 +69,7 @@ fn a_writable_image_may_be_mounted_read_only() {
     on_each_format(|_, image| {
         let point = Point::new();
         let opened = Image::edit(image, &OpenImage::default()).unwrap();
-        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let options = MountOptions::default().read_only(true);
         let mount = Mount::new(opened, point.path(), options).unwrap();
         let served = serve_while(mount, |unmounter| {
             let refused = fs::create_dir(point.path().join("new")).unwrap_err();
@@ -101,7 +101,7 @@ fn a_program_waits_for_the_image_of_another() {
     let mount = Mount::new(open(&image, false), point.path(), MountOptions::default()).unwrap();
     let patience = oracle::HANG_AFTER;
     let served = serve_while(mount, |_| {
-        let released = unmount(point.path(), &UnmountOptions { lazy: false, patience });
+        let released = unmount(point.path(), &UnmountOptions::default().patience(patience));
         assert_eq!(released.unwrap(), Released::Free);
     });
     served.unwrap();

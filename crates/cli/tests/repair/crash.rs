@@ -11,15 +11,12 @@ use ::repair::{
     Plan, Repairer, Staging, UndoDevice, UndoSink, fits, make_plan, pages_of, restore,
     write_in_place, write_through_log,
 };
-use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
-use oracle::crash::read_image;
+use blockdev::{BlockDevice, MemoryDevice, RecordingDevice};
+use oracle::crash::{cut_off, read_image};
 use oracle::{effort, judge, require};
 use parking_lot::Mutex;
 
 use crate::check::common::{FORMATS, image, run};
-
-/// Bytes that a device writes all or nothing of.
-const SECTOR: usize = 512;
 
 /// Counts what is found.
 #[derive(Default)]
@@ -99,34 +96,6 @@ impl UndoSink for Sink {
     }
 }
 
-/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
-fn crashed(
-    start: &MemoryDevice,
-    events: &[Event],
-    end: usize,
-    random: &mut fastrand::Rng,
-) -> MemoryDevice {
-    let device = start.fork();
-    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
-    for event in &events[..flushed] {
-        event.replay(&device).unwrap();
-    }
-    for event in &events[flushed..end] {
-        match event {
-            Event::Write { offset, data } if random.u8(..4) == 0 => {
-                for (number, sector) in data.chunks(SECTOR).enumerate() {
-                    if random.bool() {
-                        device.write_at(offset + (number * SECTOR) as u64, sector).unwrap();
-                    }
-                }
-            }
-            event if random.bool() => event.replay(&device).unwrap(),
-            _ => {}
-        }
-    }
-    device
-}
-
 /// Asserts that an image can be repaired, and that the judges agree.
 fn assert_repairable(is_xfs: bool, state: MemoryDevice, is_judged: bool) {
     let state = Arc::new(state);
@@ -157,7 +126,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
         let (undo, durable) = (sink.bytes.lock().clone(), sink.durable.lock().clone());
         for number in 0..effort(12, 100, 2_000) {
             let end = random.usize(..=events.len());
-            let state = crashed(&start, &events, end, &mut random);
+            let state = cut_off(&start, &events, end, &mut random);
             let of_undo = durable.iter().take_while(|(at, _)| *at <= end).last();
             let undo = &undo[..of_undo.map_or(0, |(_, len)| *len)];
             // Bringing back is killed, too, and begun again.
@@ -165,7 +134,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
             restore(&*restored, undo).unwrap();
             assert!(all(&*restored) == before, "state {number} is not brought back");
             let steps = restored.take();
-            let again = crashed(&state, &steps, random.usize(..=steps.len()), &mut random);
+            let again = cut_off(&state, &steps, random.usize(..=steps.len()), &mut random);
             restore(&again, undo).unwrap();
             assert!(all(&again) == before, "state {number} is not brought back after a crash");
             assert_repairable(is_xfs, state, number % 4 == 0);
@@ -188,7 +157,7 @@ fn a_repair_through_the_log_is_gone_on_with_after_a_crash_anywhere() {
     let events = image.take();
     for number in 0..effort(12, 100, 2_000) {
         let end = random.usize(..=events.len());
-        let state = crashed(&start, &events, end, &mut random);
+        let state = cut_off(&start, &events, end, &mut random);
         assert_repairable(false, state, number % 4 == 0);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use source::correct::CorrectionOptions;
 use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
 use super::image_source::{self, ImageTree};
@@ -39,6 +38,7 @@ pub enum ConvertSize {
 
 /// What to convert, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConvertOptions {
     /// The old image.
     pub from: ImageFile,
@@ -66,6 +66,41 @@ pub struct ConvertOptions {
     pub source_date_epoch: Option<i64>,
     /// What the new image becomes.
     pub output: OutputOptions,
+}
+
+setters!(ConvertOptions {
+    format: Format = Some(format),
+    size: ConvertSize,
+    label: impl Into<Vec<u8>> = Some(label.into()),
+    keep_uuid: bool,
+    features: Vec<FeatureChange>,
+    small: bool,
+    dedupe: Dedupe = Some(dedupe),
+    threads: usize = Some(threads),
+    force: bool,
+    source_date_epoch: i64 = Some(source_date_epoch),
+    output: OutputOptions,
+});
+
+impl ConvertOptions {
+    /// An image of the same format and size with all that is in the old one, under a name that no file has yet.
+    pub fn new(from: ImageFile, image: impl Into<PathBuf>) -> Self {
+        Self {
+            from,
+            image: image.into(),
+            format: None,
+            size: ConvertSize::AsBefore,
+            label: None,
+            keep_uuid: false,
+            features: Vec::new(),
+            small: false,
+            dedupe: None,
+            threads: None,
+            force: false,
+            source_date_epoch: None,
+            output: OutputOptions::default(),
+        }
+    }
 }
 
 /// Makes an image of another one, with everything that is in it.
@@ -131,41 +166,26 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
         Vec::new()
     };
     features.extend(options.features.iter().cloned());
-    Ok(BuildOptions {
-        source: BuildSource::Image(options.from.clone()),
-        image: options.image.clone(),
-        format,
-        size: match options.size {
-            ConvertSize::Given(bytes) => Some(bytes),
-            ConvertSize::Least => None,
-            ConvertSize::AsBefore => {
-                let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
-                is_usual.then_some(old_bytes)
-            }
-        },
-        free: 0,
-        label: Some(label),
-        uuid: uuid.map(uuid::Uuid::into_bytes),
-        hash_seed: None,
-        features,
-        block_size: is_kind.then_some(info.block_size),
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
-        small,
-        dedupe: options.dedupe,
-        owner: None,
-        corrections: CorrectionOptions::default(),
-        threads: options.threads,
-        force: options.force,
-        source_date_epoch: options.source_date_epoch,
-        output: options.output.clone(),
-    })
+    let source = BuildSource::Image(options.from.clone());
+    let mut plan = BuildOptions::new(source, &options.image, format)
+        .label(label)
+        .features(features)
+        .small(small)
+        .force(options.force)
+        .output(options.output.clone());
+    plan.size = match options.size {
+        ConvertSize::Given(bytes) => Some(bytes),
+        ConvertSize::Least => None,
+        ConvertSize::AsBefore => {
+            let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
+            is_usual.then_some(old_bytes)
+        }
+    };
+    plan.uuid = uuid.map(uuid::Uuid::into_bytes);
+    plan.block_size = is_kind.then_some(info.block_size);
+    (plan.dedupe, plan.threads) = (options.dedupe, options.threads);
+    plan.source_date_epoch = options.source_date_epoch;
+    Ok(plan)
 }
 
 /// The label of the old image, if the new one has room for it.

@@ -13,6 +13,7 @@ use source::{
 };
 
 use super::image_source::ImageTree;
+use super::mapped::Mapped;
 use super::several::Several;
 use super::{BuildError, Container, ManifestFile, PlacedSource};
 use crate::host::{self, FileTypeExt};
@@ -27,6 +28,8 @@ const LARGE_BYTES: u64 = 1 << 30;
 pub(super) enum Input {
     /// A directory or an archive file.
     Path(PathBuf),
+    /// A directory whose names stand for others.
+    Mapped(PathBuf),
     /// An archive that can be read only once, and is copied on the way.
     Copied(Copied),
     /// The archive on standard input itself, or in a pipe.
@@ -126,7 +129,7 @@ impl Input {
     }
 
     pub(super) fn is_directory(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_dir())
+        matches!(self, Self::Path(path) | Self::Mapped(path) if path.is_dir())
     }
 
     pub(super) fn can_be_read_again(&self) -> bool {
@@ -143,6 +146,7 @@ impl Input {
         let options = Options { threads, exclude: images };
         Ok(match self {
             Self::Path(path) | Self::Once(path) => source::open(path, &options)?,
+            Self::Mapped(path) => Box::new(Mapped::open(path, &options)?),
             Self::Copied(copied) => copied.open(contents)?,
             Self::Container(image) => Box::new(image.source()),
             Self::Image(image) => image.source(),

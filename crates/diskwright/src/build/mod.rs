@@ -19,6 +19,7 @@ mod image_file;
 mod image_source;
 mod input;
 mod kept;
+mod mapped;
 mod options;
 mod protect;
 mod several;
@@ -80,6 +81,9 @@ pub trait Progress: Sync {
 /// replaced, whatever [`BuildOptions::force`] says. Nothing is left under the image's name then.
 pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildReport, BuildError> {
     let maker = format::maker(options)?;
+    if options.map_names {
+        mapped::check(&options.source)?;
+    }
     let mut target = Target::create(&options.image, options.force)?;
     let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
@@ -122,6 +126,9 @@ fn prepare_one(
     may_read_twice: bool,
 ) -> Result<Input, BuildError> {
     match source {
+        BuildSource::Files(path) if options.map_names && path.is_dir() => {
+            Ok(Input::Mapped(path.clone()))
+        }
         BuildSource::Files(path) => Input::prepare(path, &options.image, may_read_twice)
             .map_err(|source| BuildError::Spool { source, options: maker.single_pass_options() }),
         BuildSource::Container(container) => {
@@ -129,7 +136,7 @@ fn prepare_one(
             let temporary = std::env::temp_dir();
             let beside =
                 if target.is_device() { &temporary } else { input::beside(&options.image) };
-            Ok(Input::load(container, beside, options.threads())?)
+            Ok(Input::load(container, beside, options.thread_count())?)
         }
         BuildSource::Image(file) => {
             // What is written in place cannot be read at the same time.
@@ -147,7 +154,7 @@ fn prepare_one(
         BuildSource::Manifest(manifest) => {
             let Timestamp { sec, nsec } = options.image_time();
             let time = ::source::Time { sec, nsec };
-            Ok(Input::list(manifest, options.threads(), time)?)
+            Ok(Input::list(manifest, options.thread_count(), time)?)
         }
     }
 }
@@ -370,7 +377,7 @@ impl Build<'_> {
 
     /// Threads beside this one, which has the work of deciding what lies where.
     fn helpers(&self) -> usize {
-        let threads = self.options.threads();
+        let threads = self.options.thread_count();
         // One thread in all means this one.
         if threads > 1 { threads } else { 0 }
     }

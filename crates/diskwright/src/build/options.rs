@@ -149,6 +149,7 @@ impl ManifestFile {
 
 /// A container image, and what of it is wanted.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Container {
     /// Its name.
     pub reference: Reference,
@@ -162,6 +163,26 @@ pub struct Container {
     pub config: Option<PathBuf>,
 }
 
+setters!(Container {
+    platform: Platform = Some(platform),
+    is_overlay: bool,
+    layer_bytes_max: u64 = Some(layer_bytes_max),
+    config: impl Into<PathBuf> = Some(config.into()),
+});
+
+impl Container {
+    /// The image of that name, for Linux on this processor, as its files are when it runs.
+    pub fn new(reference: Reference) -> Self {
+        Self { reference, platform: None, is_overlay: false, layer_bytes_max: None, config: None }
+    }
+}
+
+impl From<Container> for BuildSource {
+    fn from(container: Container) -> Self {
+        Self::Container(container)
+    }
+}
+
 /// What shares blocks with others that have the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dedupe {
@@ -172,7 +193,27 @@ pub enum Dedupe {
 }
 
 /// What to build, and how.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use diskwright::build::{BuildOptions, Format, Owner, Progress, build};
+///
+/// struct Quiet;
+/// impl Progress for Quiet {
+///     fn made(&self, _entries: u64, _bytes: u64) {}
+/// }
+///
+/// # fn main() -> Result<(), diskwright::build::BuildError> {
+/// let options = BuildOptions::new(Path::new("rootfs"), "root.img", Format::Ext4)
+///     .label("root")
+///     .free(64 << 20)
+///     .owner(Owner { uid: 0, gid: 0 });
+/// let report = build(&options, &Quiet)?;
+/// println!("{} files", report.entries);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BuildOptions {
     /// What is to be in the image.
     pub source: BuildSource,
@@ -226,11 +267,74 @@ pub struct BuildOptions {
     pub source_date_epoch: Option<i64>,
     /// What is made of the finished file system.
     pub output: OutputOptions,
+    /// Whether names in directories are those that [`ExtractOptions::map_names`](crate::extract::ExtractOptions) gave
+    /// files, which get their own back.
+    pub map_names: bool,
 }
 
+setters!(BuildOptions {
+    size: u64 = Some(size),
+    free: u64,
+    label: impl Into<Vec<u8>> = Some(label.into()),
+    uuid: [u8; 16] = Some(uuid),
+    hash_seed: [u8; 16] = Some(hash_seed),
+    features: Vec<FeatureChange>,
+    block_size: u32 = Some(block_size),
+    inode_size: u32 = Some(inode_size),
+    bytes_per_inode: u64 = Some(bytes_per_inode),
+    inodes: u64 = Some(inodes),
+    no_journal: bool,
+    dir_block_size: u32 = Some(dir_block_size),
+    ag_count: u32 = Some(ag_count),
+    ag_bytes: u64 = Some(ag_bytes),
+    log_bytes: u64 = Some(log_bytes),
+    small: bool,
+    dedupe: Dedupe = Some(dedupe),
+    owner: Owner = Some(owner),
+    corrections: CorrectionOptions,
+    threads: usize = Some(threads),
+    force: bool,
+    source_date_epoch: i64 = Some(source_date_epoch),
+    output: OutputOptions,
+    map_names: bool,
+});
+
 impl BuildOptions {
+    /// The smallest image of that format that holds the source, which no file may have the name of yet.
+    pub fn new(source: impl Into<BuildSource>, image: impl Into<PathBuf>, format: Format) -> Self {
+        Self {
+            source: source.into(),
+            image: image.into(),
+            format,
+            size: None,
+            free: 0,
+            label: None,
+            uuid: None,
+            hash_seed: None,
+            features: Vec::new(),
+            block_size: None,
+            inode_size: None,
+            bytes_per_inode: None,
+            inodes: None,
+            no_journal: false,
+            dir_block_size: None,
+            ag_count: None,
+            ag_bytes: None,
+            log_bytes: None,
+            small: false,
+            dedupe: None,
+            owner: None,
+            corrections: CorrectionOptions::default(),
+            threads: None,
+            force: false,
+            source_date_epoch: None,
+            output: OutputOptions::default(),
+            map_names: false,
+        }
+    }
+
     /// Threads to use.
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         let processors = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.threads.unwrap_or_else(processors)
     }

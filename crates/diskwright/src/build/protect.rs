@@ -9,8 +9,7 @@ use super::format::Fresh;
 use super::{BuildError, BuildOptions};
 use crate::list::absolute;
 use crate::output::ProtectedFile;
-use crate::record::{lossy, not_utf8};
-use crate::text::hex;
+use crate::text::{hex, lossy, not_utf8};
 
 /// Protects the regular files whose paths match one of the patterns, in the order of their paths, or takes as much
 /// space as that would. A pattern that chooses nothing is an error.
@@ -48,7 +47,7 @@ pub(super) fn protect(
         let digest = match digests.get(&ino) {
             Some(digest) => *digest,
             None => {
-                let protected = fresh.protect(ino, is_trial, options.threads());
+                let protected = fresh.protect(ino, is_trial, options.thread_count());
                 protected.map_err(|e| failure(e, &path))?
             }
         };

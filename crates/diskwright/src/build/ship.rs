@@ -100,7 +100,7 @@ impl<'a> Shipping<'a> {
                 free_ranges(target.file(), report.image_bytes)?
             };
             let raw = ::output::Raw::new(target.file(), len, free);
-            let threads = self.options.threads();
+            let threads = self.options.thread_count();
             let tell = |done| progress.shipped(done, len);
             ::output::write(&raw, wanted.format, file, threads, &tell)?;
             report.output.output = Some(wanted.format.name());
@@ -127,7 +127,7 @@ impl<'a> Shipping<'a> {
             progress.shipped(so_far.min(len), len);
         };
         let place = Place { data: image, data_bytes: len, hash, hash_offset, progress: &tell };
-        Ok(verity::protect(&place, verity, self.options.threads())?)
+        Ok(verity::protect(&place, verity, self.options.thread_count())?)
     }
 
     /// Gives the files beside the image their names.

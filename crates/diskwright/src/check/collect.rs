@@ -49,8 +49,9 @@ impl Collector {
         self.report_on(subject.path(), subject.format(), summary)
     }
 
-    /// As [`Self::report`], of an image that is open elsewhere.
-    pub(crate) fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
+    /// As [`Self::report`], of what was checked without a [`Subject`], on a device of any kind. The report calls it
+    /// `image`.
+    pub fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
         let kinds = self.take();
         Report { image: image.to_owned(), format, summary, is_interrupted: false, kinds }
     }

@@ -6,7 +6,7 @@ use ::check::{Code, Finding, Severity, Summary};
 use serde::Serialize;
 
 use super::{FindingsOfKind, Report};
-use crate::record::{lossy, not_utf8};
+use crate::text::{lossy, not_utf8};
 use crate::{Error, Outcome};
 
 /// The image file.

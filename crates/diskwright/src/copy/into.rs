@@ -16,7 +16,7 @@ use super::import::{Importer, Item, Kind, Place};
 use super::{CopyOptions, CopyReport, From, Observer, host_name};
 use crate::edit::Editor;
 use crate::list::{absolute, join};
-use crate::windows_names::unmapped;
+use crate::windows_names::{STANDS_FOR_NONE, unmapped, unmapped_path};
 use crate::{Error, Result, host};
 
 /// Threads that read a directory of the host ahead.
@@ -158,18 +158,7 @@ fn path_in_image(path: &[u8], maps: bool) -> std::io::Result<Vec<u8>> {
     if !maps {
         return Ok(path.to_vec());
     }
-    let mut names = Vec::new();
-    for name in path.split(|&byte| byte == b'/') {
-        let meant = unmapped(name);
-        let is_name = !meant.iter().any(|byte| matches!(byte, b'/' | 0))
-            && (name == meant || !matches!(&meant[..], b"." | b".."));
-        if !is_name {
-            let problem = "its name stands for one that no file can have; rename it, or copy without --map-names";
-            return Err(std::io::Error::other(problem));
-        }
-        names.push(meant);
-    }
-    Ok(names.join(&b'/'))
+    unmapped_path(path).ok_or_else(|| std::io::Error::other(STANDS_FOR_NONE))
 }
 
 fn host_directory(

@@ -22,6 +22,7 @@ pub use out::out_of_image;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CopyOptions {
     /// Directories with everything in them, links as links, and special files. Otherwise only
     /// regular files are copied, and links are followed.
@@ -34,6 +35,8 @@ pub struct CopyOptions {
     /// image, give such files their names back.
     pub map_names: bool,
 }
+
+setters!(CopyOptions { recursive: bool, preserve: bool, into_directory: bool, map_names: bool });
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

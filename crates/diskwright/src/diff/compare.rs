@@ -24,12 +24,22 @@ const LOST_FOUND: &[u8] = b"lost+found";
 
 /// How to compare.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct DiffOptions {
     /// What does not count.
     pub ignored: Ignored,
     /// Threads that compare contents, at least 1.
     pub threads: usize,
 }
+
+impl Default for DiffOptions {
+    /// Everything counts, and one thread compares.
+    fn default() -> Self {
+        Self { ignored: Ignored::default(), threads: 1 }
+    }
+}
+
+setters!(DiffOptions { ignored: Ignored, threads: usize });
 
 /// What was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -5,8 +5,7 @@ use vfs::{DeviceNumber, InodeFlags};
 
 use super::change::{Change, ChangeKind, Difference, XattrChange};
 use crate::list::join;
-use crate::record::{lossy, not_utf8};
-use crate::text::{escaped, rfc3339, type_word};
+use crate::text::{escaped, lossy, not_utf8, rfc3339, type_word};
 
 /// A change as one line, without its end: `A`, `D` or `M`, the path, and for `M` what is different. Bytes that could
 /// deceive a reader are escaped, so that every change is one line.

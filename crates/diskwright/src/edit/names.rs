@@ -30,12 +30,15 @@ pub enum Move {
 
 /// How to move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MoveOptions {
     /// What is done if the new name is taken.
     pub mode: Move,
     /// The destination must be a directory, as several files go there.
     pub into_directory: bool,
 }
+
+setters!(MoveOptions { mode: Move, into_directory: bool });
 
 fn at(path: &[u8]) -> impl Fn(FsError) -> Error + '_ {
     move |source| Error::file(path, source)

@@ -30,6 +30,7 @@ pub use file::extract_to_tar_file;
 
 /// What to extract, and how.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ExtractOptions {
     /// The file or directory to extract; what is in a directory comes without its name.
     pub path: Vec<u8>,
@@ -47,6 +48,16 @@ pub struct ExtractOptions {
     /// Give what has a name that Windows cannot have another one, which leads back to it. For directories only.
     pub map_names: bool,
 }
+
+setters!(ExtractOptions {
+    path: impl Into<Vec<u8>> = path.into(),
+    keep_going: bool,
+    force: bool,
+    plain: bool,
+    follow: bool,
+    name: impl Into<Vec<u8>> = Some(name.into()),
+    map_names: bool,
+});
 
 /// Hears how the work goes.
 pub trait Observer {

@@ -40,27 +40,22 @@ impl From<XfsOptions> for FormatOptions {
     }
 }
 
-/// Options of a new ext4 image. The defaults are those of mke2fs, but blocks have 4 KiB from 8 MiB on.
+/// Options of a new ext4 image: those of every [`NewImage`], and of ext4. The defaults are those of mke2fs, but blocks
+/// have 4 KiB from 8 MiB on.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use diskwright::fs::{Ext4Options, Image, MemoryDevice};
 ///
 /// # fn main() -> diskwright::Result<()> {
-/// let options = Ext4Options::new().label("data").features("-has_journal");
+/// let options = Ext4Options::new().label("data").features("-has_journal").inodes(5000);
 /// let image = Image::format(Arc::new(MemoryDevice::new(16 << 20)), options)?;
 /// assert_eq!(image.label()?, b"data");
 /// # image.close() }
 /// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Ext4Options {
-    mkfs: of_ext4::Options,
-    features: String,
-    chosen: Chosen,
-}
+pub type Ext4Options = NewImage<OfExt4>;
 
-/// Options of a new XFS image. The defaults are those of mkfs.xfs.
+/// Options of a new XFS image: those of every [`NewImage`], and of XFS. The defaults are those of mkfs.xfs.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,127 +67,146 @@ pub struct Ext4Options {
 /// assert_eq!(image.label()?, b"scratch");
 /// # image.close() }
 /// ```
-#[derive(Clone, Debug)]
+pub type XfsOptions = NewImage<OfXfs>;
+
+/// Options of a new image: what every format has, and what its own format `F` has ([`Ext4Options`], [`XfsOptions`]).
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct XfsOptions {
-    mkfs: of_xfs::Options,
+pub struct NewImage<F> {
+    label: Vec<u8>,
     features: String,
-    chosen: Chosen,
-}
-
-/// What is made up for each image, unless it was chosen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Chosen {
+    block_size: Option<u32>,
+    inode_size: Option<u16>,
+    root_owner: (u32, u32),
     uuid: Option<[u8; 16]>,
-    hash_seed: Option<[u8; 16]>,
     time: Option<Timestamp>,
+    own: F,
 }
 
-macro_rules! common_options {
-    () => {
-        /// The defaults.
-        #[must_use]
-        pub fn new() -> Self {
-            Self::default()
-        }
-
-        /// The UUID; a random one unless chosen.
-        #[must_use]
-        pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
-            self.chosen.uuid = Some(uuid);
-            self
-        }
-
-        /// All times of the new file system: now unless chosen.
-        #[must_use]
-        pub fn time(mut self, time: impl Into<Timestamp>) -> Self {
-            self.chosen.time = Some(time.into());
-            self
-        }
-
-        /// Size of an inode in bytes.
-        #[must_use]
-        pub fn inode_size(mut self, bytes: u16) -> Self {
-            self.mkfs.inode_size = bytes;
-            self
-        }
-
-        /// Owner of the root directory: root unless told.
-        #[must_use]
-        pub fn root_owner(mut self, uid: u32, gid: u32) -> Self {
-            (self.mkfs.root_uid, self.mkfs.root_gid) = (uid, gid);
-            self
-        }
-    };
+/// What only ext4 has of [`Ext4Options`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct OfExt4 {
+    inodes: Option<u32>,
+    journal_bytes: Option<u64>,
+    reserved_percent: Option<u8>,
+    hash_seed: Option<[u8; 16]>,
 }
 
-impl Default for Ext4Options {
-    fn default() -> Self {
-        let mkfs = of_ext4::Options::new(0);
-        Self { mkfs, features: String::new(), chosen: Chosen::default() }
+/// What only XFS has of [`XfsOptions`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct OfXfs {
+    ag_count: Option<u32>,
+    log_bytes: Option<u64>,
+    allow_small: bool,
+}
+
+impl<F: Default> NewImage<F> {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
-impl Ext4Options {
-    common_options!();
-
-    /// The label: at most 16 bytes.
+impl<F> NewImage<F> {
+    /// The label: at most 16 bytes in ext4, 12 in XFS.
     #[must_use]
     pub fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
-        self.mkfs.label = label.into();
+        self.label = label.into();
         self
     }
 
-    /// Changes of the default features, as mke2fs names them: `"-has_journal,casefold"`.
+    /// Changes of the default features, as the format's own mkfs names them: `"-has_journal,casefold"` of mke2fs,
+    /// `"-rmapbt,ascii-ci"` of mkfs.xfs.
     #[must_use]
     pub fn features(mut self, list: &str) -> Self {
         list.clone_into(&mut self.features);
         self
     }
 
-    /// Block size in bytes: 1024, 2048 or 4096.
+    /// Block size in bytes, a power of two: from 1 KiB to 4 KiB in ext4, to 64 KiB in XFS.
     #[must_use]
     pub fn block_size(mut self, bytes: u32) -> Self {
-        self.mkfs.block_size = Some(bytes);
+        self.block_size = Some(bytes);
         self
     }
 
+    /// Size of an inode in bytes.
+    #[must_use]
+    pub fn inode_size(mut self, bytes: u16) -> Self {
+        self.inode_size = Some(bytes);
+        self
+    }
+
+    /// Owner of the root directory: root unless told.
+    #[must_use]
+    pub fn root_owner(mut self, uid: u32, gid: u32) -> Self {
+        self.root_owner = (uid, gid);
+        self
+    }
+
+    /// The UUID; a random one unless chosen.
+    #[must_use]
+    pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
+        self.uuid = Some(uuid);
+        self
+    }
+
+    /// All times of the new file system: now unless chosen.
+    #[must_use]
+    pub fn time(mut self, time: impl Into<Timestamp>) -> Self {
+        self.time = Some(time.into());
+        self
+    }
+}
+
+impl NewImage<OfExt4> {
     /// How many inodes there are at least: one for 16 KiB unless told.
     #[must_use]
     pub fn inodes(mut self, count: u32) -> Self {
-        self.mkfs.inodes = of_ext4::InodeCount::Count(count);
+        self.own.inodes = Some(count);
         self
     }
 
     /// Size of the journal in bytes.
     #[must_use]
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
-        self.mkfs.journal_bytes = Some(bytes);
+        self.own.journal_bytes = Some(bytes);
         self
     }
 
     /// Space kept for root, in percent: 5 unless told.
     #[must_use]
     pub fn reserved_percent(mut self, percent: u8) -> Self {
-        self.mkfs.reserved_percent = percent;
+        self.own.reserved_percent = Some(percent);
         self
     }
 
     /// What names of directories are hashed with; random unless chosen.
     #[must_use]
     pub fn hash_seed(mut self, seed: [u8; 16]) -> Self {
-        self.chosen.hash_seed = Some(seed);
+        self.own.hash_seed = Some(seed);
         self
     }
 
     fn write(&self, device: &dyn BlockDevice, before: of_ext4::Contents) -> vfs::Result<()> {
+        let usual = of_ext4::Options::new(device.len());
         let plan = of_ext4::plan(&of_ext4::Options {
-            size_bytes: device.len(),
-            uuid: self.chosen.uuid.unwrap_or_else(random_uuid),
-            hash_seed: self.chosen.hash_seed.unwrap_or_else(random_uuid),
-            time: self.chosen.time.unwrap_or_else(now),
+            label: self.label.clone(),
             features: of_ext4::FeatureChange::parse_list(&self.features)?,
-            ..self.mkfs.clone()
+            block_size: self.block_size,
+            inode_size: self.inode_size.unwrap_or(usual.inode_size),
+            root_uid: self.root_owner.0,
+            root_gid: self.root_owner.1,
+            uuid: self.uuid.unwrap_or_else(random_uuid),
+            time: self.time.unwrap_or_else(now),
+            inodes: self.own.inodes.map_or(usual.inodes, of_ext4::InodeCount::Count),
+            journal_bytes: self.own.journal_bytes,
+            reserved_percent: self.own.reserved_percent.unwrap_or(usual.reserved_percent),
+            hash_seed: self.own.hash_seed.unwrap_or_else(random_uuid),
+            ..usual
         })?;
         if before == of_ext4::Contents::Unknown {
             clear_marks(device)?;
@@ -201,65 +215,43 @@ impl Ext4Options {
     }
 }
 
-impl Default for XfsOptions {
-    fn default() -> Self {
-        let mkfs = of_xfs::Options::new(0);
-        Self { mkfs, features: String::new(), chosen: Chosen::default() }
-    }
-}
-
-impl XfsOptions {
-    common_options!();
-
-    /// The label: at most 12 bytes.
-    #[must_use]
-    pub fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
-        self.mkfs.label = label.into();
-        self
-    }
-
-    /// Changes of the default features, as mkfs.xfs names them: `"-rmapbt,ascii-ci"`.
-    #[must_use]
-    pub fn features(mut self, list: &str) -> Self {
-        list.clone_into(&mut self.features);
-        self
-    }
-
-    /// Block size in bytes: a power of two from 1 KiB to 64 KiB.
-    #[must_use]
-    pub fn block_size(mut self, bytes: u32) -> Self {
-        self.mkfs.block_size = bytes;
-        self
-    }
-
+impl NewImage<OfXfs> {
     /// Number of allocation groups.
     #[must_use]
     pub fn ag_count(mut self, count: u32) -> Self {
-        self.mkfs.ag_count = Some(count);
+        self.own.ag_count = Some(count);
         self
     }
 
     /// Size of the log in bytes.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.mkfs.log_bytes = Some(bytes);
+        self.own.log_bytes = Some(bytes);
         self
     }
 
     /// Whether the image may have less than 300 MiB, which mkfs.xfs refuses: such images are slow and little tested.
     #[must_use]
     pub fn allow_small(mut self, allow: bool) -> Self {
-        self.mkfs.allow_small = allow;
+        self.own.allow_small = allow;
         self
     }
 
     fn write(&self, device: &dyn BlockDevice, before: of_xfs::Contents) -> vfs::Result<()> {
+        let usual = of_xfs::Options::new(device.len());
         let plan = of_xfs::plan(&of_xfs::Options {
-            size_bytes: device.len(),
-            uuid: self.chosen.uuid.unwrap_or_else(random_uuid),
-            time: self.chosen.time.unwrap_or_else(now),
+            label: self.label.clone(),
             features: of_xfs::FeatureChange::parse_list(&self.features)?,
-            ..self.mkfs.clone()
+            block_size: self.block_size.unwrap_or(usual.block_size),
+            inode_size: self.inode_size.unwrap_or(usual.inode_size),
+            root_uid: self.root_owner.0,
+            root_gid: self.root_owner.1,
+            uuid: self.uuid.unwrap_or_else(random_uuid),
+            time: self.time.unwrap_or_else(now),
+            ag_count: self.own.ag_count,
+            log_bytes: self.own.log_bytes,
+            allow_small: self.own.allow_small,
+            ..usual
         })?;
         if before == of_xfs::Contents::Unknown {
             clear_marks(device)?;

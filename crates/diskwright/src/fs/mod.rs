@@ -50,7 +50,7 @@ pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Time
 pub use directory::{DirEntry, ReadDir};
 pub use file::File;
 pub use image::Image;
-pub use making::{Ext4Options, FormatOptions, XfsOptions};
+pub use making::{Ext4Options, FormatOptions, NewImage, OfExt4, OfXfs, XfsOptions};
 pub use metadata::{FileTimes, Metadata};
 pub use open_options::OpenOptions;
 pub use opening::ImageOptions;

@@ -90,7 +90,7 @@ impl Mount {
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
         let Self { session, image, options } = self;
         let session_options =
-            SessionOptions { threads: options.threads(), io_uring: options.io_uring };
+            SessionOptions { threads: options.thread_count(), io_uring: options.io_uring };
         let adapter =
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
         let keeps_space = !is_read_only(&image, &options) && !options.sync;

@@ -60,6 +60,7 @@ const REFUSED: &[(&str, &str)] = &[
 ///
 /// Permissions are always checked by the kernel (`default_permissions`), with ACLs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MountOptions {
     /// Nothing can be changed, and the image is not written.
     pub read_only: bool,
@@ -107,6 +108,30 @@ pub struct MountOptions {
     /// [`unmount`](super::unmount()) nor messages about an image in use can tell which image it is.
     pub fs_name: Option<OsString>,
 }
+
+setters!(MountOptions {
+    read_only: bool,
+    recover: bool,
+    allow_other: bool,
+    uid: u32 = Some(uid),
+    gid: u32 = Some(gid),
+    idmap: bool,
+    owner: Owner = Some(owner),
+    access_times: AccessTimes,
+    keep_directory_times: bool,
+    sync: bool,
+    dirsync: bool,
+    suid: bool,
+    dev: bool,
+    exec: bool,
+    nosymfollow: bool,
+    silent: bool,
+    sync_interval: Option<Duration>,
+    on_damage: OnDamage,
+    threads: usize = Some(threads),
+    io_uring: bool,
+    fs_name: impl Into<OsString> = Some(fs_name.into()),
+});
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -242,7 +267,7 @@ impl MountOptions {
     }
 
     /// Threads that answer requests.
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         // With one alone, a request that waits for the device would keep all others waiting.
         self.threads.unwrap_or_else(|| processors().clamp(2, THREADS_MAX)).max(1)
@@ -315,7 +340,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Never);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(30)));
         assert_eq!(options.on_damage, OnDamage::Continue);
-        assert_eq!(options.threads(), 7);
+        assert_eq!(options.thread_count(), 7);
         assert_eq!(options.fs_name, Some("root.img".into()));
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
@@ -340,7 +365,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Relative);
         assert_eq!(options.on_damage, OnDamage::ReadOnly);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(5)));
-        assert!(options.threads() >= 2);
+        assert!(options.thread_count() >= 2);
     }
 
     #[test]

@@ -36,12 +36,22 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
 /// How to unmount.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct UnmountOptions {
     /// Though programs use it: it goes from where it is mounted at once, and for good when they are done.
     pub lazy: bool,
     /// How long to wait until the image is free.
     pub patience: Duration,
 }
+
+impl Default for UnmountOptions {
+    /// Not while programs use it, and a minute for the image.
+    fn default() -> Self {
+        Self { lazy: false, patience: Duration::from_secs(60) }
+    }
+}
+
+setters!(UnmountOptions { lazy: bool, patience: Duration });
 
 /// What became of the image of a mount that was unmounted.
 #[derive(Clone, Debug, PartialEq, Eq)]

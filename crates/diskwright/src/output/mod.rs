@@ -13,6 +13,7 @@ pub(crate) use free::free_ranges;
 
 /// What is made of the finished file system.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct OutputOptions {
     /// The format of the file.
     pub format: OutputFormat,
@@ -23,6 +24,13 @@ pub struct OutputOptions {
     /// Regular files, by patterns of their paths, that fs-verity protects (ext4).
     pub fs_verity: Vec<String>,
 }
+
+setters!(OutputOptions {
+    format: OutputFormat,
+    verity: Verity = Some(verity),
+    root_hash_file: impl Into<PathBuf> = Some(root_hash_file.into()),
+    fs_verity: Vec<String>,
+});
 
 impl OutputOptions {
     /// Whether the finished image is written to another file than the one that it was made in.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Done, Repair};
 use crate::check::json::{ImageName, KindRecord};
-use crate::record::{lossy, not_utf8};
+use crate::text::{lossy, not_utf8};
 
 #[derive(Serialize)]
 struct ActionRecord<'p> {

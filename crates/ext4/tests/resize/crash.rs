@@ -5,75 +5,27 @@ use std::sync::Arc;
 
 use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use ext4::resize::{Wish, grow, shrink};
-use oracle::crash::{read_image, write_image};
+use oracle::crash::{cut_off_beside, cut_off_but_for, flushes, read_image, write_image};
 use oracle::{KernelMount, MountOptions, effort, require};
 
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, kind, tree};
 use super::shrink::filled;
 use crate::changing::open;
 
-/// Bytes that a device writes all or nothing of.
-const SECTOR: usize = 512;
 /// The primary superblock, which is written in one piece.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 
 /// So many flushes come last while the new size is written and the journal emptied, and some more.
 const LAST_FLUSHES: usize = 9;
 
-/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
+/// A crash that does not tear the superblock.
 pub(super) fn crashed(
     start: &MemoryDevice,
     events: &[Event],
     end: usize,
     random: &mut fastrand::Rng,
 ) -> MemoryDevice {
-    let device = start.fork();
-    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
-    for event in &events[..flushed] {
-        event.replay(&device).unwrap();
-    }
-    for event in &events[flushed..end] {
-        match event {
-            Event::Write { offset, data }
-                if !SUPERBLOCK.contains(offset) && random.u8(..4) == 0 =>
-            {
-                for (number, sector) in data.chunks(SECTOR).enumerate() {
-                    let at = offset + (number * SECTOR) as u64;
-                    if SUPERBLOCK.contains(&at) || random.bool() {
-                        device.write_at(at, sector).unwrap();
-                    }
-                }
-            }
-            event if random.bool() => event.replay(&device).unwrap(),
-            _ => {}
-        }
-    }
-    device
-}
-
-/// The same, but that of the rest it has nothing but the superblock.
-fn crashed_with_superblock(start: &MemoryDevice, events: &[Event], end: usize) -> MemoryDevice {
-    let device = start.fork();
-    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
-    for event in &events[..flushed] {
-        event.replay(&device).unwrap();
-    }
-    for event in &events[flushed..end] {
-        let Event::Write { offset, data } = event else { continue };
-        let from = SUPERBLOCK.start.max(*offset);
-        let to = SUPERBLOCK.end.min(offset + data.len() as u64);
-        if from < to {
-            let bytes = &data[(from - offset) as usize..(to - offset) as usize];
-            device.write_at(from, bytes).unwrap();
-        }
-    }
-    device
-}
-
-/// The places right before a flush.
-fn flushes(events: &[Event]) -> Vec<usize> {
-    let flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
-    flushes.map(|(at, _)| at).collect()
+    cut_off_beside(start, events, end, SUPERBLOCK, random)
 }
 
 /// Has e2fsck recover an image, with nothing to repair where there is a journal.
@@ -123,7 +75,7 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         let mut states: Vec<_> =
             ends.into_iter().map(|end| (end, crashed(&start, &events, end, &mut random))).collect();
         let alone = flushes.into_iter().rev().take(LAST_FLUSHES);
-        states.extend(alone.map(|end| (end, crashed_with_superblock(&start, &events, end))));
+        states.extend(alone.map(|end| (end, cut_off_but_for(&start, &events, end, SUPERBLOCK))));
         for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
             if has_journal {
@@ -166,7 +118,7 @@ fn kernels_recover_the_old_size_or_the_new_one() {
             .map(|end| (end, crashed(&start, &events, end, &mut random)));
         let mut states: Vec<_> = any.collect();
         let alone = flushes(&events).into_iter().rev().take(LAST_FLUSHES);
-        states.extend(alone.map(|end| (end, crashed_with_superblock(&start, &events, end))));
+        states.extend(alone.map(|end| (end, cut_off_but_for(&start, &events, end, SUPERBLOCK))));
         for (end, state) in states {
             let what = format!("{} before event {end} of {}", kind.name, events.len());
             write_image(&state, &image).unwrap();

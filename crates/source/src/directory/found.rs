@@ -1,6 +1,6 @@
-//! What is known of a file that was found by its path.
+//! What is known of a file.
 
-use crate::{EntryKind, FileId, Metadata};
+use crate::{Entry, EntryKind, FileId, Metadata};
 
 /// A file that was found by its path.
 #[derive(Debug)]
@@ -9,4 +9,12 @@ pub(crate) struct Found {
     pub(crate) metadata: Metadata,
     pub(crate) id: FileId,
     pub(crate) links: u64,
+}
+
+/// An entry with what is needed to recognise other names of the same file.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) entry: Entry,
+    pub(super) id: FileId,
+    pub(super) links: u64,
 }

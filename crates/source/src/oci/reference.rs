@@ -73,7 +73,7 @@ impl Reference {
     }
 
     fn of(transport: Transport, rest: &str, text: &str) -> Result<Self, String> {
-        let (path, selector) = split(rest);
+        let (path, selector) = split(rest, cfg!(windows));
         if path.is_empty() {
             return Err(format!("{text:?} names no file: write {}", usage(transport)));
         }
@@ -123,16 +123,30 @@ fn usage(transport: Transport) -> &'static str {
     }
 }
 
-/// Splits a path from the name after it. A path with a colon is one if there is such a file.
-fn split(rest: &str) -> (&str, Selector) {
+/// Splits a path from the name after it. A path with a colon is one if there is such a file. Where `has_drives`, the colon
+/// of a drive is no end of a path.
+fn split(rest: &str, has_drives: bool) -> (&str, Selector) {
     if let Some((path, digest)) = rest.rsplit_once('@')
         && Digest::from_str(digest).is_ok()
     {
         return (path, Selector::Digest(digest.into()));
     }
-    match rest.split_once(':') {
-        Some((path, name)) if !Path::new(rest).exists() => (path, Selector::Name(name.into())),
+    let drive = if has_drives { drive_len(rest) } else { 0 };
+    match rest[drive..].split_once(':') {
+        Some((path, name)) if !Path::new(rest).exists() => {
+            (&rest[..drive + path.len()], Selector::Name(name.into()))
+        }
         _ => (rest, Selector::Any),
+    }
+}
+
+/// Length of the drive that a path begins with, such as `C:`, also behind `\\?\` or `//?/`, in bytes.
+fn drive_len(path: &str) -> usize {
+    let verbatim = [r"\\?\", "//?/", r"\\.\", "//./"];
+    let prefix = verbatim.iter().find(|prefix| path.starts_with(**prefix)).map_or(0, |p| p.len());
+    match path.as_bytes()[prefix..] {
+        [letter, b':', ..] if letter.is_ascii_alphabetic() => prefix + 2,
+        _ => 0,
     }
 }
 
@@ -211,6 +225,26 @@ mod tests {
         for bad in ["oci:", "oci:-", "oci:dir:", "oci-archive::x", "docker://", "docker://A b"] {
             assert!(Reference::parse(bad).unwrap().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_colon_of_a_drive_ends_no_path() {
+        fn drives(rest: &str) -> (&str, Selector) {
+            split(rest, true)
+        }
+        let name = |name: &str| Selector::Name(name.into());
+        for path in [r"C:\dir", "c:dir", "C:/a b/c", r"\\?\C:\dir", r"\\host\share\dir", "dir"] {
+            assert_eq!(drives(path), (path, Selector::Any));
+            assert_eq!(drives(&format!("{path}:web:1.0")).1, name("web:1.0"), "{path}");
+            assert_eq!(drives(&format!("{path}:tag")), (path, name("tag")));
+            let digest = format!("sha256:{}", "0".repeat(64));
+            let text = format!("{path}@{digest}");
+            assert_eq!(drives(&text), (path, Selector::Digest(digest)));
+        }
+        // A name of one letter is a directory where there are no drives, and two letters are no drive.
+        assert_eq!(split(r"C:\dir", false), ("C", name(r"\dir")));
+        assert_eq!(drives("CD:dir"), ("CD", name("dir")));
+        assert_eq!(drives("C:"), ("C:", Selector::Any));
     }
 
     #[test]

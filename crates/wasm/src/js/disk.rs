@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::*;
 use super::device::{JsDevice, Registered};
 use super::failure::{json, options, throw_panics, thrown};
 use super::image::Image;
-use crate::check_report::Collector;
+use crate::check_report::Watcher;
 use crate::failure::Failure;
 use crate::place;
 use crate::volume::{self, Open, Volume};
@@ -87,10 +87,11 @@ impl Disk {
     pub fn check(&self, place: &str, progress: Option<Function>) -> Result<String, JsValue> {
         let place = options(place)?;
         PROGRESS.replace(progress);
-        let collector = Collector::new(&tell);
-        let summary = volume::check(&self.device, place, &collector);
+        let watcher = Watcher::new(&tell);
+        let checked = volume::check(&self.device, place, &watcher);
         PROGRESS.replace(None);
-        json(&collector.report(&summary.map_err(thrown)?))
+        let (format, summary) = checked.map_err(thrown)?;
+        json(&watcher.report(format, summary))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use blockdev::{BlockDevice, Event, MemoryDevice, RecordingDevice};
-use oracle::crash::write_image;
+use blockdev::{Event, MemoryDevice, RecordingDevice};
+use oracle::crash::{cut_off, flushes, write_image};
 use oracle::{KernelMount, MountOptions, effort, require};
 use xfs::resize::{Growth, grow};
 use xfs::{OpenOptions, Xfs};
@@ -13,34 +13,6 @@ use super::{
     SHORT_GROUP, SHORT_GROUP_PLAIN, SHORT_GROUP_SMALL_BLOCKS, fill, filled, longer, options,
 };
 use crate::changing::{Layout, MIB, assert_clean};
-
-/// Bytes that a device writes all or nothing of.
-const SECTOR: usize = 512;
-
-/// What a device may have after a crash before the event numbered `end`: what was flushed, and of the rest any sectors.
-fn crashed(
-    start: &MemoryDevice,
-    events: &[Event],
-    end: usize,
-    random: &mut fastrand::Rng,
-) -> MemoryDevice {
-    let device = start.fork();
-    let flushed = events[..end].iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
-    events[..flushed].iter().try_for_each(|event| event.replay(&device)).unwrap();
-    for event in &events[flushed..end] {
-        match event {
-            Event::Write { offset, data } if random.u8(..4) == 0 => {
-                let sectors = data.chunks(SECTOR).zip((*offset..).step_by(SECTOR));
-                for (sector, at) in sectors.filter(|_| random.bool()) {
-                    device.write_at(at, sector).unwrap();
-                }
-            }
-            event if random.bool() => event.replay(&device).unwrap(),
-            _ => {}
-        }
-    }
-    device
-}
 
 /// Everything that happens to a device while its image grows.
 struct Run {
@@ -60,12 +32,11 @@ impl Run {
     /// Some states, at least one before each flush.
     fn states(&self, each: usize) -> impl Iterator<Item = (usize, MemoryDevice)> {
         let mut random = fastrand::Rng::with_seed(self.size);
-        let flushes = self.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
-        let mut ends: Vec<usize> = flushes.map(|(at, _)| at).collect();
+        let mut ends = flushes(&self.events);
         let more = ends.len() * (each - 1);
         ends.extend((0..more).map(|_| random.usize(0..=self.events.len())));
         ends.push(self.events.len());
-        ends.into_iter().map(move |end| (end, crashed(&self.start, &self.events, end, &mut random)))
+        ends.into_iter().map(move |end| (end, cut_off(&self.start, &self.events, end, &mut random)))
     }
 
     /// Asserts that a number of blocks is that before or that after.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+use crate::directory::file::State;
 use crate::{FileId, Metadata, Time};
 
 /// What a file is.
@@ -21,10 +22,8 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
-    pub(super) id: FileId,
+    pub(super) state: State,
     pub(super) links: u64,
-    pub(super) size: u64,
-    pub(super) mtime: Time,
     atime: Time,
     is_readonly: bool,
 }
@@ -40,13 +39,16 @@ impl Facts {
         let (metadata, (id, links)) = (file.metadata()?, host::identity(file)?);
         Ok(Self {
             kind: Kind::of(metadata.file_type()),
-            id,
+            state: State { id, size: metadata.len(), mtime: time(metadata.modified()?) },
             links,
-            size: metadata.len(),
-            mtime: time(metadata.modified()?),
             atime: time(metadata.accessed()?),
             is_readonly: metadata.permissions().readonly(),
         })
+    }
+
+    /// What identifies it.
+    pub(super) fn id(&self) -> FileId {
+        self.state.id
     }
 
     /// Owner, permissions and times of its entry. Files belong to root, and the only permission that is known is
@@ -59,7 +61,7 @@ impl Facts {
             Kind::File | Kind::Other if self.is_readonly => 0o444,
             Kind::File | Kind::Other => 0o644,
         };
-        let (mtime, atime) = (self.mtime, Some(self.atime));
+        let (mtime, atime) = (self.state.mtime, Some(self.atime));
         Metadata { permissions, uid: 0, gid: 0, mtime, atime, ctime: None }
     }
 }

@@ -7,30 +7,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::facts::{Facts, Kind};
-use crate::content::size_changed;
+use crate::directory::READ_ATTRIBUTES;
+use crate::directory::file::{HostFile, State};
 use crate::directory::found::Found;
 use crate::host::as_path;
-use crate::{Change, Content, EntryKind, FileId, SourceError, Time};
-
-pub(super) const READ_ATTRIBUTES: &str = "read the attributes of";
+use crate::{Content, EntryKind, FileId, SourceError};
 
 /// The directory a source reads.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(in crate::directory) struct Root {
     /// Absolute and without symbolic links, so that it stays right if the process moves.
-    pub(super) path: PathBuf,
+    path: PathBuf,
     /// As it was named, for messages.
     shown: PathBuf,
+    /// Files and directories that are left out.
+    pub(super) exclude: Vec<FileId>,
 }
 
 impl Root {
-    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
+    pub(in crate::directory) fn open(
+        path: &Path,
+        exclude: Vec<FileId>,
+    ) -> Result<Self, SourceError> {
         let io = |e| SourceError::io("open directory", path, e);
         let resolved = std::fs::canonicalize(path).map_err(io)?;
         if Facts::of_path(&resolved).map_err(io)?.kind != Kind::Directory {
             return Err(io(io::ErrorKind::NotADirectory.into()));
         }
-        Ok(Self { path: resolved, shown: path.to_owned() })
+        Ok(Self { path: resolved, shown: path.to_owned(), exclude })
     }
 
     /// Where a file of the source is on the host. Part by part, because `/` separates nothing in absolute paths of
@@ -39,8 +43,13 @@ impl Root {
         below(&self.path, path)
     }
 
-    /// The same for messages.
-    pub(super) fn shown_path(&self, path: &[u8]) -> PathBuf {
+    /// Opens a file of the source.
+    pub(in crate::directory) fn open_file(&self, path: &[u8]) -> io::Result<File> {
+        File::open(self.host_path(path))
+    }
+
+    /// Where a file of the source is, for messages.
+    pub(in crate::directory) fn shown_path(&self, path: &[u8]) -> PathBuf {
         below(&self.shown, path)
     }
 }
@@ -72,9 +81,8 @@ pub(super) fn kind_of(
     Ok(match facts.kind {
         Kind::Directory => EntryKind::Directory,
         Kind::File => {
-            let (id, size, mtime) = (facts.id, facts.size, facts.mtime);
-            let host = HostFile { root: Arc::clone(root), path: path.into(), id, size, mtime };
-            EntryKind::File(Content::host(size, None, Box::new(host)))
+            let host = HostFile::new(root, path, facts.state);
+            EntryKind::File(Content::host(facts.state.size, None, Box::new(host)))
         }
         Kind::Symlink => {
             let link = "read the link";
@@ -92,75 +100,29 @@ pub(super) fn kind_of(
     })
 }
 
-/// A regular file of the source, as it was when it was listed.
-#[derive(Clone, Debug)]
-pub(crate) struct HostFile {
-    root: Arc<Root>,
-    path: Box<[u8]>,
-    id: FileId,
-    pub(crate) size: u64,
-    mtime: Time,
+/// What shows whether an open file changed.
+pub(in crate::directory) fn state_of(file: &File) -> io::Result<State> {
+    Facts::of_file(file).map(|facts| facts.state)
 }
 
-impl HostFile {
-    pub(crate) fn host_path(&self) -> PathBuf {
-        self.root.shown_path(&self.path)
+/// The file at a path, as [`HostTree::find`](crate::directory::HostTree::find) has it. No file is opened, for nothing is
+/// known of holes.
+pub(in crate::directory) fn find(
+    root: &Arc<Root>,
+    path: &[u8],
+    _: bool,
+) -> Result<Option<Found>, SourceError> {
+    // No file has such a name here, and such a path would lead elsewhere.
+    if path.iter().any(|byte| b"\\:\0".contains(byte)) {
+        return Ok(None);
     }
-
-    /// Opens the file and confirms that it is still the one that was listed.
-    pub(crate) fn open(&self) -> Result<File, SourceError> {
-        let file = File::open(self.root.host_path(&self.path))
-            .map_err(|e| SourceError::io("open", &self.host_path(), e))?;
-        self.check(&file)?;
-        Ok(file)
-    }
-
-    /// Confirms that the open file is still in the state that was listed.
-    pub(crate) fn check(&self, file: &File) -> Result<(), SourceError> {
-        let facts =
-            Facts::of_file(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
-        if facts.id == self.id && facts.size == self.size && facts.mtime == self.mtime {
-            return Ok(());
-        }
-        Err(size_changed(&self.host_path(), self.size, facts.size))
-    }
-
-    /// The error for a file that ended too early.
-    pub(crate) fn shrunk(&self, file: &File) -> SourceError {
-        let found = file.metadata().map_or(0, |metadata| metadata.len());
-        if found == self.size {
-            let change = Change::Short { said: found };
-            return SourceError::Changed { path: self.host_path(), change };
-        }
-        size_changed(&self.host_path(), self.size, found)
-    }
-}
-
-/// A directory of the host in which files are looked for by their paths.
-#[derive(Clone, Debug)]
-pub(crate) struct HostTree(Arc<Root>);
-
-impl HostTree {
-    /// Opens a directory.
-    pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
-        Ok(Self(Arc::new(Root::open(path)?)))
-    }
-
-    /// The file at a path, in the form of `Entry::path`, or none. Symbolic links on the way are followed;
-    /// the one at its end is the file. `wants_contents` is of no concern here: no file is opened.
-    pub(crate) fn find(&self, path: &[u8], _: bool) -> Result<Option<Found>, SourceError> {
-        // No file has such a name here, and such a path would lead elsewhere.
-        if path.iter().any(|byte| b"\\:\0".contains(byte)) {
-            return Ok(None);
-        }
-        let facts = match Facts::of_path(&self.0.host_path(path)) {
-            Ok(facts) => facts,
-            Err(e) if is_absent(&e) => return Ok(None),
-            Err(e) => return Err(SourceError::io(READ_ATTRIBUTES, &self.0.shown_path(path), e)),
-        };
-        let kind = kind_of(&self.0, path, &facts)?;
-        Ok(Some(Found { kind, metadata: facts.metadata(), id: facts.id, links: facts.links }))
-    }
+    let facts = match Facts::of_path(&root.host_path(path)) {
+        Ok(facts) => facts,
+        Err(e) if is_absent(&e) => return Ok(None),
+        Err(e) => return Err(SourceError::io(READ_ATTRIBUTES, &root.shown_path(path), e)),
+    };
+    let kind = kind_of(root, path, &facts)?;
+    Ok(Some(Found { kind, metadata: facts.metadata(), id: facts.id(), links: facts.links }))
 }
 
 fn is_absent(error: &io::Error) -> bool {

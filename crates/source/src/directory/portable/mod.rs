@@ -1,5 +1,5 @@
-//! A directory of the host as a source, as far as the standard library and [`facts`] know files: types, sizes, times,
-//! links, and whether a file is to be written. There are no owners, no devices and no extended attributes.
+//! Directories of a host as far as the standard library and [`facts`] know files: types, sizes, times, links, and whether
+//! a file is to be written. There are no owners, no devices and no extended attributes.
 //!
 //! Names come in the order of a directory source on Unix, by their UTF-8. The caller's thread does all of the work,
 //! and nothing is recursive.
@@ -7,29 +7,24 @@
 mod facts;
 mod host;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::vec;
 
 use facts::{Facts, Kind};
-pub(crate) use host::{HostFile, HostTree};
-use host::{READ_ATTRIBUTES, Root, bytes_of, kind_of};
+pub(super) use host::{Root, find, state_of};
+use host::{bytes_of, kind_of};
 
-use super::links::Links;
-use crate::{Entry, FileId, Options, Progress, Source, SourceError};
+use super::READ_ATTRIBUTES;
+use super::found::Scanned;
+use crate::{Entry, SourceError};
 
-/// A directory and everything below it.
-pub struct DirectorySource {
+/// All that is in a directory, itself first.
+pub(super) struct Files {
     root: Arc<Root>,
-    /// Files and directories that are left out.
-    exclude: Vec<FileId>,
     /// The directories that the walk is in, the root first. None before it began.
     frames: Vec<Frame>,
     is_started: bool,
-    is_over: bool,
-    links: Links,
     names_min: u64,
-    returned: u64,
 }
 
 /// A directory, and names in it that have not come.
@@ -38,28 +33,17 @@ struct Frame {
     names: vec::IntoIter<Vec<u8>>,
 }
 
-impl DirectorySource {
-    /// Opens the directory `path`, through symbolic links, and lists it.
-    ///
-    /// # Errors
-    /// If the directory cannot be opened or listed.
-    pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
-        let root = Arc::new(Root::open(path)?);
+impl Files {
+    /// Begins, and lists the directory. The caller's thread does all of the work, whatever it is allowed.
+    pub(super) fn start(root: Arc<Root>, _: usize) -> Result<Self, SourceError> {
         let names = list(&root, b"")?;
-        Ok(Self {
-            root,
-            exclude: options.exclude.clone(),
-            names_min: names.len() as u64,
-            frames: vec![Frame { path: Vec::new(), names: names.into_iter() }],
-            is_started: false,
-            is_over: false,
-            links: Links::default(),
-            returned: 0,
-        })
+        let names_min = names.len() as u64;
+        let frames = vec![Frame { path: Vec::new(), names: names.into_iter() }];
+        Ok(Self { root, frames, is_started: false, names_min })
     }
 
-    /// The next entry that is not excluded.
-    fn advance(&mut self) -> Result<Option<Entry>, SourceError> {
+    /// The next file that is not excluded. Not to be asked after an error.
+    pub(super) fn next(&mut self) -> Result<Option<Scanned>, SourceError> {
         if !self.is_started {
             self.is_started = true;
             return self.look(Vec::new());
@@ -73,18 +57,23 @@ impl DirectorySource {
                 true => name,
                 false => [&frame.path, &b"/"[..], &name].concat(),
             };
-            if let Some(entry) = self.look(path)? {
-                return Ok(Some(entry));
+            if let Some(scanned) = self.look(path)? {
+                return Ok(Some(scanned));
             }
         }
         Ok(None)
     }
 
-    /// The entry of one file, unless it is left out. What is in a directory comes next.
-    fn look(&mut self, path: Vec<u8>) -> Result<Option<Entry>, SourceError> {
+    /// How many names there are at least.
+    pub(super) fn names_min(&mut self) -> u64 {
+        self.names_min
+    }
+
+    /// One file, unless it is left out. What is in a directory comes next.
+    fn look(&mut self, path: Vec<u8>) -> Result<Option<Scanned>, SourceError> {
         let facts = Facts::of_path(&self.root.host_path(&path))
             .map_err(|e| SourceError::io(READ_ATTRIBUTES, &self.root.shown_path(&path), e))?;
-        if self.exclude.contains(&facts.id) && !path.is_empty() {
+        if self.root.exclude.contains(&facts.id()) && !path.is_empty() {
             return Ok(None);
         }
         let kind = kind_of(&self.root, &path, &facts)?;
@@ -94,7 +83,7 @@ impl DirectorySource {
         }
         let (metadata, xattrs) = (facts.metadata(), Vec::new());
         let entry = Entry { path, kind, metadata, xattrs, inode: None };
-        Ok(Some(self.links.resolve(entry, facts.id, facts.links)))
+        Ok(Some(Scanned { entry, id: facts.id(), links: facts.links }))
     }
 }
 
@@ -109,30 +98,4 @@ fn list(root: &Root, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
     // A directory that changes while it is listed may give a name twice.
     names.dedup();
     Ok(names)
-}
-
-impl Source for DirectorySource {
-    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let next = self.advance();
-        match &next {
-            Ok(Some(_)) => self.returned += 1,
-            _ => self.is_over = true,
-        }
-        next
-    }
-
-    fn read(&mut self, _: &mut [u8]) -> Result<usize, SourceError> {
-        Ok(0)
-    }
-
-    fn entries_min(&mut self) -> u64 {
-        self.names_min
-    }
-
-    fn progress(&self) -> Progress {
-        Progress { done: self.returned, total: None }
-    }
 }

@@ -13,25 +13,19 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::host::{HostFile, Root, file_id, mtime};
+use super::host::{Root, file_id, mtime, state};
 use super::listing::Hint;
 use super::os::{self, PATH_LEN_MAX};
 use super::unsized_files::Sizes;
 use super::walk::{Batch, Node, join};
 use super::xattr::Reader;
-use crate::{Change, Content, DataRun, Entry, EntryKind, FileId, Metadata, SourceError, Time};
+use crate::directory::READ_ATTRIBUTES;
+use crate::directory::file::HostFile;
+use crate::directory::found::Scanned;
+use crate::{Change, Content, DataRun, Entry, EntryKind, Metadata, SourceError, Time};
 
 /// Unit of `st_blocks` in bytes, whatever the file system.
 const STAT_BLOCK_BYTES: u64 = 512;
-const READ_ATTRIBUTES: &str = "read the attributes of";
-
-/// An entry with what is needed to recognise other names of the same file.
-#[derive(Debug)]
-pub(super) struct Scanned {
-    pub(super) entry: Entry,
-    pub(super) id: FileId,
-    pub(super) links: u64,
-}
 
 /// The entries of a batch, in order, and the error that ended them if any.
 #[derive(Debug, Default)]
@@ -64,8 +58,8 @@ impl Scanner {
         }
     }
 
-    /// The entry of the root directory.
-    pub(super) fn scan_root(&mut self) -> Result<Entry, SourceError> {
+    /// The root directory.
+    pub(super) fn scan_root(&mut self) -> Result<Scanned, SourceError> {
         let path = self.root.path.clone();
         let stat = fstat(&self.root.fd).map_err(|e| SourceError::io(READ_ATTRIBUTES, &path, e))?;
         let mut name = path.as_os_str().as_bytes().to_vec();
@@ -73,7 +67,9 @@ impl Scanner {
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         let xattrs = self.xattrs.read(name, || path.clone())?;
         let kind = EntryKind::Directory;
-        Ok(Entry { path: Vec::new(), kind, metadata: metadata(&stat), xattrs, inode: None })
+        let metadata = metadata(&stat);
+        let entry = Entry { path: Vec::new(), kind, metadata, xattrs, inode: None };
+        Ok(Scanned { entry, id: file_id(&stat), links: stat.st_nlink as u64 })
     }
 
     /// Reads everything about the files of a batch, up to the first error.
@@ -123,7 +119,7 @@ impl Scanner {
         let path = join(&node.path, name.to_bytes());
         let root = &self.root;
         let stat = statat(&node.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| SourceError::io(READ_ATTRIBUTES, &root.host_path(&path), e))?;
+            .map_err(|e| SourceError::io(READ_ATTRIBUTES, &root.shown_path(&path), e))?;
         let id = file_id(&stat);
         // An image that is being made changes all the time: nothing more of it is looked at.
         if root.exclude.contains(&id) {
@@ -135,7 +131,7 @@ impl Scanner {
             self.host_path.extend_from_slice(name.to_bytes_with_nul());
             let host_name = CStr::from_bytes_until_nul(&self.host_path).unwrap_or_default();
             // The path as the user knows it, built only for an error.
-            let shown = || self.root.host_path(&path);
+            let shown = || self.root.shown_path(&path);
             let xattrs = self.xattrs.read(host_name, shown);
             self.host_path.truncate(directory_len);
             xattrs?
@@ -152,13 +148,13 @@ impl Scanner {
         stat: &Stat,
     ) -> Result<EntryKind, SourceError> {
         let name = node.listing.c_name(index);
-        let io = |operation, e: Errno| SourceError::io(operation, &self.root.host_path(path), e);
+        let io = |operation, e: Errno| SourceError::io(operation, &self.root.shown_path(path), e);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let is_directory = file_type == FileType::Directory;
         // The walk has already decided whether to go into it.
         let hint = node.listing.hint(index);
         if hint != Hint::Unknown && is_directory != (hint == Hint::Directory) {
-            let path = self.root.host_path(path);
+            let path = self.root.shown_path(path);
             return Err(SourceError::Changed { path, change: Change::Type });
         }
         let (major, minor) = (major(stat.st_rdev), minor(stat.st_rdev));
@@ -189,16 +185,10 @@ impl Scanner {
         if size == 0 && self.sizes.are_true(&node.fd, name, stat) {
             return Ok(Content::hole(0));
         }
-        let host_path = || self.root.host_path(path);
+        let host_path = || self.root.shown_path(path);
         self.check_readable(&node.fd.as_fd(), name, stat)
             .map_err(|e| SourceError::io("open", &host_path(), e))?;
-        let host = Box::new(HostFile {
-            root: self.root.clone(),
-            path: path.into(),
-            id: file_id(stat),
-            size,
-            mtime: mtime(stat),
-        });
+        let host = Box::new(HostFile::new(&self.root, path, state(stat)));
         if size == 0 {
             return self.root.unsized_files.read(&host);
         }

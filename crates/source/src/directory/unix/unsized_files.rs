@@ -16,10 +16,11 @@ use blockdev::FileAt;
 use parking_lot::Mutex;
 use rustix::fs::{Stat, major};
 
-use super::host::{HostFile, file_id};
+use super::host::file_id;
 use super::os;
 use crate::content::ArchiveFile;
-use crate::{Content, SourceError};
+use crate::directory::file::HostFile;
+use crate::{Change, Content, SourceError};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -62,7 +63,7 @@ impl UnsizedFiles {
     /// Reads a file to its end.
     pub(super) fn read(&self, host: &HostFile) -> Result<Content, SourceError> {
         let failed = |e: io::Error| SourceError::io("read", &host.host_path(), e);
-        let mut file = host.open_as_it_is()?;
+        let mut file = open_as_it_is(host)?;
         let mut buffer = vec![0; READ_BYTES];
         let first = read(&mut file, &mut buffer).map_err(failed)?;
         if first == 0 {
@@ -101,6 +102,17 @@ impl Copied {
         let archive = Arc::new(ArchiveFile { file: Arc::new(file), path });
         Ok(Self { archive, end: 0 })
     }
+}
+
+/// Opens a file whatever has become of it: where sizes are not true, times and numbers need not be either. It must be
+/// a regular file still.
+fn open_as_it_is(host: &HostFile) -> Result<File, SourceError> {
+    let io = |e| SourceError::io("open", &host.host_path(), e);
+    let file = host.root.open_file(&host.path).map_err(io)?;
+    if !file.metadata().map_err(io)?.is_file() {
+        return Err(SourceError::Changed { path: host.host_path(), change: Change::Type });
+    }
+    Ok(file)
 }
 
 fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {

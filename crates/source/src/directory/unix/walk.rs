@@ -141,7 +141,7 @@ impl Walk {
 
     /// Opens and lists the directory at `path`, whose parent is the innermost one.
     fn enter(&mut self, path: Vec<u8>) -> Result<(), SourceError> {
-        let host_path = || self.root.host_path(&path);
+        let host_path = || self.root.shown_path(&path);
         let parent = self.frames.last().and_then(|frame| frame.node.as_ref());
         let (at, name) = match parent {
             Some(parent) => {
@@ -180,7 +180,7 @@ impl Walk {
         };
         let (None, Some(child)) = (&parent.node, child.node) else { return Ok(()) };
         let path = child.path[..parent.path_len].to_vec();
-        let host_path = || self.root.host_path(&path);
+        let host_path = || self.root.shown_path(&path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(&child.fd, c"..", flags, Mode::empty())
             .map_err(|e| SourceError::io("open directory", &host_path(), e))?;
@@ -200,7 +200,7 @@ fn is_directory(root: &Root, node: &Node, index: usize) -> Result<bool, SourceEr
         Hint::Unknown => {
             let name = node.listing.c_name(index);
             let stat = statat(&node.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| {
-                let path = root.host_path(&join(&node.path, node.listing.name(index)));
+                let path = root.shown_path(&join(&node.path, node.listing.name(index)));
                 SourceError::io("read the attributes of", &path, e)
             })?;
             Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)

@@ -1,5 +1,7 @@
 //! Judges of crashed images, for the explorer of `workload::crash`: the checker of a format on what we
-//! recovered, and the kernel's recovery beside ours.
+//! recovered, and the kernel's recovery beside ours. And for tests with runs of their own: [`cut_off`].
+
+mod cut_off;
 
 use std::fs::File;
 use std::io;
@@ -16,6 +18,8 @@ use workload::tree::{Rules, Tree};
 
 use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
+
+pub use cut_off::{cut_off, cut_off_beside, cut_off_but_for, flushes};
 
 /// What is left out of a file if all of it is zero, in bytes.
 const PAGE_BYTES: usize = 4096;

@@ -1,0 +1,81 @@
+//! Directories of the host whose names stand for others, as `extract` gives them to what Windows cannot have.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use source::{DirectorySource, Entry, EntryKind, Options, Progress, Source, SourceError};
+
+use super::{BuildError, BuildSource};
+use crate::host;
+use crate::windows_names::{STANDS_FOR_NONE, unmapped, unmapped_path};
+
+/// A directory with the names that those of its files stand for.
+pub(super) struct Mapped {
+    names: DirectorySource,
+    top: PathBuf,
+}
+
+impl Mapped {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// As [`DirectorySource::open`].
+    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
+        let names = DirectorySource::open(path, options)?;
+        Ok(Self { names, top: path.to_owned() })
+    }
+
+    /// The path that a path stands for.
+    fn meant(&self, path: &[u8]) -> Result<Vec<u8>, SourceError> {
+        unmapped_path(path).ok_or_else(|| SourceError::Io {
+            operation: "take",
+            path: self.top.join(host::path_to_show(path)),
+            source: io::Error::other(STANDS_FOR_NONE),
+        })
+    }
+}
+
+impl Source for Mapped {
+    fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
+        let Some(mut entry) = self.names.next_entry()? else { return Ok(None) };
+        entry.path = self.meant(&entry.path)?;
+        entry.kind = match entry.kind {
+            EntryKind::Hardlink(first) => EntryKind::Hardlink(self.meant(&first)?),
+            EntryKind::Symlink(target) => EntryKind::Symlink(unmapped(&target)),
+            kind => kind,
+        };
+        Ok(Some(entry))
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, SourceError> {
+        self.names.read(buf)
+    }
+
+    fn entries_min(&mut self) -> u64 {
+        self.names.entries_min()
+    }
+
+    fn progress(&self) -> Progress {
+        self.names.progress()
+    }
+}
+
+/// Refuses to give names back where there is no directory that could have others.
+///
+/// # Errors
+/// Then.
+pub(super) fn check(source: &BuildSource) -> Result<(), BuildError> {
+    if has_directory(source) {
+        return Ok(());
+    }
+    let problem = "--map-names is for directories: everything else holds any name";
+    Err(BuildError::usage(problem))
+}
+
+fn has_directory(source: &BuildSource) -> bool {
+    match source {
+        BuildSource::Files(path) => path.is_dir(),
+        BuildSource::Several(sources) => sources.iter().any(|placed| has_directory(&placed.source)),
+        BuildSource::Container(_) | BuildSource::Image(_) | BuildSource::Manifest(_) => false,
+    }
+}

@@ -1,0 +1,69 @@
+//! Regular files of a directory of the host, which are opened when their contents are wanted.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::family::{Root, state_of};
+use crate::content::size_changed;
+use crate::{Change, FileId, SourceError, Time};
+
+/// What shows that a file is still the one that was listed, with the same contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) id: FileId,
+    /// In bytes.
+    pub(super) size: u64,
+    pub(super) mtime: Time,
+}
+
+/// A regular file of the source, as it was when it was listed.
+#[derive(Clone, Debug)]
+pub(crate) struct HostFile {
+    pub(super) root: Arc<Root>,
+    pub(super) path: Box<[u8]>,
+    state: State,
+}
+
+impl HostFile {
+    pub(super) fn new(root: &Arc<Root>, path: &[u8], state: State) -> Self {
+        Self { root: Arc::clone(root), path: path.into(), state }
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn host_path(&self) -> PathBuf {
+        self.root.shown_path(&self.path)
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.state.size
+    }
+
+    /// Opens the file and confirms that it is still the one that was listed.
+    pub(crate) fn open(&self) -> Result<File, SourceError> {
+        let file = self.root.open_file(&self.path);
+        let file = file.map_err(|e| SourceError::io("open", &self.host_path(), e))?;
+        self.check(&file)?;
+        Ok(file)
+    }
+
+    /// Confirms that the open file is still in the state that was listed.
+    pub(crate) fn check(&self, file: &File) -> Result<(), SourceError> {
+        let found = state_of(file).map_err(|e| SourceError::io("read", &self.host_path(), e))?;
+        if found == self.state {
+            return Ok(());
+        }
+        Err(size_changed(&self.host_path(), self.state.size, found.size))
+    }
+
+    /// The error for a file that ended too early.
+    pub(crate) fn shrunk(&self, file: &File) -> SourceError {
+        let found = file.metadata().map_or(0, |metadata| metadata.len());
+        if found == self.state.size {
+            let change = Change::Short { said: found };
+            return SourceError::Changed { path: self.host_path(), change };
+        }
+        size_changed(&self.host_path(), self.state.size, found)
+    }
+}
