@@ -11,6 +11,11 @@ use clap::Parser;
 use diskwright::Outcome;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(program) = words.next().as_deref().and_then(dropin::Program::called) {
+        terminal::show_messages_of_libraries();
+        return ExitCode::from(program.run(words));
+    }
     let cli = cli::Cli::parse();
     terminal::show_messages_of_libraries();
     let outcome = commands::run(&cli).unwrap_or_else(|error| {

@@ -275,10 +275,8 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     if args.threads == Some(0) {
         return Err(Error::Usage("--threads must be at least 1".into()));
     }
+    let format = args.fs.into();
     Ok(BuildOptions {
-        source: source(args)?,
-        image: args.sources.image().to_owned(),
-        format: args.fs.into(),
         size: args.size.0,
         free: args.free,
         label: args.label.clone().map(String::into_bytes),
@@ -302,6 +300,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         force: args.force,
         source_date_epoch: source_date_epoch()?,
         output: args.output.options()?,
+        ..BuildOptions::new(source(args)?, args.sources.image(), format)
     })
 }
 

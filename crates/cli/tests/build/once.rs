@@ -40,32 +40,12 @@ fn tree(home: &Path) -> PathBuf {
 
 fn options(source: &Path, format: Format, block_size: Option<u32>) -> BuildOptions {
     BuildOptions {
-        source: source.into(),
-        image: source.with_extension("image"),
-        format,
-        size: None,
-        free: 0,
-        label: None,
-        uuid: None,
-        hash_seed: None,
-        features: Vec::new(),
         block_size,
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
         small: format == Format::Xfs,
-        owner: None,
-        corrections: Default::default(),
-        output: Default::default(),
-        dedupe: None,
         threads: Some(2),
         force: true,
         source_date_epoch: Some(1_600_000_000),
+        ..BuildOptions::new(source, source.with_extension("image"), format)
     }
 }
 

@@ -87,32 +87,11 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
 
 fn options(source: &Path, format: Format) -> BuildOptions {
     BuildOptions {
-        source: source.into(),
-        image: source.with_extension("image"),
-        format,
-        size: None,
-        free: 0,
-        label: None,
-        uuid: None,
-        hash_seed: None,
-        features: Vec::new(),
-        block_size: None,
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
         small: format == Format::Xfs,
-        dedupe: None,
-        owner: None,
-        corrections: Default::default(),
         threads: Some(1),
         force: true,
         source_date_epoch: Some(1_600_000_000),
-        output: diskwright::output::OutputOptions::default(),
+        ..BuildOptions::new(source, source.with_extension("image"), format)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use source::correct::CorrectionOptions;
 use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
 use super::image_source::{self, ImageTree};
@@ -131,40 +130,30 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
         Vec::new()
     };
     features.extend(options.features.iter().cloned());
+    let source = BuildSource::Image(options.from.clone());
+    let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
     Ok(BuildOptions {
-        source: BuildSource::Image(options.from.clone()),
-        image: options.image.clone(),
-        format,
         size: match options.size {
             ConvertSize::Given(bytes) => Some(bytes),
             ConvertSize::Least => None,
-            ConvertSize::AsBefore => {
-                let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
-                is_usual.then_some(old_bytes)
-            }
+            // What fits into one format need not fit into the other: that is reckoned first, instead of tried.
+            ConvertSize::AsBefore => (is_kind && is_usual).then_some(old_bytes),
         },
-        free: 0,
+        size_min: match options.size {
+            ConvertSize::AsBefore if is_usual => old_bytes,
+            _ => 0,
+        },
         label: Some(label),
         uuid: uuid.map(uuid::Uuid::into_bytes),
-        hash_seed: None,
         features,
         block_size: is_kind.then_some(info.block_size),
-        inode_size: None,
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: false,
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
         small,
         dedupe: options.dedupe,
-        owner: None,
-        corrections: CorrectionOptions::default(),
         threads: options.threads,
         force: options.force,
         source_date_epoch: options.source_date_epoch,
         output: options.output.clone(),
+        ..BuildOptions::new(source, &options.image, format)
     })
 }
 

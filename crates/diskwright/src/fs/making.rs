@@ -174,7 +174,7 @@ impl Ext4Options {
     /// Space kept for root, in percent: 5 unless told.
     #[must_use]
     pub fn reserved_percent(mut self, percent: u8) -> Self {
-        self.mkfs.reserved_percent = percent;
+        self.mkfs.reserved_percent = percent.into();
         self
     }
 
