@@ -29,14 +29,15 @@ const HASHES: [&str; 7] = [
 ];
 /// Values of `creator_os`.
 const SYSTEMS: [&str; 5] = ["Linux", "GNU/Hurd", "Masix", "FreeBSD", "Lites"];
-/// Bits of `default_mount_opts`, as tune2fs calls them.
-pub(crate) const MOUNT_OPTIONS: [(u32, &str); 10] = [
+/// Bits of `default_mount_opts` that say how data is journaled; 0x20 is `journal_data`.
+pub(crate) const DATA_MODES: u32 = 0x0060;
+/// Its other bits, as tune2fs calls them.
+pub(crate) const MOUNT_OPTIONS: [(u32, &str); 9] = [
     (0x0001, "debug"),
     (0x0002, "bsdgroups"),
     (0x0004, "user_xattr"),
     (0x0008, "acl"),
     (0x0010, "uid16"),
-    (0x0020, "journal_data"),
     (0x0100, "nobarrier"),
     (0x0200, "block_validity"),
     (0x0400, "discard"),
@@ -117,7 +118,7 @@ fn names(raw: &RawSuperblock) {
     let flags =
         [(1, "signed_directory_hash"), (2, "unsigned_directory_hash"), (4, "test_filesystem")];
     line("Filesystem flags", bits(raw.flags.get(), &flags));
-    line("Default mount options", or(bits(raw.default_mount_opts.get(), &MOUNT_OPTIONS), "(none)"));
+    line("Default mount options", or(mount_options(raw.default_mount_opts.get()), "(none)"));
     line("Filesystem state", state(raw.state.get()));
     let behaviour = match raw.errors.get() {
         2 => "Remount read-only",
@@ -170,10 +171,7 @@ fn times(raw: &RawSuperblock) {
     line("Maximum mount count", raw.max_mnt_count.get() as i16);
     line("Last checked", time(raw.lastcheck.get(), raw.lastcheck_hi));
     let interval = raw.checkinterval.get();
-    line(
-        "Check interval",
-        format_args!("{interval} ({})", if interval == 0 { "<none>" } else { "seconds" }),
-    );
+    line("Check interval", format_args!("{interval} ({})", or(in_words(interval), "<none>")));
 }
 
 fn rest(raw: &RawSuperblock) {
@@ -184,7 +182,8 @@ fn rest(raw: &RawSuperblock) {
     line("Reserved blocks uid", owner(raw.def_resuid.get(), "user"));
     line("Reserved blocks gid", owner(raw.def_resgid.get(), "group"));
     line("First inode", raw.first_ino);
-    line("Inode size", format_args!("\t{}", raw.inode_size.get()).to_string().trim_start());
+    // The only one with a tab.
+    say(format_args!("Inode size:\t          {}", raw.inode_size.get()));
     if raw.min_extra_isize.get() > 0 {
         line("Required extra isize", raw.min_extra_isize);
         line("Desired extra isize", raw.want_extra_isize);
@@ -202,6 +201,43 @@ fn rest(raw: &RawSuperblock) {
     if raw.orphan_file_inum.get() > 0 {
         line("Orphan file inode", raw.orphan_file_inum);
     }
+}
+
+/// What data goes through comes before what has higher bits.
+fn mount_options(value: u32) -> String {
+    let data = match value & DATA_MODES {
+        0x0020 => "journal_data",
+        0x0040 => "journal_data_ordered",
+        0x0060 => "journal_data_writeback",
+        _ => "",
+    };
+    let (low, high) = MOUNT_OPTIONS.split_at(5);
+    let words = [bits(value, low), data.to_owned(), bits(value, high)];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Seconds as months of 30 days, weeks, days and less.
+fn in_words(seconds: u32) -> String {
+    const UNITS: [(u32, &str); 6] = [
+        (2_592_000, "month"),
+        (604_800, "week"),
+        (86400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+        (1, "second"),
+    ];
+    let mut rest = seconds;
+    let mut words = Vec::new();
+    for (unit, name) in UNITS {
+        let count = rest / unit;
+        rest %= unit;
+        match count {
+            0 => {}
+            1 => words.push(format!("1 {name}")),
+            _ => words.push(format!("{count} {name}s")),
+        }
+    }
+    words.join(", ")
 }
 
 fn state(bits: u16) -> String {

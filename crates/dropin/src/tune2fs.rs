@@ -210,8 +210,6 @@ fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Fail
 }
 
 fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
-    /// Bits that say how data is journaled; `journal_data` is the first alone.
-    const DATA_MODES: u32 = 0x0060;
     for word in words.text()?.split(',').filter(|word| !word.is_empty()) {
         let (word, is_on) = word.strip_prefix('^').map_or((word, true), |word| (word, false));
         let mode = match word {
@@ -223,7 +221,7 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
         let named = dumpe2fs::MOUNT_OPTIONS.iter().find(|(_, name)| *name == word);
         match (mode, named) {
             (Some(mode), _) => wish.add(move |raw| {
-                let others = raw.default_mount_opts.get() & !DATA_MODES;
+                let others = raw.default_mount_opts.get() & !dumpe2fs::DATA_MODES;
                 raw.default_mount_opts = (others | if is_on { mode } else { 0 }).into();
             }),
             (None, Some(&(bit, _))) => wish.add(move |raw| {

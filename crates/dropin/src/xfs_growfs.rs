@@ -80,7 +80,9 @@ fn look(image: &Path) -> Result<ImageInfo, Failure> {
 /// Says what an image is like, in the words of xfs_info(8).
 pub(crate) fn tell(image: &Path, info: &ImageInfo) {
     let value = |name: &str| {
-        let mut values = info.sections.iter().flat_map(|section| &section.values);
+        let (title, name) = name.split_once(": ").unwrap_or(("layout", name));
+        let sections = info.sections.iter().filter(|section| section.title == title);
+        let mut values = sections.flat_map(|section| &section.values);
         values.find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     };
     let has = |name: &str| {
@@ -137,8 +139,8 @@ pub(crate) fn tell(image: &Path, info: &ImageInfo) {
     ));
     say(format_args!(
         "log      ={:<22} bsize={:<6} blocks={}, version=2",
-        value("place"),
+        value("log: place"),
         block,
-        value("log blocks")
+        value("log: blocks")
     ));
 }

@@ -25,7 +25,7 @@ pub(crate) struct AsArgs {
 
     /// Its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
+    _arguments: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &AsArgs) -> Result<Outcome> {
@@ -36,10 +36,7 @@ pub(crate) fn run(args: &AsArgs) -> Result<Outcome> {
         })
         .map(|()| Outcome::Done);
     }
-    let program = Program::called(&args.name).ok_or_else(|| {
-        let name = diskwright::text::escaped(args.name.as_encoded_bytes());
-        Error::Usage(format!("{name} is no program that this one can be: diskwright as list"))
-    })?;
-    // Its statuses are its own.
-    std::process::exit(program.run(args.arguments.iter().cloned()).into())
+    // One that there is was found before the arguments were looked at.
+    let name = diskwright::text::escaped(args.name.as_encoded_bytes());
+    Err(Error::Usage(format!("{name} is no program that this one can be: diskwright as list")))
 }

@@ -32,7 +32,7 @@ fn geometry_is_what_was_asked_for() {
     let dir = home.path();
     for (number, (options, lines)) in [
         ("-d size=400m,agcount=2", ["agcount=2, agsize=51200 blks", "blocks=102400, imaxpct=25"]),
-        ("-b size=1k -d size=320m -i size=1024", ["isize=1024", "bsize=1024   blocks=327680"]),
+        ("-b size=2k -d size=320m -i size=1024", ["isize=1024", "bsize=2048   blocks=163840"]),
         ("-d size=102400b,agsize=200m -l size=64m", ["agcount=2, ", "blocks=16384, version=2"]),
         (
             "-d size=1g -m rmapbt=0,finobt=0,reflink=0 -i maxpct=10",
