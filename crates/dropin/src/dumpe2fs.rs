@@ -203,7 +203,7 @@ fn rest(raw: &RawSuperblock) {
     }
 }
 
-/// What data goes through comes before what has higher bits.
+/// How data is journaled comes first.
 fn mount_options(value: u32) -> String {
     let data = match value & DATA_MODES {
         0x0020 => "journal_data",
@@ -211,8 +211,7 @@ fn mount_options(value: u32) -> String {
         0x0060 => "journal_data_writeback",
         _ => "",
     };
-    let (low, high) = MOUNT_OPTIONS.split_at(5);
-    let words = [bits(value, low), data.to_owned(), bits(value, high)];
+    let words = [data.to_owned(), bits(value, &MOUNT_OPTIONS)];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
