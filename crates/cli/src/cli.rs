@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract, find, grow,
-    info, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm, rmdir, setfattr,
-    shrink, trim, truncate, unmount, workload,
+    apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract,
+    find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm,
+    rmdir, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
 const EXAMPLES: &str = "\
@@ -84,4 +84,6 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Map(map::MapArgs),
     Workload(workload::WorkloadArgs),
+    As(as_program::AsArgs),
+    Links(links::LinksArgs),
 }

@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod convert;
 mod disk;
+mod dropin;
 mod edit;
 mod extract;
 mod images;

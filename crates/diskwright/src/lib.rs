@@ -13,6 +13,7 @@
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
+//! - [`mod@tune`] changes what the superblock of ext4 says of its file system.
 //! - [`mod@map`] draws what lies where in an image.
 #![forbid(unsafe_code)]
 // Opening an image has more to say to commands than to those who only read.
@@ -79,6 +80,8 @@ mod signals;
 #[cfg(all(feature = "build", target_os = "linux"))]
 mod stop;
 pub mod text;
+#[cfg(feature = "build")]
+pub mod tune;
 #[cfg(feature = "build")]
 mod verity;
 #[cfg(feature = "build")]

@@ -24,6 +24,7 @@ mod quota;
 pub mod repair;
 pub mod resize;
 mod survey;
+pub mod tune;
 #[cfg(feature = "verity")]
 mod verity;
 mod volume;

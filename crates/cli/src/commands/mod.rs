@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 mod arguments;
+pub(crate) mod as_program;
 pub(crate) mod build;
 mod build_corrections;
 mod build_output;
@@ -20,6 +21,7 @@ pub(crate) mod find;
 pub(crate) mod grow;
 mod host_names;
 pub(crate) mod info;
+pub(crate) mod links;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod lsattr;
@@ -88,5 +90,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Dump(args) => dump::run(args),
         Command::Map(args) => map::run(args),
         Command::Workload(args) => workload::run(args),
+        Command::As(args) => as_program::run(args),
+        Command::Links(args) => links::run(args),
     }
 }

@@ -167,6 +167,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     };
     features.extend(options.features.iter().cloned());
     let source = BuildSource::Image(options.from.clone());
+    let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
     let mut plan = BuildOptions::new(source, &options.image, format)
         .label(label)
         .features(features)
@@ -176,11 +177,12 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     plan.size = match options.size {
         ConvertSize::Given(bytes) => Some(bytes),
         ConvertSize::Least => None,
-        ConvertSize::AsBefore => {
-            let is_usual = format == Format::Ext4 || small || old_bytes >= XFS_SIZE_MIN;
-            is_usual.then_some(old_bytes)
-        }
+        // What fits into one format need not fit into the other: that is reckoned first, instead of tried.
+        ConvertSize::AsBefore => (is_kind && is_usual).then_some(old_bytes),
     };
+    if options.size == ConvertSize::AsBefore && is_usual {
+        plan.size_min = old_bytes;
+    }
     plan.uuid = uuid.map(uuid::Uuid::into_bytes);
     plan.block_size = is_kind.then_some(info.block_size);
     (plan.dedupe, plan.threads) = (options.dedupe, options.threads);

@@ -306,7 +306,17 @@ impl Build<'_> {
             rule => rule.first(),
         };
         let plan = |size| self.plan(size, inodes);
-        let size = size::smallest(plan, self.maker.size_min(), blocks, self.options.free)?;
+        let least = self.maker.size_min().max(self.options.size_min);
+        let size = size::smallest(plan, least, blocks, self.options.free)?;
+        if let InodeRule::Fitted(usual) = rule
+            && size.saturating_sub(self.options.size_min) < 1024
+        {
+            // Nothing needs so many bytes: there is room for as many inodes as usual.
+            let usual = size::usual_or_at_least(usual, size, needed);
+            if self.plan(size, usual).is_ok_and(|plan| plan.free_blocks() >= blocks) {
+                return Ok((size, usual));
+            }
+        }
         if rule == InodeRule::OnDemand && plan(size)?.inodes_max() < needed {
             return Ok((size, size::inodes_for(needed)));
         }

@@ -223,6 +223,8 @@ pub struct BuildOptions {
     pub format: Format,
     /// Size in bytes; `None` is the smallest that holds the source.
     pub size: Option<u64>,
+    /// Bytes that an image whose size is computed has at least.
+    pub size_min: u64,
     /// Bytes left free in an image whose size is computed.
     pub free: u64,
     /// Label.
@@ -241,6 +243,10 @@ pub struct BuildOptions {
     pub bytes_per_inode: Option<u64>,
     /// Number of inodes (ext4).
     pub inodes: Option<u64>,
+    /// Blocks kept for the privileged, in per cent of all: 0 to 50 (ext4).
+    pub reserved_percent: Option<f64>,
+    /// Size of the journal in bytes (ext4).
+    pub journal_bytes: Option<u64>,
     /// Whether to leave the journal out (ext4).
     pub no_journal: bool,
     /// Size of a directory block in bytes (XFS).
@@ -251,6 +257,10 @@ pub struct BuildOptions {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes (XFS).
     pub log_bytes: Option<u64>,
+    /// Size of a sector in bytes (XFS).
+    pub sector_size: Option<u32>,
+    /// Most space that inodes may take, in per cent; 0 is no limit (XFS). `None` follows from the size and the source.
+    pub inodes_percent: Option<u8>,
     /// Whether an image may be smaller than mkfs.xfs makes them, which is 300 MiB (XFS).
     pub small: bool,
     /// What shares blocks with its like, if anything does (XFS).
@@ -265,6 +275,8 @@ pub struct BuildOptions {
     pub force: bool,
     /// `SOURCE_DATE_EPOCH`: no time in the image is later, in seconds since 1970.
     pub source_date_epoch: Option<i64>,
+    /// The time of the file system itself, in seconds since 1970; `None` is now, or [`Self::source_date_epoch`].
+    pub time: Option<i64>,
     /// What is made of the finished file system.
     pub output: OutputOptions,
     /// Whether names in directories are those that [`ExtractOptions::map_names`](crate::extract::ExtractOptions) gave
@@ -274,6 +286,7 @@ pub struct BuildOptions {
 
 setters!(BuildOptions {
     size: u64 = Some(size),
+    size_min: u64,
     free: u64,
     label: impl Into<Vec<u8>> = Some(label.into()),
     uuid: [u8; 16] = Some(uuid),
@@ -283,11 +296,15 @@ setters!(BuildOptions {
     inode_size: u32 = Some(inode_size),
     bytes_per_inode: u64 = Some(bytes_per_inode),
     inodes: u64 = Some(inodes),
+    reserved_percent: f64 = Some(reserved_percent),
+    journal_bytes: u64 = Some(journal_bytes),
     no_journal: bool,
     dir_block_size: u32 = Some(dir_block_size),
     ag_count: u32 = Some(ag_count),
     ag_bytes: u64 = Some(ag_bytes),
     log_bytes: u64 = Some(log_bytes),
+    sector_size: u32 = Some(sector_size),
+    inodes_percent: u8 = Some(inodes_percent),
     small: bool,
     dedupe: Dedupe = Some(dedupe),
     owner: Owner = Some(owner),
@@ -295,6 +312,7 @@ setters!(BuildOptions {
     threads: usize = Some(threads),
     force: bool,
     source_date_epoch: i64 = Some(source_date_epoch),
+    time: i64 = Some(time),
     output: OutputOptions,
     map_names: bool,
 });
@@ -307,6 +325,7 @@ impl BuildOptions {
             image: image.into(),
             format,
             size: None,
+            size_min: 0,
             free: 0,
             label: None,
             uuid: None,
@@ -316,11 +335,15 @@ impl BuildOptions {
             inode_size: None,
             bytes_per_inode: None,
             inodes: None,
+            reserved_percent: None,
+            journal_bytes: None,
             no_journal: false,
             dir_block_size: None,
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            sector_size: None,
+            inodes_percent: None,
             small: false,
             dedupe: None,
             owner: None,
@@ -328,6 +351,7 @@ impl BuildOptions {
             threads: None,
             force: false,
             source_date_epoch: None,
+            time: None,
             output: OutputOptions::default(),
             map_names: false,
         }
@@ -342,7 +366,7 @@ impl BuildOptions {
     /// The time of the file system itself.
     pub(super) fn image_time(&self) -> Timestamp {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let sec = self.source_date_epoch.unwrap_or_else(|| now().cast_signed());
+        let sec = self.time.or(self.source_date_epoch).unwrap_or_else(|| now().cast_signed());
         Timestamp { sec, nsec: 0 }
     }
 }

@@ -204,7 +204,7 @@ impl NewImage<OfExt4> {
             time: self.time.unwrap_or_else(now),
             inodes: self.own.inodes.map_or(usual.inodes, of_ext4::InodeCount::Count),
             journal_bytes: self.own.journal_bytes,
-            reserved_percent: self.own.reserved_percent.unwrap_or(usual.reserved_percent),
+            reserved_percent: self.own.reserved_percent.map_or(usual.reserved_percent, f64::from),
             hash_seed: self.own.hash_seed.unwrap_or_else(random_uuid),
             ..usual
         })?;

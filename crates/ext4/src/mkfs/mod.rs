@@ -18,7 +18,7 @@ mod write;
 
 pub use layout::Layout;
 pub(crate) use layout::{place_groups, usual_places};
-pub use options::{FeatureChange, InodeCount, Options};
+pub use options::{FeatureChange, InodeCount, Options, default_feature_names};
 pub use write::{Contents, format};
 
 /// Decides where everything of a new file system goes.

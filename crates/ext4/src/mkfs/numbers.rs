@@ -81,7 +81,7 @@ fn check(options: &Options) -> Result<()> {
         "the inode size must be a power of two, 128 bytes or more"
     } else if options.label.len() > 16 {
         "a label has at most 16 bytes"
-    } else if options.reserved_percent > 50 {
+    } else if !(0.0..=50.0).contains(&options.reserved_percent) {
         "at most 50 percent of the blocks can be reserved"
     } else if options.inodes == InodeCount::PerBytes(0) {
         "the number of bytes for each inode must not be 0"
@@ -216,7 +216,7 @@ impl Shape<'_> {
         };
         raw.inodes_count = inodes.into();
         (raw.blocks_count_lo, raw.blocks_count_hi) = superblock::split(numbers.blocks);
-        let reserved = numbers.blocks * u64::from(options.reserved_percent) / 100;
+        let reserved = (numbers.blocks as f64 * options.reserved_percent / 100.0) as u64;
         (raw.r_blocks_count_lo, raw.r_blocks_count_hi) = superblock::split(reserved);
         raw.first_data_block = (self.first_data_block as u32).into();
         raw.log_block_size = (self.block_size.ilog2() - 10).into();

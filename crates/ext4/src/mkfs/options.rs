@@ -82,7 +82,7 @@ pub struct Options {
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
     /// Blocks kept for the privileged, in percent of all: 0 to 50.
-    pub reserved_percent: u8,
+    pub reserved_percent: f64,
     /// Size of the journal in bytes; by default it follows from the size of the image.
     pub journal_bytes: Option<u64>,
     /// Every time in the new file system.
@@ -108,7 +108,7 @@ impl Options {
             uuid: [0; 16],
             hash_seed: [0; 16],
             features: Vec::new(),
-            reserved_percent: 5,
+            reserved_percent: 5.0,
             journal_bytes: None,
             time: Timestamp::default(),
             root_uid: 0,
@@ -224,6 +224,12 @@ static RULES: [Rule; 9] = [
 ];
 
 const BIT64: Feature = Feature::Incompat(Incompat::BIT64);
+
+/// The names of the features that a file system has unless others are asked for, as in ext4(5).
+#[must_use]
+pub fn default_feature_names() -> Vec<String> {
+    DEFAULT_FEATURES.names()
+}
 
 /// What mke2fs 1.47 turns on for ext4 (distributions leave some out in their mke2fs.conf).
 const DEFAULT_FEATURES: Features = Features {

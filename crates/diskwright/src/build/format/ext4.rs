@@ -59,6 +59,8 @@ impl<'a> Ext4Maker<'a> {
             uuid: options.uuid.unwrap_or(uuid),
             hash_seed: options.hash_seed.unwrap_or(hash_seed),
             features: self.features.clone(),
+            reserved_percent: options.reserved_percent.unwrap_or(defaults.reserved_percent),
+            journal_bytes: options.journal_bytes,
             time: options.image_time(),
             root_uid: options.owner.map_or(0, |o| o.uid),
             root_gid: options.owner.map_or(0, |o| o.gid),

@@ -40,7 +40,7 @@ impl<'a> XfsMaker<'a> {
         let sector_size = options.output.verity.as_ref().map(|_| verity::BLOCK_BYTES);
         mkfs::Options {
             block_size: options.block_size.unwrap_or(defaults.block_size),
-            sector_size: sector_size.unwrap_or(defaults.sector_size),
+            sector_size: sector_size.or(options.sector_size).unwrap_or(defaults.sector_size),
             inode_size: self.inode_size.unwrap_or(defaults.inode_size),
             dir_block_size: options.dir_block_size,
             ag_count: options.ag_count,
@@ -50,7 +50,7 @@ impl<'a> XfsMaker<'a> {
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
             allow_small: options.small,
-            inodes_percent_max: percent_max,
+            inodes_percent_max: percent_max.or(options.inodes_percent),
             time: options.image_time(),
             root_uid: options.owner.map_or(0, |o| o.uid),
             root_gid: options.owner.map_or(0, |o| o.gid),

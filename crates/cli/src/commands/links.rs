@@ -1,0 +1,75 @@
+//! `diskwright links`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diskwright::{Error, Outcome, Result};
+use dropin::Program;
+
+use crate::terminal;
+
+const NOTES: &str = "\
+Example:
+  diskwright links ~/.local/lib/diskwright && PATH=~/.local/lib/diskwright:$PATH make
+
+Links that lead here already are left as they are. What else has such a name is not touched, and named.";
+
+/// Make links by which this program is mke2fs, mkfs.xfs, e2fsck and others
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct LinksArgs {
+    /// Directory to make them in; it is made if it is not there
+    directory: PathBuf,
+}
+
+pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
+    let directory = &*args.directory;
+    let failed =
+        |operation, path: &Path, source| Error::Host { operation, path: path.to_owned(), source };
+    let program =
+        std::env::current_exe().map_err(|e| failed("find", Path::new("diskwright"), e))?;
+    fs::create_dir_all(directory).map_err(|e| failed("make", directory, e))?;
+    let mut outcome = Outcome::Done;
+    for name in Program::all().map(Program::name) {
+        let link = directory.join(name);
+        match make(&program, &link) {
+            Ok(true) => {}
+            Ok(false) => {
+                terminal::message(&format_args!(
+                    "{}: something else has that name",
+                    link.display()
+                ));
+                outcome = Outcome::No;
+            }
+            Err(e) => return Err(failed("make", &link, e)),
+        }
+    }
+    Ok(outcome)
+}
+
+/// Whether there is such a link then.
+fn make(program: &Path, link: &Path) -> io::Result<bool> {
+    match symlink(program, link) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(fs::read_link(link).is_ok_and(|target| target == program))
+        }
+        other => other.map(|()| true),
+    }
+}
+
+#[cfg(unix)]
+fn symlink(program: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(program, link)
+}
+
+/// Links need rights there that few have.
+#[cfg(not(unix))]
+fn symlink(program: &Path, link: &Path) -> io::Result<()> {
+    let copy = link.with_extension("exe");
+    match copy.exists() {
+        true => Err(io::ErrorKind::AlreadyExists.into()),
+        false => fs::copy(program, copy).map(drop),
+    }
+}

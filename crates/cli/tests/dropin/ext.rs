@@ -1,0 +1,142 @@
+//! Programs of ext2, ext3 and ext4: what they do, and how they end.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use super::{contents, done, file, home, run};
+
+#[test]
+fn a_file_keeps_its_length() {
+    let home = home();
+    let dir = home.path();
+    file(dir, "image", 80 << 20);
+    done(dir, "mkfs.ext4 -q image 64M");
+    assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), 80 << 20);
+    // As large as its file, and back; the file is not cut.
+    assert!(done(dir, "resize2fs image").contains("81920 (1k) blocks"));
+    assert!(done(dir, "resize2fs image").contains("Nothing to do"));
+    assert!(done(dir, "resize2fs image 48M").contains("49152 (1k) blocks"));
+    assert_eq!(fs::metadata(dir.join("image")).unwrap().len(), 80 << 20);
+    // It grows past the file's end, which moves.
+    assert!(done(dir, "resize2fs image 100M").contains("102400 (1k) blocks"));
+    let least = done(dir, "resize2fs -P image");
+    let least: u64 = least.rsplit(' ').next().unwrap().trim().parse().unwrap();
+    assert!(least < 49152, "{least}");
+    done(dir, "resize2fs -M image");
+    oracle::require!(Tool("e2fsck"));
+    oracle::e2fsck(dir.join("image"));
+}
+
+#[test]
+fn numbers_alone_count_kibibytes_or_blocks() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mke2fs -q -t ext4 a 65536");
+    assert_eq!(fs::metadata(dir.join("a")).unwrap().len(), 64 << 20);
+    done(dir, "mke2fs -q -t ext4 -b 4096 b 16384");
+    assert_eq!(fs::metadata(dir.join("b")).unwrap().len(), 64 << 20);
+    done(dir, "mke2fs -q -t ext4 c 131072s");
+    assert_eq!(fs::metadata(dir.join("c")).unwrap().len(), 64 << 20);
+}
+
+#[test]
+fn a_check_ends_as_e2fsck_does() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mkfs.ext4 -q -d tree image 64M");
+    assert!(done(dir, "e2fsck -p image").contains("image: clean, "));
+    assert!(done(dir, "fsck.ext4 -pvfD image").contains("image: clean, "));
+    assert!(done(dir, "e2fsck -fn image").contains("image: clean, "));
+    // A count in the superblock that is off is safe to mend.
+    let device = File::options().read(true).write(true).open(dir.join("image")).unwrap();
+    let mut bitmap = [0; 4];
+    device.read_exact_at(&mut bitmap, 2048 + 4).unwrap();
+    let block = u64::from(u32::from_le_bytes(bitmap)) * 1024;
+    let mut byte = [0; 1];
+    device.read_exact_at(&mut byte, block).unwrap();
+    device.write_all_at(&[byte[0] ^ 0xff], block).unwrap();
+    let look = run(dir, "e2fsck -fn image");
+    assert_eq!(look.status, 4, "{look:?}");
+    let ask = run(dir, "e2fsck -f image");
+    assert_eq!(ask.status, 4, "{ask:?}");
+    let mended = run(dir, "e2fsck -fy image");
+    assert_eq!(mended.status, 1, "{mended:?}");
+    assert!(mended.out.contains("FILE SYSTEM WAS MODIFIED"), "{mended:?}");
+    assert_eq!(run(dir, "e2fsck -fy image").status, 0);
+    assert_eq!(contents(dir, "image", "/etc/hostname"), "box\n");
+    oracle::require!(Tool("e2fsck"));
+    oracle::e2fsck(dir.join("image"));
+}
+
+#[test]
+fn what_is_no_image_has_the_status_of_the_namesake() {
+    let home = home();
+    let dir = home.path();
+    file(dir, "zeros", 1 << 20);
+    for (line, status) in [
+        ("e2fsck -n nothing", 8),
+        ("e2fsck -n zeros", 8),
+        ("e2fsck", 16),
+        ("e2fsck -n -y zeros", 16),
+        ("e2fsck -w zeros", 16),
+        ("resize2fs zeros", 1),
+        ("resize2fs", 1),
+        ("dumpe2fs -h zeros", 1),
+        ("mke2fs", 1),
+        ("mke2fs nothing", 1),
+        ("mke2fs a b c", 1),
+        ("mke2fs -b 3000 a 8M", 1),
+        ("mke2fs -m 51 a 8M", 1),
+        ("mke2fs -O sparkles a 8M", 1),
+        ("mke2fs -t ext5 a 8M", 1),
+        ("mke2fs -E sparkles a 8M", 1),
+        ("mke2fs -d nothing a 8M", 1),
+        ("mke2fs -d tree a 1M", 1),
+        ("mke2fs -N 5 -t ext4 -d tree a 32M", 1),
+    ] {
+        let ended = run(dir, line);
+        assert_eq!(ended.status, status, "{line}: {ended:?}");
+        assert!(!ended.messages.is_empty(), "{line}");
+    }
+    assert!(!dir.join("a").exists() && !dir.join("nothing").exists());
+}
+
+#[test]
+fn the_superblock_is_shown_as_dumpe2fs_shows_it() {
+    oracle::require!(Tool("dumpe2fs"));
+    let home = home();
+    let dir = home.path();
+    for (number, line) in [
+        "mkfs.ext4 -q -L name -m 1.5 -d tree {} 64M",
+        "mkfs.ext2 -q {} 8M",
+        "mke2fs -q -t ext4 -b 4096 -U clear {} 200M",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let image = format!("image-{number}");
+        done(dir, &line.replace("{}", &image));
+        let ours = done(dir, &format!("dumpe2fs -h {image}"));
+        let mut theirs = oracle::command("dumpe2fs");
+        theirs.current_dir(dir).env("TZ", "UTC").args(["-h", &image]);
+        let theirs = String::from_utf8(theirs.output().unwrap().stdout).unwrap();
+        let theirs = theirs.lines().collect::<Vec<_>>();
+        for line in ours.lines().filter(|line| !line.is_empty()) {
+            let is_there = theirs.iter().any(|known| known.trim_end() == line.trim_end());
+            assert!(is_there, "{line:?} is not in {theirs:#?}");
+        }
+        let label = done(dir, &format!("e2label {image}"));
+        assert_eq!(label.trim(), if number == 0 { "name" } else { "" });
+    }
+}
+
+#[test]
+fn the_root_directory_is_as_it_was_asked_for() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mkfs.ext4 -q -E root_owner=7:8,root_perms=0711 image 16M");
+    let image = diskwright::fs::Image::open(dir.join("image")).unwrap();
+    let root = image.metadata("/").unwrap();
+    assert_eq!((root.uid(), root.gid(), root.permissions() & 0o7777), (7, 8, 0o711));
+    assert!(image.exists("/lost+found").unwrap());
+}

@@ -1,0 +1,74 @@
+//! Programs of e2fsprogs and xfsprogs by their own names: the calls that builders make, every option of the manual
+//! pages, and statuses.
+
+mod callers;
+mod ext;
+mod options;
+mod tune;
+mod xfs;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+struct Ended {
+    status: i32,
+    out: String,
+    messages: String,
+}
+
+/// Runs a program in a directory; words of the line have no spaces.
+fn run(dir: &Path, line: &str) -> Ended {
+    run_with(dir, line, &[])
+}
+
+/// The same with variables of the environment.
+fn run_with(dir: &Path, line: &str, variables: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+    // A machine's own configuration is not what is tested.
+    command.env("MKE2FS_CONFIG", "none.conf").env("LC_ALL", "C");
+    command.envs(variables.iter().copied());
+    command.current_dir(dir).arg("as").args(line.split_whitespace()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let messages = text(output.stderr);
+    assert!(!messages.contains("panicked"), "{line}: {messages}");
+    let status = output.status.code().unwrap_or_else(|| panic!("{line}: {:?}", output.status));
+    Ended { status, out: text(output.stdout), messages }
+}
+
+/// The same of one that has to succeed; returns what it said.
+fn done(dir: &Path, line: &str) -> String {
+    let ended = run(dir, line);
+    assert_eq!(ended.status, 0, "{line}: {ended:?}");
+    ended.out
+}
+
+/// A directory with a small tree in `tree`.
+fn home() -> TempDir {
+    let home = oracle::scratch();
+    let tree = home.path().join("tree");
+    fs::create_dir_all(tree.join("etc/empty")).unwrap();
+    fs::write(tree.join("etc/hostname"), "box\n").unwrap();
+    fs::write(tree.join("large"), vec![7; 3 << 20]).unwrap();
+    std::os::unix::fs::symlink("etc/hostname", tree.join("link")).unwrap();
+    for number in 0..300 {
+        fs::write(tree.join(format!("etc/file-{number}")), number.to_string()).unwrap();
+    }
+    home
+}
+
+/// A file of so many zero bytes.
+fn file(dir: &Path, name: &str, bytes: u64) {
+    fs::File::create(dir.join(name)).unwrap().set_len(bytes).unwrap();
+}
+
+/// What is in a file of an image.
+fn contents(dir: &Path, image: &str, path: &str) -> String {
+    let image = diskwright::fs::Image::open(dir.join(image)).unwrap();
+    image.read_to_string(path).unwrap()
+}

@@ -1,0 +1,232 @@
+//! Every option of the manual pages: it works, or it is refused by its name.
+
+use std::fs;
+use std::process::Command;
+
+use super::{done, file, home, run};
+
+/// Options that work, with values.
+const MKE2FS: [&str; 27] = [
+    "-b 1024",
+    "-b -2048",
+    "-D",
+    "-d tree",
+    "-e continue",
+    "-E lazy_itable_init=0",
+    "-E lazy_journal_init=1",
+    "-E nodiscard",
+    "-E discard",
+    "-E assume_storage_prezeroed=1",
+    "-E root_owner",
+    "-E root_perms=700",
+    "-E revision=1",
+    "-F",
+    "-G 16",
+    "-i 8192",
+    "-I 128",
+    "-j",
+    "-J size=4",
+    "-L label",
+    "-m 2.5",
+    "-n",
+    "-N 500",
+    "-o Linux",
+    "-q",
+    "-r 1",
+    "-v",
+];
+/// Options that are refused.
+const NOT_MKE2FS: [&str; 26] = [
+    "-c",
+    "-C 65536",
+    "-e panic",
+    "-g 8192",
+    "-G 32",
+    "-l list",
+    "-M /mnt",
+    "-o hurd",
+    "-r 0",
+    "-S",
+    "-z undo",
+    "-b 65536",
+    "-E offset=1024",
+    "-E resize=1g",
+    "-E stride=4",
+    "-E stripe_width=8",
+    "-E test_fs",
+    "-E mmp_update_interval=5",
+    "-E num_backup_sb=1",
+    "-E packed_meta_blocks=1",
+    "-E quotatype=usrquota",
+    "-E encoding=utf8",
+    "-E orphan_file_size=1m",
+    "-E no_copy_xattrs",
+    "-J device=x",
+    "-J location=5",
+];
+const E2FSCK: [&str; 13] = [
+    "-a",
+    "-b 8193",
+    "-B 1024",
+    "-C 0",
+    "-d",
+    "-D",
+    "-E discard",
+    "-E journal_only",
+    "-f",
+    "-F",
+    "-t",
+    "-v",
+    "-V",
+];
+const NOT_E2FSCK: [&str; 8] = [
+    "-c",
+    "-k",
+    "-l list",
+    "-L list",
+    "-j journal",
+    "-E bmap2extent",
+    "-E unshare_blocks",
+    "-E check_encoding",
+];
+const RESIZE2FS: [&str; 6] = ["-d 2", "-f", "-F", "-p", "-P", "-M"];
+const NOT_RESIZE2FS: [&str; 4] = ["-b", "-s", "-S 4", "-z undo"];
+const MKFS_XFS: [&str; 34] = [
+    "-b size=2048",
+    "-m crc=1",
+    "-m finobt=0",
+    "-m rmapbt=0",
+    "-m reflink=0",
+    "-m inobtcount=0",
+    "-m bigtime=0",
+    "-m autofsck=0",
+    "-m metadir=0",
+    "-d agcount=3",
+    "-d agsize=100m",
+    "-d file=1",
+    "-d noalign",
+    "-d sectsize=1024",
+    "-d concurrency=2",
+    "-f",
+    "-i size=1024",
+    "-i perblock=4",
+    "-i maxpct=50",
+    "-i align=1",
+    "-i attr=2",
+    "-i projid32bit=1",
+    "-i sparse=0",
+    "-i nrext64=0",
+    "-i exchange=0",
+    "-K",
+    "-l internal",
+    "-l size=64m",
+    "-l version=2",
+    "-l lazy-count=1",
+    "-L label",
+    "-n size=8192",
+    "-n version=ci",
+    "-N",
+];
+const NOT_MKFS_XFS: [&str; 20] = [
+    "-c options",
+    "-m crc=0",
+    "-m autofsck=1",
+    "-m metadir=1",
+    "-d su=64k",
+    "-d sw=2",
+    "-d sunit=128",
+    "-d swidth=256",
+    "-d rtinherit=1",
+    "-d projinherit=1",
+    "-d extszinherit=1",
+    "-d cowextsize=1",
+    "-d daxinherit=1",
+    "-i attr=1",
+    "-l logdev=x",
+    "-l agnum=1",
+    "-l su=32k",
+    "-l version=1",
+    "-n ftype=0",
+    "-r rtdev=x",
+];
+const XFS_REPAIR: [&str; 11] =
+    ["-f", "-L", "-m 100", "-M", "-n", "-P", "-t 10", "-v", "-e", "-o bhash=100", "-o ag_stride=2"];
+const NOT_XFS_REPAIR: [&str; 5] = ["-c bigtime=1", "-d", "-l log", "-r data", "-o force_geometry"];
+const NOT_XFS_GROWFS: [&str; 10] =
+    ["-e 4", "-i", "-l", "-L 4", "-m 5", "-p mtab", "-r", "-R 4", "-t mtab", "-x"];
+
+#[test]
+fn each_option_works_or_is_refused_by_its_name() {
+    let home = home();
+    let dir = home.path();
+    for option in MKE2FS {
+        let said = done(dir, &format!("mke2fs -t ext4 {option} image 32M"));
+        assert_eq!(option == "-q", said.is_empty(), "{option}: {said}");
+        let _ = fs::remove_file(dir.join("image"));
+    }
+    refused(&home, "mke2fs {} image 32M", &NOT_MKE2FS, 1);
+    for option in MKFS_XFS {
+        done(dir, &format!("mkfs.xfs -d size=400m {option} image"));
+        let _ = fs::remove_file(dir.join("image"));
+    }
+    refused(&home, "mkfs.xfs -d size=400m {} image", &NOT_MKFS_XFS, 1);
+    assert!(!dir.join("image").exists());
+    done(dir, "mkfs.ext4 -q -d tree image 32M");
+    for option in E2FSCK {
+        done(dir, &format!("e2fsck {option} image"));
+    }
+    refused(&home, "e2fsck {} image", &NOT_E2FSCK, 16);
+    for option in RESIZE2FS {
+        done(dir, &format!("resize2fs {option} image"));
+    }
+    refused(&home, "resize2fs {} image", &NOT_RESIZE2FS, 1);
+    done(dir, "mkfs.xfs -q -f -d size=400m image");
+    for option in XFS_REPAIR {
+        done(dir, &format!("xfs_repair {option} image"));
+    }
+    refused(&home, "xfs_repair {} image", &NOT_XFS_REPAIR, 1);
+    refused(&home, "xfs_growfs {} image", &NOT_XFS_GROWFS, 1);
+}
+
+fn refused(home: &tempfile::TempDir, line: &str, options: &[&str], status: i32) {
+    for option in options {
+        let ended = run(home.path(), &line.replace("{}", option));
+        assert_eq!(ended.status, status, "{option}: {ended:?}");
+        let mut words = option.split(['=', ' ']);
+        let (letter, value) = (words.next().unwrap(), words.next());
+        assert!(ended.messages.contains(letter), "{option}: {ended:?}");
+        let names_it = ended.messages.contains("not supported");
+        assert!(names_it, "{option}: {ended:?}");
+        if letter == "-E" {
+            assert!(ended.messages.contains(value.unwrap()), "{option}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn links_stand_for_the_programs() {
+    let home = home();
+    let dir = home.path();
+    let links = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
+        command.current_dir(dir).args(["links", "bin"]).output().unwrap()
+    };
+    assert_eq!(links().status.code(), Some(0));
+    assert_eq!(links().status.code(), Some(0));
+    let make = |name: &str| {
+        let mut command = Command::new(dir.join("bin").join(name));
+        command.current_dir(dir).env("MKE2FS_CONFIG", "none.conf");
+        command
+    };
+    assert!(make("mkfs.ext3").args(["-q", "image", "16M"]).status().unwrap().success());
+    let output = make("dumpe2fs").args(["-h", "image"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("has_journal") && !text.contains("extent"), "{text}");
+    // What is not ours stays.
+    fs::remove_file(dir.join("bin/e2fsck")).unwrap();
+    file(dir, "bin/e2fsck", 0);
+    let output = links();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("bin/e2fsck"));
+    assert!(fs::symlink_metadata(dir.join("bin/e2fsck")).unwrap().is_file());
+}

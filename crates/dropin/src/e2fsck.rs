@@ -1,0 +1,216 @@
+//! `e2fsck`, and `fsck.ext2`, `fsck.ext3` and `fsck.ext4`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use diskwright::{Image, ImageInfo, OpenImage};
+
+use crate::failure::{Ended, Failure, Statuses};
+use crate::lists;
+use crate::mending::{May, Mended, mend};
+use crate::program::{Invoked, say};
+use crate::words::{Word, Words};
+
+/// Statuses of e2fsck(8).
+const CORRECTED: u8 = 1;
+const UNCORRECTED: u8 = 4;
+const CANCELLED: u8 = 32;
+const STATUSES: Statuses = Statuses { usage: 16, failed: 8 };
+
+/// Who decides what is repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Nobody was named.
+    Ask,
+    /// `-p`: what is safe.
+    Preen,
+    /// `-y`.
+    Yes,
+    /// `-n`.
+    No,
+}
+
+#[derive(Debug)]
+struct Wish {
+    image: PathBuf,
+    answer: Answer,
+    is_forced: bool,
+    only_journal: bool,
+    undo: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    let Some(wish) = read(arguments)? else {
+        say(format_args!("e2fsck by Diskwright {}", env!("CARGO_PKG_VERSION")));
+        return Ok(0);
+    };
+    let name = wish.image.display();
+    let mut status = 0;
+    if let Some(info) = look(&wish)? {
+        if info.needs_recovery && wish.answer != Answer::No {
+            say(format_args!("{name}: recovering journal"));
+            // One that cannot be replayed is for the repair to judge.
+            if Image::recover(&wish.image, &OpenImage::default()).is_ok() {
+                status |= CORRECTED;
+            }
+        }
+        let info = look(&wish)?.unwrap_or(info);
+        let is_clean = info.state == "clean" && !info.needs_recovery;
+        if wish.only_journal || (is_clean && !wish.is_forced) {
+            say(format_args!("{name}: {}", figures("clean", &info)));
+            return Ok(status);
+        }
+    }
+    let mended = mend(&wish.image, wish.may(), wish.undo.as_deref());
+    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.failed(e))?)?)
+}
+
+/// What the image says of itself; `None` if it cannot be opened as it is.
+fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
+    let open = OpenImage::default().norecovery(true);
+    match Image::open_rootless(&wish.image, &open) {
+        Ok(image) if image.info().format == "xfs" => {
+            let name = wish.image.display();
+            Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_repair is for that")))
+        }
+        Ok(image) => Ok(Some(image.info().clone())),
+        Err(e) if e.outcome() == diskwright::Outcome::Io => Err(STATUSES.failed(e)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn figures(state: &str, info: &ImageInfo) -> String {
+    let used = |all: u64, free: u64| all.saturating_sub(free);
+    format!(
+        "{state}, {}/{} files, {}/{} blocks",
+        used(info.inodes, info.inodes_free),
+        info.inodes,
+        used(info.blocks, info.blocks_free),
+        info.blocks
+    )
+}
+
+/// Says how it went, and returns the status.
+fn tell(wish: &Wish, mended: &Mended) -> Ended {
+    let name = wish.image.display();
+    if mended.is_interrupted {
+        say(format_args!("{name}: ended before its time"));
+        return Ok(CANCELLED);
+    }
+    if mended.is_changed {
+        say(format_args!("{name}: ***** FILE SYSTEM WAS MODIFIED *****"));
+    }
+    if mended.left > 0 {
+        let next = match wish.answer {
+            Answer::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",
+            Answer::Ask => "nothing was changed; -p mends what is safe, -y everything",
+            Answer::No | Answer::Yes => {
+                "********** WARNING: Filesystem still has errors **********"
+            }
+        };
+        say(format_args!("{name}: {next}"));
+        return Ok(UNCORRECTED);
+    }
+    if let Some(info) = look(wish)? {
+        say(format_args!(
+            "{name}: {}",
+            figures(if mended.is_changed { "mended" } else { "clean" }, &info)
+        ));
+    }
+    Ok(if mended.is_changed { CORRECTED } else { 0 })
+}
+
+impl Wish {
+    fn may(&self) -> May {
+        match self.answer {
+            Answer::Ask | Answer::No => May::Look,
+            Answer::Preen => May::MendHarmless,
+            Answer::Yes => May::Mend,
+        }
+    }
+}
+
+/// `None` if only the version is asked for.
+fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut image = None;
+    let mut wish = Wish {
+        image: PathBuf::new(),
+        answer: Answer::Ask,
+        is_forced: false,
+        only_journal: false,
+        undo: None,
+    };
+    while let Some(word) = words.next()? {
+        let letter = match word {
+            Word::Operand(path) if image.is_none() => {
+                image = Some(path);
+                continue;
+            }
+            Word::Operand(extra) => {
+                let extra = extra.to_string_lossy();
+                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
+            }
+            Word::Option(letter) => letter,
+        };
+        match letter {
+            'p' | 'a' => wish.answer_by(Answer::Preen)?,
+            'y' => wish.answer_by(Answer::Yes)?,
+            'n' => wish.answer_by(Answer::No)?,
+            'f' => wish.is_forced = true,
+            'z' => wish.undo = Some(words.path()?),
+            'E' => wish.extended(&words.text()?)?,
+            'V' => return Ok(None),
+            // Copies of the superblock are found by themselves where the first is damaged.
+            'b' | 'B' | 'C' => drop(words.value()?),
+            // Directories are written with their indexes, and what is said is said anyway.
+            'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
+            'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
+            'j' => return Err(words.refused("a journal on another device is not replayed")),
+            _ => return Err(words.unknown()),
+        }
+    }
+    wish.image = image.map(PathBuf::from).ok_or_else(|| STATUSES.usage("name an image"))?;
+    exists(&wish.image)?;
+    Ok(Some(wish))
+}
+
+fn exists(image: &Path) -> Result<(), Failure> {
+    let found = std::fs::metadata(image);
+    found.map(drop).map_err(|e| STATUSES.failed(format_args!("{}: {e}", image.display())))
+}
+
+impl Wish {
+    fn answer_by(&mut self, answer: Answer) -> Result<(), Failure> {
+        if self.answer != Answer::Ask && self.answer != answer {
+            return Err(STATUSES.usage("only one of -p (or -a), -n and -y may be given"));
+        }
+        self.answer = answer;
+        Ok(())
+    }
+
+    fn extended(&mut self, list: &str) -> Result<(), Failure> {
+        for item in lists::items(list, 'E', STATUSES) {
+            match item.name {
+                "journal_only" => self.only_journal = true,
+                "discard"
+                | "nodiscard"
+                | "readahead_kb"
+                | "no_optimize_extents"
+                | "optimize_extents"
+                | "inode_count_fullmap"
+                | "no_inode_count_fullmap"
+                | "fixes_only"
+                | "fragcheck"
+                | "ea_ver"
+                | "no_journal"
+                | "expand_extra_isize" => drop(item.value()),
+                "bmap2extent" | "unshare_blocks" | "check_encoding" => {
+                    return Err(item.refused("it is no repair"));
+                }
+                _ => return Err(item.unknown()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! Why a program ends without having done what it was asked for.
+
+use std::fmt::Display;
+
+/// What is said on standard error, and the status to end with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) status: u8,
+}
+
+/// Result of a program: the status to end with.
+pub(crate) type Ended = Result<u8, Failure>;
+
+/// Which statuses a program has for what goes wrong, as its manual page says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Statuses {
+    /// The arguments make no sense.
+    pub(crate) usage: u8,
+    /// Anything else.
+    pub(crate) failed: u8,
+}
+
+impl Statuses {
+    /// All that goes wrong is 1.
+    pub(crate) const ONE: Self = Self { usage: 1, failed: 1 };
+
+    /// The arguments make no sense.
+    pub(crate) fn usage(self, message: impl Display) -> Failure {
+        Failure { message: message.to_string(), status: self.usage }
+    }
+
+    /// It could not be done.
+    pub(crate) fn failed(self, message: impl Display) -> Failure {
+        Failure { message: message.to_string(), status: self.failed }
+    }
+
+    /// An option of the namesake that is not supported.
+    pub(crate) fn refused(self, option: impl Display, why: &str) -> Failure {
+        self.usage(format_args!("{option} is not supported: {why}"))
+    }
+}

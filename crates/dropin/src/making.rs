@@ -1,0 +1,113 @@
+//! Making a file system in a file that may be there already.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use diskwright::build::{BuildOptions, BuildSource, Progress, build};
+use diskwright::output::OutputFormat;
+use diskwright::{Image, ImageInfo, OpenImage};
+
+use crate::failure::{Failure, Statuses};
+
+/// Bytes of image per inode that both mke2fs and the engine have for a usual file system.
+pub(crate) const INODE_RATIO_USUAL: u64 = 16384;
+
+/// The time of everything that has no other, as tools of the ext family and reproducible builds are told it.
+const FAKE_TIME: &str = "E2FSPROGS_FAKE_TIME";
+const EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// The file that a file system goes into.
+pub(crate) struct File {
+    path: PathBuf,
+    /// How long it is; `None` if it is not there.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl File {
+    /// Looks for it.
+    pub(crate) fn look(path: &Path, statuses: Statuses) -> Result<Self, Failure> {
+        let bytes = match std::fs::File::open(path) {
+            // The end of a block device is where its bytes end, too.
+            Ok(mut file) => file.seek(SeekFrom::End(0)).map(Some),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        };
+        let bytes = bytes.map_err(|e| statuses.failed(format_args!("{}: {e}", path.display())))?;
+        Ok(Self { path: path.to_owned(), bytes })
+    }
+
+    /// Gives it back the length that it had, if the file system is shorter.
+    pub(crate) fn keep_length(&self, statuses: Statuses) -> Result<(), Failure> {
+        let Some(bytes) = self.bytes else { return Ok(()) };
+        let lengthen = || {
+            let file = OpenOptions::new().write(true).open(&self.path)?;
+            let metadata = file.metadata()?;
+            if metadata.is_file() && metadata.len() < bytes { file.set_len(bytes) } else { Ok(()) }
+        };
+        lengthen().map_err(|e| statuses.failed(format_args!("{}: {e}", self.path.display())))
+    }
+}
+
+/// Nobody is told how it goes.
+struct Silent;
+
+impl Progress for Silent {
+    fn made(&self, _: u64, _: u64) {}
+}
+
+/// Makes a file system and says what it is like.
+pub(crate) fn make(
+    options: &BuildOptions,
+    file: &File,
+    statuses: Statuses,
+) -> Result<ImageInfo, Failure> {
+    diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
+    let is_raw = options.output.format == OutputFormat::Raw;
+    build(options, &Silent).map_err(|e| statuses.failed(e))?;
+    if !is_raw {
+        return Ok(ImageInfo::default());
+    }
+    let info = describe(&options.image, statuses)?;
+    file.keep_length(statuses)?;
+    Ok(info)
+}
+
+/// Makes it in a file that goes away again, and empty.
+pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<ImageInfo, Failure> {
+    let at = |e: std::io::Error| statuses.failed(e);
+    let directory = tempfile::tempdir().map_err(at)?;
+    options.image = directory.path().join("image");
+    options.source = BuildSource::Several(Vec::new());
+    build(&options, &Silent).map_err(|e| statuses.failed(e))?;
+    describe(&options.image, statuses)
+}
+
+fn describe(image: &Path, statuses: Statuses) -> Result<ImageInfo, Failure> {
+    let image = Image::open_rootless(image, &OpenImage::default());
+    Ok(image.map_err(|e| statuses.failed(e))?.info().clone())
+}
+
+/// Takes the time that the environment says.
+pub(crate) fn set_times(options: &mut BuildOptions, statuses: Statuses) -> Result<(), Failure> {
+    let seconds = |name: &str| {
+        let Some(value) = env::var_os(name) else { return Ok(None) };
+        let seconds = value.to_str().and_then(|text| text.trim().parse::<i64>().ok());
+        let wrong = || statuses.failed(format_args!("{name} is no number of seconds since 1970"));
+        seconds.filter(|sec| *sec >= 0).map(Some).ok_or_else(wrong)
+    };
+    options.source_date_epoch = seconds(EPOCH)?;
+    options.time = seconds(FAKE_TIME)?;
+    Ok(())
+}
+
+/// Whether the same call is to make the same bytes.
+pub(crate) fn is_reproducible(options: &BuildOptions) -> bool {
+    options.source_date_epoch.is_some() || options.time.is_some()
+}
+
+/// A UUID that no other file system has.
+pub(crate) fn random_uuid() -> [u8; 16] {
+    uuid::Uuid::new_v4().into_bytes()
+}

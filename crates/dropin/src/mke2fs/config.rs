@@ -1,0 +1,230 @@
+//! `mke2fs.conf`: what file systems of a type, or for a use, are like.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::failure::{Failure, Statuses};
+
+/// Where it lies unless the environment says otherwise.
+const PATH: &str = "/etc/mke2fs.conf";
+/// Names the file, or several with colons between them.
+const VARIABLE: &str = "MKE2FS_CONFIG";
+
+/// What holds where there is no such file: what the manual page of mke2fs.conf and the defaults of e2fsprogs 1.47 say.
+const BUILT_IN: &str = "
+[defaults]
+  base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+  blocksize = 4096
+  inode_size = 256
+  inode_ratio = 16384
+[fs_types]
+  ext3 = {
+    features = has_journal
+  }
+  ext4 = {
+    features = has_journal,extent,huge_file,flex_bg,metadata_csum,metadata_csum_seed,64bit,dir_nlink,extra_isize,orphan_file
+  }
+  small = {
+    blocksize = 1024
+    inode_ratio = 4096
+  }
+  floppy = {
+    blocksize = 1024
+    inode_ratio = 8192
+  }
+  big = {
+    inode_ratio = 32768
+  }
+  huge = {
+    inode_ratio = 65536
+  }
+  news = {
+    inode_ratio = 4096
+  }
+  largefile = {
+    inode_ratio = 1048576
+    blocksize = -1
+  }
+  largefile4 = {
+    inode_ratio = 4194304
+    blocksize = -1
+  }
+  hurd = {
+    blocksize = 4096
+    inode_size = 128
+  }
+";
+
+/// Named values.
+type Relations = HashMap<String, String>;
+
+/// A configuration that was read.
+#[derive(Debug, Default)]
+pub(super) struct Config {
+    /// Of `[defaults]`.
+    defaults: Relations,
+    /// Of the types in `[fs_types]`.
+    types: HashMap<String, Relations>,
+}
+
+impl Config {
+    /// Reads the file that the environment names, or the usual one.
+    pub(super) fn load(statuses: Statuses) -> Result<Self, Failure> {
+        let named = env::var(VARIABLE).ok();
+        let mut config = Self::default();
+        let mut is_there = false;
+        for path in named.as_deref().unwrap_or(PATH).split(':') {
+            match fs::read_to_string(path) {
+                Ok(text) => config.add(&text, Path::new(path), statuses)?,
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                Err(e) => return Err(statuses.failed(format_args!("cannot read {path}: {e}"))),
+            }
+            is_there = true;
+        }
+        if !is_there {
+            config.add(BUILT_IN, Path::new("the built-in defaults"), statuses)?;
+        }
+        Ok(config)
+    }
+
+    /// Adds what a file says.
+    fn add(&mut self, text: &str, path: &Path, statuses: Statuses) -> Result<(), Failure> {
+        let mut section = String::new();
+        let mut group: Option<String> = None;
+        for (number, line) in text.lines().enumerate() {
+            let wrong = |why: &str| {
+                statuses.failed(format_args!("{}, line {}: {why}", path.display(), number + 1))
+            };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[') {
+                let name = name.strip_suffix(']').ok_or_else(|| wrong("a section ends with ]"))?;
+                section = name.trim().to_owned();
+                continue;
+            }
+            if line == "}" || line == "}*" {
+                group.take().ok_or_else(|| wrong("there is nothing that } could end"))?;
+                continue;
+            }
+            let (name, value) =
+                line.split_once('=').ok_or_else(|| wrong("write NAME = VALUE, or NAME = {"))?;
+            let (name, value) = (name.trim().trim_end_matches('*'), unquoted(value.trim()));
+            if value == "{" {
+                if group.replace(name.to_owned()).is_some() {
+                    return Err(wrong("a type cannot have types"));
+                }
+            } else {
+                self.relate(&section, group.as_deref(), name, value);
+            }
+        }
+        match group {
+            Some(name) => {
+                Err(statuses
+                    .failed(format_args!("{}: {name} has no }} at its end", path.display())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps a value. Sections that are not known are not ours to judge.
+    fn relate(&mut self, section: &str, group: Option<&str>, name: &str, value: &str) {
+        let relations = match (section, group) {
+            ("defaults", None) => &mut self.defaults,
+            ("fs_types", Some(group)) => self.types.entry(group.to_owned()).or_default(),
+            _ => return,
+        };
+        relations.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The value for these types: that of the last one that has it, else that of all.
+    pub(super) fn get(&self, types: &[String], name: &str) -> Option<&str> {
+        let mut of_types = types.iter().rev().filter_map(|kind| self.types.get(kind)?.get(name));
+        of_types.next().or_else(|| self.defaults.get(name)).map(String::as_str)
+    }
+
+    /// The same as a number.
+    pub(super) fn number(
+        &self,
+        types: &[String],
+        name: &str,
+        statuses: Statuses,
+    ) -> Result<Option<i64>, Failure> {
+        let Some(text) = self.get(types, name) else { return Ok(None) };
+        let number = text.parse();
+        let wrong = |_| statuses.failed(format_args!("mke2fs.conf: {name} cannot be {text:?}"));
+        number.map(Some).map_err(wrong)
+    }
+
+    /// The features of these types: lists, of which later ones change what earlier ones say.
+    pub(super) fn features(&self, types: &[String]) -> Vec<&str> {
+        let base = self.get(types, "base_features");
+        let of_all = self.defaults.get("features").map(String::as_str);
+        let of_types = types.iter().filter_map(|kind| self.types.get(kind)?.get("features"));
+        base.into_iter().chain(of_all).chain(of_types.map(String::as_str)).collect()
+    }
+}
+
+/// A value without the quotation marks that it may have, and without a comment.
+fn unquoted(value: &str) -> &str {
+    match value.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+        Some((inside, _)) => inside,
+        None => value.split(['#', ';']).next().unwrap_or_default().trim_end(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, Failure> {
+        let mut config = Config::default();
+        config.add(text, Path::new("x.conf"), Statuses::ONE)?;
+        Ok(config)
+    }
+
+    fn types(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_built_in_can_be_read() {
+        let config = read(BUILT_IN).unwrap();
+        let small = types(&["ext4", "small"]);
+        assert_eq!(config.get(&small, "blocksize"), Some("1024"));
+        assert_eq!(config.get(&types(&["ext4"]), "blocksize"), Some("4096"));
+        assert_eq!(config.get(&small, "inode_size"), Some("256"));
+        assert_eq!(config.features(&small).len(), 2);
+    }
+
+    #[test]
+    fn later_types_say_more() {
+        let config = read(
+            "[defaults]\nblocksize = 4096 # bytes\n[fs_types]\na = {\n blocksize = \"1024\"\n}\nb = {\n}",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.get(&types(&["a", "b"]), "blocksize"), Some("1024"));
+        assert_eq!(config.get(&types(&["b"]), "blocksize"), Some("4096"));
+        assert_eq!(config.number(&types(&["a"]), "blocksize", Statuses::ONE).unwrap(), Some(1024));
+    }
+
+    #[test]
+    fn what_is_broken_is_told_with_its_line() {
+        for (text, part) in [
+            ("[defaults", "line 1"),
+            ("[x]\nword", "line 2"),
+            ("}", "line 1"),
+            ("[fs_types]\na = {\nb = {", "line 3"),
+            ("[fs_types]\na = {", "a has no"),
+        ] {
+            let message = read(text).unwrap_err().message;
+            assert!(message.contains(part), "{message}");
+        }
+        let config = read("[defaults]\nblocksize = large").unwrap();
+        assert!(config.number(&[], "blocksize", Statuses::ONE).is_err());
+    }
+}

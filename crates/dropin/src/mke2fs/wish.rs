@@ -1,0 +1,245 @@
+//! What the arguments of mke2fs ask for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use diskwright::build::{FeatureChange, Owner};
+
+use super::extended::{self, Extended};
+use crate::failure::{Failure, Statuses};
+use crate::lists;
+use crate::size::{self, Size};
+use crate::words::{Word, Words};
+
+/// The statuses that mke2fs ends with.
+pub(super) const STATUSES: Statuses = Statuses::ONE;
+
+/// Everything that can be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    pub(super) image: PathBuf,
+    pub(super) size: Option<Size>,
+    pub(super) source: Option<PathBuf>,
+    pub(super) block_size: Option<u32>,
+    pub(super) inode_size: Option<u32>,
+    pub(super) bytes_per_inode: Option<u64>,
+    pub(super) inodes: Option<u64>,
+    pub(super) label: Option<Vec<u8>>,
+    pub(super) uuid: Option<UuidWish>,
+    pub(super) reserved_percent: Option<f64>,
+    pub(super) features: Vec<FeatureChange>,
+    pub(super) has_journal: bool,
+    pub(super) journal_bytes: Option<u64>,
+    pub(super) kind: Option<String>,
+    pub(super) uses: Vec<String>,
+    pub(super) extended: Extended,
+    pub(super) root_owner: Option<Owner>,
+    pub(super) is_quiet: bool,
+    pub(super) is_trial: bool,
+    pub(super) only_version: bool,
+}
+
+/// The UUID of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UuidWish {
+    /// Made up.
+    Random,
+    /// This one.
+    Given([u8; 16]),
+}
+
+/// Reads the arguments.
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut wish = Wish::default();
+    let mut words = Words::new(arguments, STATUSES);
+    let mut operands = Vec::new();
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(operand) => operands.push(operand),
+            Word::Option(letter) => wish.option(letter, &mut words)?,
+        }
+    }
+    let mut operands = operands.into_iter();
+    match (operands.next(), operands.next(), operands.next()) {
+        (Some(image), size, None) => {
+            wish.image = image.into();
+            wish.size = size.map(|text| image_size(&text)).transpose()?;
+        }
+        (None, ..) if wish.only_version => {}
+        (None, ..) => return Err(STATUSES.usage("name the image to make, and its size after it")),
+        (.., Some(extra)) => {
+            let extra = extra.to_string_lossy();
+            return Err(STATUSES.usage(format_args!("nothing follows the size: {extra}")));
+        }
+    }
+    Ok(wish)
+}
+
+fn image_size(text: &OsString) -> Result<Size, Failure> {
+    let text = text.to_string_lossy();
+    size::parse(&text).map_err(|why| STATUSES.usage(format_args!("size {text}: {why}")))
+}
+
+impl Wish {
+    fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
+        match letter {
+            'b' => self.block_size = Some(block_size(words)?),
+            'I' => self.inode_size = Some(words.parsed()?),
+            'i' => self.bytes_per_inode = Some(words.by(size::bytes)?),
+            'N' => self.inodes = Some(words.parsed()?).filter(|&count: &u64| count > 0),
+            'm' => self.reserved_percent = Some(reserved(words)?),
+            'L' => self.label = Some(words.bytes()?),
+            'U' => self.uuid = words.by(uuid)?,
+            'O' => self.features.extend(words.by(features)?),
+            'E' => self.extended(&words.text()?)?,
+            't' => self.kind = Some(words.by(kind)?),
+            'T' => self.uses = words.text()?.split(',').map(|word| word.trim().into()).collect(),
+            'd' => self.source = Some(words.path()?),
+            'j' => self.has_journal = true,
+            'J' => self.journal(&words.text()?)?,
+            'q' => self.is_quiet = true,
+            'n' => self.is_trial = true,
+            'V' => self.only_version = true,
+            'r' => revision(words)?,
+            'G' => default_only(words, 16, "other numbers than 16 of groups that lie together")?,
+            'e' => errors_behaviour(words)?,
+            'o' => creator(words)?,
+            // What is written is written, whoever says so and however it goes.
+            'F' | 'v' | 'D' => {}
+            _ => return Err(self.not_here(letter, words)),
+        }
+        Ok(())
+    }
+
+    /// Options that the namesake has, and others.
+    fn not_here(&self, letter: char, words: &Words) -> Failure {
+        words.refused(match letter {
+            'c' | 'l' => "an image has no bad blocks",
+            'C' => "clusters of blocks (bigalloc) are not made",
+            'g' => "a group has as many blocks as a block has bits",
+            'M' => "the directory of the last mount is not written",
+            'S' => "to mend an image: e2fsck",
+            'z' => "nothing is to be undone: the image is replaced when all of it is written",
+            _ => return words.unknown(),
+        })
+    }
+
+    fn journal(&mut self, list: &str) -> Result<(), Failure> {
+        for item in lists::items(list, 'J', STATUSES) {
+            match item.name {
+                "size" => {
+                    // A number alone counts megabytes.
+                    let bytes = |text: &str| {
+                        size::parse(text)?.bytes(1 << 20).ok_or_else(|| "it is too large".into())
+                    };
+                    self.journal_bytes = Some(item.by(bytes)?);
+                    self.has_journal = true;
+                }
+                "device" | "location" | "fast_commit_size" => {
+                    return Err(item.refused("the journal is a file that is placed by the program"));
+                }
+                _ => return Err(item.unknown()),
+            }
+        }
+        Ok(())
+    }
+
+    fn extended(&mut self, list: &str) -> Result<(), Failure> {
+        let mut rest = Vec::new();
+        for item in lists::items(list, 'E', STATUSES) {
+            if item.name == "root_owner" {
+                self.root_owner = Some(extended::root_owner(&item)?);
+            } else {
+                rest.push(item);
+            }
+        }
+        self.extended.read(rest)
+    }
+}
+
+/// A size of blocks; a negative one is the least that is asked for.
+fn block_size(words: &mut Words) -> Result<u32, Failure> {
+    let text = words.text()?;
+    let size = size::bytes(text.strip_prefix('-').unwrap_or(&text));
+    let size = size.map_err(|why| words.wrong(format_args!("cannot be {text}: {why}")))?;
+    match size {
+        1024 | 2048 | 4096 => Ok(size as u32),
+        8192..=65536 => Err(words.refused("blocks are 1024, 2048 or 4096 bytes")),
+        _ => {
+            Err(words.wrong(format_args!("cannot be {text}: blocks are 1024, 2048 or 4096 bytes")))
+        }
+    }
+}
+
+fn reserved(words: &mut Words) -> Result<f64, Failure> {
+    let percent: f64 = words.parsed()?;
+    if (0.0..=50.0).contains(&percent) {
+        return Ok(percent);
+    }
+    Err(words.wrong(format_args!("is 0 to 50 per cent, not {percent}")))
+}
+
+/// `random`, `time` (which is as good), `clear` (none), or hexadecimal digits.
+pub(crate) fn uuid(text: &str) -> Result<Option<UuidWish>, String> {
+    match text {
+        "random" | "time" => Ok(Some(UuidWish::Random)),
+        "clear" | "null" => Ok(Some(UuidWish::Given([0; 16]))),
+        _ => {
+            let parsed = uuid::Uuid::try_parse(text);
+            let problem = |_| "write a UUID, random, time or clear".to_owned();
+            parsed.map(|uuid| Some(UuidWish::Given(uuid.into_bytes()))).map_err(problem)
+        }
+    }
+}
+
+/// A list of features, with other names that they go by.
+pub(crate) fn features(list: &str) -> Result<Vec<FeatureChange>, String> {
+    let words = list.split(|c: char| c == ',' || c.is_whitespace()).filter(|w| !w.is_empty());
+    words
+        .map(|word| {
+            let mut change: FeatureChange = word.parse()?;
+            if change.name == "extents" {
+                change.name = "extent".into();
+            }
+            Ok(change)
+        })
+        .collect()
+}
+
+fn kind(text: &str) -> Result<String, String> {
+    match text {
+        "ext2" | "ext3" | "ext4" => Ok(text.into()),
+        _ => Err("ext2, ext3 and ext4 can be made".into()),
+    }
+}
+
+/// The revision of the format is 1, which is called dynamic.
+fn revision(words: &mut Words) -> Result<(), Failure> {
+    match words.parsed::<u32>()? {
+        1 => Ok(()),
+        0 => Err(words.refused("revision 0 is not made, which kernels have not needed since 1999")),
+        other => Err(words.wrong(format_args!("is 0 or 1, not {other}"))),
+    }
+}
+
+fn default_only(words: &mut Words, usual: u64, what: &str) -> Result<(), Failure> {
+    if words.parsed::<u64>()? == usual {
+        return Ok(());
+    }
+    Err(words.refused(&format!("{what} are not made")))
+}
+
+fn errors_behaviour(words: &mut Words) -> Result<(), Failure> {
+    match &*words.text()? {
+        "continue" => Ok(()),
+        "remount-ro" | "panic" => Err(words.refused("say it with the mount's option errors=")),
+        _ => Err(words.wrong("is continue, remount-ro or panic")),
+    }
+}
+
+fn creator(words: &mut Words) -> Result<(), Failure> {
+    match &*words.text()?.to_ascii_lowercase() {
+        "linux" | "0" => Ok(()),
+        _ => Err(words.refused("file systems are made for Linux")),
+    }
+}

@@ -1,0 +1,136 @@
+//! `resize2fs`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
+use diskwright::{Image, ImageInfo, OpenImage};
+
+use crate::failure::{Ended, Failure, Statuses};
+use crate::making::File;
+use crate::program::{Invoked, say};
+use crate::size::{self, Size};
+use crate::words::{Word, Words};
+
+const STATUSES: Statuses = Statuses::ONE;
+
+#[derive(Debug, Default)]
+struct Wish {
+    image: PathBuf,
+    size: Option<Size>,
+    is_least: bool,
+    only_least: bool,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    let wish = read(arguments)?;
+    let file = File::look(&wish.image, STATUSES)?;
+    let before = info(&wish.image)?;
+    if wish.only_least {
+        let planned = plan_shrink(&wish.image, &OpenImage::default(), Least::Possible);
+        let planned = planned.map_err(|e| STATUSES.failed(e))?;
+        say(format_args!("Estimated minimum size of the filesystem: {}", planned.after.blocks));
+        return Ok(0);
+    }
+    let Some(report) = resize(&wish, &before, &file)? else {
+        say(format_args!(
+            "The filesystem is already {} ({}k) blocks long.  Nothing to do!",
+            before.blocks,
+            before.block_size / 1024
+        ));
+        return Ok(0);
+    };
+    say(format_args!(
+        "The filesystem on {} is now {} ({}k) blocks long.",
+        wish.image.display(),
+        report.after.blocks,
+        report.after.block_size / 1024
+    ));
+    Ok(0)
+}
+
+fn info(image: &Path) -> Result<ImageInfo, Failure> {
+    let opened =
+        Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.failed(e))?;
+    let info = opened.info().clone();
+    if info.format == "xfs" {
+        return Err(
+            STATUSES.failed(format_args!("{} holds XFS: xfs_growfs is for that", image.display()))
+        );
+    }
+    Ok(info)
+}
+
+/// `None` if there is nothing to do.
+fn resize(wish: &Wish, before: &ImageInfo, file: &File) -> Result<Option<Report>, Failure> {
+    let open = OpenImage::default();
+    let failed = |e: diskwright::Error| STATUSES.failed(e);
+    let block = u64::from(before.block_size);
+    let (blocks, least) = if wish.is_least {
+        (0, Least::Possible)
+    } else {
+        let bytes = match wish.size {
+            Some(size) => {
+                size.bytes(block).ok_or_else(|| STATUSES.usage("the size is too large"))?
+            }
+            None => file.bytes.unwrap_or(0),
+        };
+        (bytes / block, Least::Bytes(bytes / block * block))
+    };
+    if blocks == before.blocks {
+        return Ok(None);
+    }
+    let report = if blocks > before.blocks {
+        grow(&wish.image, &open, Some(blocks * block)).map_err(failed)?
+    } else {
+        let stop = diskwright::stop_on_signals().map_err(failed)?;
+        let mut goes_on = |_, _| !stop.load(std::sync::atomic::Ordering::Relaxed);
+        let report = shrink(&wish.image, &open, least, &mut goes_on).map_err(failed)?;
+        // The file is the caller's to cut.
+        file.keep_length(STATUSES)?;
+        report
+    };
+    Ok((!report.is_nothing()).then_some(report))
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut wish = Wish::default();
+    let mut operands = Vec::new();
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(operand) => operands.push(operand),
+            Word::Option('M') => wish.is_least = true,
+            Word::Option('P') => wish.only_least = true,
+            // Nothing is cached, and nothing is shown while it goes on; what is wrong is refused, whoever forces it.
+            Word::Option('f' | 'F' | 'p') => {}
+            Word::Option('d') => drop(words.value()?),
+            Word::Option('b' | 's') => {
+                return Err(words.refused("the feature 64bit is not changed"));
+            }
+            Word::Option('S') => return Err(words.refused("nothing is laid out in stripes")),
+            Word::Option('z') => {
+                return Err(words.refused("the journal makes it whole or not at all"));
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    let mut operands = operands.into_iter();
+    match (operands.next(), operands.next(), operands.next()) {
+        (Some(image), size, None) => {
+            wish.image = image.into();
+            wish.size = size.map(|text| new_size(&text)).transpose()?;
+        }
+        (None, ..) => return Err(STATUSES.usage("name an image")),
+        (.., Some(extra)) => {
+            let extra = extra.to_string_lossy();
+            return Err(STATUSES.usage(format_args!("nothing follows the size: {extra}")));
+        }
+    }
+    Ok(wish)
+}
+
+fn new_size(text: &OsString) -> Result<Size, Failure> {
+    let text = text.to_string_lossy();
+    size::parse(&text).map_err(|why| STATUSES.usage(format_args!("size {text}: {why}")))
+}

@@ -1,0 +1,77 @@
+//! Sizes as the programs write them.
+
+/// Bytes of what the letter `s` counts.
+const SECTOR_BYTES: u64 = 512;
+
+/// A number, and what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// Whatever the program counts in when no letter follows.
+    Units(u64),
+    /// Bytes.
+    Bytes(u64),
+    /// Blocks of the file system.
+    Blocks(u64),
+}
+
+impl Size {
+    /// Bytes, where a number alone counts units of so many.
+    pub(crate) fn bytes(self, unit: u64) -> Option<u64> {
+        match self {
+            Self::Units(count) => count.checked_mul(unit),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Blocks(_) => None,
+        }
+    }
+}
+
+/// The same, or a number with the letter `b` (blocks), as programs of XFS have it.
+pub(crate) fn parse_xfs(text: &str) -> Result<Size, String> {
+    match text.strip_suffix(['b', 'B']).map(str::parse) {
+        Some(Ok(blocks)) => Ok(Size::Blocks(blocks)),
+        _ => parse(text),
+    }
+}
+
+/// A number with the letter `s` (sectors of 512 bytes), `k`, `m`, `g`, `t` or `p` (powers of 1024), or none.
+pub(crate) fn parse(text: &str) -> Result<Size, String> {
+    let problem = || "write a number, and s, k, m, g or t after it".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().map_err(|_| problem())?;
+    let unit = match &*text[end..].to_ascii_lowercase() {
+        "" => return Ok(Size::Units(number)),
+        "s" => SECTOR_BYTES,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        "g" | "gb" => 1 << 30,
+        "t" | "tb" => 1 << 40,
+        "p" | "pb" => 1 << 50,
+        _ => return Err(problem()),
+    };
+    number.checked_mul(unit).map(Size::Bytes).ok_or_else(|| "it is too large".to_owned())
+}
+
+/// A number of bytes, with or without a letter.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    parse(text)?.bytes(1).ok_or_else(|| "it is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_say_what_is_counted() {
+        assert_eq!(parse("17"), Ok(Size::Units(17)));
+        assert_eq!(parse("17").unwrap().bytes(1024), Some(17 << 10));
+        assert_eq!(parse("8s"), Ok(Size::Bytes(4096)));
+        assert_eq!(parse("3G"), Ok(Size::Bytes(3 << 30)));
+        assert_eq!(bytes("64k"), Ok(64 << 10));
+        assert_eq!(parse_xfs("64b"), Ok(Size::Blocks(64)));
+        assert_eq!(parse_xfs("64kb"), Ok(Size::Bytes(64 << 10)));
+        for wrong in ["", "k", "-1", "1q", "64b", "1.5g", "20000000000000000000", "20000000000t"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Size::Units(u64::MAX).bytes(2), None);
+    }
+}

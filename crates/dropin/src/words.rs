@@ -1,0 +1,94 @@
+//! Arguments as getopt(3) takes them: letters may be joined, and options may follow operands.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use lexopt::{Arg, Parser};
+
+use crate::failure::{Failure, Statuses};
+
+/// The next of the arguments.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// An option of a letter.
+    Option(char),
+    /// Anything else.
+    Operand(OsString),
+}
+
+/// The arguments of a program.
+pub(crate) struct Words {
+    parser: Parser,
+    statuses: Statuses,
+    last: char,
+}
+
+impl Words {
+    pub(crate) fn new(arguments: Vec<OsString>, statuses: Statuses) -> Self {
+        Self { parser: Parser::from_args(arguments), statuses, last: ' ' }
+    }
+
+    /// The next one.
+    pub(crate) fn next(&mut self) -> Result<Option<Word>, Failure> {
+        Ok(match self.parser.next().map_err(|e| self.statuses.usage(e))? {
+            None => None,
+            Some(Arg::Short(letter)) => {
+                self.last = letter;
+                Some(Word::Option(letter))
+            }
+            Some(Arg::Long(name)) => {
+                return Err(self.statuses.usage(format_args!("there is no option --{name}")));
+            }
+            Some(Arg::Value(value)) => Some(Word::Operand(value)),
+        })
+    }
+
+    /// What belongs to the last option.
+    pub(crate) fn value(&mut self) -> Result<OsString, Failure> {
+        self.parser.value().map_err(|_| self.wrong("needs a value"))
+    }
+
+    /// The same as text.
+    pub(crate) fn text(&mut self) -> Result<String, Failure> {
+        self.value()?.into_string().map_err(|_| self.wrong("needs a value that is text"))
+    }
+
+    /// The same as bytes.
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+        Ok(self.value()?.into_encoded_bytes())
+    }
+
+    /// The same as a path.
+    pub(crate) fn path(&mut self) -> Result<PathBuf, Failure> {
+        self.value().map(PathBuf::from)
+    }
+
+    /// The same as anything that can be parsed.
+    pub(crate) fn parsed<T: FromStr>(&mut self) -> Result<T, Failure> {
+        let text = self.text()?;
+        text.parse().map_err(|_| self.wrong(format_args!("cannot be {text:?}")))
+    }
+
+    /// The same by a function of one's own.
+    pub(crate) fn by<T>(&mut self, parse: fn(&str) -> Result<T, String>) -> Result<T, Failure> {
+        let text = self.text()?;
+        parse(&text).map_err(|why| self.wrong(format_args!("{text}: {why}")))
+    }
+
+    /// What is wrong with the last option.
+    pub(crate) fn wrong(&self, what: impl Display) -> Failure {
+        self.statuses.usage(format_args!("-{} {what}", self.last))
+    }
+
+    /// The last option is there in the namesake, and not here.
+    pub(crate) fn refused(&self, why: &str) -> Failure {
+        self.statuses.refused(format_args!("-{}", self.last), why)
+    }
+
+    /// There is no such option.
+    pub(crate) fn unknown(&self) -> Failure {
+        self.statuses.usage(format_args!("there is no option -{}", self.last))
+    }
+}

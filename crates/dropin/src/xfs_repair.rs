@@ -1,0 +1,110 @@
+//! `xfs_repair`, and `fsck.xfs`, which does nothing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use diskwright::{Image, OpenImage, Outcome};
+
+use crate::failure::{Ended, Failure, Statuses};
+use crate::lists;
+use crate::mending::{May, mend};
+use crate::program::{Invoked, say};
+use crate::words::{Word, Words};
+
+/// Statuses of xfs_repair(8).
+const STATUSES: Statuses = Statuses::ONE;
+const DAMAGED: u8 = 1;
+const MENDED_IF_ASKED: u8 = 4;
+
+#[derive(Debug, Default)]
+struct Wish {
+    image: PathBuf,
+    only_look: bool,
+    tells_mending: bool,
+    only_version: bool,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    let wish = read(arguments)?;
+    if wish.only_version {
+        say(format_args!("xfs_repair by Diskwright {}", env!("CARGO_PKG_VERSION")));
+        return Ok(0);
+    }
+    let name = wish.image.display();
+    let open = OpenImage::default();
+    if let Ok(image) = Image::open_rootless(&wish.image, &OpenImage::default().norecovery(true)) {
+        if image.info().format != "xfs" {
+            let found = &image.info().format;
+            return Err(STATUSES.failed(format_args!("{name} holds {found}: e2fsck is for that")));
+        }
+        let needs_recovery = image.info().needs_recovery;
+        drop(image);
+        if needs_recovery && !wish.only_look {
+            say(format_args!("{name}: replaying the log"));
+            // One that cannot be replayed is for the repair to judge.
+            let _ = Image::recover(&wish.image, &open);
+        }
+    }
+    let may = if wish.only_look { May::Look } else { May::Mend };
+    let mended = mend(&wish.image, may, None).map_err(|e| STATUSES.failed(e))?;
+    if mended.is_interrupted {
+        return Ok(Outcome::Interrupted as u8);
+    }
+    if mended.left > 0 {
+        say(format_args!("{name}: damaged"));
+        return Ok(DAMAGED);
+    }
+    say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "nothing is wrong" }));
+    Ok(if mended.is_changed && wish.tells_mending { MENDED_IF_ASKED } else { 0 })
+}
+
+/// XFS is recovered when it is mounted, so there is nothing to do at the start of a machine: fsck.xfs(8).
+pub(crate) fn fsck(_: Vec<OsString>, _: &Invoked) -> Ended {
+    Ok(0)
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut wish = Wish::default();
+    let mut image = None;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) if image.is_none() => image = Some(path),
+            Word::Operand(extra) => {
+                let extra = extra.to_string_lossy();
+                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
+            }
+            Word::Option('n') => wish.only_look = true,
+            Word::Option('e') => wish.tells_mending = true,
+            Word::Option('V') => wish.only_version = true,
+            // Memory and time are spent as they are needed; a log is replayed if it can be.
+            Word::Option('m' | 't') => drop(words.value()?),
+            Word::Option('f' | 'L' | 'M' | 'P' | 'v') => {}
+            Word::Option('o') => options(&words.text()?)?,
+            Word::Option('c') => return Err(words.refused("features are not changed by a repair")),
+            Word::Option('d') => return Err(words.refused("what is mounted is not repaired")),
+            Word::Option('l' | 'r') => {
+                return Err(words.refused("a log or data on another device is not repaired"));
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    match image {
+        Some(image) => wish.image = image.into(),
+        None if wish.only_version => {}
+        None => return Err(STATUSES.usage("name an image")),
+    }
+    Ok(wish)
+}
+
+/// Suboptions of `-o`, which say how memory is used.
+fn options(list: &str) -> Result<(), Failure> {
+    for item in lists::items(list, 'o', STATUSES) {
+        match item.name {
+            "bhash" | "ag_stride" | "phase2_threads" | "noquota" => drop(item.value()),
+            "force_geometry" => return Err(item.refused("geometry is found by itself")),
+            _ => return Err(item.unknown()),
+        }
+    }
+    Ok(())
+}
