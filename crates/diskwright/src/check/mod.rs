@@ -125,6 +125,7 @@ pub(crate) fn format_of_device(
     })
 }
 
+#[cfg(feature = "build")]
 pub(crate) use dispatch::check as check_device;
 
 impl From<image::Kind> for Format {

@@ -16,7 +16,6 @@ use blockdev::FileAt;
 use parking_lot::Mutex;
 use rustix::fs::{Stat, major};
 
-use super::host::file_id;
 use super::os;
 use crate::content::ArchiveFile;
 use crate::directory::file::HostFile;
@@ -40,11 +39,11 @@ impl Sizes {
         if major(stat.st_dev) != 0 {
             return true;
         }
-        if let Some((_, are_true)) = self.0.get().filter(|(last, _)| *last == file_id(stat).dev) {
+        if let Some((_, are_true)) = self.0.get().filter(|(last, _)| *last == os::device(stat)) {
             return are_true;
         }
         let are_true = os::has_true_sizes(dir, name);
-        self.0.set(Some((file_id(stat).dev, are_true)));
+        self.0.set(Some((os::device(stat), are_true)));
         are_true
     }
 }
