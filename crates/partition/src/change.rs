@@ -1,12 +1,16 @@
 //! Changing the length of a partition, in GPT and MBR.
 //!
 //! A GPT has two copies. The one at the end of the disk is written first, and durable before the other one is, so that
-//! one of them is whole at any moment. An MBR is one sector.
+//! one of them is whole at any moment. An MBR is one sector, and so is each record of a logical partition.
 
 use blockdev::BlockDevice;
 
 use super::gpt_edit::Table;
+use super::logical::Extended;
 use super::{Partition, PartitionError, find, mbr, read};
+
+/// The highest number of a partition in the first sector.
+const PRIMARY_MAX: u32 = 4;
 
 /// The bytes that a disk needs for a partition to have `bytes` bytes: more than it has, if nothing but the end of the
 /// disk is in the way.
@@ -16,32 +20,18 @@ use super::{Partition, PartitionError, find, mbr, read};
 pub fn disk_for(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<u64, PartitionError> {
     let partition = find(device, number)?;
     let end = partition.offset.saturating_add(bytes);
+    let table = Table::read(device)?;
     let others = read(device)?.unwrap_or_default();
-    let next =
-        others.iter().filter(|other| other.offset > partition.offset).min_by_key(|p| p.offset);
-    if let Some(next) = next.filter(|next| next.offset < end) {
-        return Err(no_room(
-            &partition,
-            next.offset,
-            bytes,
-            format!("partition {} follows", next.number),
-        ));
+    let others =
+        others.iter().map(|other| (other.offset, format!("partition {} follows", other.number)));
+    let records = if table.is_none() { records(device)? } else { Vec::new() };
+    let behind = others.chain(records).filter(|(start, _)| *start > partition.offset);
+    if let Some((start, what)) = behind.min_by_key(|(start, _)| *start)
+        && start < end
+    {
+        return Err(no_room(&partition, start, bytes, what));
     }
-    match Table::read(device)? {
-        Some(table) => Ok(table.disk_for(device.len(), end)),
-        None => {
-            let sector = mbr_sector(device)?;
-            if let Some(start) = extended_behind(&sector, partition.offset).filter(|at| *at < end) {
-                return Err(no_room(
-                    &partition,
-                    start,
-                    bytes,
-                    "an extended partition follows".into(),
-                ));
-            }
-            Ok(device.len().max(end))
-        }
-    }
+    Ok(table.map_or(device.len().max(end), |table| table.disk_for(device.len(), end)))
 }
 
 fn no_room(partition: &Partition, limit: u64, wanted: u64, what: String) -> PartitionError {
@@ -64,13 +54,6 @@ pub fn resize(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<(), P
         table.set_len(number, bytes)?;
         return table.write(device);
     }
-    if number > 4 {
-        return Err(PartitionError::Unsupported {
-            number,
-            what: "a logical partition, which this program does not change; use sfdisk for the table",
-        });
-    }
-    let mut sector = mbr_sector(device)?;
     let sectors = bytes.div_ceil(mbr::SECTOR_BYTES as u64);
     let is_addressable = u32::try_from(sectors).is_ok()
         && partition.offset / (mbr::SECTOR_BYTES as u64) + sectors <= 1 << 32;
@@ -80,6 +63,12 @@ pub fn resize(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<(), P
             what: "too large for an MBR, which ends at 2 TiB; use a disk with a GPT",
         });
     }
+    if number > PRIMARY_MAX
+        && let Some(extended) = extended(device)?
+    {
+        return extended.resize(device, number, sectors as u32);
+    }
+    let mut sector = mbr_sector(device)?;
     mbr::set_sectors(&mut sector, number as usize - 1, sectors as u32);
     device.write_at(0, &sector)?;
     Ok(device.flush()?)
@@ -91,9 +80,21 @@ fn mbr_sector(device: &dyn BlockDevice) -> Result<Vec<u8>, PartitionError> {
     Ok(sector)
 }
 
-/// The first byte of the extended partition, if it lies behind `offset`.
-fn extended_behind(sector: &[u8], offset: u64) -> Option<u64> {
-    let entries = mbr::parse(sector).unwrap_or_default();
+/// The extended partition: the last one, if there are several.
+fn extended(device: &dyn BlockDevice) -> Result<Option<Extended>, PartitionError> {
+    let entries = mbr::parse(&mbr_sector(device)?).unwrap_or_default();
+    let entry = entries.into_iter().rfind(mbr::Entry::is_extended);
+    entry.map(|entry| Extended::read(device, entry)).transpose()
+}
+
+/// Where boot records lie that no partition may reach, and what they are.
+fn records(device: &dyn BlockDevice) -> Result<Vec<(u64, String)>, PartitionError> {
+    let entries = mbr::parse(&mbr_sector(device)?).unwrap_or_default();
     let starts = entries.iter().filter(|entry| entry.is_extended());
-    starts.map(|entry| entry.first * mbr::SECTOR_BYTES as u64).find(|start| *start > offset)
+    let starts = starts.map(|entry| entry.first * mbr::SECTOR_BYTES as u64);
+    let starts = starts.map(|start| (start, "an extended partition follows".into()));
+    let extended = extended(device)?;
+    let records = extended.iter().flat_map(Extended::record_offsets);
+    let what = "the record of another logical partition follows";
+    Ok(starts.chain(records.map(|start| (start, what.into()))).collect())
 }

@@ -8,6 +8,7 @@
 mod change;
 mod gpt;
 mod gpt_edit;
+mod logical;
 mod mbr;
 mod signature;
 #[cfg(test)]
@@ -16,13 +17,12 @@ mod tests;
 use std::io;
 
 use blockdev::BlockDevice;
+use logical::Extended;
 use vfs::text;
 
 pub use change::{disk_for, resize};
 pub use signature::Signature;
 
-/// Most logical partitions that are followed.
-const LOGICAL_MAX: u32 = 256;
 /// Sizes a disk's logical block may have, in bytes.
 const BLOCK_BYTES: [u64; 2] = [512, 4096];
 
@@ -156,7 +156,7 @@ fn read_mbr(
     let mut logical = Vec::new();
     for entry in entries {
         if entry.is_extended() {
-            logical = read_logical(device, entry.first)?;
+            logical = Extended::read(device, entry.clone())?.partitions();
         } else {
             partitions.push(mbr_partition(entry.slot as u32 + 1, 0, entry));
         }
@@ -174,32 +174,6 @@ fn mbr_partition(number: u32, base: u64, entry: &mbr::Entry) -> Partition {
         len: entry.count * unit,
         description: format!("type {:#04x}", entry.kind),
     }
-}
-
-/// Follows the chain of extended boot records. Each counts its partition from itself, and the
-/// next record from the start of the chain.
-fn read_logical(device: &dyn BlockDevice, start: u64) -> Result<Vec<Partition>, PartitionError> {
-    let damaged = |problem| PartitionError::Damaged { table: "MBR", problem };
-    let mut partitions = Vec::new();
-    let mut base = start;
-    for step in 0..LOGICAL_MAX {
-        let offset = base * mbr::SECTOR_BYTES as u64;
-        let sector = bytes(device, offset, mbr::SECTOR_BYTES as u64)?;
-        let sector = sector.ok_or(damaged("an extended boot record lies past the end"))?;
-        let Some(entries) = mbr::parse(&sector) else {
-            // An extended partition that never held any has no record.
-            let is_blank = step == 0;
-            return if is_blank { Ok(partitions) } else { Err(damaged("the chain is broken")) };
-        };
-        for entry in entries.iter().filter(|entry| !entry.is_extended()) {
-            partitions.push(mbr_partition(partitions.len() as u32 + 5, base, entry));
-        }
-        let Some(next) = entries.iter().find(|entry| entry.is_extended()) else {
-            return Ok(partitions);
-        };
-        base = start + next.first;
-    }
-    Err(damaged("the chain of logical partitions does not end"))
 }
 
 /// Reads the table, or its copy at the end of the device if it is damaged.

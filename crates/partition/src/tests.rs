@@ -1,7 +1,7 @@
 use blockdev::{BlockDevice, MemoryDevice};
 use proptest::prelude::*;
 
-use super::{Partition, PartitionError, find, read};
+use super::{Partition, PartitionError, disk_for, find, read, resize};
 
 const DISK_BYTES: u64 = 4 << 20;
 
@@ -124,8 +124,50 @@ proptest! {
             for partition in partitions {
                 if let Ok(found) = find(&disk, partition.number) {
                     prop_assert!(found.offset + found.len <= disk.len());
+                    let _ = disk_for(&disk, found.number, found.len + 4096);
+                    let _ = resize(&disk, found.number, found.len + 512);
                 }
             }
         }
     }
+}
+
+/// The kind, first sector and sectors that an entry of a record has.
+fn entry(disk: &MemoryDevice, sector: u64, slot: u64) -> (u8, u32, u32) {
+    let mut bytes = [0; 16];
+    disk.read_at(sector * 512 + 446 + slot * 16, &mut bytes).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    (bytes[4], word(8), word(12))
+}
+
+#[test]
+fn what_covers_a_logical_partition_grows_with_it() {
+    let disk = MemoryDevice::new(DISK_BYTES);
+    disk.write_at(0, &record(&[(0x83, 8, 8), (0x05, 100, 120)])).unwrap();
+    disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 50, 20)])).unwrap();
+    disk.write_at(150 * 512, &record(&[(0x82, 2, 18), (0x05, 80, 30)])).unwrap();
+    disk.write_at(180 * 512, &record(&[(0x83, 4, 6)])).unwrap();
+    // Up to the record of the next one, which counts as one of the partitions in the way.
+    assert_eq!(disk_for(&disk, 6, 28 * 512).unwrap(), DISK_BYTES);
+    assert!(matches!(disk_for(&disk, 6, 29 * 512), Err(PartitionError::NoRoom { number: 6, .. })));
+    resize(&disk, 6, 28 * 512).unwrap();
+    assert_eq!(entry(&disk, 150, 0), (0x82, 2, 28));
+    assert_eq!(entry(&disk, 100, 1), (0x05, 50, 30), "it was as long as what it leads to");
+    assert_eq!(entry(&disk, 150, 1), (0x05, 80, 30));
+    assert_eq!(entry(&disk, 0, 1), (0x05, 100, 120));
+    // The last one takes the extended partition with it. What leads to it covers more than it.
+    resize(&disk, 7, 100 * 512).unwrap();
+    assert_eq!(entry(&disk, 180, 0), (0x83, 4, 100));
+    assert_eq!(entry(&disk, 150, 1), (0x05, 80, 104));
+    assert_eq!(entry(&disk, 0, 1), (0x05, 100, 184));
+    assert_eq!(find(&disk, 7).unwrap().len, 100 * 512);
+    resize(&disk, 7, 512).unwrap();
+    assert_eq!(entry(&disk, 150, 1), (0x05, 80, 5));
+    assert_eq!(entry(&disk, 0, 1), (0x05, 100, 184), "never smaller");
+    // A loose cover stays.
+    disk.write_at(150 * 512, &record(&[(0x82, 2, 28), (0x05, 80, 60)])).unwrap();
+    resize(&disk, 7, 2 * 512).unwrap();
+    assert_eq!(entry(&disk, 150, 1), (0x05, 80, 60));
+    let error = resize(&disk, 8, 512).unwrap_err();
+    assert!(matches!(error, PartitionError::NoPartition { number: 8, .. }));
 }

@@ -202,6 +202,17 @@ pub enum Damage {
 /// What an archive has that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
+    /// A compressed archive that becomes far more than is stored.
+    #[error(
+        "its {stored} bytes so far become more than {limit} when they are decompressed; if it is to be trusted, \
+         decompress it first, into a pipe perhaps (zstd -dc, gzip -dc)"
+    )]
+    Expands {
+        /// Bytes as stored that were read.
+        stored: u64,
+        /// Bytes that are accepted of them.
+        limit: u64,
+    },
     /// A compression other than gzip and zstd.
     #[error("{0} compression is not supported; decompress it and pass the tar on standard input")]
     Compression(&'static str),

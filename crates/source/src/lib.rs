@@ -48,6 +48,8 @@ pub use tar::{BLOCK_BYTES as TAR_BLOCK_BYTES, Header as TarHeader, TarSource};
 
 use std::path::Path;
 
+use tar::compress::Compression;
+
 /// How to read a source.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -126,4 +128,12 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceErr
         return Ok(Box::new(DirectorySource::open(path, options)?));
     }
     Ok(Box::new(TarSource::open(path)?))
+}
+
+/// Whether a file that begins with these bytes is an archive: compressed, in whatever way is known, or with the header
+/// of a tar. It takes [`TAR_BLOCK_BYTES`] of them to tell a tar.
+pub fn is_archive(head: &[u8]) -> bool {
+    // The checksum is none of zeros, with which images begin.
+    let is_tar = |block| TarHeader::parse(block).is_ok();
+    Compression::of(head) != Compression::None || head.first_chunk().is_some_and(is_tar)
 }

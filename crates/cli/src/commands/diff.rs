@@ -8,10 +8,10 @@ use diskwright::diff::{
     Compression, DiffOptions, DiffReport, Ignored, LayerReport, Side, diff, diff_to_layer,
     diff_to_layer_file, json, line,
 };
-use diskwright::{Error, Image, OpenImage, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 use serde::Serialize;
 
-use crate::commands::arguments::open_to_read;
+use super::diff_sides::SidesArgs;
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
@@ -20,6 +20,11 @@ Examples:
   diskwright diff rootfs/ root.img --ignore times,owner
   diskwright diff disk.img:2 disk.img:3 --jsonl
   diskwright diff old.img new.img -o layer.tar.zst
+  diskwright diff oci:layout:v1 oci:layout:v2
+  diskwright diff rootfs.tar.zst root.img
+
+A side is what build takes as a source: an image, a directory, an archive (- for one on standard input),
+or a container image.
 
 Each line is A PATH (only B has it), D PATH (only A has it, with all that is in it) or M PATH and what
 is different. Holes are no difference, nor is an empty lost+found that only one of the two has.
@@ -28,18 +33,15 @@ A layer turns A into B wherever layers are applied, by diskwright apply too: cha
 with the directories above them, whiteouts for what is gone, all names of a file with several if one
 of them is different. The same trees give the same bytes.";
 
-/// Compare two images, or an image and a directory, by what is in them
+/// Compare two images, directories, archives or container images by what is in them
 ///
 /// Exit status: 0 if they are the same, 1 if not; with --output 0 if the layer holds all that is
 /// different, 1 if something was left out.
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct DiffArgs {
-    /// An image, IMAGE:N for partition N of a disk image, or a directory
-    a: PathBuf,
-
-    /// What it is compared with
-    b: PathBuf,
+    #[command(flatten)]
+    sides: SidesArgs,
 
     /// Write what turns A into B as a layer: NAME.tar, NAME.tar.gz or NAME.tar.zst, or - for standard output
     #[arg(short, long, value_name = "LAYER")]
@@ -56,14 +58,6 @@ pub(crate) struct DiffArgs {
     /// What does not count as a difference, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     ignore: Vec<Ignore>,
-
-    /// Number of the partition that both images are in
-    #[arg(long, value_name = "N", help_heading = "Image")]
-    partition: Option<u32>,
-
-    /// Read images as they lie, though their journal or log holds changes that are not in their places
-    #[arg(long, help_heading = "Image")]
-    norecovery: bool,
 
     /// Threads that compare contents [default: one per processor, at most 8]
     #[arg(long, value_name = "N")]
@@ -95,21 +89,6 @@ enum Compress {
     Zstd,
 }
 
-/// A side that is open.
-enum Open<'a> {
-    Image(Box<Image>),
-    Directory(&'a Path),
-}
-
-impl Open<'_> {
-    fn side(&self) -> Side<'_> {
-        match self {
-            Self::Image(image) => Side::Image(image),
-            Self::Directory(path) => Side::Directory(path),
-        }
-    }
-}
-
 pub(crate) fn run(args: &DiffArgs) -> Result<Outcome> {
     let ignores = |what| args.ignore.contains(&what);
     let ignored = Ignored {
@@ -126,7 +105,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
         check_output(args, output)?;
     }
-    let (a, b) = (open(args, &args.a)?, open(args, &args.b)?);
+    let (a, b) = args.sides.open(args.output.as_deref(), options.threads)?;
     let sides = (a.side(), b.side());
     match &args.output {
         Some(output) => layer(args, output, sides, &options),
@@ -147,29 +126,6 @@ fn check_output(args: &DiffArgs, output: &Path) -> Result<()> {
         return Err(Error::Usage(problem.into()));
     }
     Ok(())
-}
-
-/// Opens a side. What follows a colon behind the name of a file is the number of a partition.
-fn open<'a>(args: &DiffArgs, path: &'a Path) -> Result<Open<'a>> {
-    if path.is_dir() {
-        return Ok(Open::Directory(path));
-    }
-    let (file, partition) = match split_partition(path) {
-        Some((file, number)) => (file, Some(number)),
-        None => (path, args.partition),
-    };
-    let mut options = OpenImage::default().norecovery(args.norecovery);
-    options.partition = partition;
-    Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
-}
-
-fn split_partition(path: &Path) -> Option<(&Path, u32)> {
-    if path.exists() {
-        return None;
-    }
-    let (file, number) = path.to_str()?.rsplit_once(':')?;
-    let file = Path::new(file);
-    file.exists().then_some((file, number.parse().ok()?))
 }
 
 fn layer(

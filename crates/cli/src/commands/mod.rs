@@ -15,6 +15,7 @@ pub(crate) mod convert;
 pub(crate) mod cp;
 mod dedupe;
 pub(crate) mod diff;
+mod diff_sides;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;

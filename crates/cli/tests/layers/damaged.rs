@@ -191,6 +191,20 @@ fn what_is_not_there_is_named() {
     });
 }
 
+/// Whiteouts of what is not there, or lies below what is no directory, hide nothing.
+#[test]
+fn whiteouts_of_what_is_not_there_change_nothing() {
+    on_each_format(|dir| {
+        let members =
+            [".wh.nothing", "no/.wh.such", "no/.wh..wh..opq", "f/.wh.below", "f/.wh..wh..opq"];
+        let members = members.map(|path| file(path, ""));
+        fs::write(dir.join("layer.tar"), tar(&members)).unwrap();
+        let said = ok(dir, "apply layer.tar a.img --json");
+        assert!(said.contains("\"entries\":5,\"removed\":0"), "{said}");
+        assert_equal(dir, "a", "a.img");
+    });
+}
+
 /// Images with garbage in them are compared and changed, or refused: with a status that says so, and in time.
 #[test]
 fn images_with_garbage_end_with_a_status() {

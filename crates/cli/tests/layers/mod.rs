@@ -7,4 +7,5 @@ mod differences;
 mod random;
 mod round_trip;
 mod rules;
+mod sources;
 mod tarball;

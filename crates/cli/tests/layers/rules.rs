@@ -20,12 +20,12 @@ fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> Value {
     json!({ "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": bytes.len() })
 }
 
-fn oracle_digest(bytes: &[u8]) -> String {
+pub(super) fn oracle_digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes the layout of an image of these layers.
-fn layout(path: &Path, layers: &[Vec<u8>]) {
+pub(super) fn layout(path: &Path, layers: &[Vec<u8>]) {
     let _ = fs::remove_dir_all(path);
     let digests = layers.iter().map(|layer| format!("sha256:{}", oracle_digest(layer)));
     let config = json!({

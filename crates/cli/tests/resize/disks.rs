@@ -9,18 +9,18 @@ use tempfile::TempDir;
 
 use crate::check::common::{ends, image, object, run};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// First sector and number of sectors of each partition.
 type Parts<'p> = &'p [(u64, u64)];
 /// Blocks of the entries of a GPT.
 const ENTRIES: u64 = 32;
 
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
 /// A boot record with these partitions, of types.
-fn mbr(parts: &[(u8, u64, u64)]) -> [u8; 512] {
+pub(super) fn mbr(parts: &[(u8, u64, u64)]) -> [u8; 512] {
     let mut sector = [0; 512];
     for (slot, (kind, first, count)) in parts.iter().enumerate() {
         let at = 446 + slot * 16;
@@ -69,7 +69,7 @@ fn write_gpt(disk: &File, parts: Parts<'_>) {
 }
 
 /// A disk of `bytes` bytes with a table, and an image of 64 MiB in the partition that starts at `start`.
-fn disk(bytes: u64, start: u64, write_table: impl Fn(&File)) -> TempDir {
+pub(super) fn disk(bytes: u64, start: u64, write_table: impl Fn(&File)) -> TempDir {
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("disk.img");
     let disk =
@@ -109,7 +109,7 @@ fn assert_table(path: &Path, is_gpt: bool, parts: Parts<'_>) {
 }
 
 #[track_caller]
-fn assert_sound(home: &TempDir, number: u32) {
+pub(super) fn assert_sound(home: &TempDir, number: u32) {
     let line = format!("check disk.img --partition {number} --json");
     let report = object(home.path(), &line, 0);
     assert_eq!(report["errors"].as_u64().unwrap_or(0), 0, "{report}");
@@ -166,18 +166,4 @@ fn the_disk_becomes_longer_where_nothing_follows() {
     assert_eq!(said.status, 3, "{}", said.messages);
     assert_eq!(path.metadata().unwrap().len(), before);
     assert_sound(&home, 2);
-}
-
-#[test]
-fn logical_partitions_are_refused_by_name() {
-    let home = disk(250 * MIB, 2 * MIB, |disk| {
-        disk.write_all_at(&mbr(&[(5, 2048, 400_000)]), 0).unwrap();
-        disk.write_all_at(&mbr(&[(0x83, 2048, 64 * 2048)]), MIB).unwrap();
-    });
-    assert_sound(&home, 5);
-    let before = oracle::digest(&home.path().join("disk.img"));
-    let said = run(home.path(), "grow disk.img --partition 5 --size 100M");
-    assert_eq!(said.status, 3, "{}", said.messages);
-    assert!(said.messages.contains("logical"), "{}", said.messages);
-    assert_eq!(oracle::digest(&home.path().join("disk.img")), before);
 }

@@ -2,3 +2,4 @@
 
 mod disks;
 mod files;
+mod logical;

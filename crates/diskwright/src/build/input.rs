@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use source::mtree::{Manifest, ManifestOptions};
-use source::oci::{Image, ImageOptions, Limits};
+use source::oci::Image;
 use source::{
     Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource, Time,
 };
@@ -84,13 +84,7 @@ impl Input {
         beside: &Path,
         threads: usize,
     ) -> Result<Self, SourceError> {
-        let options = ImageOptions {
-            platform: container.platform.clone(),
-            is_overlay: container.is_overlay,
-            beside: beside.to_owned(),
-            threads: threads.max(1),
-            limits: Limits { layer_bytes: container.layer_bytes_max, ..Limits::default() },
-        };
+        let options = container.options(beside, threads);
         Image::load(&container.reference, &options).map(Self::Container)
     }
 

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use source::correct::{CorrectionOptions, CorrectionReport};
-use source::oci::{Platform, Reference};
+use source::oci::{ImageOptions, Limits, Platform, Reference};
 use vfs::Timestamp;
 
 use super::details::LeftOut;
@@ -180,6 +180,19 @@ impl Container {
 impl From<Container> for BuildSource {
     fn from(container: Container) -> Self {
         Self::Container(container)
+    }
+}
+
+impl Container {
+    /// How it is read: by so many threads, with temporary files without names in `beside`.
+    pub(crate) fn options(&self, beside: &Path, threads: usize) -> ImageOptions {
+        ImageOptions {
+            platform: self.platform.clone(),
+            is_overlay: self.is_overlay,
+            beside: beside.to_owned(),
+            threads: threads.max(1),
+            limits: Limits { layer_bytes: self.layer_bytes_max, ..Limits::default() },
+        }
     }
 }
 

@@ -189,8 +189,8 @@ impl<'a> Comparison<'a> {
             return Ok(());
         }
         let mut ignored = self.options.ignored;
-        // It has the time when the image was made.
-        ignored.times |= b.path == LOST_FOUND;
+        // It has the time when the image was made, as has what an archive does not list.
+        ignored.times |= b.path == LOST_FOUND || !self.a.knows(&a) || !self.b.knows(&b);
         let mut found = attributes::compare((self.a, &a), (self.b, &b), ignored)?;
         if pairing == Pairing::Different {
             found.push(Difference::Links);

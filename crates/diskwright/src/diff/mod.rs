@@ -3,18 +3,21 @@
 //!
 //! Both trees are walked in step, in the order of the bytes of their names. Memory is taken for the directories on
 //! the way, for the files that have several names, and for a bounded number of files whose contents are compared at
-//! the same time; a layer also keeps what it will hold.
+//! the same time; a layer also keeps what it will hold. What cannot be walked, an archive or a container image, is read
+//! first, and all its names are in memory.
 
 mod attributes;
 mod change;
 mod compare;
 mod compress;
 mod contents;
+mod held;
 mod host;
 mod image;
 mod layer;
 mod links;
 mod report;
+mod source_tree;
 mod tree;
 
 use std::path::Path;
@@ -27,6 +30,7 @@ pub use compare::{DiffOptions, DiffReport, diff};
 pub use compress::Compression;
 pub use layer::{LayerReport, diff_to_layer, diff_to_layer_file};
 pub use report::{json, line};
+pub use source_tree::SourceTree;
 
 use tree::Tree;
 
@@ -37,6 +41,8 @@ pub enum Side<'a> {
     Image(&'a Image),
     /// That of a directory of the host.
     Directory(&'a Path),
+    /// That of an archive, a container image or a manifest.
+    Source(&'a SourceTree),
 }
 
 impl<'a> Side<'a> {
@@ -44,6 +50,7 @@ impl<'a> Side<'a> {
         Ok(match self {
             Self::Image(image) => Box::new(image::ImageTree::new(image)),
             Self::Directory(path) => Box::new(host::HostTree::open(path)?),
+            Self::Source(tree) => Box::new(tree),
         })
     }
 }

@@ -86,6 +86,12 @@ pub(super) trait Tree: Sync {
     /// Whether times are kept to the nanosecond, and not to the second.
     fn has_nanoseconds(&self) -> bool;
 
+    /// Whether something says what the attributes of a file are. Of a directory that is only a part of paths in an
+    /// archive, nothing does, and its time is no difference.
+    fn knows(&self, _: &Node) -> bool {
+        true
+    }
+
     /// What tells apart which flags a tree can have.
     fn format(&self) -> &str;
 }

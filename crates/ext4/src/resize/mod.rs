@@ -9,6 +9,7 @@ mod draft;
 mod finish;
 mod groups;
 mod grow;
+mod inline;
 mod least;
 mod map;
 mod mover;

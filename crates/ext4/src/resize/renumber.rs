@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use vfs::{Error, FileType, Result};
 
+use super::inline;
 use super::map::{How, has_map};
 use super::mover::Mover;
 use crate::alloc::bitmap::{self, Bits};
@@ -18,6 +19,8 @@ use crate::format::inode::{Inode, flags};
 const STABLE_INODES: u32 = 0x800;
 /// Where the number of `..` lies in the first block of a directory.
 const DOT_DOT_AT: usize = 12;
+/// Instead of a block of a directory: its inode.
+const IN_INODE: u32 = u32::MAX;
 
 /// Where names are that lead to inodes that move.
 #[derive(Default)]
@@ -26,6 +29,20 @@ struct References {
     names: HashMap<u32, Vec<(u32, u32)>>,
     /// Of each such directory: those in it.
     children: HashMap<u32, Vec<u32>>,
+}
+
+impl References {
+    /// Adds those in an inline directory that lead to inodes from `first` on. `slot` is that of the directory.
+    fn add_inline(&mut self, dir: u32, slot: &[u8], first: u32) {
+        let parent = inline::parent(&Inode::from_slot(slot));
+        if parent >= first {
+            self.children.entry(parent).or_default().push(dir);
+        }
+        let named: HashSet<u32> = inline::names(slot).into_iter().collect();
+        for ino in named.into_iter().filter(|ino| *ino >= first) {
+            self.names.entry(ino).or_default().push((dir, IN_INODE));
+        }
+    }
 }
 
 impl Mover {
@@ -76,16 +93,11 @@ impl Mover {
     }
 
     fn check_movable(&self, count: usize) -> Result<()> {
-        let has_inline =
-            self.params.sb.features.incompat(crate::format::features::Incompat::INLINE_DATA);
-        let has_stable = self.params.sb.raw.feature_compat.get() & STABLE_INODES != 0;
-        let what = match () {
-            () if has_inline => "inline_data",
-            () if has_stable => "stable_inodes",
-            () => return Ok(()),
-        };
+        if self.params.sb.raw.feature_compat.get() & STABLE_INODES == 0 {
+            return Ok(());
+        }
         Err(Error::unsupported(
-            format!("shrinking with {what}, where {count} inodes would have to move"),
+            format!("shrinking with stable_inodes, where {count} inodes would have to move"),
             "ask for more, or make a new image: diskwright convert --size min",
         ))
     }
@@ -95,8 +107,13 @@ impl Mover {
         let mut found = References::default();
         let first = self.new.geometry.inodes_count + 1;
         for ino in self.inodes_in_use()? {
-            let inode = Inode::from_slot(&self.slot(ino)?);
-            if !inode.is_dir() || !has_map(&inode) || inode.links_count() == 0 {
+            let slot = self.slot(ino)?;
+            let inode = Inode::from_slot(&slot);
+            if !inode.is_dir() || inode.links_count() == 0 {
+                continue;
+            }
+            if inode.has_flag(flags::INLINE_DATA) {
+                found.add_inline(ino, &slot, first);
                 continue;
             }
             self.for_each_block(&inode, |number, _, bytes| {
@@ -175,6 +192,10 @@ impl Mover {
         let names: Vec<(u32, u32)> = names.iter().map(|(dir, at)| (now(*dir), *at)).collect();
         let children: Vec<u32> = children.iter().map(|child| now(*child)).collect();
         for (dir, number) in names {
+            if number == IN_INODE {
+                self.rename_inline(dir, old, new)?;
+                continue;
+            }
             self.rename_in(
                 dir,
                 number,
@@ -183,6 +204,10 @@ impl Mover {
             )?;
         }
         for child in children {
+            if Inode::from_slot(&self.slot(child)?).has_flag(flags::INLINE_DATA) {
+                self.set_inline_parent(child, new)?;
+                continue;
+            }
             self.rename_in(
                 child,
                 0,

@@ -36,7 +36,7 @@ pub(super) const fn kind(
 }
 
 /// Feature sets old and new.
-pub(super) const KINDS: [Kind; 13] = [
+pub(super) const KINDS: [Kind; 14] = [
     kind("ext4", "ext4", 4096, ""),
     kind("ext4 of small blocks", "ext4", 1024, ""),
     Kind { arguments: &["-E", "resize=300000"], ..kind("little kept", "ext4", 1024, "^64bit") },
@@ -53,6 +53,7 @@ pub(super) const KINDS: [Kind; 13] = [
         size: 160 * MIB,
         ..kind("clusters", "ext4", 1024, "bigalloc,^resize_inode")
     },
+    kind("inline data", "ext4", 1024, "inline_data"),
     Kind { arguments: &["-G", "4", "-g", "1024"], ..kind("small groups", "ext4", 1024, "quota") },
 ];
 

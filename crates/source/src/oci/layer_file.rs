@@ -48,7 +48,7 @@ impl LayerFile {
             }
             entries
         } else {
-            read(path, beside, limits).map_err(|error| of_layer(error, path))?
+            read_archive(path, beside, limits)?
         };
         let mut all = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -70,8 +70,17 @@ impl LayerFile {
     }
 }
 
-fn read(path: &Path, beside: &Path, limits: &Limits) -> Result<Vec<Entry>, SourceError> {
-    let store = Store::of_layer(path, beside, limits)?;
+/// Reads an archive that is no layer, as [`LayerFile::load`] reads one: all names are names, `.wh.` at their beginning
+/// means nothing. Entries come in the order of the archive, and their contents can be read at any time.
+///
+/// # Errors
+/// If it cannot be read, is damaged, or asks for more than the limits allow.
+pub fn read_archive(
+    path: &Path,
+    beside: &Path,
+    limits: &Limits,
+) -> Result<Vec<Entry>, SourceError> {
+    let store = Store::of_layer(path, beside, limits).map_err(|error| of_layer(error, path))?;
     let name = store.image.clone();
     let layer = Layer { name, digest: None, size: None, packing: None, diff_id: None };
     let pool = Pool::new(beside)?;
@@ -83,7 +92,7 @@ fn read(path: &Path, beside: &Path, limits: &Limits) -> Result<Vec<Entry>, Sourc
         limits,
         is_cancelled: &is_cancelled,
     };
-    reader.read()
+    reader.read().map_err(|error| of_layer(error, path))
 }
 
 /// A layer is no image, and is named once.

@@ -34,11 +34,12 @@ use std::thread;
 use parking_lot::Mutex;
 
 pub use error::ContainerFault;
-pub use layer_file::{LayerEntry, LayerFile};
+pub use layer_file::{LayerEntry, LayerFile, read_archive};
 pub use reference::{Platform, Reference};
 pub use stream::ContainerSource;
 pub use whiteout::Meaning;
 
+use crate::tar::compress::expanded_max;
 use crate::{Entry, SourceError};
 use flatten::Flattener;
 use layer::{LayerReader, Pool};
@@ -70,7 +71,7 @@ impl Default for Limits {
 impl Limits {
     /// Bytes that a layer of `stored` bytes may become.
     fn expanded(&self, stored: u64) -> u64 {
-        self.layer_bytes.unwrap_or_else(|| stored.saturating_mul(1024).saturating_add(1 << 30))
+        self.layer_bytes.unwrap_or_else(|| expanded_max(stored))
     }
 }
 

@@ -9,6 +9,16 @@ use structured_zstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// Bytes of a file's start that [`Compression::of`] looks at.
 pub(crate) const MAGIC_LEN: usize = 6;
 
+/// Bytes that anything may become when it is decompressed.
+const EXPANDED_FREE_BYTES: u64 = 1 << 30;
+/// How many times its stored bytes it may become beyond that. Gzip makes at most 1032 bytes of one.
+const EXPANDED_SHARE: u64 = 1024;
+
+/// Most bytes that are accepted of what so many stored ones become, unless somebody says otherwise.
+pub(crate) fn expanded_max(stored: u64) -> u64 {
+    stored.saturating_mul(EXPANDED_SHARE).saturating_add(EXPANDED_FREE_BYTES)
+}
+
 /// How the bytes of an archive are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {

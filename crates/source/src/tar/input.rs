@@ -10,7 +10,7 @@ use blockdev::FileAt;
 use parking_lot::Mutex;
 
 use super::at::FileReader;
-use super::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
+use super::compress::{Compression, Gzip, MAGIC_LEN, Zstd, expanded_max};
 use super::readahead::ReadAhead;
 use crate::content::ArchiveFile;
 use crate::{Damage, Progress, SourceError, Unsupported};
@@ -56,6 +56,8 @@ struct Tap {
     copy_error: Mutex<Option<io::Error>>,
     /// The end of the archive was seen: what follows it is not copied.
     is_over: AtomicBool,
+    /// The limit that was passed when it was decompressed; 0 if none was.
+    passed_limit: AtomicU64,
 }
 
 impl Tap {
@@ -97,6 +99,27 @@ impl<R: Read> Read for Tapped<R> {
                 Err(passed_on)
             }
         }
+    }
+}
+
+/// Stops what becomes far more than is stored.
+struct Expanding<R> {
+    inner: R,
+    tap: Arc<Tap>,
+    /// Bytes that came out.
+    bytes: u64,
+}
+
+impl<R: Read> Read for Expanding<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.bytes += n as u64;
+        let limit = expanded_max(self.tap.read.load(Ordering::Relaxed));
+        if self.bytes > limit {
+            self.tap.passed_limit.store(limit, Ordering::Relaxed);
+            return Err(io::Error::other("the archive becomes too large"));
+        }
+        Ok(n)
     }
 }
 
@@ -158,15 +181,14 @@ impl Input {
         let tapped = Tapped { inner, tap: tap.clone() };
         let buffered = BufReader::with_capacity(BUFFER_BYTES, tapped);
         let compression = Compression::of(&head[..head_len]);
+        let decoded = |decoder: Box<dyn Read + Send>| -> Result<Box<dyn Read + Send>, SourceError> {
+            let limited = Expanding { inner: decoder, tap: Arc::clone(&tap), bytes: 0 };
+            Ok(Box::new(ReadAhead::start(Box::new(limited)).map_err(io)?))
+        };
         let stream: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(buffered),
-            Compression::Gzip => {
-                Box::new(ReadAhead::start(Box::new(Gzip::new(buffered))).map_err(io)?)
-            }
-            Compression::Zstd => {
-                let decoder = Zstd::new(buffered);
-                Box::new(ReadAhead::start(Box::new(decoder)).map_err(io)?)
-            }
+            Compression::Gzip => decoded(Box::new(Gzip::new(buffered)))?,
+            Compression::Zstd => decoded(Box::new(Zstd::new(buffered)))?,
             Compression::Other(compression) => {
                 return Err(SourceError::Unsupported {
                     archive: name.to_owned(),
@@ -281,6 +303,12 @@ impl Input {
         if let Some(source) = self.tap.error.lock().take() {
             return SourceError::Io { operation: "read", path: archive, source };
         }
+        let limit = self.tap.passed_limit.load(Ordering::Relaxed);
+        if limit > 0 {
+            let stored = self.tap.read.load(Ordering::Relaxed);
+            let (offset, feature) = (self.offset, Unsupported::Expands { stored, limit });
+            return SourceError::Unsupported { archive, offset, entry: None, feature };
+        }
         let damage = match error.kind() {
             _ if error.raw_os_error().is_some() => {
                 return SourceError::Io { operation: "read", path: archive, source: error };
@@ -304,4 +332,25 @@ fn fill(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_becomes_far_more_than_is_stored_is_stopped() {
+        let tap = Arc::new(Tap::default());
+        tap.read.store(5, Ordering::Relaxed);
+        let bomb = Expanding { inner: io::repeat(0), tap: Arc::clone(&tap), bytes: 0 };
+        let mut input = Input::plain(bomb, Path::new("bomb.tar.zst"));
+        input.tap = tap;
+        let limit = (1 << 30) + 5 * 1024;
+        assert!(input.skip(limit - (1 << 20)).unwrap());
+        let error = input.skip(2 << 20).unwrap_err();
+        let SourceError::Unsupported { feature, .. } = &error else { panic!("{error}") };
+        assert_eq!(*feature, Unsupported::Expands { stored: 5, limit });
+        let said = error.to_string();
+        assert!(said.contains("\"bomb.tar.zst\"") && said.contains("zstd -dc"), "{said}");
+    }
 }

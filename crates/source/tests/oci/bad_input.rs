@@ -166,6 +166,36 @@ fn documents_that_are_wrong_are_refused() {
     assert!(said(path).contains("more than 8 deep"));
 }
 
+/// The manifest, and its configuration, are blobs as layers are.
+#[test]
+fn manifests_that_name_what_is_missing_or_another_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let manifest = image(path, &[(tar(&[file("a", "")]), Packing::Plain)], "amd64");
+    layout(path, std::slice::from_ref(&manifest));
+    let place = blob_path(path, &manifest);
+    let bytes = fs::read(&place).unwrap();
+    let config = serde_json::from_slice::<Value>(&bytes).unwrap()["config"].clone();
+    for (descriptor, named_by) in [(&manifest, "index"), (&config, "manifest")] {
+        let place = blob_path(path, descriptor);
+        let name = descriptor["digest"].as_str().unwrap().replace(':', "/");
+        let bytes = fs::read(&place).unwrap();
+        let says = |word: &str| {
+            let said = said(path);
+            assert!(said.contains(&name) && said.contains(word), "{word:?}: {said}");
+        };
+        fs::remove_file(&place).unwrap();
+        says("it is missing, though");
+        says(named_by);
+        fs::write(&place, &bytes[1..]).unwrap();
+        says("its descriptor says");
+        fs::write(&place, bytes.iter().map(|byte| byte ^ 1).collect::<Vec<_>>()).unwrap();
+        says("its digest is sha256:");
+        fs::write(&place, &bytes).unwrap();
+    }
+    assert_eq!(super::common::flatten(path, false).unwrap().len(), 2);
+}
+
 #[test]
 fn bombs_are_stopped() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! Writing a whole area of attributes at once.
 
 use super::{
-    Area, AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_SIZE, HASH_OFFSET,
-    INODE_HEADER_SIZE, MAGIC, REFCOUNT_OFFSET, VALUE_INODE_OFFSET, block_hash, entry_hash,
-    entry_size, value_size,
+    Area, AttributeName, BLOCK_HEADER_SIZE, BLOCKS_OFFSET, ENTRY_HASH_OFFSET, ENTRY_SIZE,
+    HASH_OFFSET, INODE_HEADER_SIZE, MAGIC, REFCOUNT_OFFSET, VALUE_INODE_OFFSET, Value, block_hash,
+    entry_hash, entry_size, value_size,
 };
 
 /// Value of an attribute to store.
@@ -124,6 +124,29 @@ pub fn set_value_inode(
     found
 }
 
+/// Changes the value of an attribute in the bytes that [`Area::in_inode`] reads, without changing its length. It has no
+/// hash then, as none does there that a kernel wrote. False if there is no such value.
+pub fn edit_in_inode(
+    bytes: &mut [u8],
+    name: AttributeName<'_>,
+    edit: impl FnOnce(&mut [u8]),
+) -> bool {
+    let Ok(Some(area)) = Area::in_inode(bytes) else { return false };
+    let mut at = INODE_HEADER_SIZE;
+    let found = area.entries().find(|entry| {
+        let is_it = entry.name_index == name.index && entry.name == name.suffix;
+        at += if is_it { 0 } else { entry_size(entry.name.len()) };
+        is_it
+    });
+    let Some(Value::Here(value)) = found.map(|entry| entry.value) else { return false };
+    let (len, offset) = (value.len(), u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
+    let start = INODE_HEADER_SIZE + usize::from(offset);
+    let Some(value) = bytes.get_mut(start..start + len) else { return false };
+    edit(value);
+    bytes[at + ENTRY_HASH_OFFSET..][..size_of::<u32>()].fill(0);
+    true
+}
+
 fn fits(room: usize, attributes: &[NewAttribute<'_>]) -> bool {
     // Four zero bytes end the entries.
     attributes.iter().map(NewAttribute::size).sum::<usize>() + size_of::<u32>() <= room
@@ -168,7 +191,7 @@ mod tests {
     use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
 
-    use super::super::{Area, Value, seal_block, verify_block};
+    use super::super::{seal_block, verify_block};
     use super::*;
     use crate::format::address::Block;
 

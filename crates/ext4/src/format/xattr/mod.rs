@@ -19,8 +19,8 @@ use super::checksum::crc32c;
 
 pub use acl::{acl_from_linux, acl_to_linux};
 pub use encode::{
-    NewAttribute, NewValue, encode_block, encode_in_inode, fits_in_block, fits_in_inode,
-    set_value_inode,
+    NewAttribute, NewValue, edit_in_inode, encode_block, encode_in_inode, fits_in_block,
+    fits_in_inode, set_value_inode,
 };
 pub use name::{AttributeName, INDEX_SYSTEM, is_acl_index};
 
@@ -39,6 +39,8 @@ pub const VALUE_SIZE_MAX: u32 = 1 << 24;
 
 /// Byte of `e_value_inum` in an entry.
 const VALUE_INODE_OFFSET: usize = 4;
+/// Byte of `e_hash` in an entry.
+const ENTRY_HASH_OFFSET: usize = 12;
 /// Byte of `h_refcount` in a block.
 const REFCOUNT_OFFSET: usize = 4;
 /// Byte of `h_blocks` in a block.

@@ -1,0 +1,138 @@
+//! The two sides of `diskwright diff`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use diskwright::build::{Container, ImageFile, ManifestFile, Platform, Reference};
+use diskwright::diff::{Side, SourceTree};
+use diskwright::{Error, Image, OpenImage, Result};
+
+use crate::commands::arguments::open_to_read;
+
+/// What is compared.
+#[derive(Debug, Args)]
+pub(crate) struct SidesArgs {
+    /// An image, IMAGE:N for partition N of a disk image, a directory, an archive, or oci:DIR[:REF],
+    /// oci-archive:FILE[:REF], docker-archive:FILE[:TAG], mtree:FILE[:ROOTDIR]
+    a: PathBuf,
+
+    /// What it is compared with
+    b: PathBuf,
+
+    /// Number of the partition that both images are in
+    #[arg(long, value_name = "N", help_heading = "Image")]
+    partition: Option<u32>,
+
+    /// Read images as they lie, though their journal or log holds changes that are not in their places
+    #[arg(long, help_heading = "Image")]
+    norecovery: bool,
+
+    /// Which of a container image for several platforms [default: the only one, or Linux on this processor]
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]", help_heading = ARCHIVES)]
+    platform: Option<Platform>,
+
+    /// Most that a layer or archive may become when it is decompressed [default: 1G, and 1024 times what is stored]
+    #[arg(long, value_name = "SIZE", value_parser = diskwright::text::parse_size, help_heading = ARCHIVES)]
+    layer_limit: Option<u64>,
+}
+
+/// Heading of the options of what is read before it is compared.
+const ARCHIVES: &str = "Container images and archives";
+
+/// A side that is open.
+pub(crate) enum Open<'a> {
+    Image(Box<Image>),
+    Directory(&'a Path),
+    Source(Box<SourceTree>),
+}
+
+impl Open<'_> {
+    pub(crate) fn side(&self) -> Side<'_> {
+        match self {
+            Self::Image(image) => Side::Image(image),
+            Self::Directory(path) => Side::Directory(path),
+            Self::Source(tree) => Side::Source(tree),
+        }
+    }
+}
+
+impl SidesArgs {
+    /// Opens both sides. What has to be kept of them lies beside `output`, if it is a file.
+    pub(crate) fn open(
+        &self,
+        output: Option<&Path>,
+        threads: usize,
+    ) -> Result<(Open<'_>, Open<'_>)> {
+        let reads_input = |side: &Path| side.to_str().is_some_and(is_standard_input);
+        if reads_input(&self.a) && reads_input(&self.b) {
+            let problem = "both sides come from standard input: give one of them a name";
+            return Err(Error::Usage(problem.into()));
+        }
+        let is_container = |side: &Path| side.to_str().and_then(Reference::parse).is_some();
+        if self.platform.is_some() && !is_container(&self.a) && !is_container(&self.b) {
+            let problem = "--platform goes with a container image: write oci:, oci-archive: or docker-archive: before \
+                           its path";
+            return Err(Error::Usage(problem.into()));
+        }
+        let temporary = std::env::temp_dir();
+        let beside = match output.filter(|output| output.as_os_str() != "-") {
+            Some(output) => output.parent().filter(|parent| !parent.as_os_str().is_empty()),
+            None => Some(&*temporary),
+        };
+        let beside = beside.unwrap_or(Path::new("."));
+        Ok((self.open_one(&self.a, beside, threads)?, self.open_one(&self.b, beside, threads)?))
+    }
+
+    fn open_one<'a>(&self, side: &'a Path, beside: &Path, threads: usize) -> Result<Open<'a>> {
+        if let Some(file) = ImageFile::parse(side.as_os_str()) {
+            return self.image(&file.path, file.partition.or(self.partition));
+        }
+        let source = |tree: SourceTree| Ok(Open::Source(Box::new(tree)));
+        if let Some(reference) = side.to_str().and_then(Reference::parse) {
+            let container = Container {
+                reference: reference.map_err(Error::Usage)?,
+                platform: self.platform.clone(),
+                is_overlay: false,
+                layer_bytes_max: self.layer_limit,
+                config: None,
+            };
+            return source(SourceTree::of_container(&container, beside, threads)?);
+        }
+        if let Some(manifest) = ManifestFile::parse(side.as_os_str()) {
+            return source(SourceTree::of_manifest(&manifest, threads)?);
+        }
+        if side.as_os_str() != "-" && side.is_dir() {
+            return Ok(Open::Directory(side));
+        }
+        if SourceTree::is_archive(side) {
+            return source(SourceTree::of_archive(side, beside, self.layer_limit)?);
+        }
+        // What follows a colon behind the name of a file is the number of a partition.
+        let (file, partition) = match split_partition(side) {
+            Some((file, number)) => (file, Some(number)),
+            None => (side, self.partition),
+        };
+        self.image(file, partition)
+    }
+
+    fn image(&self, file: &Path, partition: Option<u32>) -> Result<Open<'static>> {
+        let options = OpenImage { partition, norecovery: self.norecovery, ..OpenImage::default() };
+        Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
+    }
+}
+
+/// Whether a side is read from standard input, as an archive alone or as that of a container image.
+fn is_standard_input(side: &str) -> bool {
+    side == "-"
+        || Reference::parse(side)
+            .is_some_and(|parsed| parsed.is_ok_and(|reference| reference.is_standard_input()))
+}
+
+fn split_partition(path: &Path) -> Option<(&Path, u32)> {
+    if path.exists() {
+        return None;
+    }
+    let (file, number) = path.to_str()?.rsplit_once(':')?;
+    let file = Path::new(file);
+    file.exists().then_some((file, number.parse().ok()?))
+}
