@@ -1,12 +1,12 @@
 //! An open file system.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
 use operation::Mode;
 use operation::profile::ListingProfile;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
+use transaction::locks::atomic::AtomicU32;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Ino, Result, Timestamp};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{Contents, Shared};
+use crate::locks::{Mutex, RwLock};
 
 /// Shards of the cache. More than threads, so that they rarely meet.
 const SHARDS: usize = 64;

@@ -1,17 +1,17 @@
 //! The engine: a device seen through the cache, and the checkpoint lock that makes checkpoints consistent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use blockdev::BlockDevice;
 use crossbeam_utils::CachePadded;
-use parking_lot::lock_api::ArcRwLockWriteGuard;
-use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
 use crate::guard::Guard;
+use crate::locks::atomic::{AtomicU64, AtomicUsize};
+use crate::locks::{ArcRwLockWriteGuard, Mutex, RwLock};
 use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 

@@ -29,6 +29,7 @@ mod cache;
 mod checkpoint;
 mod engine;
 mod guard;
+pub mod locks;
 mod permits;
 mod txn;
 

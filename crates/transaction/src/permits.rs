@@ -3,7 +3,9 @@
 //! A checkpoint is closed when it has about as many blocks as the log can take, but what is open then
 //! still joins it. A log of usual size has room for that; with a small one, threads take turns.
 
-use parking_lot::{Condvar, Mutex, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex};
+
+use crate::locks::RwLockReadGuard;
 
 /// Blocks that an open transaction may add, as far as small logs are concerned.
 const TXN_BLOCKS: usize = 32;

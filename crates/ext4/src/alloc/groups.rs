@@ -1,11 +1,12 @@
 //! The groups of an open file system: what ext4 has of each of them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use blockdev::BlockDevice;
 use operation::groups;
 use operation::reserve::{Claim, ReserveSize};
 use transaction::Txn;
+use transaction::locks::atomic::AtomicU32;
 
 use super::busy::BusyBlocks;
 use super::reserved::ReservedInodes;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use transaction::Corruption;
 
 use crate::format::address::Block;

@@ -6,12 +6,12 @@ pub(crate) mod superblock_copy;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use blockdev::{BlockDevice, OverlayDevice};
 use operation::profile::ListingProfile;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
+use transaction::locks::atomic::AtomicU32;
 use transaction::Engine;
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;

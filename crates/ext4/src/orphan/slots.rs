@@ -5,11 +5,12 @@
 //! as free again. Each thread starts at a block of its own, so that few threads change the same
 //! block at a time.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::format::address::Block;
 use crate::format::inode::Owner;
 use crossbeam_utils::CachePadded;
+use transaction::locks::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// A slot of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

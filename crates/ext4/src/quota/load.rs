@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use transaction::BufferRef;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 

@@ -23,7 +23,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use smallvec::SmallVec;
 use transaction::{Corruption, Txn};
 use vfs::{Ino, Result};

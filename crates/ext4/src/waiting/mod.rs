@@ -22,9 +22,10 @@ mod settle;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, RwLock};
+use transaction::locks::atomic::AtomicUsize;
+use transaction::locks::{Mutex, RwLock};
 use smallvec::SmallVec;
 use vfs::Ino;
 

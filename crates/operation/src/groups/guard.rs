@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use parking_lot::MutexGuard;
+use transaction::locks::MutexGuard;
 use smallvec::SmallVec;
 
 use super::{Busy, Group, Groups, Guarded};

@@ -4,7 +4,7 @@
 //! its own, before any inode's, so that the ancestors it looks at stay what they are: `..` of a
 //! directory changes only under that lock, and a directory with something in it cannot go.
 
-use parking_lot::MutexGuard;
+use transaction::locks::MutexGuard;
 use smallvec::SmallVec;
 use vfs::names::check_name;
 use vfs::{Error, Ino, RenameMode, Result};

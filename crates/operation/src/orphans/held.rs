@@ -1,6 +1,6 @@
 //! Lists of orphans that an operation holds.
 
-use parking_lot::{Mutex, MutexGuard};
+use transaction::locks::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::Turn;

@@ -1,7 +1,9 @@
 //! Where the data of new files goes: behind that of the file before, so that small files lie close
 //! together, and in another group once the inode's own is full.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use transaction::locks::atomic::AtomicU64;
 
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
