@@ -338,7 +338,7 @@ impl Engine {
 
     /// Ends the running checkpoint and starts the next.
     fn close_checkpoint(&self) -> Result<Closed> {
-        let checkpoint_lock = self.checkpoint_lock.write();
+        let checkpoint_lock = self.checkpoint_lock.exclusive();
         let mut txn = Txn::new(self, None);
         self.format().flush_deferred(&mut txn)?;
         txn.commit();

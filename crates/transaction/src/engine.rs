@@ -9,9 +9,10 @@ use crossbeam_utils::CachePadded;
 use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
+use crate::checkpoint_lock::CheckpointLock;
 use crate::guard::Guard;
 use crate::locks::atomic::{AtomicU64, AtomicUsize};
-use crate::locks::{ArcRwLockWriteGuard, Mutex, RwLock};
+use crate::locks::{ArcRwLockWriteGuard, Mutex};
 use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 
@@ -66,8 +67,7 @@ pub struct Engine {
     log: Option<Box<dyn Log>>,
     block_size: usize,
     pub(crate) cache: Cache,
-    /// Shared by open transactions, exclusive while a checkpoint is closed.
-    pub(crate) checkpoint_lock: CachePadded<RwLock<()>>,
+    pub(crate) checkpoint_lock: CheckpointLock,
     /// The running checkpoint. Changes only under the exclusive checkpoint lock.
     pub(crate) running: AtomicU64,
     /// The last checkpoint that has a transaction which is not minor ([`Txn::set_minor`]).
@@ -108,7 +108,7 @@ impl Engine {
             log,
             block_size: options.block_size,
             cache: Cache::new(blocks),
-            checkpoint_lock: CachePadded::default(),
+            checkpoint_lock: CheckpointLock::default(),
             running: AtomicU64::new(1),
             needed: AtomicU64::new(0),
             writer: Mutex::default(),
@@ -214,7 +214,7 @@ impl Engine {
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
-        Ok(Txn::new(self, Some(Admission { checkpoint_lock: self.checkpoint_lock.read(), permit })))
+        Ok(Txn::new(self, Some(Admission { checkpoint_lock: self.checkpoint_lock.shared(), permit })))
     }
 
     /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no

@@ -27,6 +27,7 @@ mod as_they_are;
 mod buffer;
 mod cache;
 mod checkpoint;
+mod checkpoint_lock;
 mod engine;
 mod guard;
 pub mod locks;
