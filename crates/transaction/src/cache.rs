@@ -19,7 +19,7 @@ const SHARDS: (usize, usize) = (64, 1024);
 
 /// Blocks of a shard, at least, where there are more than the fewest shards: of so many, no shard has far more of what
 /// is in use than others, and drops what it should keep.
-const SHARD_BLOCKS: usize = 256;
+const SHARD_BLOCKS: usize = 512;
 
 /// Shards whose bits are in one word.
 const WORD: usize = 64;
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn shards_are_as_many_as_the_cache_is_large() {
         let shards = |blocks_max| Cache::new(blocks_max).shards.len();
-        assert_eq!([64, 1 << 14, 1 << 16, 100_000, 1 << 24].map(shards), [64, 64, 256, 512, 1024]);
+        assert_eq!([64, 1 << 14, 1 << 16, 100_000, 1 << 24].map(shards), [64, 64, 128, 256, 1024]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ const BYTES_PER_WORKER: u64 = 128 << 20;
 const WORKERS_MIN: u32 = 16;
 /// Memory for cached metadata, in bytes: enough that nothing is written back meanwhile.
 const CACHE_BYTES: usize = 1 << 30;
+/// Names that are in a directory for each of the files that operations are about.
+const FILL: u32 = 4;
 /// Bytes that are read and written at once.
 const REQUEST: usize = 4096;
 /// The time of everything that is made.
@@ -45,7 +47,15 @@ const fn case(name: &'static str, run: fn(&dyn FileSystem, &mut Worker, u32) -> 
 }
 
 /// All cases, in an order in which each finds what it needs.
-pub(super) static CASES: [Case; 13] = [
+pub(super) static CASES: [Case; 14] = [
+    // So many that a directory of XFS has an index in blocks of its own, and one of ext4 a tree.
+    Case {
+        is_between: true,
+        ..case("fill", |fs, worker, at| {
+            let names = (at * FILL)..(at + 1) * FILL;
+            names.into_iter().try_for_each(|at| fs.create(worker.dir, &name(b'e', at), &NEW).map(drop))
+        })
+    },
     case("create", |fs, worker, at| {
         let ino = fs.create(worker.dir, &name(b'f', at), &NEW)?;
         worker.files.push(ino);
