@@ -13,7 +13,7 @@ pub(super) const MOVE_NS: f64 = 100.0;
 const LINE: usize = 64;
 
 /// What is known by the file that it is used in. Where it has locks and counters, both are named.
-const NAMES: [(&str, &str, &str); 17] = [
+const NAMES: [(&str, &str, &str); 16] = [
     ("transaction/src/cache.rs", "shard of the cache", "list of dirty shards"),
     ("transaction/src/checkpoint.rs", "writer of checkpoints", "checkpoint that is needed"),
     ("transaction/src/checkpoint_lock.rs", "checkpoint lock", "stripes in use"),
@@ -24,7 +24,6 @@ const NAMES: [(&str, &str, &str); 17] = [
     ("operation/src/groups/mod.rs", "group", ""),
     ("operation/src/groups/guard.rs", "lists of groups", ""),
     ("ext4/src/alloc/groups.rs", "", "what a group shows"),
-    ("ext4/src/alloc/inodes.rs", "", "generations"),
     ("ext4/src/alloc/reserved.rs", "kept inodes", "kept inodes"),
     ("ext4/src/waiting/gate.rs", "", "gate of a directory"),
     ("ext4/src/waiting/mod.rs", "files that wait", "files that wait"),
