@@ -73,9 +73,9 @@ pub struct Engine {
     /// The last checkpoint that has a transaction which is not minor ([`Txn::set_minor`]).
     pub(crate) needed: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
-    pub(crate) writer: Mutex<Writer>,
-    /// Blocks whose contents the running checkpoint gave up.
-    pub(crate) freed: Mutex<Vec<u64>>,
+    pub(crate) writer: CachePadded<Mutex<Writer>>,
+    /// Blocks whose contents the running checkpoint gave up. Apart from what every operation reads.
+    pub(crate) freed: CachePadded<Mutex<Vec<u64>>>,
     pub(crate) dirty_blocks: CachePadded<AtomicUsize>,
     dirty_blocks_max: usize,
     dirty_blocks_hard: usize,
@@ -111,8 +111,8 @@ impl Engine {
             checkpoint_lock: CheckpointLock::default(),
             running: AtomicU64::new(1),
             needed: AtomicU64::new(0),
-            writer: Mutex::default(),
-            freed: Mutex::new(Vec::new()),
+            writer: CachePadded::default(),
+            freed: CachePadded::default(),
             dirty_blocks: CachePadded::default(),
             // Less than what a checkpoint may have, because more comes in until it is closed.
             dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),

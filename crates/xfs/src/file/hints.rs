@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crossbeam_utils::CachePadded;
 use transaction::locks::atomic::AtomicU64;
 
 use crate::format::address::FsBlock;
@@ -11,16 +12,16 @@ use crate::inode::Handle;
 
 /// Where data was allocated last, by group of the inodes.
 pub(crate) struct Hints {
-    /// The block behind it; 0, which no file can have, for none yet.
-    behind: Box<[AtomicU64]>,
+    /// Each on a cache line of its own, because threads work in different groups. The block behind it; 0, which no file can have, for none yet.
+    behind: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Hints {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { behind: geometry.ags().map(|_| AtomicU64::new(0)).collect() }
+        Self { behind: geometry.ags().map(|_| CachePadded::default()).collect() }
     }
 
-    fn of(&self, geometry: &Geometry, file: &Handle) -> Option<&AtomicU64> {
+    fn of(&self, geometry: &Geometry, file: &Handle) -> Option<&CachePadded<AtomicU64>> {
         let (ag, _) = geometry.split_ino(file.ino())?;
         self.behind.get(ag.0 as usize)
     }
