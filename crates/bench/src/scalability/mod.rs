@@ -30,6 +30,8 @@ pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
     eprintln!("bench: a note takes {unseen_ns:.0} ns that it does not see");
     let mut bounds = bounds_table(options);
     let mut held = Table::new(&["format", "operation", "what it locks and writes: times × ns held (lines moved)"]);
+    let mut checkpoints =
+        Table::new(&["format", "operation", "us", "of checkpoints, us", "most times one thread's rate"]);
     let mut trials = Table::new(&[
         "format", "threads", "operations/s", "slowest to fastest thread", "longest, ms", "waits",
         "time waited", "most for",
@@ -41,10 +43,16 @@ pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
             runs.push(measure(format, workers, (options, unseen_ns))?);
         }
         add_rows((&mut bounds, &mut held), format, &runs);
+        add_checkpoints(&mut checkpoints, format, &runs);
         eprintln!("bench: {}, all threads at once", format.name());
         trial::run(format, options, &mut trials)?;
     }
-    Ok(vec![("What bounds each operation", bounds), ("What each operation holds", held), ("All threads at once", trials)])
+    Ok(vec![
+        ("What bounds each operation", bounds),
+        ("What each operation holds", held),
+        ("What one thread writes for all", checkpoints),
+        ("All threads at once", trials),
+    ])
 }
 
 fn bounds_table(options: &ScalabilityOptions) -> Table {
@@ -61,6 +69,8 @@ fn bounds_table(options: &ScalabilityOptions) -> Table {
 struct Row {
     name: &'static str,
     operation_ns: f64,
+    /// Its share of the checkpoint after it.
+    checkpoint_ns: f64,
     usage: Usage,
     efficiency: f64,
 }
@@ -83,7 +93,8 @@ fn measure(
         let usage = Usage::of(&noted.records, times, (scale, unseen_ns));
         let rate = model::throughput(&usage.demands, workers);
         let efficiency = (rate * operation_ns / f64::from(workers)).min(1.0);
-        Row { name: noted.case.name, operation_ns, usage, efficiency }
+        let checkpoint_ns = timed.checkpoint_ns / timed.operations.max(1) as f64;
+        Row { name: noted.case.name, operation_ns, checkpoint_ns, usage, efficiency }
     };
     Ok(in_turn.into_iter().zip(timed).map(row).collect())
 }
@@ -109,6 +120,24 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
         bounds.row(cells);
         let kinds: Vec<_> = usage.kinds.iter().filter_map(said).collect();
         held.row(vec![format.name().into(), row.name.into(), kinds.join(", ")]);
+    }
+}
+
+/// What a checkpoint takes of each operation that changes something: one thread writes it while the others go on, so all
+/// together are as fast as it is, at most.
+fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
+    for row in runs.last().into_iter().flatten() {
+        let all = row.operation_ns + row.checkpoint_ns;
+        // Less is what looking takes that there is nothing to write.
+        if row.checkpoint_ns * 100.0 > row.operation_ns {
+            table.row(vec![
+                format.name().into(),
+                row.name.into(),
+                format!("{:.2}", all / 1e3),
+                format!("{:.2}", row.checkpoint_ns / 1e3),
+                format!("{:.1}", all / row.checkpoint_ns),
+            ]);
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Measured {
     pub(super) operations: u64,
     /// Time of them, in nanoseconds; what taking notes took is subtracted.
     pub(super) ns: f64,
+    /// Time of the checkpoint that makes all of it durable, in nanoseconds.
+    pub(super) checkpoint_ns: f64,
     /// What each thread noted.
     pub(super) records: Vec<Record>,
 }
@@ -55,12 +57,14 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
     let mut measured = Vec::new();
     let mut workers = workers;
     for case in &CASES {
-        // What the case before left to be written is in no figure of this one.
-        fs.sync().map_err(|error| error.to_string())?;
         let parts = run_case(&*fs, &mut workers, (case, plan))
             .map_err(|error| format!("{}: {error}", case.name))?;
+        // So what a case leaves to be written is in no figure of the next one.
+        let began = Instant::now();
+        fs.sync().map_err(|error| error.to_string())?;
         if !case.is_between {
-            measured.push(sum(case, parts, plan.unseen_ns));
+            let checkpoint_ns = began.elapsed().as_nanos() as f64;
+            measured.push(Measured { checkpoint_ns, ..sum(case, parts, plan.unseen_ns) });
         }
     }
     Ok(measured)
@@ -73,7 +77,8 @@ fn sum(case: &'static Case, parts: Vec<Part>, unseen_ns: f64) -> Measured {
         part.ns as f64 - noting
     });
     let ns = ns.sum::<f64>().max(0.0);
-    Measured { case, operations, ns, records: parts.into_iter().map(|part| part.record).collect() }
+    let records = parts.into_iter().map(|part| part.record).collect();
+    Measured { case, operations, ns, checkpoint_ns: 0.0, records }
 }
 
 fn run_case(
