@@ -32,6 +32,7 @@ mod engine;
 mod guard;
 pub mod locks;
 mod permits;
+mod seal;
 mod txn;
 
 pub use as_they_are::AsTheyAre;
