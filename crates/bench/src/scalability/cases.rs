@@ -52,8 +52,9 @@ pub(super) static CASES: [Case; 14] = [
     Case {
         is_between: true,
         ..case("fill", |fs, worker, at| {
-            let names = (at * FILL)..(at + 1) * FILL;
-            names.into_iter().try_for_each(|at| fs.create(worker.dir, &name(b'e', at), &NEW).map(drop))
+            let first = at * FILL;
+            (first..first + FILL)
+                .try_for_each(|at| fs.create(worker.dir, &name(b'e', at), &NEW).map(drop))
         })
     },
     case("create", |fs, worker, at| {

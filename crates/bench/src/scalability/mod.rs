@@ -61,7 +61,8 @@ fn bounds_table(options: &ScalabilityOptions) -> Table {
         "busiest, ns", "what",
     ];
     // Columns have names for as long as the program runs, and there are a few.
-    columns.extend(options.workers.iter().map(|workers| &*format!("× {workers}").leak()));
+    let column = |workers: &u32| -> &'static str { format!("× {workers}").leak() };
+    columns.extend(options.workers.iter().map(column));
     Table::new(&columns)
 }
 
