@@ -117,9 +117,13 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
             format!("{:.1}", usage.busiest.1),
             usage.busiest.0.into(),
         ];
-        cells.extend(runs.iter().map(|run| format!("{:.2}", run[at].efficiency)));
+        let said = |run: &Vec<Row>| match usage.writes_checkpoints() {
+            true => "–".into(),
+            false => format!("{:.2}", run[at].efficiency),
+        };
+        cells.extend(runs.iter().map(said));
         bounds.row(cells);
-        let kinds: Vec<_> = usage.kinds.iter().filter_map(said).collect();
+        let kinds: Vec<_> = usage.kinds.iter().filter_map(say).collect();
         held.row(vec![format.name().into(), row.name.into(), kinds.join(", ")]);
     }
 }
@@ -143,7 +147,7 @@ fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
 }
 
 /// What is said of a kind, unless an operation in a hundred uses it at most.
-fn said(kind: &Kind) -> Option<String> {
+fn say(kind: &Kind) -> Option<String> {
     let uses = kind.exclusive + kind.shared;
     let moved = if kind.moves < 0.05 { String::new() } else { format!(" ({:.1})", kind.moves) };
     let shared = if kind.exclusive == 0.0 { " shared".into() } else { format!(" × {:.0}", kind.held_ns) };

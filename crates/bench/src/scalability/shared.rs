@@ -12,10 +12,13 @@ pub(super) const MOVE_NS: f64 = 100.0;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// What is held while a checkpoint is written.
+const WRITER: &str = "writer of checkpoints";
+
 /// What is known by the file that it is used in. Where it has locks and counters, both are named.
 const NAMES: [(&str, &str, &str); 16] = [
     ("transaction/src/cache.rs", "shard of the cache", "list of dirty shards"),
-    ("transaction/src/checkpoint.rs", "writer of checkpoints", "checkpoint that is needed"),
+    ("transaction/src/checkpoint.rs", WRITER, "checkpoint that is needed"),
     ("transaction/src/checkpoint_lock.rs", "checkpoint lock", "stripes in use"),
     ("transaction/src/engine.rs", "block", "running checkpoint"),
     ("transaction/src/txn.rs", "block", "dirty blocks"),
@@ -126,6 +129,11 @@ impl Usage {
         usage.demands.own_ns = (operation_ns - held_by_shared).max(0.0) + elsewhere;
         usage.kinds = kinds.into_values().map(Kind::with_mean).collect();
         usage
+    }
+
+    /// Whether each operation waits for a checkpoint. Those that wait at a time share one, which no queue is like.
+    pub(super) fn writes_checkpoints(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.name == WRITER && kind.exclusive > 0.5)
     }
 
     /// Locks that it takes.
