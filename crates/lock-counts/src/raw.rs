@@ -20,7 +20,13 @@ fn address<T>(lock: &T) -> usize {
 }
 
 /// Takes a lock that was only tried if `is_held`, and notes it.
-fn take(lock: usize, hold: Hold, place: &'static Location<'static>, is_held: bool, wait: impl FnOnce()) {
+fn take(
+    lock: usize,
+    hold: Hold,
+    place: &'static Location<'static>,
+    is_held: bool,
+    wait: impl FnOnce(),
+) {
     if is_held {
         recording::acquired(lock, hold, place, None);
         return;
@@ -94,7 +100,9 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[track_caller]
     fn lock_exclusive(&self) {
         let is_held = self.0.try_lock_exclusive();
-        take(address(self), Hold::Exclusive, Location::caller(), is_held, || self.0.lock_exclusive());
+        take(address(self), Hold::Exclusive, Location::caller(), is_held, || {
+            self.0.lock_exclusive()
+        });
     }
 
     #[track_caller]

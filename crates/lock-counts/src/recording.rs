@@ -83,7 +83,10 @@ pub fn start(record: Record, turn: Option<u32>) {
 
 /// Takes no more notes in this thread; those that were taken.
 pub fn stop() -> Record {
-    RECORDER.with(|slot| slot.borrow_mut().take()).map(|recorder| recorder.record).unwrap_or_default()
+    RECORDER
+        .with(|slot| slot.borrow_mut().take())
+        .map(|recorder| recorder.record)
+        .unwrap_or_default()
 }
 
 /// Lets `note` work on the notes of this thread, if it takes any.

@@ -6,8 +6,8 @@
 //! may wait for its stripe only if that is above all it holds.
 
 use crossbeam_utils::CachePadded;
-use transaction::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
+use transaction::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use vfs::Ino;
 

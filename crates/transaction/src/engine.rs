@@ -214,7 +214,10 @@ impl Engine {
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
-        Ok(Txn::new(self, Some(Admission { checkpoint_lock: self.checkpoint_lock.shared(), permit })))
+        Ok(Txn::new(
+            self,
+            Some(Admission { checkpoint_lock: self.checkpoint_lock.shared(), permit }),
+        ))
     }
 
     /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no

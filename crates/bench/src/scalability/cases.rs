@@ -42,7 +42,10 @@ pub(super) struct Case {
     pub(super) run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>,
 }
 
-const fn case(name: &'static str, run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>) -> Case {
+const fn case(
+    name: &'static str,
+    run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>,
+) -> Case {
     Case { name, is_between: false, one_in: 1, run }
 }
 

@@ -24,17 +24,34 @@ pub(crate) type Titled = (&'static str, Table);
 /// Measures both formats: what bounds each operation, what it holds, and the trial.
 pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
     if !cfg!(feature = "count-locks") {
-        return Err("locks are not counted in this program: build it with --features count-locks".into());
+        return Err(
+            "locks are not counted in this program: build it with --features count-locks".into()
+        );
     }
     let unseen_ns = turns::unseen_ns();
     eprintln!("bench: a note takes {unseen_ns:.0} ns that it does not see");
     let mut bounds = bounds_table(options);
-    let mut held = Table::new(&["format", "operation", "what it locks and writes: times × ns held (lines moved)"]);
-    let mut checkpoints =
-        Table::new(&["format", "operation", "us", "of checkpoints, us", "most times one thread's rate"]);
+    let mut held = Table::new(&[
+        "format",
+        "operation",
+        "what it locks and writes: times × ns held (lines moved)",
+    ]);
+    let mut checkpoints = Table::new(&[
+        "format",
+        "operation",
+        "us",
+        "of checkpoints, us",
+        "most times one thread's rate",
+    ]);
     let mut trials = Table::new(&[
-        "format", "threads", "operations/s", "slowest to fastest thread", "longest, ms", "waits",
-        "time waited", "most for",
+        "format",
+        "threads",
+        "operations/s",
+        "slowest to fastest thread",
+        "longest, ms",
+        "waits",
+        "time waited",
+        "most for",
     ]);
     for format in [BuildFormat::Xfs, BuildFormat::Ext4] {
         let mut runs = Vec::new();
@@ -57,8 +74,16 @@ pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
 
 fn bounds_table(options: &ScalabilityOptions) -> Table {
     let mut columns = vec![
-        "format", "operation", "us", "locks", "lines written", "lines moved", "held longest, ns", "what",
-        "busiest, ns", "what",
+        "format",
+        "operation",
+        "us",
+        "locks",
+        "lines written",
+        "lines moved",
+        "held longest, ns",
+        "what",
+        "busiest, ns",
+        "what",
     ];
     // Columns have names for as long as the program runs, and there are a few.
     let column = |workers: &u32| -> &'static str { format!("× {workers}").leak() };
@@ -150,7 +175,8 @@ fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
 fn say(kind: &Kind) -> Option<String> {
     let uses = kind.exclusive + kind.shared;
     let moved = if kind.moves < 0.05 { String::new() } else { format!(" ({:.1})", kind.moves) };
-    let shared = if kind.exclusive == 0.0 { " shared".into() } else { format!(" × {:.0}", kind.held_ns) };
+    let shared =
+        if kind.exclusive == 0.0 { " shared".into() } else { format!(" × {:.0}", kind.held_ns) };
     (uses > 0.01).then(|| format!("{} {uses:.1}{shared}{moved}", kind.name))
 }
 
@@ -160,12 +186,18 @@ mod tests {
 
     #[test]
     fn every_case_of_every_thread_is_done_and_none_at_the_same_time() {
-        let plan = Plan { format: BuildFormat::Ext4, workers: 3, files: 32, turn: 5, unseen_ns: 0.0 };
+        let plan =
+            Plan { format: BuildFormat::Ext4, workers: 3, files: 32, turn: 5, unseen_ns: 0.0 };
         for format in [BuildFormat::Ext4, BuildFormat::Xfs] {
             let measured = turns::run(&Plan { format, ..plan }).unwrap();
             assert_eq!(measured.len(), cases::CASES.iter().filter(|case| !case.is_between).count());
             for case in &measured {
-                assert_eq!(case.operations, u64::from(3 * 32 / case.case.one_in), "{}", case.case.name);
+                assert_eq!(
+                    case.operations,
+                    u64::from(3 * 32 / case.case.one_in),
+                    "{}",
+                    case.case.name
+                );
                 assert_eq!(case.records.len(), 3);
             }
         }

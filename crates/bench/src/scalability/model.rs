@@ -18,8 +18,12 @@ pub(super) fn throughput(demands: &Demands, threads: u32) -> f64 {
     let mut queues = vec![0.0; demands.shared_ns.len()];
     let mut rate = 0.0;
     for present in 1..=threads {
-        let stays: Vec<f64> =
-            demands.shared_ns.iter().zip(&queues).map(|(need, queue)| need * (1.0 + queue)).collect();
+        let stays: Vec<f64> = demands
+            .shared_ns
+            .iter()
+            .zip(&queues)
+            .map(|(need, queue)| need * (1.0 + queue))
+            .collect();
         rate = f64::from(present) / (demands.own_ns + stays.iter().sum::<f64>());
         for (queue, stay) in queues.iter_mut().zip(stays) {
             *queue = rate * stay;

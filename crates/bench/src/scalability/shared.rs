@@ -286,8 +286,9 @@ mod tests {
         assert!((usage.demands.own_ns - 980.0).abs() < 1e-9);
         assert_eq!((usage.locks(), usage.lines), (1.0, 1.0));
 
-        let own: Vec<_> =
-            (0..4).map(|w| record(6400 * (w as usize + 1), &[(w, true), (w + 4, true)], 40)).collect();
+        let own: Vec<_> = (0..4)
+            .map(|w| record(6400 * (w as usize + 1), &[(w, true), (w + 4, true)], 40))
+            .collect();
         let usage = Usage::of(&own, (8, 1000.0), (1.0, 0.0));
         assert!(usage.demands.shared_ns.is_empty());
         assert_eq!((usage.demands.own_ns, usage.moves()), (1000.0, 0.0));
@@ -296,8 +297,9 @@ mod tests {
 
     #[test]
     fn neighbours_in_a_line_disturb_each_other() {
-        let near: Vec<_> =
-            (0..2).map(|w| record(6400 + 8 * w as usize, &[(w, true), (w + 2, true)], 40)).collect();
+        let near: Vec<_> = (0..2)
+            .map(|w| record(6400 + 8 * w as usize, &[(w, true), (w + 2, true)], 40))
+            .collect();
         let usage = Usage::of(&near, (4, 1000.0), (1.0, 0.0));
         assert!(usage.demands.shared_ns.is_empty(), "no lock is of two");
         assert!((usage.moves() - 0.75).abs() < 1e-9, "{}", usage.moves());

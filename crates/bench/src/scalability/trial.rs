@@ -9,8 +9,8 @@ use vfs::FileSystem;
 
 use super::cases::{Worker, prepare};
 use super::shared::name_of;
-use crate::{BuildFormat, ScalabilityOptions};
 use crate::table::Table;
+use crate::{BuildFormat, ScalabilityOptions};
 
 /// What a thread did.
 struct Done {
@@ -20,7 +20,11 @@ struct Done {
 }
 
 /// Files made and removed by one thread, by two, and by as many as are asked for.
-pub(super) fn run(format: BuildFormat, options: &ScalabilityOptions, table: &mut Table) -> Result<(), String> {
+pub(super) fn run(
+    format: BuildFormat,
+    options: &ScalabilityOptions,
+    table: &mut Table,
+) -> Result<(), String> {
     let most = options.workers.iter().copied().max().unwrap_or(1);
     let time = Duration::from_secs_f64(options.seconds);
     for threads in [1, 2, most] {
@@ -38,7 +42,8 @@ fn add(table: &mut Table, format: BuildFormat, done: &[Done], took: Duration) {
     let (least, most) = (each().min().unwrap_or(0), each().max().unwrap_or(0));
     let longest = done.iter().map(|done| done.longest).max().unwrap_or_default();
     let uses = || done.iter().flat_map(|done| done.record.uses.values());
-    let taken: u64 = uses().filter(|used| !used.is_counter).map(|used| used.exclusive + used.shared).sum();
+    let taken: u64 =
+        uses().filter(|used| !used.is_counter).map(|used| used.exclusive + used.shared).sum();
     let waits: u64 = uses().map(|used| used.waits).sum();
     let waited: u64 = uses().map(|used| used.waited_ns).sum();
     let worst = uses().max_by_key(|used| used.waited_ns).filter(|used| used.waited_ns > 0);

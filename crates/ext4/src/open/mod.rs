@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use blockdev::{BlockDevice, OverlayDevice};
 use operation::profile::ListingProfile;
-use transaction::locks::Mutex;
 use transaction::Engine;
+use transaction::locks::Mutex;
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
 

@@ -24,9 +24,9 @@ mod table;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use transaction::locks::atomic::AtomicUsize;
 use transaction::locks::{Mutex, RwLock};
-use smallvec::SmallVec;
 use vfs::Ino;
 
 use crate::alloc::reserved::InodeRun;

@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use transaction::locks::MutexGuard;
 use smallvec::SmallVec;
+use transaction::locks::MutexGuard;
 
 use super::{Busy, Group, Groups, Guarded};
 

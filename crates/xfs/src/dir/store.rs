@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_utils::CachePadded;
 use operation::Side;
-use transaction::locks::Mutex;
 use smallvec::SmallVec;
 use transaction::Txn;
+use transaction::locks::Mutex;
 use transaction::locks::atomic::{AtomicU32, AtomicUsize};
 use vfs::Ino;
 

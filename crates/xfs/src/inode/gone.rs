@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use operation::Side;
-use transaction::locks::Mutex;
 use smallvec::SmallVec;
+use transaction::locks::Mutex;
 use transaction::locks::atomic::AtomicUsize;
 
 use crate::format::address::Block;
