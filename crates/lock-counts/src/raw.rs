@@ -4,7 +4,6 @@ use std::panic::Location;
 use std::time::Instant;
 
 use parking_lot::lock_api;
-use parking_lot::lock_api::{RawMutex as _, RawRwLock as _, RawRwLockDowngrade as _};
 
 use crate::recording::{self, Hold};
 

@@ -152,7 +152,7 @@ pub(super) fn prepare(
             let layout = ext4::mkfs::plan(&ext4::mkfs::Options::new(bytes))?;
             ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros)?;
             let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
-            Arc::new(ext4::Ext4::open(device, &options)?)
+            Arc::new(ext4::Ext4::open_writable(device, &options)?)
         }
         BuildFormat::Xfs => {
             let options = xfs::mkfs::Options {
@@ -163,7 +163,7 @@ pub(super) fn prepare(
             let layout = xfs::mkfs::plan(&options)?;
             xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros)?;
             let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
-            Arc::new(xfs::Xfs::open(device, &options)?)
+            Arc::new(xfs::Xfs::open_writable(device, &options)?)
         }
     };
     let worker = |number| {

@@ -16,7 +16,7 @@ const LINE: usize = 64;
 const WRITER: &str = "writer of checkpoints";
 
 /// What is known by the file that it is used in. Where it has locks and counters, both are named.
-const NAMES: [(&str, &str, &str); 16] = [
+const NAMES: [(&str, &str, &str); 19] = [
     ("transaction/src/cache.rs", "shard of the cache", "list of dirty shards"),
     ("transaction/src/checkpoint.rs", WRITER, "checkpoint that is needed"),
     ("transaction/src/checkpoint_lock.rs", "checkpoint lock", "stripes in use"),
@@ -30,8 +30,11 @@ const NAMES: [(&str, &str, &str); 16] = [
     ("ext4/src/alloc/reserved.rs", "kept inodes", "kept inodes"),
     ("ext4/src/waiting/gate.rs", "", "gate of a directory"),
     ("ext4/src/waiting/mod.rs", "files that wait", "files that wait"),
+    ("ext4/src/log/journal.rs", "log", ""),
     ("xfs/src/alloc/ags.rs", "", "what a group shows"),
     ("xfs/src/dir/store.rs", "directory states", "insert buffers"),
+    ("xfs/src/inode/gone.rs", "chunks that were given back", "chunks that were given back"),
+    ("xfs/src/log/xfs_log.rs", "log", ""),
     ("xfs/src/file/hints.rs", "", "place of new data"),
 ];
 
