@@ -14,6 +14,7 @@ mod measure;
 mod memory;
 mod report;
 mod requests;
+mod scalability;
 mod sources;
 mod table;
 mod versions;
@@ -45,8 +46,25 @@ enum Benchmark {
     Requests(RequestsOptions),
     /// Memory that an open image takes for each entry and each inode that it has cached
     Memory(MemoryOptions),
+    /// What threads on many processors share, for each operation: locks, how long they are held, cache lines, and how fast
+    /// 8, 64 and 128 of them can be. Needs a program with the feature count-locks
+    Scalability(ScalabilityOptions),
     /// Files of the library: against the calls of the file system beneath
     Library(LibraryOptions),
+}
+
+/// What the measurement of what threads share is asked to do.
+#[derive(Args)]
+struct ScalabilityOptions {
+    /// Numbers of threads, each with a directory of its own
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 128], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Vec<u32>,
+    /// Files of each thread
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    operations: u32,
+    /// Time of each trial with all threads at once, in seconds
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
 }
 
 /// What the benchmark of the library is asked to do.
@@ -198,6 +216,9 @@ fn main() -> ExitCode {
         Benchmark::Churn(options) => table(churn::run(&options)),
         Benchmark::Requests(options) => table(requests::run(&options)),
         Benchmark::Memory(options) => table(memory::run(&options)),
+        Benchmark::Scalability(options) => {
+            scalability::run(&options).map(|tables| titled(&tables, json))
+        }
         Benchmark::Library(options) => table(library::run(&options)),
     };
     match outcome {
@@ -208,4 +229,14 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Several tables, each below its title.
+fn titled(tables: &[scalability::Titled], json: bool) -> String {
+    if json {
+        let all: Vec<_> = tables.iter().map(|(title, table)| (*title, table)).collect();
+        return serde_json::to_string_pretty(&all).expect("plain data serializes") + "\n";
+    }
+    let sections = tables.iter().map(|(title, table)| format!("## {title}\n{}", table.markdown()));
+    sections.collect::<Vec<_>>().join("\n")
 }

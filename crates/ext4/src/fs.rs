@@ -1,12 +1,11 @@
 //! An open file system.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use blockdev::BlockDevice;
 use operation::Mode;
 use operation::profile::ListingProfile;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use transaction::{BufferRef, Engine, Tag};
 use vfs::{Ino, Result, Timestamp};
 
@@ -66,8 +65,8 @@ pub struct Ext4 {
     pub(crate) spread: Spread,
     /// Guards the reference counts of the inodes that hold values of attributes.
     pub(crate) value_inodes: Mutex<()>,
-    /// Inodes taken so far, for their generations.
-    pub(crate) generations: AtomicU32,
+    /// What the generations of new inodes begin at.
+    pub(crate) generations: u32,
     /// What the replay of the journal did.
     pub(crate) recovered: crate::log::Report,
     pub(crate) mode: Mode,

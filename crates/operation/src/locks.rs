@@ -6,8 +6,8 @@
 //! may wait for its stripe only if that is above all it holds.
 
 use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
+use transaction::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use vfs::Ino;
 
@@ -15,8 +15,8 @@ use vfs::Ino;
 /// others do not touch their cache lines.
 const ROW: usize = 16;
 
-/// Rows of locks there are. Far more than threads, so that sharing one is rare.
-const ROWS: usize = 256;
+/// Rows of locks there are: so many that of 128 threads at work, one in eight finds another in its row.
+const ROWS: usize = 1024;
 
 /// Locks of neighbours, on cache lines of their own.
 type Row = CachePadded<[RwLock<()>; ROW]>;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use vfs::{Error, Ino, Result};
 
 /// Shards there are: a power of two, far more than threads.

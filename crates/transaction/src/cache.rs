@@ -5,15 +5,24 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{Contents, Shared};
+use crate::locks::atomic::AtomicU64;
+use crate::locks::{Mutex, RwLock};
 
-/// Shards of the cache. More than threads, so that they rarely meet.
-const SHARDS: usize = 64;
+/// Fewest and most shards of the cache, powers of two. Many more than threads, so that they rarely meet.
+const SHARDS: (usize, usize) = (64, 1024);
+
+/// Blocks of a shard, at least, where there are more than the fewest shards: of so many, no shard has far more of what
+/// is in use than others, and drops what it should keep.
+const SHARD_BLOCKS: usize = 512;
+
+/// Shards whose bits are in one word.
+const WORD: usize = 64;
 
 /// Blocks of a region, as a power of two. A region belongs to one shard: were regions large, some shards
 /// would have many more blocks than others.
@@ -58,27 +67,36 @@ struct Shard {
 }
 
 pub(crate) struct Cache {
+    /// As many as a power of two.
     shards: Box<[CachePadded<Mutex<Shard>>]>,
+    /// Bits that a hash has beside those that number a shard.
+    shard_shift: u32,
+    /// A bit for each shard that has dirty blocks, so that a small checkpoint need not look into all. Set with the
+    /// shard locked.
+    dirty_shards: Box<[CachePadded<AtomicU64>]>,
     shard_slots_max: usize,
 }
 
 impl Cache {
     /// A cache that aims to hold no more than `blocks_max` blocks.
     pub(crate) fn new(blocks_max: usize) -> Self {
+        let shards = (blocks_max / SHARD_BLOCKS).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
         Self {
-            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
-            shard_slots_max: (blocks_max / SHARDS).max(4),
+            shards: (0..shards).map(|_| CachePadded::default()).collect(),
+            shard_shift: u64::BITS - shards.trailing_zeros(),
+            dirty_shards: (0..shards.div_ceil(WORD)).map(|_| CachePadded::default()).collect(),
+            shard_slots_max: (blocks_max / shards).max(4),
         }
     }
 
-    fn shard(&self, block: u64) -> &Mutex<Shard> {
+    fn shard_number(&self, block: u64) -> usize {
         let run = (block >> REGION_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(run >> (64 - SHARDS.trailing_zeros())) as usize]
+        (run >> self.shard_shift) as usize
     }
 
     /// The buffer of `block`, made (not loaded) if it was not cached.
     pub(crate) fn get(&self, block: u64) -> Shared {
-        let mut shard = self.shard(block).lock();
+        let mut shard = self.shards[self.shard_number(block)].lock();
         if let Some(region) = shard.regions.get_mut(&(block >> REGION_BITS))
             && let Some(buffer) = &region.buffers[place(block)]
         {
@@ -90,14 +108,23 @@ impl Cache {
 
     /// Remembers a buffer that the running checkpoint has just dirtied.
     pub(crate) fn add_dirty(&self, block: u64, buffer: &Shared) {
-        self.shard(block).lock().dirty.push(Arc::clone(buffer));
+        let number = self.shard_number(block);
+        let mut shard = self.shards[number].lock();
+        if shard.dirty.is_empty() {
+            self.dirty_shards[number / WORD].fetch_or(1 << (number % WORD), Ordering::Relaxed);
+        }
+        shard.dirty.push(Arc::clone(buffer));
     }
 
-    /// Takes the buffers dirtied since the last call, in no order.
+    /// Takes the buffers dirtied since the last call, in no order. Nobody may add one meanwhile.
     pub(crate) fn take_dirty(&self) -> Vec<Shared> {
         let mut all = Vec::new();
-        for shard in &self.shards {
-            all.append(&mut shard.lock().dirty);
+        for (bits, shards) in self.dirty_shards.iter().zip(self.shards.chunks(WORD)) {
+            let mut bits = bits.swap(0, Ordering::Relaxed);
+            while bits != 0 {
+                all.append(&mut shards[bits.trailing_zeros() as usize].lock().dirty);
+                bits &= bits - 1;
+            }
         }
         all
     }
@@ -199,6 +226,30 @@ mod tests {
             assert_eq!(cache.get(block).read().block, block);
         }
         assert!(cache.len() <= 256, "{}", cache.len());
+    }
+
+    #[test]
+    fn dirty_buffers_of_all_shards_are_taken_once() {
+        for blocks_max in [64, 1 << 16, 1 << 22] {
+            let cache = Cache::new(blocks_max);
+            let blocks: Vec<u64> = (0..5000).map(|number| number * 7).collect();
+            for round in 0..2 {
+                for &block in &blocks {
+                    cache.add_dirty(block, &cache.get(block));
+                }
+                let mut taken: Vec<_> =
+                    cache.take_dirty().iter().map(|buffer| buffer.read().block).collect();
+                taken.sort_unstable();
+                assert_eq!(taken, blocks, "round {round} of {blocks_max}");
+                assert!(cache.take_dirty().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn shards_are_as_many_as_the_cache_is_large() {
+        let shards = |blocks_max| Cache::new(blocks_max).shards.len();
+        assert_eq!([64, 1 << 14, 1 << 16, 100_000, 1 << 24].map(shards), [64, 64, 128, 256, 1024]);
     }
 
     #[test]

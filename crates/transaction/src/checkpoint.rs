@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::buffer::{Changed, Contents, Epoch, Shared, Tag};
+use crate::buffer::{Contents, Epoch, Shared, Tag};
 use crate::engine::Engine;
 use crate::{Error, Result, Txn};
 
@@ -338,7 +338,7 @@ impl Engine {
 
     /// Ends the running checkpoint and starts the next.
     fn close_checkpoint(&self) -> Result<Closed> {
-        let checkpoint_lock = self.checkpoint_lock.write();
+        let checkpoint_lock = self.checkpoint_lock.exclusive();
         let mut txn = Txn::new(self, None);
         self.format().flush_deferred(&mut txn)?;
         txn.commit();
@@ -383,26 +383,6 @@ impl Engine {
                 writer.logged.push((block, buffer));
             }
         }
-    }
-
-    /// Seals every block of a closed checkpoint, before any of them is written: one that is refused must not
-    /// leave others in the log or at home. A block that a later transaction changes meanwhile is sealed as it
-    /// was frozen, or was sealed before and is frozen so.
-    fn seal_all(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
-        for (block, buffer) in buffers {
-            let mut contents = buffer.write();
-            let contents = &mut *contents;
-            let (tag, chunks, data) = match &mut contents.frozen {
-                Some(frozen) => (frozen.tag, frozen.chunks, &mut frozen.data),
-                None if contents.dirty == epoch => {
-                    (contents.tag, contents.chunks, &mut contents.data)
-                }
-                None => continue,
-            };
-            let changed = Changed::new(chunks, self.block_size());
-            self.format().seal(tag, *block, changed, data)?;
-        }
-        Ok(())
     }
 
     /// Calls `use_image` with the sealed image of a buffer as checkpoint `epoch` left it. Does

@@ -1,17 +1,18 @@
 //! The engine: a device seen through the cache, and the checkpoint lock that makes checkpoints consistent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use blockdev::BlockDevice;
 use crossbeam_utils::CachePadded;
-use parking_lot::lock_api::ArcRwLockWriteGuard;
-use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
+use crate::checkpoint_lock::CheckpointLock;
 use crate::guard::Guard;
+use crate::locks::atomic::{AtomicU64, AtomicUsize};
+use crate::locks::{ArcRwLockWriteGuard, Mutex};
 use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 
@@ -66,16 +67,15 @@ pub struct Engine {
     log: Option<Box<dyn Log>>,
     block_size: usize,
     pub(crate) cache: Cache,
-    /// Shared by open transactions, exclusive while a checkpoint is closed.
-    pub(crate) checkpoint_lock: CachePadded<RwLock<()>>,
+    pub(crate) checkpoint_lock: CheckpointLock,
     /// The running checkpoint. Changes only under the exclusive checkpoint lock.
     pub(crate) running: AtomicU64,
     /// The last checkpoint that has a transaction which is not minor ([`Txn::set_minor`]).
     pub(crate) needed: AtomicU64,
     /// Serialises checkpoints: one is written at a time.
-    pub(crate) writer: Mutex<Writer>,
-    /// Blocks whose contents the running checkpoint gave up.
-    pub(crate) freed: Mutex<Vec<u64>>,
+    pub(crate) writer: CachePadded<Mutex<Writer>>,
+    /// Blocks whose contents the running checkpoint gave up. Apart from what every operation reads.
+    pub(crate) freed: CachePadded<Mutex<Vec<u64>>>,
     pub(crate) dirty_blocks: CachePadded<AtomicUsize>,
     dirty_blocks_max: usize,
     dirty_blocks_hard: usize,
@@ -108,11 +108,11 @@ impl Engine {
             log,
             block_size: options.block_size,
             cache: Cache::new(blocks),
-            checkpoint_lock: CachePadded::default(),
+            checkpoint_lock: CheckpointLock::default(),
             running: AtomicU64::new(1),
             needed: AtomicU64::new(0),
-            writer: Mutex::default(),
-            freed: Mutex::new(Vec::new()),
+            writer: CachePadded::default(),
+            freed: CachePadded::default(),
             dirty_blocks: CachePadded::default(),
             // Less than what a checkpoint may have, because more comes in until it is closed.
             dirty_blocks_max: (blocks / 2).min(log_blocks / 8 * 7),
@@ -214,7 +214,10 @@ impl Engine {
     pub fn begin(&self) -> Result<Txn<'_>> {
         self.check_alive()?;
         let permit = self.permits.as_ref().map(Permits::take);
-        Ok(Txn::new(self, Some(Admission { checkpoint_lock: self.checkpoint_lock.read(), permit })))
+        Ok(Txn::new(
+            self,
+            Some(Admission { checkpoint_lock: self.checkpoint_lock.shared(), permit }),
+        ))
     }
 
     /// Fails once something could not be written, as [`Engine::begin`] does: for what is written with no

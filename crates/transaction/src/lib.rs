@@ -27,9 +27,12 @@ mod as_they_are;
 mod buffer;
 mod cache;
 mod checkpoint;
+mod checkpoint_lock;
 mod engine;
 mod guard;
+pub mod locks;
 mod permits;
+mod seal;
 mod txn;
 
 pub use as_they_are::AsTheyAre;

@@ -3,7 +3,9 @@
 //! A checkpoint is closed when it has about as many blocks as the log can take, but what is open then
 //! still joins it. A log of usual size has room for that; with a small one, threads take turns.
 
-use parking_lot::{Condvar, Mutex, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint_lock;
 
 /// Blocks that an open transaction may add, as far as small logs are concerned.
 const TXN_BLOCKS: usize = 32;
@@ -49,7 +51,7 @@ impl Drop for Permit<'_> {
 pub(crate) struct Admission<'e> {
     /// Keeps the running checkpoint from being closed.
     #[expect(dead_code, reason = "it is held")]
-    pub(crate) checkpoint_lock: RwLockReadGuard<'e, ()>,
+    pub(crate) checkpoint_lock: checkpoint_lock::Shared<'e>,
     #[expect(dead_code, reason = "it is held")]
     pub(crate) permit: Option<Permit<'e>>,
 }

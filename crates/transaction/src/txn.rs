@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::buffer::{Note, Tag, WriteGuard, chunk_bits};
 use crate::engine::Engine;
+use crate::locks::ArcRwLockWriteGuard;
 use crate::permits::Admission;
 use crate::{Corruption, Result};
 
@@ -381,7 +382,7 @@ fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
     }
     contents.dirty = running;
     contents.chunks = held.changed;
-    let buffer = parking_lot::ArcRwLockWriteGuard::rwlock(&held.guard).clone();
+    let buffer = ArcRwLockWriteGuard::rwlock(&held.guard).clone();
     engine.cache.add_dirty(held.block, &buffer);
     1
 }

@@ -2,6 +2,7 @@
 
 extern crate diskwright_transaction as transaction;
 
+mod large;
 mod minor;
 
 use std::io;

@@ -89,13 +89,9 @@ impl SidesArgs {
         }
         let source = |tree: SourceTree| Ok(Open::Source(Box::new(tree)));
         if let Some(reference) = side.to_str().and_then(Reference::parse) {
-            let container = Container {
-                reference: reference.map_err(Error::Usage)?,
-                platform: self.platform.clone(),
-                is_overlay: false,
-                layer_bytes_max: self.layer_limit,
-                config: None,
-            };
+            let mut container = Container::new(reference.map_err(Error::Usage)?);
+            container.platform = self.platform.clone();
+            container.layer_bytes_max = self.layer_limit;
             return source(SourceTree::of_container(&container, beside, threads)?);
         }
         if let Some(manifest) = ManifestFile::parse(side.as_os_str()) {
@@ -116,7 +112,8 @@ impl SidesArgs {
     }
 
     fn image(&self, file: &Path, partition: Option<u32>) -> Result<Open<'static>> {
-        let options = OpenImage { partition, norecovery: self.norecovery, ..OpenImage::default() };
+        let mut options = OpenImage::default().norecovery(self.norecovery);
+        options.partition = partition;
         Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
     }
 }

@@ -1,11 +1,12 @@
 //! The groups of an open file system: what ext4 has of each of them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use blockdev::BlockDevice;
 use operation::groups;
 use operation::reserve::{Claim, ReserveSize};
 use transaction::Txn;
+use transaction::locks::atomic::AtomicU32;
 
 use super::busy::BusyBlocks;
 use super::reserved::ReservedInodes;
@@ -46,6 +47,8 @@ pub(crate) struct BlockGroup {
     pub(super) reserved: ReservedInodes,
     /// Free clusters that are promised to such files. It grows only with the group's lock.
     promised: AtomicU32,
+    /// Inodes taken since the file system was opened. Of each group, so that threads in different ones do not meet.
+    uses: AtomicU32,
     /// Where what belongs in this group was last put, because this one is full. Only hints.
     block_spill: AtomicU32,
     inode_spill: AtomicU32,
@@ -90,6 +93,7 @@ impl BlockGroup {
             free_inodes: AtomicU32::new(0),
             reserved: ReservedInodes::default(),
             promised: AtomicU32::new(0),
+            uses: AtomicU32::new(0),
         }
     }
 
@@ -225,6 +229,11 @@ impl Groups {
     pub(crate) fn free_inodes(&self, group: Group) -> u32 {
         let group = self.all.group(group);
         group.free_inodes.load(Ordering::Relaxed).saturating_sub(group.reserved.count())
+    }
+
+    /// Counts an inode of a group that is taken; how many were before.
+    pub(super) fn count_use(&self, group: Group) -> u32 {
+        self.all.group(group).uses.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Lets others have an inode that was kept for a file, or that is used by now.

@@ -92,7 +92,8 @@ impl Ext4 {
     /// The generation of an inode that is taken: different for each use of a number, yet the same in every build of
     /// the same image.
     pub(crate) fn next_generation(&self, ino: Ino) -> u32 {
-        let uses = self.generations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let group = self.volume.geometry.place_of(ino).map_or(Group(0), |(group, _)| group);
+        let uses = self.generations.wrapping_add(self.volume.groups.count_use(group));
         crc32c(crc32c(uses, &ino.0.to_le_bytes()), &self.volume.sb.raw.hash_seed)
     }
 

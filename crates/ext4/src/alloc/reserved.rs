@@ -3,8 +3,9 @@
 //! Who holds a group's lock and finds an inode neither used in the bitmap nor among these may take it. An inode is
 //! let go of only after it was marked used in the bitmap by a committed operation, or if it is not needed.
 
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
+use transaction::locks::Mutex;
+use transaction::locks::atomic::AtomicU32;
 use vfs::Ino;
 
 use super::bitmap::Bits;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use transaction::Corruption;
+use transaction::locks::Mutex;
 
 use crate::format::address::Block;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use transaction::{Checkpoint, Fit, Log, Size};
 use vfs::{Error, Result};
 

@@ -6,13 +6,12 @@ pub(crate) mod superblock_copy;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use blockdev::{BlockDevice, OverlayDevice};
 use operation::profile::ListingProfile;
-use parking_lot::Mutex;
 use transaction::Engine;
+use transaction::locks::Mutex;
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
 
@@ -137,7 +136,7 @@ impl Ext4 {
         let clock = Clock { fixed: options.time };
         let log = log.transpose()?.map(|log| log.with_clock(clock));
         let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
-        fs.generations = AtomicU32::new(arbitrary(clock));
+        fs.generations = arbitrary(clock);
         // What is damaged is found before anything is written.
         vfs::path::check_root(&fs)?;
         let orphans = fs.find_orphans()?;
@@ -216,7 +215,7 @@ impl Ext4 {
             locks: InodeLocks::new(),
             spread: Spread::default(),
             value_inodes: Mutex::default(),
-            generations: AtomicU32::new(0),
+            generations: 0,
             recovered: log::Report::default(),
             mode,
             found,

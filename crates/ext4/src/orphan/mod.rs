@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 
 use operation::chain::Chain;
 use operation::opens::OpenInodes;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use vfs::Ino;
 
 pub use cleanup::OrphanReport;

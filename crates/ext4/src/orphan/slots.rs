@@ -5,11 +5,13 @@
 //! as free again. Each thread starts at a block of its own, so that few threads change the same
 //! block at a time.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::format::address::Block;
 use crate::format::inode::Owner;
 use crossbeam_utils::CachePadded;
+use transaction::locks::atomic::{AtomicU32, AtomicU64};
+use transaction::locks::thread_number;
 
 /// A slot of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,16 +44,6 @@ pub(super) struct Slots {
     pub(super) owner: Owner,
     /// Apart in memory, because threads start at different ones.
     blocks: Box<[CachePadded<BlockSlots>]>,
-}
-
-/// A number that threads get in the order in which they first ask: consecutive threads start at
-/// different blocks, which no hash of their names would promise.
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    NUMBER.with(|number| *number)
 }
 
 impl Slots {

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
 use transaction::BufferRef;
+use transaction::locks::Mutex;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::{LOG_SHARE, Ledger, Place, Quota, Usage};

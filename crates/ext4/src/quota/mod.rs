@@ -23,8 +23,8 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
+use transaction::locks::Mutex;
 use transaction::{Corruption, Txn};
 use vfs::{Ino, Result};
 use zerocopy::IntoBytes;

@@ -5,9 +5,10 @@
 //! directory is locked and what waits in it is applied. So, whoever comes first, nothing waits in a directory as
 //! long as it is kept quiet.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_utils::CachePadded;
+use transaction::locks::atomic::AtomicU32;
 use vfs::Ino;
 
 /// Gates there are. Directories that share one are quiet together.

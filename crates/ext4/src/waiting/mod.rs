@@ -22,10 +22,11 @@ mod settle;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
+use transaction::locks::atomic::AtomicUsize;
+use transaction::locks::{Mutex, RwLock};
 use vfs::Ino;
 
 use crate::alloc::reserved::InodeRun;

@@ -6,7 +6,7 @@
 //! attribute. New values never share an inode; those that a kernel lets share one are kept right.
 
 use operation::Outcome;
-use parking_lot::MutexGuard;
+use transaction::locks::MutexGuard;
 use vfs::{Error, FileType, Ino, Result};
 
 use super::plan::{ValueRef, value_refs};

@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use transaction::locks::MutexGuard;
 
 use super::{Busy, Group, Groups, Guarded};
 

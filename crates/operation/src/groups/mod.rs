@@ -23,7 +23,7 @@ mod tests;
 use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 
 pub use guard::GroupGuard;
 pub use held::HeldGroups;

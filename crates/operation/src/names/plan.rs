@@ -4,8 +4,8 @@
 //! its own, before any inode's, so that the ancestors it looks at stay what they are: `..` of a
 //! directory changes only under that lock, and a directory with something in it cannot go.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use transaction::locks::MutexGuard;
 use vfs::names::check_name;
 use vfs::{Error, Ino, RenameMode, Result};
 

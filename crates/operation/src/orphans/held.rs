@@ -1,7 +1,7 @@
 //! Lists of orphans that an operation holds.
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use transaction::locks::{Mutex, MutexGuard};
 
 use super::Turn;
 use crate::Side;

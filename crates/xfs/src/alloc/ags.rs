@@ -2,10 +2,11 @@
 //! operation. The headers on disk follow when a checkpoint is closed.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use operation::groups::{self, Group, Groups};
 use operation::reserve::{Claim, ReserveSize};
+use transaction::locks::atomic::AtomicU32;
 
 use super::busy::BusyBlocks;
 use crate::format::address::{AgBlock, AgNumber};

@@ -4,13 +4,14 @@
 //! transaction ends. Nobody else wants the state meanwhile, because the operation has locked the directory.
 //! So when a checkpoint is closed, all states are in the store.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_utils::CachePadded;
 use operation::Side;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use transaction::Txn;
+use transaction::locks::Mutex;
+use transaction::locks::atomic::{AtomicU32, AtomicUsize};
 use vfs::Ino;
 
 use super::flush::merge_all;

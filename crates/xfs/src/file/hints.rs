@@ -1,7 +1,10 @@
 //! Where the data of new files goes: behind that of the file before, so that small files lie close
 //! together, and in another group once the inode's own is full.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use crossbeam_utils::CachePadded;
+use transaction::locks::atomic::AtomicU64;
 
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
@@ -9,16 +12,16 @@ use crate::inode::Handle;
 
 /// Where data was allocated last, by group of the inodes.
 pub(crate) struct Hints {
-    /// The block behind it; 0, which no file can have, for none yet.
-    behind: Box<[AtomicU64]>,
+    /// Each on a cache line of its own, because threads work in different groups. The block behind it; 0, which no file can have, for none yet.
+    behind: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Hints {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { behind: geometry.ags().map(|_| AtomicU64::new(0)).collect() }
+        Self { behind: geometry.ags().map(|_| CachePadded::default()).collect() }
     }
 
-    fn of(&self, geometry: &Geometry, file: &Handle) -> Option<&AtomicU64> {
+    fn of(&self, geometry: &Geometry, file: &Handle) -> Option<&CachePadded<AtomicU64>> {
         let (ag, _) = geometry.split_ino(file.ino())?;
         self.behind.get(ag.0 as usize)
     }

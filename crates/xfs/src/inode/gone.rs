@@ -4,11 +4,12 @@
 //! has the number of such an inode, from before its name was removed, must learn that it is not in use.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use operation::Side;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
+use transaction::locks::Mutex;
+use transaction::locks::atomic::AtomicUsize;
 
 use crate::format::address::Block;
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 use transaction::{Checkpoint, Fit, Log, Size};
 use vfs::{Error, Result};
 

@@ -23,7 +23,7 @@ mod tests;
 use operation::chain::Chain;
 use operation::opens::OpenInodes;
 use operation::orphans::Chains;
-use parking_lot::Mutex;
+use transaction::locks::Mutex;
 
 pub(crate) use operation::orphans::Inactivation;
 pub(crate) use pending::Pending;

@@ -1,0 +1,167 @@
+//! Threads that take turns, so that no two of them run at a time: what locks and counters an operation uses is then
+//! seen as if every thread had a processor, and no time is of waiting.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use lock_counts::recording::{self, Record};
+use vfs::FileSystem;
+
+use super::cases::{CASES, Case, Worker, prepare};
+use crate::BuildFormat;
+
+/// What the threads did in one case.
+pub(super) struct Measured {
+    pub(super) case: &'static Case,
+    /// Operations of all threads.
+    pub(super) operations: u64,
+    /// Time of them, in nanoseconds; what taking notes took is subtracted.
+    pub(super) ns: f64,
+    /// Time of the checkpoint that makes all of it durable, in nanoseconds.
+    pub(super) checkpoint_ns: f64,
+    /// What each thread noted.
+    pub(super) records: Vec<Record>,
+}
+
+/// How the threads take turns.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) format: BuildFormat,
+    pub(super) workers: u32,
+    /// Files of each thread.
+    pub(super) files: u32,
+    /// Operations of a turn.
+    pub(super) turn: u32,
+    /// Nanoseconds of a note that are not seen by it.
+    pub(super) unseen_ns: f64,
+}
+
+/// Whose turn it is.
+struct Baton {
+    turn: AtomicUsize,
+    is_stopped: AtomicBool,
+}
+
+/// What a worker did in one case.
+#[derive(Default)]
+struct Part {
+    operations: u64,
+    ns: u64,
+    record: Record,
+}
+
+/// Runs all cases; what was noted in each.
+pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
+    let (fs, workers) = prepare(plan.format, plan.workers).map_err(|error| error.to_string())?;
+    let mut measured = Vec::new();
+    let mut workers = workers;
+    for case in &CASES {
+        let parts = run_case(&*fs, &mut workers, (case, plan))
+            .map_err(|error| format!("{}: {error}", case.name))?;
+        // So what a case leaves to be written is in no figure of the next one.
+        let began = Instant::now();
+        fs.sync().map_err(|error| error.to_string())?;
+        if !case.is_between {
+            let checkpoint_ns = began.elapsed().as_nanos() as f64;
+            measured.push(Measured { checkpoint_ns, ..sum(case, parts, plan.unseen_ns) });
+        }
+    }
+    Ok(measured)
+}
+
+fn sum(case: &'static Case, parts: Vec<Part>, unseen_ns: f64) -> Measured {
+    let operations = parts.iter().map(|part| part.operations).sum();
+    let ns = parts.iter().map(|part| {
+        let noting = part.record.noting_ns as f64 + part.record.notes as f64 * unseen_ns;
+        part.ns as f64 - noting
+    });
+    let ns = ns.sum::<f64>().max(0.0);
+    let records = parts.into_iter().map(|part| part.record).collect();
+    Measured { case, operations, ns, checkpoint_ns: 0.0, records }
+}
+
+fn run_case(
+    fs: &dyn FileSystem,
+    workers: &mut [Worker],
+    (case, plan): (&Case, &Plan),
+) -> vfs::Result<Vec<Part>> {
+    let count = workers.len();
+    let baton = Baton { turn: AtomicUsize::new(usize::MAX), is_stopped: AtomicBool::new(false) };
+    thread::scope(|scope| {
+        let baton = &baton;
+        let (send, receive): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| std::sync::mpsc::channel::<Thread>()).unzip();
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .zip(receive)
+            .enumerate()
+            .map(|(number, (worker, next))| {
+                scope.spawn(move || {
+                    let next = next.recv().unwrap_or_else(|_| thread::current());
+                    take_turns(fs, worker, (case, plan), (baton, number, count, &next))
+                })
+            })
+            .collect();
+        for (number, send) in send.into_iter().enumerate() {
+            let next = threads[(number + 1) % count].thread().clone();
+            send.send(next).expect("a thread waits for the one after it");
+        }
+        baton.turn.store(0, Ordering::Release);
+        threads[0].thread().unpark();
+        let ended = threads.into_iter().map(|thread| thread.join().expect("a thread ended"));
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// Does a thread's operations, each turn when those of all threads before it are done.
+fn take_turns(
+    fs: &dyn FileSystem,
+    worker: &mut Worker,
+    (case, plan): (&Case, &Plan),
+    (baton, number, count, next): (&Baton, usize, usize, &Thread),
+) -> vfs::Result<Part> {
+    let mut part = Part::default();
+    let (operations, mut at) = (plan.files / case.one_in, 0);
+    let mut round = 0;
+    let mut outcome = Ok(());
+    while at < operations {
+        let mine = round * count + number;
+        while baton.turn.load(Ordering::Acquire) != mine {
+            thread::park();
+        }
+        if !baton.is_stopped.load(Ordering::Relaxed) {
+            let end = (at + plan.turn).min(operations);
+            recording::start(std::mem::take(&mut part.record), Some(mine as u32));
+            let began = Instant::now();
+            outcome = (at..end).try_for_each(|at| (case.run)(fs, worker, at));
+            part.ns += began.elapsed().as_nanos() as u64;
+            part.record = recording::stop();
+            part.operations += u64::from(end - at);
+            if outcome.is_err() {
+                baton.is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        at += plan.turn;
+        round += 1;
+        baton.turn.store(mine + 1, Ordering::Release);
+        next.unpark();
+    }
+    outcome.map(|()| part)
+}
+
+/// Nanoseconds of each note that it does not see itself: about what reading the clock takes.
+pub(super) fn unseen_ns() -> f64 {
+    const TIMES: u32 = 100_000;
+    let (plain, counted) = (std::sync::Mutex::new(0_u32), lock_counts::Mutex::new(0_u32));
+    let time = |each: &dyn Fn()| {
+        let began = Instant::now();
+        (0..TIMES).for_each(|_| each());
+        began.elapsed().as_nanos() as f64
+    };
+    let without = time(&|| *plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1);
+    recording::start(Record::default(), Some(0));
+    let with = time(&|| *counted.lock() += 1);
+    let record = recording::stop();
+    ((with - without - record.noting_ns as f64) / record.notes as f64).max(0.0)
+}

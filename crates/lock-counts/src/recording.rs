@@ -1,0 +1,270 @@
+//! What a thread notes of the locks and counters that it uses.
+//!
+//! What noting takes is measured and kept apart, so that it is in no time: but for a part of each note, about what
+//! reading the clock takes, which `bench scalability` measures and subtracts.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::Location;
+use std::time::{Duration, Instant};
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// By nobody else.
+    Exclusive,
+    /// By others, too.
+    Shared,
+}
+
+/// What a thread did with one lock or counter.
+#[derive(Clone, Debug)]
+pub struct Use {
+    /// The source file in which it was used first.
+    pub file: &'static str,
+    /// Whether it is a counter and no lock.
+    pub is_counter: bool,
+    /// How often it was held exclusively, or the counter written.
+    pub exclusive: u64,
+    /// How often it was held shared, or the counter read.
+    pub shared: u64,
+    /// How long it was held exclusively, in nanoseconds.
+    pub exclusive_ns: u64,
+    /// How long it was held shared, in nanoseconds.
+    pub shared_ns: u64,
+    /// Notes taken while it was held exclusively.
+    pub notes_inside: u64,
+    /// Notes taken while it was held shared.
+    pub notes_inside_shared: u64,
+    /// How often it had to be waited for.
+    pub waits: u64,
+    /// How long it was waited for, in nanoseconds.
+    pub waited_ns: u64,
+    /// The turns of the thread in which it was used, ascending, and whether its cache line was written then.
+    pub turns: Vec<(u32, bool)>,
+}
+
+/// What a thread noted.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// What it did with each lock and counter, by address.
+    pub uses: HashMap<usize, Use>,
+    /// How many notes it took: two of each lock that was held, one of each use of a counter.
+    pub notes: u64,
+    /// How long taking them took, in nanoseconds.
+    pub noting_ns: u64,
+}
+
+struct Holding {
+    lock: usize,
+    hold: Hold,
+    since: u64,
+    noting_ns: u64,
+    notes: u64,
+}
+
+struct Recorder {
+    base: Instant,
+    turn: Option<u32>,
+    held: Vec<Holding>,
+    record: Record,
+}
+
+thread_local! {
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// Takes notes in this thread from now on, after those that it has in `record`. With a turn, it is noted when each
+/// line is used.
+pub fn start(record: Record, turn: Option<u32>) {
+    let recorder = Recorder { base: Instant::now(), turn, held: Vec::new(), record };
+    RECORDER.with(|slot| *slot.borrow_mut() = Some(recorder));
+}
+
+/// Takes no more notes in this thread; those that were taken.
+pub fn stop() -> Record {
+    RECORDER
+        .with(|slot| slot.borrow_mut().take())
+        .map(|recorder| recorder.record)
+        .unwrap_or_default()
+}
+
+/// Lets `note` work on the notes of this thread, if it takes any.
+fn with(note: impl FnOnce(&mut Recorder, u64)) {
+    // A thread that ends has none any more.
+    let _ = RECORDER.try_with(|slot| {
+        let Ok(mut slot) = slot.try_borrow_mut() else { return };
+        let Some(recorder) = &mut *slot else { return };
+        let began = recorder.now();
+        recorder.record.notes += 1;
+        note(recorder, began);
+    });
+}
+
+pub(crate) fn acquired(
+    lock: usize,
+    hold: Hold,
+    place: &'static Location<'static>,
+    waited: Option<Duration>,
+) {
+    with(|recorder, began| {
+        let used = recorder.used(lock, place, false, true);
+        match hold {
+            Hold::Exclusive => used.exclusive += 1,
+            Hold::Shared => used.shared += 1,
+        }
+        if let Some(waited) = waited {
+            used.waits += 1;
+            used.waited_ns += nanos(waited);
+        }
+        let now = recorder.now();
+        recorder.record.noting_ns += now - began;
+        let Record { noting_ns, notes, .. } = recorder.record;
+        recorder.held.push(Holding { lock, hold, since: now, noting_ns, notes });
+    });
+}
+
+pub(crate) fn released(lock: usize) {
+    with(|recorder, began| {
+        // One that was taken before notes were is not there.
+        if let Some(at) = recorder.held.iter().rposition(|held| held.lock == lock) {
+            let held = recorder.held.remove(at);
+            let Record { uses, notes, noting_ns } = &mut recorder.record;
+            // This note is not inside.
+            let inside = *notes - 1 - held.notes;
+            let time = (began - held.since).saturating_sub(*noting_ns - held.noting_ns);
+            if let Some(used) = uses.get_mut(&lock) {
+                let (sum, notes) = match held.hold {
+                    Hold::Exclusive => (&mut used.exclusive_ns, &mut used.notes_inside),
+                    Hold::Shared => (&mut used.shared_ns, &mut used.notes_inside_shared),
+                };
+                *sum += time;
+                *notes += inside;
+            }
+        }
+        recorder.record.noting_ns += recorder.now() - began;
+    });
+}
+
+pub(crate) fn touched(counter: usize, place: &'static Location<'static>, is_write: bool) {
+    with(|recorder, began| {
+        let used = recorder.used(counter, place, true, is_write);
+        if is_write {
+            used.exclusive += 1;
+        } else {
+            used.shared += 1;
+        }
+        recorder.record.noting_ns += recorder.now() - began;
+    });
+}
+
+impl Recorder {
+    /// Nanoseconds since notes are taken.
+    fn now(&self) -> u64 {
+        nanos(self.base.elapsed())
+    }
+
+    /// What is known of a lock or counter that is being used.
+    fn used(
+        &mut self,
+        address: usize,
+        place: &'static Location<'static>,
+        is_counter: bool,
+        is_write: bool,
+    ) -> &mut Use {
+        let turn = self.turn;
+        let used = self.record.uses.entry(address).or_insert_with(|| Use {
+            file: place.file(),
+            is_counter,
+            exclusive: 0,
+            shared: 0,
+            exclusive_ns: 0,
+            shared_ns: 0,
+            notes_inside: 0,
+            notes_inside_shared: 0,
+            waits: 0,
+            waited_ns: 0,
+            turns: Vec::new(),
+        });
+        match (turn, used.turns.last_mut()) {
+            (Some(turn), Some(last)) if last.0 == turn => last.1 |= is_write,
+            (Some(turn), _) => used.turns.push((turn, is_write)),
+            (None, _) => {}
+        }
+        used
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atomic::AtomicU32;
+    use crate::{Mutex, RwLock};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    fn only(record: &Record) -> &Use {
+        assert_eq!(record.uses.len(), 1);
+        record.uses.values().next().unwrap()
+    }
+
+    #[test]
+    fn a_thread_notes_what_it_holds_and_how_long() {
+        let lock = Mutex::new(1);
+        *lock.lock() += 1;
+        start(Record::default(), Some(7));
+        let guard = lock.lock();
+        std::thread::sleep(Duration::from_millis(3));
+        drop(guard);
+        assert!(lock.try_lock().is_some());
+        let record = stop();
+        *lock.lock() += 1;
+        let used = only(&record);
+        assert!(used.file.ends_with("recording.rs"), "where it was asked for: {}", used.file);
+        assert_eq!((used.exclusive, used.shared, used.waits), (2, 0, 0));
+        assert!((3_000_000..1_000_000_000).contains(&used.exclusive_ns), "{}", used.exclusive_ns);
+        assert_eq!(used.turns, [(7, true)]);
+        assert_eq!(record.notes, 4);
+    }
+
+    #[test]
+    fn what_lies_inside_of_a_lock_is_told_apart() {
+        let (outer, inner) = (Arc::new(RwLock::new(())), AtomicU32::new(0));
+        start(Record::default(), None);
+        let guard = outer.write_arc();
+        inner.fetch_add(1, Ordering::Relaxed);
+        inner.load(Ordering::Relaxed);
+        drop(parking_lot::lock_api::ArcRwLockWriteGuard::downgrade(guard));
+        drop(outer.read());
+        let record = stop();
+        let (locks, counters): (Vec<_>, Vec<_>) =
+            record.uses.values().partition(|used| !used.is_counter);
+        assert_eq!((locks[0].exclusive, locks[0].shared, locks[0].notes_inside), (1, 1, 2));
+        assert_eq!((counters[0].exclusive, counters[0].shared), (1, 1));
+    }
+
+    #[test]
+    fn waiting_is_counted_and_is_no_holding() {
+        let lock = Arc::new(Mutex::new(()));
+        let guard = lock.lock();
+        let other = std::thread::spawn({
+            let lock = lock.clone();
+            move || {
+                start(Record::default(), None);
+                drop(lock.lock());
+                stop()
+            }
+        });
+        // Long enough for the thread to come to the lock, on any machine.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(guard);
+        let record = other.join().unwrap();
+        let used = only(&record);
+        assert_eq!((used.exclusive, used.waits), (1, 1));
+        assert!(used.exclusive_ns < used.waited_ns);
+    }
+}

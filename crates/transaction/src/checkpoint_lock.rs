@@ -1,0 +1,120 @@
+//! The checkpoint lock: shared by open transactions, exclusive while a checkpoint is closed.
+//!
+//! Every operation takes it, so a single lock would be one cache line that all processors write twice for each
+//! operation. It is made of stripes instead, and a thread always takes the same one. Who closes a checkpoint takes all
+//! that were ever taken, in ascending order.
+//!
+//! Invariants:
+//! - Nobody holds a stripe from `in_use` on.
+//! - `in_use` grows only under `growth`, which the exclusive holder has, too: no stripe comes into use meanwhile.
+//!   Who finds a stripe below `in_use` need not ask further, for it never shrinks.
+
+use std::sync::atomic::Ordering;
+
+use crossbeam_utils::CachePadded;
+
+use crate::locks::atomic::AtomicUsize;
+use crate::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, thread_number};
+
+/// Stripes there are. Threads of a process share one only if there are more.
+const STRIPES: usize = 128;
+
+#[derive(Default)]
+pub(crate) struct CheckpointLock {
+    stripes: Stripes,
+    in_use: CachePadded<AtomicUsize>,
+    growth: Mutex<()>,
+}
+
+struct Stripes(Box<[CachePadded<RwLock<()>>]>);
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self((0..STRIPES).map(|_| CachePadded::default()).collect())
+    }
+}
+
+/// The lock, held by one open transaction.
+pub(crate) type Shared<'l> = RwLockReadGuard<'l, ()>;
+
+/// The lock, held with no transaction open.
+pub(crate) struct Exclusive<'l> {
+    #[cfg_attr(not(test), expect(dead_code, reason = "they are held"))]
+    stripes: Vec<RwLockWriteGuard<'l, ()>>,
+    #[expect(dead_code, reason = "it is held")]
+    growth: MutexGuard<'l, ()>,
+}
+
+impl CheckpointLock {
+    /// Waits until no checkpoint is being closed. A thread that holds it must not ask again.
+    pub(crate) fn shared(&self) -> Shared<'_> {
+        let stripe = thread_number() % STRIPES;
+        if stripe >= self.in_use.load(Ordering::Acquire) {
+            self.take_into_use(stripe);
+        }
+        self.stripes.0[stripe].read()
+    }
+
+    #[cold]
+    fn take_into_use(&self, stripe: usize) {
+        let _growth = self.growth.lock();
+        self.in_use.fetch_max(stripe + 1, Ordering::Release);
+    }
+
+    /// Waits until no transaction is open, and keeps it so.
+    pub(crate) fn exclusive(&self) -> Exclusive<'_> {
+        let growth = self.growth.lock();
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        let stripes = self.stripes.0[..in_use].iter().map(|stripe| stripe.write()).collect();
+        Exclusive { stripes, growth }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+    use std::thread;
+
+    use super::*;
+
+    /// More threads than stripes, some of which come while the lock is held exclusively: they never are inside
+    /// together with its holder.
+    #[test]
+    fn nobody_shares_what_another_holds_alone() {
+        let lock = CheckpointLock::default();
+        let (is_alone, inside, is_over) =
+            (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));
+        let share = || {
+            let _shared = lock.shared();
+            inside.fetch_add(1, Ordering::SeqCst);
+            assert!(!is_alone.load(Ordering::SeqCst));
+            thread::yield_now();
+            inside.fetch_sub(1, Ordering::SeqCst);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let exclusive = lock.exclusive();
+                    is_alone.store(true, Ordering::SeqCst);
+                    assert_eq!(inside.load(Ordering::SeqCst), 0);
+                    thread::yield_now();
+                    is_alone.store(false, Ordering::SeqCst);
+                    drop(exclusive);
+                }
+            });
+            let threads: Vec<_> =
+                (0..STRIPES + 40).map(|_| scope.spawn(|| (0..50).for_each(|_| share()))).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn only_stripes_in_use_are_taken() {
+        let lock = CheckpointLock::default();
+        assert!(lock.exclusive().stripes.is_empty());
+        drop(lock.shared());
+        let number = thread_number() % STRIPES;
+        assert_eq!(lock.exclusive().stripes.len(), number + 1);
+    }
+}
