@@ -36,15 +36,12 @@ impl From<Timestamp> for dw_time {
     }
 }
 
-impl TryFrom<dw_time> for Timestamp {
-    type Error = Failure;
-
-    fn try_from(dw_time { sec, nsec, .. }: dw_time) -> Result<Self> {
-        if nsec >= NSEC_PER_SEC {
-            return Err(Failure::invalid("nanoseconds of a time are a second or more"));
-        }
-        Ok(Self { sec, nsec })
+/// A time of the caller's.
+pub(crate) fn timestamp(dw_time { sec, nsec, .. }: dw_time) -> Result<Timestamp> {
+    if nsec >= NSEC_PER_SEC {
+        return Err(Failure::invalid("nanoseconds of a time are a second or more"));
     }
+    Ok(Timestamp { sec, nsec })
 }
 
 /// What is known of a file without reading it.
@@ -122,7 +119,7 @@ pub(crate) unsafe fn times(
     let read = |time: *const dw_time| -> Result<Option<Timestamp>> {
         // SAFETY: as above.
         let given = (!time.is_null()).then(|| unsafe { time.read() });
-        given.map(Timestamp::try_from).transpose()
+        given.map(timestamp).transpose()
     };
     let mut times = FileTimes::new();
     if let Some(time) = read(atime)? {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{mem, ptr, slice};
 
 use crate::error::dw_error;
-use crate::failure::{Result, Failure, dw_code};
+use crate::failure::{Failure, Result, dw_code};
 use crate::handle::{Handle, give};
 
 /// Does what a function is for, and says how it ended: its code, and the error itself if the caller wants it.
@@ -120,9 +120,7 @@ fn check_memory(data: *const u8, len: usize) -> Result {
     match () {
         () if len == 0 => Ok(()),
         () if data.is_null() => Err(Failure::invalid("the buffer is NULL")),
-        () if isize::try_from(len).is_err() => {
-            Err(Failure::invalid("no buffer has so many bytes"))
-        }
+        () if isize::try_from(len).is_err() => Err(Failure::invalid("no buffer has so many bytes")),
         () => Ok(()),
     }
 }

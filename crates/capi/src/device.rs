@@ -26,11 +26,21 @@ pub struct dw_device {
     pub size: u64,
     /// Fills all of a buffer with the bytes from `offset` on.
     pub read: Option<
-        unsafe extern "C" fn(context: *mut c_void, offset: u64, buffer: *mut c_void, len: usize) -> c_int,
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            offset: u64,
+            buffer: *mut c_void,
+            len: usize,
+        ) -> c_int,
     >,
     /// Writes all of these bytes from `offset` on. NULL for what is only read.
     pub write: Option<
-        unsafe extern "C" fn(context: *mut c_void, offset: u64, data: *const c_void, len: usize) -> c_int,
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            offset: u64,
+            data: *const c_void,
+            len: usize,
+        ) -> c_int,
     >,
     /// Makes a range read as zeros. NULL writes them.
     pub zero: Option<unsafe extern "C" fn(context: *mut c_void, offset: u64, len: u64) -> c_int>,

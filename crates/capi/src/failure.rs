@@ -266,8 +266,8 @@ impl From<Error> for Failure {
 
 /// The code of an error that has no other one in it.
 fn plain_code(error: &Error) -> dw_code {
-    use dw_code as C;
     use diskwright::partition::PartitionError as P;
+    use dw_code as C;
     match error {
         Error::Usage(_) => C::DW_INVALID,
         Error::InUse { .. } => C::DW_IN_USE,

@@ -5,7 +5,9 @@ use std::ffi::{c_char, c_int};
 use diskwright::fs::{File, OpenOptions};
 
 use crate::attributes::{dw_metadata, dw_time, times};
-use crate::border::{bytes, call, check_flags, check_place, memory, path, put, put_handle, put_if_wanted, quietly};
+use crate::border::{
+    bytes, call, check_flags, check_place, memory, path, put, put_handle, put_if_wanted, quietly,
+};
 use crate::bytes::{dw_bytes, put_bytes};
 use crate::error::dw_error;
 use crate::handle::{Handle, look, take};

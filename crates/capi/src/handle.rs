@@ -5,7 +5,7 @@
 
 use std::ptr;
 
-use crate::failure::{Result, Failure};
+use crate::failure::{Failure, Result};
 
 /// A type of handle in the header, which stands for a value of this library.
 pub(crate) trait Handle: Sized {

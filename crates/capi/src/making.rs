@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use diskwright::fs::{Ext4Options, FormatOptions, Image, Timestamp, XfsOptions};
+use diskwright::fs::{Ext4Options, FormatOptions, Image, XfsOptions};
 
-use crate::attributes::dw_time;
+use crate::attributes::{dw_time, timestamp};
 use crate::border::{
     Options, call, check_flags, host_path, optional_text, options, put_handle, utf8,
 };
@@ -112,7 +112,7 @@ macro_rules! common {
             options = options.uuid(uuid);
         }
         if !given.time.is_null() {
-            options = options.time(Timestamp::try_from(given.time.read())?);
+            options = options.time(timestamp(given.time.read())?);
         }
         if given.block_size > 0 {
             options = options.block_size(given.block_size);

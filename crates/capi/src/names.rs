@@ -172,7 +172,8 @@ fn special(mode: u32, device: DeviceNumber) -> Result<SpecialFile> {
         Some(FileType::Fifo) => SpecialFile::Fifo,
         Some(FileType::Socket) => SpecialFile::Socket,
         _ => {
-            let problem = "the mode is of no device, pipe or socket: other files are made otherwise";
+            let problem =
+                "the mode is of no device, pipe or socket: other files are made otherwise";
             return Err(Failure::invalid(problem));
         }
     })

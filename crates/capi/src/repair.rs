@@ -80,7 +80,8 @@ fn run(repair: &Repair, how: &dw_repair_options, undo: Option<&Path>) -> Result<
             return Err(Failure::stopped());
         }
         let done = done?;
-        (report.through_log, report.has_undo) = (done.through_log.into(), done.undo.is_some().into());
+        (report.through_log, report.has_undo) =
+            (done.through_log.into(), done.undo.is_some().into());
     }
     Ok(report)
 }

@@ -12,7 +12,11 @@ use crate::handle::{look, take};
 ///
 /// # Safety
 /// It is NULL or leads to a handle.
-unsafe fn of_error<R>(error: *const dw_error, none: R, ask: impl FnOnce(&'static Failure) -> R) -> R {
+unsafe fn of_error<R>(
+    error: *const dw_error,
+    none: R,
+    ask: impl FnOnce(&'static Failure) -> R,
+) -> R {
     // SAFETY: the caller of the function asked about keeps the rules of the header; what is given out lives as long
     // as the error, which the header says.
     match unsafe { look(error) } {
@@ -48,7 +52,8 @@ pub unsafe extern "C" fn dw_error_message(error: *const dw_error) -> *const c_ch
 /// long as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_error_path(error: *const dw_error) -> *const c_char {
-    let of = |text: &'static Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
+    let of =
+        |text: &'static Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
     // SAFETY: the rules of the header.
     unsafe { of_error(error, ptr::null(), |failure| of(&failure.path)) }
 }
@@ -71,7 +76,8 @@ pub unsafe extern "C" fn dw_error_place(error: *const dw_error, place: *mut dw_p
     const NOWHERE: dw_place = dw_place { group: DW_NONE, block: DW_NONE, inode: DW_NONE };
     // SAFETY: the rules of the header.
     unsafe {
-        let known = of_error(error, None, |failure| failure.damage.as_ref().map(|(_, place)| *place));
+        let known =
+            of_error(error, None, |failure| failure.damage.as_ref().map(|(_, place)| *place));
         put_if_wanted(place, known.unwrap_or(NOWHERE));
         known.is_some().into()
     }

@@ -71,9 +71,7 @@ pub unsafe extern "C" fn dw_xattr_list(
 ) -> c_int {
     // SAFETY: the rules of the header.
     unsafe {
-        call(error, || {
-            put_bytes(names, || Ok(joined(&look(image)?.list_xattrs(path(at)?)?)))
-        })
+        call(error, || put_bytes(names, || Ok(joined(&look(image)?.list_xattrs(path(at)?)?))))
     }
 }
 

@@ -23,7 +23,12 @@ unsafe extern "C" fn read(context: *mut c_void, at: u64, to: *mut c_void, len: u
     0
 }
 
-unsafe extern "C" fn write(context: *mut c_void, at: u64, data: *const c_void, len: usize) -> c_int {
+unsafe extern "C" fn write(
+    context: *mut c_void,
+    at: u64,
+    data: *const c_void,
+    len: usize,
+) -> c_int {
     // SAFETY: the same.
     unsafe {
         let memory = &mut *context.cast::<Memory>();

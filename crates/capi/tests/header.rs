@@ -24,7 +24,10 @@ fn the_header_in_the_tree_is_that_of_the_sources() {
         fs::write(&path, &header).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap();
-    assert!(kept == header, "make it again: DISKWRIGHT_WRITE_DOCS=1 cargo test -p diskwright-capi header");
+    assert!(
+        kept == header,
+        "make it again: DISKWRIGHT_WRITE_DOCS=1 cargo test -p diskwright-capi header"
+    );
 }
 
 /// The names of functions that the sources export.
@@ -60,4 +63,15 @@ fn the_guide_names_every_function() {
     let guide = fs::read_to_string(here().join("../../docs/c.md")).unwrap();
     let missing: Vec<_> = exported().into_iter().filter(|name| !guide.contains(name)).collect();
     assert!(missing.is_empty(), "not in docs/c.md: {missing:?}");
+}
+
+/// A test program runs the example: what the README shows works.
+#[test]
+fn the_readme_shows_the_example() {
+    let readme = fs::read_to_string(here().join("../../README.md")).unwrap();
+    let example = fs::read_to_string(here().join("examples/names.c")).unwrap();
+    assert!(
+        readme.contains(&format!("```c\n{example}```\n")),
+        "examples/names.c is not in README.md"
+    );
 }

@@ -79,11 +79,7 @@ impl Subject {
         Self::with_device(path, image::open_device(path, options)?, options)
     }
 
-    fn with_device(
-        path: &Path,
-        device: Arc<dyn BlockDevice>,
-        options: &OpenImage,
-    ) -> Result<Self> {
+    fn with_device(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
         let format = format_of_device(path, &device, options)?;
         let norecovery = options.norecovery;
         Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })

@@ -51,8 +51,7 @@ impl Image {
         observer: &mut dyn Observer,
     ) -> Result<CopyReport> {
         let from = from.as_image_path();
-        self.shared
-            .whole(|fs| copy::out_of_image(Paths::new(fs), from, to, options, observer))
+        self.shared.whole(|fs| copy::out_of_image(Paths::new(fs), from, to, options, observer))
     }
 
     /// Copies all that is in a directory of the image, or a file, into a directory of the host, which is made if it is
@@ -69,7 +68,6 @@ impl Image {
         options: &ExtractOptions,
         observer: &mut dyn Observer,
     ) -> Result<ExtractReport> {
-        self.shared
-            .whole(|fs| extract_to_directory(Paths::new(fs), directory, options, observer))
+        self.shared.whole(|fs| extract_to_directory(Paths::new(fs), directory, options, observer))
     }
 }
