@@ -29,7 +29,10 @@ struct Context {
 
 /// # Safety
 /// Called with the context below.
-unsafe fn act(context: *mut c_void, act: impl FnOnce(&MemoryDevice) -> std::io::Result<()>) -> c_int {
+unsafe fn act(
+    context: *mut c_void,
+    act: impl FnOnce(&MemoryDevice) -> std::io::Result<()>,
+) -> c_int {
     // SAFETY: the context of the target, which lives as long as any image.
     let context = unsafe { &*context.cast::<Context>() };
     match context.answer.load(Ordering::Relaxed) {
@@ -46,7 +49,12 @@ unsafe extern "C" fn read(context: *mut c_void, at: u64, to: *mut c_void, len: u
     }
 }
 
-unsafe extern "C" fn write(context: *mut c_void, at: u64, from: *const c_void, len: usize) -> c_int {
+unsafe extern "C" fn write(
+    context: *mut c_void,
+    at: u64,
+    from: *const c_void,
+    len: usize,
+) -> c_int {
     // SAFETY: the same.
     unsafe {
         let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
@@ -94,7 +102,18 @@ impl Input<'_> {
 
     fn path(&mut self) -> CString {
         const PATHS: [&str; 12] = [
-            "/", "", "/a", "/b", "/a/b", "/dir", "/dir/x", "link", "//a//", "/a/../b", "/lost+found", ".",
+            "/",
+            "",
+            "/a",
+            "/b",
+            "/a/b",
+            "/dir",
+            "/dir/x",
+            "link",
+            "//a//",
+            "/a/../b",
+            "/lost+found",
+            ".",
         ];
         let choice = self.byte();
         if let Some(path) = PATHS.get(usize::from(choice)) {
@@ -103,7 +122,8 @@ impl Input<'_> {
         let len = usize::from(self.byte()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(len);
         self.0 = rest;
-        CString::new(bytes.iter().copied().filter(|byte| *byte != 0).collect::<Vec<_>>()).expect("no NUL")
+        CString::new(bytes.iter().copied().filter(|byte| *byte != 0).collect::<Vec<_>>())
+            .expect("no NUL")
     }
 
     /// A handle, or one time in eight NULL or something of another kind.
@@ -193,10 +213,18 @@ impl Held {
                 13 => call!(dw_chmod(image, path, number as u32)),
                 14 => call!(dw_chown(image, path, number as u32, 7, (number % 3) as u32)),
                 15 => call!(dw_xattr_get(image, path, other, bytes)),
-                16 => call!(dw_xattr_set(image, path, c"user.a".as_ptr(), [7; 64].as_ptr(), (number % 64) as usize)),
+                16 => call!(dw_xattr_set(
+                    image,
+                    path,
+                    c"user.a".as_ptr(),
+                    [7; 64].as_ptr(),
+                    (number % 64) as usize
+                )),
                 17 => call!(dw_xattr_list(image, path, bytes)),
                 18 => call!(dw_xattr_remove(image, path, other)),
-                19 => call!(dw_write_file(image, path, [9; 3000].as_ptr(), (number % 3000) as usize)),
+                19 => {
+                    call!(dw_write_file(image, path, [9; 3000].as_ptr(), (number % 3000) as usize))
+                }
                 20 => call!(dw_copy_file(image, path, other, ptr::null_mut())),
                 21 => call!(dw_statfs(image, &mut totals)),
                 22 => call!(dw_label(image, bytes)),
@@ -222,7 +250,13 @@ impl Held {
                 0 => {
                     if self.files[slot].is_null() {
                         let flags = u32::from(input.byte());
-                        call!(dw_file_open(image, path.as_ptr(), flags, 0o644, &mut self.files[slot]));
+                        call!(dw_file_open(
+                            image,
+                            path.as_ptr(),
+                            flags,
+                            0o644,
+                            &mut self.files[slot]
+                        ));
                     }
                 }
                 1 => {
@@ -250,7 +284,9 @@ impl Held {
         // SAFETY: all is there.
         unsafe {
             match choice {
-                0 if self.dir.is_null() => drop(call!(dw_dir_open(image, path.as_ptr(), &mut self.dir))),
+                0 if self.dir.is_null() => {
+                    drop(call!(dw_dir_open(image, path.as_ptr(), &mut self.dir)))
+                }
                 1 => {
                     if call!(dw_dir_next(dir, &mut entry)) && !entry.is_null() {
                         let name = std::ffi::CStr::from_ptr((*entry).name);
@@ -258,7 +294,12 @@ impl Held {
                     }
                 }
                 2 if self.walk.is_null() => {
-                    call!(dw_walk_open(image, path.as_ptr(), u32::from(input.byte() % 3), &mut self.walk));
+                    call!(dw_walk_open(
+                        image,
+                        path.as_ptr(),
+                        u32::from(input.byte() % 3),
+                        &mut self.walk
+                    ));
                 }
                 3 => {
                     if call!(dw_walk_next(walk, &mut found)) && !found.is_null() {
@@ -297,10 +338,10 @@ fuzz_target!(|input: &[u8]| {
     let [choice, damage, rest @ ..] = input else { return };
     let (damage, calls) = rest.split_at((usize::from(*damage) % 64).min(rest.len()));
     let found = match choice & 1 {
-        0 => diskwright_fuzz::damaged(damage),
-        _ => diskwright_fuzz::xfs::damaged(damage),
+        0 => diskwright_fuzz::damaged(damage).map(|(device, _)| device),
+        _ => diskwright_fuzz::xfs::damaged(damage).map(|(device, _)| device),
     };
-    let Some((device, _)) = found else { return };
+    let Some(device) = found else { return };
     let context = Context { device, answer: AtomicI32::new(0), releases: AtomicU32::new(0) };
     let device = dw_device {
         struct_size: size_of::<dw_device>(),
@@ -345,6 +386,10 @@ fuzz_target!(|input: &[u8]| {
         let opened = held.opened;
         context.answer.store(0, Ordering::Relaxed);
         held.free();
-        assert_eq!(context.releases.load(Ordering::Relaxed), opened, "released otherwise than opened");
+        assert_eq!(
+            context.releases.load(Ordering::Relaxed),
+            opened,
+            "released otherwise than opened"
+        );
     }
 });
