@@ -156,6 +156,9 @@ pub enum Error {
         /// `reading` or `writing`.
         what: &'static str,
     },
+    /// Whoever hears of the progress of something said that it shall not go on.
+    #[error("stopped, as was asked")]
+    Stopped,
     #[cfg(feature = "build")]
     /// A build failed.
     #[error(transparent)]
@@ -206,6 +209,7 @@ impl Error {
             | Self::InUse { .. }
             | Self::ShutDown { .. } => Outcome::Io,
             Self::NotMounted { .. } => Outcome::No,
+            Self::Stopped => Outcome::Interrupted,
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => partition_outcome(source),

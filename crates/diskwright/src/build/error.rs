@@ -60,6 +60,9 @@ pub enum BuildError {
     /// The image file cannot be made or replaced; somebody may be using what it would replace.
     #[error(transparent)]
     Image(Box<crate::Error>),
+    /// Whoever hears of its progress said that it shall not go on.
+    #[error("stopped, as was asked")]
+    Stopped,
     /// Something is there already.
     #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
     TargetExists(PathBuf),
@@ -148,6 +151,7 @@ impl BuildError {
             Self::Output(output::Error::Unfit { .. }) | Self::SameFile { .. } => Outcome::Usage,
             Self::Output(_) => Outcome::Io,
             Self::NothingProtected(_) => Outcome::No,
+            Self::Stopped => Outcome::Interrupted,
             Self::Source(_) | Self::DoesNotFit { .. } | Self::Write(_) | Self::Spool { .. } => {
                 Outcome::Io
             }

@@ -72,6 +72,11 @@ pub trait Progress: Sync {
 
     /// The file system is finished, and so many of the image's bytes have been hashed, or written in another format.
     fn shipped(&self, _bytes: u64, _of: u64) {}
+
+    /// Whether the build is to go on; asked before each entry. If not, it fails with [`BuildError::Stopped`].
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// Builds an image.
@@ -467,6 +472,9 @@ impl Build<'_> {
                 identity.add_device(device.len());
             }
             while let Some(entry) = source.next_entry()? {
+                if !self.progress.goes_on() {
+                    return Err(BuildError::Stopped);
+                }
                 identity.add(&entry);
                 writer.add(entry, source)?;
                 let made = writer.made();

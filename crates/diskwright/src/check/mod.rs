@@ -76,10 +76,26 @@ impl Subject {
     /// If the file cannot be read or is in use, or nothing in it tells a format; the error says what it seems to be
     /// instead.
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
-        let device = image::open_device(path, options)?;
+        Self::with_device(path, image::open_device(path, options)?, options)
+    }
+
+    fn with_device(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
         let format = format_of_device(path, &device, options)?;
         let norecovery = options.norecovery;
         Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
+    }
+
+    /// The same of what lies on any device, which nobody else may change meanwhile. Errors call it `name`.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn on_device(
+        name: &Path,
+        device: Arc<dyn BlockDevice>,
+        options: &OpenImage,
+    ) -> Result<Self> {
+        let device = image::window(name, device, options)?;
+        Self::with_device(name, device, options)
     }
 
     /// The image file.

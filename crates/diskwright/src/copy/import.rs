@@ -108,6 +108,9 @@ impl<'a> Importer<'a> {
 
     /// Makes a file, or replaces one. A directory that is there is kept and filled.
     pub(super) fn add(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
+        if !self.observer.goes_on() {
+            return Err(Error::Stopped);
+        }
         self.observer.file(place.path);
         self.report.files += 1;
         match item.kind {

@@ -46,7 +46,7 @@ struct Archiver<'a> {
 
 impl Archiver<'_> {
     fn add(&mut self, walked: &Walked) -> Result<()> {
-        self.job.observer.file(&walked.path);
+        self.job.begin_file(&walked.path)?;
         self.job.report.files += 1;
         let attributes = &walked.attributes;
         let is_directory = attributes.file_type == FileType::Directory;

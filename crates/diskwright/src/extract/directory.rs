@@ -91,7 +91,7 @@ impl Extractor<'_> {
         // Only a file that is extracted alone has no name below the top.
         let alone = self.job.top_name.clone();
         let (path, name) = if visit.depth > 0 { (path, name) } else { (&alone[..], &alone[..]) };
-        self.job.observer.file(path);
+        self.job.begin_file(path)?;
         let name = match self.names.name(name) {
             // The user's own name.
             _ if visit.depth == 0 && (is_directory || self.job.options.name.is_some()) => {

@@ -67,6 +67,10 @@ pub trait Observer {
     fn copied(&mut self, bytes: u64);
     /// Something was left out, or is not what it should be.
     fn warning(&mut self, message: &str);
+    /// Whether the work is to go on; asked before each file. If not, it fails with [`Error::Stopped`].
+    fn goes_on(&mut self) -> bool {
+        true
+    }
 }
 
 /// What was extracted.
@@ -129,6 +133,15 @@ impl<'a> Job<'a> {
 
     fn fs(&self) -> &'a dyn FileSystem {
         self.paths.file_system()
+    }
+
+    /// Tells that a file comes next, unless the work shall end.
+    fn begin_file(&mut self, path: &[u8]) -> Result<()> {
+        if !self.observer.goes_on() {
+            return Err(Error::Stopped);
+        }
+        self.observer.file(path);
+        Ok(())
     }
 
     /// Path in the image of what has `path` below the top.

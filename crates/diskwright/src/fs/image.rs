@@ -37,6 +37,15 @@ impl Image {
         self.shared.close()
     }
 
+    /// The same while others hold it, too: from there on their calls fail with [`Error::Closed`]. Closing it again does
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub fn close_for_all(&self) -> Result<()> {
+        self.shared.close()
+    }
+
     /// Whether it was opened to be changed.
     pub fn is_writable(&self) -> bool {
         self.shared.is_writable()

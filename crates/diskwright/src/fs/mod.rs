@@ -32,6 +32,8 @@
 mod attributes;
 mod contents;
 mod directory;
+#[cfg(feature = "build")]
+mod exchange;
 mod file;
 mod image;
 mod inode;

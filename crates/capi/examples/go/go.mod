@@ -1,0 +1,3 @@
+module example.org/diskwright
+
+go 1.19

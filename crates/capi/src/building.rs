@@ -1,0 +1,223 @@
+//! Building images.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use diskwright::build::{
+    BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile,
+    ManifestFile, Owner, PlacedSource, Reference, build, correct,
+};
+use diskwright::output::OutputOptions;
+
+use crate::border::{
+    Options, as_host_path, call, check_flags, host_path, optional_text, options, path,
+    put_if_wanted, utf8,
+};
+use crate::error::dw_error;
+use crate::failure::{Failure, Result};
+use crate::making::{DW_EXT4, DW_XFS, sixteen};
+use crate::progress::{BuildListener, dw_progress};
+
+/// An existing image may be replaced.
+pub const DW_BUILD_FORCE: u32 = 1;
+/// An XFS image may have less than 300 MiB.
+pub const DW_BUILD_SMALL: u32 = 2;
+/// The journal is left out (ext4).
+pub const DW_BUILD_NO_JOURNAL: u32 = 4;
+/// `uid` and `gid` own everything, instead of the source's owners.
+pub const DW_BUILD_OWNER: u32 = 8;
+
+const FLAGS: u32 = DW_BUILD_FORCE | DW_BUILD_SMALL | DW_BUILD_NO_JOURNAL | DW_BUILD_OWNER;
+
+/// What to build. All zero but struct_size and format makes the smallest image that holds the source.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dw_build_options {
+    /// sizeof(dw_build_options).
+    pub struct_size: usize,
+    /// DW_EXT4 or DW_XFS.
+    pub format: u32,
+    /// Any of DW_BUILD_FORCE, DW_BUILD_SMALL, DW_BUILD_NO_JOURNAL and DW_BUILD_OWNER.
+    pub flags: u32,
+    /// Size in bytes. 0 for the smallest that holds the source.
+    pub size: u64,
+    /// Bytes left free in an image whose size is computed.
+    pub free: u64,
+    /// The label. NULL for none.
+    pub label: *const c_char,
+    /// Changes of the default features, with commas: "^has_journal,+large_dir". NULL for none.
+    pub features: *const c_char,
+    /// The 16 bytes of the UUID. NULL derives one from the contents.
+    pub uuid: *const u8,
+    /// The latest time in the image, in seconds since 1970. NULL sets no limit. SOURCE_DATE_EPOCH is not looked at.
+    pub source_date_epoch: *const i64,
+    /// Block size in bytes. 0 for what is usual.
+    pub block_size: u32,
+    /// Inode size in bytes. 0 for what is usual.
+    pub inode_size: u32,
+    /// Who owns everything, with DW_BUILD_OWNER.
+    pub uid: u32,
+    /// The group that owns everything, with DW_BUILD_OWNER.
+    pub gid: u32,
+    /// Threads. 0 takes as many as there are processors; the image does not depend on it.
+    pub threads: u32,
+    /// 0, for later versions.
+    pub reserved: u32,
+    /// What the function gets.
+    pub context: *mut c_void,
+    /// Asked before each entry, with the entries begun and the bytes made until then. NULL goes on.
+    pub progress: dw_progress,
+}
+
+// SAFETY: numbers and pointers, of which NULL is one.
+unsafe impl Options for dw_build_options {}
+
+/// What was built.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct dw_build_report {
+    /// Size of the image in bytes.
+    pub image_bytes: u64,
+    /// Files of any type that were made.
+    pub entries: u64,
+    /// Bytes of file contents.
+    pub data_bytes: u64,
+}
+
+impl From<BuildReport> for dw_build_report {
+    fn from(report: BuildReport) -> Self {
+        let BuildReport { image_bytes, entries, data_bytes, .. } = report;
+        Self { image_bytes, entries, data_bytes }
+    }
+}
+
+/// A format by its number.
+pub(crate) fn format(number: u32) -> Result<Format> {
+    match number {
+        DW_EXT4 => Ok(Format::Ext4),
+        DW_XFS => Ok(Format::Xfs),
+        _ => Err(Failure::invalid("the format is neither DW_EXT4 nor DW_XFS")),
+    }
+}
+
+/// What a text names, as an argument of the command.
+fn source(named: &[u8]) -> Result<BuildSource> {
+    let path = as_host_path(named)?;
+    if let Some(file) = ImageFile::parse(path.as_os_str()) {
+        return Ok(BuildSource::Image(file));
+    }
+    if let Some(reference) = str::from_utf8(named).ok().and_then(Reference::parse) {
+        return Ok(BuildSource::Container(Container {
+            reference: reference.map_err(Failure::invalid)?,
+            platform: None,
+            is_overlay: false,
+            layer_bytes_max: None,
+            config: None,
+        }));
+    }
+    Ok(match ManifestFile::parse(path.as_os_str()) {
+        Some(manifest) => BuildSource::Manifest(manifest),
+        None => BuildSource::Files(path.to_owned()),
+    })
+}
+
+/// What all of them name.
+///
+/// # Safety
+/// There are `count` texts.
+unsafe fn sources(named: *const *const c_char, count: usize) -> Result<BuildSource> {
+    if named.is_null() || count == 0 {
+        return Err(Failure::invalid("there is no source"));
+    }
+    let one = |number: usize| -> Result<BuildSource> {
+        // SAFETY: there are so many, each of which ends with NUL.
+        source(unsafe { path(*named.add(number)) }?)
+    };
+    if count == 1 {
+        return one(0);
+    }
+    let placed = |number| Ok(PlacedSource { source: one(number)?, at: Vec::new() });
+    (0..count).map(placed).collect::<Result<_>>().map(BuildSource::Several)
+}
+
+pub(crate) fn features(list: Option<&[u8]>) -> Result<Vec<FeatureChange>> {
+    let list = utf8(list.unwrap_or_default(), "the list of features")?;
+    let names = list.split(',').filter(|name| !name.is_empty());
+    names.map(|name| name.parse().map_err(|e: String| Failure::invalid(e))).collect()
+}
+
+/// # Safety
+/// The pointers keep the rules of the header.
+unsafe fn build_options(
+    source: BuildSource,
+    image: &std::path::Path,
+    given: &dw_build_options,
+) -> Result<BuildOptions> {
+    check_flags(given.flags, FLAGS)?;
+    let has = |flag| given.flags & flag != 0;
+    let if_given = |number: u32| (number > 0).then_some(number);
+    // SAFETY: the rules of the header.
+    let (label, list, uuid, epoch) = unsafe {
+        (
+            optional_text(given.label),
+            optional_text(given.features),
+            sixteen(given.uuid),
+            given.source_date_epoch.as_ref().copied(),
+        )
+    };
+    Ok(BuildOptions {
+        source,
+        image: image.to_owned(),
+        format: format(given.format)?,
+        size: (given.size > 0).then_some(given.size),
+        free: given.free,
+        label: label.map(<[u8]>::to_vec),
+        uuid,
+        hash_seed: None,
+        features: features(list)?,
+        block_size: if_given(given.block_size),
+        inode_size: if_given(given.inode_size),
+        bytes_per_inode: None,
+        inodes: None,
+        no_journal: has(DW_BUILD_NO_JOURNAL),
+        dir_block_size: None,
+        ag_count: None,
+        ag_bytes: None,
+        log_bytes: None,
+        small: has(DW_BUILD_SMALL),
+        dedupe: None,
+        owner: has(DW_BUILD_OWNER).then_some(Owner { uid: given.uid, gid: given.gid }),
+        corrections: correct::CorrectionOptions::default(),
+        threads: if_given(given.threads).map(|threads| threads as usize),
+        force: has(DW_BUILD_FORCE),
+        source_date_epoch: epoch,
+        output: OutputOptions::default(),
+    })
+}
+
+/// Builds an image of directories, archives, container images and other images, which `sources` names as the arguments of
+/// `diskwright build` do: "rootfs", "rootfs.tar.zst", "oci:layout:latest", "docker-archive:web.tar", "image:disk.img:2".
+/// Later ones are put over those before them. `image` gets its name when it is finished; nothing is left there after an
+/// error. `report` may be NULL.
+///
+/// The same sources and options give the same bytes, whatever the number of threads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_build(
+    sources: *const *const c_char,
+    source_count: usize,
+    image: *const c_char,
+    how: *const dw_build_options,
+    report: *mut dw_build_report,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe {
+        call(error, || {
+            let how = options(how)?;
+            let source = self::sources(sources, source_count)?;
+            let wanted = build_options(source, host_path(image)?, &how)?;
+            let done = build(&wanted, &BuildListener::new(how.context, how.progress))?;
+            put_if_wanted(report, done.into());
+            Ok(())
+        })
+    }
+}

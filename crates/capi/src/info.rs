@@ -1,0 +1,101 @@
+//! What images say about themselves.
+
+use std::ffi::{c_char, c_int};
+
+use diskwright::Image;
+
+use crate::border::{call, check_place, host_path, put};
+use crate::error::dw_error;
+use crate::opening::{dw_open_options, place};
+
+/// What an image says about itself, as it lies. Texts are UTF-8, end with NUL, and are cut where they are too long.
+#[repr(C)]
+pub struct dw_info {
+    /// "ext2", "ext3", "ext4" or "xfs".
+    pub format: [c_char; 8],
+    /// Label, as text.
+    pub label: [c_char; 64],
+    /// UUID with dashes.
+    pub uuid: [c_char; 40],
+    /// "clean", or what is the matter, in the words of the format.
+    pub state: [c_char; 128],
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// Inode size in bytes.
+    pub inode_size: u32,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// All inodes (XFS: as many as there are now).
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// 1 if the journal or log needs recovery before the image is what it should be.
+    pub needs_recovery: u64,
+    /// Zeros, for later versions.
+    pub reserved: [u64; 4],
+}
+
+/// A text in so many bytes, with NUL: whole characters, as many as fit.
+fn cut<const LEN: usize>(text: &str) -> [c_char; LEN] {
+    let mut end = text.len().min(LEN - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut cut = [0; LEN];
+    for (to, from) in cut.iter_mut().zip(&text.as_bytes()[..end]) {
+        *to = *from as c_char;
+    }
+    cut
+}
+
+/// What an image says about itself. It may be one without a root directory. `open` may be NULL; its place and DW_NORECOVERY
+/// count.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_read_info(
+    image: *const c_char,
+    open: *const dw_open_options,
+    info: *mut dw_info,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe {
+        call(error, || {
+            check_place(info, "what is known of the image")?;
+            let image = Image::open_rootless(host_path(image)?, &place(open)?)?;
+            let known = image.info();
+            let value = dw_info {
+                format: cut(&known.format),
+                label: cut(&known.label),
+                uuid: cut(&known.uuid),
+                state: cut(&known.state),
+                block_size: known.block_size,
+                inode_size: known.inode_size,
+                blocks: known.blocks,
+                blocks_free: known.blocks_free,
+                inodes: known.inodes,
+                inodes_free: known.inodes_free,
+                needs_recovery: known.needs_recovery.into(),
+                reserved: [0; 4],
+            };
+            put(info, "what is known of the image", value)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let text = |cut: &[c_char]| -> Vec<u8> {
+            cut.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect()
+        };
+        assert_eq!(text(&cut::<8>("ext4")), b"ext4");
+        assert_eq!(text(&cut::<4>("abcdef")), b"abc");
+        assert_eq!(text(&cut::<4>("aäö")), "aä".as_bytes());
+        assert_eq!(text(&cut::<3>("aä")), b"a");
+    }
+}

@@ -1,0 +1,180 @@
+//! Making, moving and removing names.
+
+use std::ffi::{c_char, c_int};
+
+use diskwright::fs::{DeviceNumber, FileType, RenameMode, SpecialFile};
+
+use crate::border::{call, path};
+use crate::bytes::{dw_bytes, put_bytes};
+use crate::error::dw_error;
+use crate::failure::{Failure, Result};
+use crate::handle::look;
+use crate::image::dw_image;
+
+/// dw_rename fails where the new name is taken.
+pub const DW_RENAME_NOREPLACE: u32 = 1;
+/// dw_rename makes both names change places; both must be there.
+pub const DW_RENAME_EXCHANGE: u32 = 2;
+
+/// Makes a directory, with the permissions 0755.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_mkdir(
+    image: *const dw_image,
+    at: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.create_dir(path(at)?)?)) }
+}
+
+/// Makes a directory and those above it that are missing. What is there already stays as it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_mkdir_all(
+    image: *const dw_image,
+    at: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.create_dir_all(path(at)?)?)) }
+}
+
+/// Removes the name of anything but a directory; the file goes with its last name, or when nobody has it open any more. A
+/// symbolic link is not followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_unlink(
+    image: *const dw_image,
+    at: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.remove_file(path(at)?)?)) }
+}
+
+/// Removes an empty directory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_rmdir(
+    image: *const dw_image,
+    at: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.remove_dir(path(at)?)?)) }
+}
+
+/// Removes a directory with everything in it. Symbolic links are not followed. What was removed before an error is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_remove_all(
+    image: *const dw_image,
+    at: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.remove_dir_all(path(at)?)?)) }
+}
+
+/// Moves a file or a directory. `flags` are 0, and what has the new name is replaced (but a directory only by a directory,
+/// and only if it is empty), or DW_RENAME_NOREPLACE, or DW_RENAME_EXCHANGE. Symbolic links at the end of both paths are not
+/// followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_rename(
+    image: *const dw_image,
+    from: *const c_char,
+    to: *const c_char,
+    flags: u32,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe {
+        call(error, || {
+            let mode = match flags {
+                0 => RenameMode::Replace,
+                DW_RENAME_NOREPLACE => RenameMode::NoReplace,
+                DW_RENAME_EXCHANGE => RenameMode::Exchange,
+                _ => return Err(Failure::invalid("no such way to rename")),
+            };
+            Ok(look(image)?.rename_with(path(from)?, path(to)?, mode)?)
+        })
+    }
+}
+
+/// Gives a file another name. A symbolic link at `original` is not followed, but given the name itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_link(
+    image: *const dw_image,
+    original: *const c_char,
+    link: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.hard_link(path(original)?, path(link)?)?)) }
+}
+
+/// Makes a symbolic link to `target`, which may be anything: it is not looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_symlink(
+    image: *const dw_image,
+    target: *const c_char,
+    link: *const c_char,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || Ok(look(image)?.symlink(path(target)?, path(link)?)?)) }
+}
+
+/// The target of a symbolic link, to be freed with dw_bytes_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_readlink(
+    image: *const dw_image,
+    at: *const c_char,
+    target: *mut dw_bytes,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || put_bytes(target, || Ok(look(image)?.read_link(path(at)?)?))) }
+}
+
+/// The path of what a path leads to, from the root, without symbolic links, "." and ".."; to be freed with dw_bytes_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_realpath(
+    image: *const dw_image,
+    at: *const c_char,
+    real: *mut dw_bytes,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || put_bytes(real, || Ok(look(image)?.canonicalize(path(at)?)?))) }
+}
+
+/// Makes a device, a named pipe or a socket. `mode` has its type and permissions, as st_mode of Linux does: 0060660 is a
+/// block device. The numbers are those of a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dw_mknod(
+    image: *const dw_image,
+    at: *const c_char,
+    mode: u32,
+    major: u32,
+    minor: u32,
+    error: *mut *mut dw_error,
+) -> c_int {
+    // SAFETY: the rules of the header.
+    unsafe {
+        call(error, || {
+            let special = special(mode, DeviceNumber { major, minor })?;
+            Ok(look(image)?.create_special(path(at)?, special, mode & 0o7777)?)
+        })
+    }
+}
+
+fn special(mode: u32, device: DeviceNumber) -> Result<SpecialFile> {
+    Ok(match u16::try_from(mode).ok().and_then(FileType::from_mode) {
+        Some(FileType::CharDevice) => SpecialFile::CharDevice(device),
+        Some(FileType::BlockDevice) => SpecialFile::BlockDevice(device),
+        Some(FileType::Fifo) => SpecialFile::Fifo,
+        Some(FileType::Socket) => SpecialFile::Socket,
+        _ => {
+            let problem =
+                "the mode is of no device, pipe or socket: other files are made otherwise";
+            return Err(Failure::invalid(problem));
+        }
+    })
+}
