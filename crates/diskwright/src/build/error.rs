@@ -88,6 +88,9 @@ pub enum BuildError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody asked the build to end before its time ([`Progress::goes_on`](super::Progress::goes_on)).
+    #[error("stopped before it was finished; nothing is left of the image")]
+    Stopped,
     /// An archive on standard input cannot be kept to be read twice.
     #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
     Spool {
@@ -148,6 +151,7 @@ impl BuildError {
             Self::Output(output::Error::Unfit { .. }) | Self::SameFile { .. } => Outcome::Usage,
             Self::Output(_) => Outcome::Io,
             Self::NothingProtected(_) => Outcome::No,
+            Self::Stopped => Outcome::Interrupted,
             Self::Source(_) | Self::DoesNotFit { .. } | Self::Write(_) | Self::Spool { .. } => {
                 Outcome::Io
             }

@@ -71,6 +71,12 @@ pub trait Progress: Sync {
 
     /// The file system is finished, and so many of the image's bytes have been hashed, or written in another format.
     fn shipped(&self, _bytes: u64, _of: u64) {}
+
+    /// Whether to go on: asked before each entry, so it should answer soon. A build that may not go on fails with
+    /// [`BuildError::Stopped`], and nothing is left of it.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// Builds an image.
@@ -337,10 +343,15 @@ impl Build<'_> {
         let mut source = self.open_source(Contents::Unread)?;
         let mut kept = Kept::new();
         while let Some(entry) = source.next_entry()? {
+            self.check_goes_on()?;
             estimate.add(&entry);
             kept.add(entry);
         }
         Ok(Some((estimate.needed(), kept)))
+    }
+
+    fn check_goes_on(&self) -> Result<(), BuildError> {
+        if self.progress.goes_on() { Ok(()) } else { Err(BuildError::Stopped) }
     }
 
     /// Fills an image that is large enough, without file contents.
@@ -450,6 +461,7 @@ impl Build<'_> {
                 identity.add_device(device.len());
             }
             while let Some(entry) = source.next_entry()? {
+                self.check_goes_on()?;
                 identity.add(&entry);
                 writer.add(entry, source)?;
                 let made = writer.made();

@@ -82,6 +82,21 @@ impl Subject {
         Ok(Self { path: path.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
     }
 
+    /// The same on any device, which errors and the report call `name`. Nobody else may change it meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::open`], but for those of a file.
+    pub fn open_device(
+        name: &Path,
+        device: Arc<dyn BlockDevice>,
+        options: &OpenImage,
+    ) -> Result<Self> {
+        let device = image::window(name, device, options)?;
+        let format = format_of_device(name, &device, options)?;
+        let norecovery = options.norecovery;
+        Ok(Self { path: name.to_owned(), format, device: Arc::new(Meter::new(device)), norecovery })
+    }
+
     /// The image file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -31,6 +31,8 @@
 
 mod attributes;
 mod contents;
+#[cfg(feature = "build")]
+mod copying;
 mod directory;
 mod file;
 mod image;
@@ -45,6 +47,7 @@ mod shared;
 mod walk;
 
 pub use blockdev::{BlockDevice, FileDevice, MemoryDevice, WindowDevice};
+pub use vfs::{Corruption, Error as FsError};
 pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Timestamp};
 
 pub use directory::{DirEntry, ReadDir};

@@ -111,6 +111,12 @@ impl Shared {
         self.is_writable
     }
 
+    /// Who owns what is made.
+    #[cfg(feature = "build")]
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// A number that is another one after a name was removed or moved.
     pub(super) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)

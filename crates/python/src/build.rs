@@ -1,0 +1,202 @@
+//! Building an image.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use diskwright::build::{
+    self, BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange,
+    Format, ImageFile, ManifestFile, Owner, PlacedSource, Progress, Reference,
+};
+use diskwright::output::{OutputFormat, OutputOptions};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error;
+use crate::hook::Hook;
+use crate::names::{HostPath, Name};
+
+/// One source: a path, or what names one as on the command line.
+#[derive(FromPyObject)]
+struct SourceArg(HostPath, Name, bool);
+
+/// What to build, and how.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct BuildArgs {
+    sources: Vec<SourceArg>,
+    image: HostPath,
+    fs: String,
+    size: Option<u64>,
+    free: u64,
+    label: Option<Name>,
+    uuid: Option<[u8; 16]>,
+    features: Vec<String>,
+    block_size: Option<u32>,
+    inode_size: Option<u32>,
+    inodes: Option<u64>,
+    small: bool,
+    dedupe: Option<String>,
+    owner: Option<(u32, u32)>,
+    platform: Option<String>,
+    threads: Option<usize>,
+    force: bool,
+    source_date_epoch: Option<i64>,
+    output: String,
+}
+
+fn value_error(problem: impl Into<String>) -> PyErr {
+    PyValueError::new_err(problem.into())
+}
+
+pub(crate) fn format(name: &str) -> PyResult<Format> {
+    match name {
+        "ext4" => Ok(Format::Ext4),
+        "xfs" => Ok(Format::Xfs),
+        other => Err(value_error(format!("fs is {other:?}: it is \"ext4\" or \"xfs\""))),
+    }
+}
+
+pub(crate) fn output(name: &str) -> PyResult<OutputOptions> {
+    let formats =
+        [OutputFormat::Raw, OutputFormat::Qcow2, OutputFormat::Sparse, OutputFormat::Zstd];
+    let format = formats.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+        let names = formats.map(OutputFormat::name).join(", ");
+        value_error(format!("output is {name:?}: it is one of {names}"))
+    })?;
+    Ok(OutputOptions { format, ..OutputOptions::default() })
+}
+
+pub(crate) fn dedupe(name: Option<&str>) -> PyResult<Option<Dedupe>> {
+    match name {
+        None => Ok(None),
+        Some("files") => Ok(Some(Dedupe::Files)),
+        Some("blocks") => Ok(Some(Dedupe::Blocks)),
+        Some(other) => {
+            Err(value_error(format!("dedupe is {other:?}: it is \"files\" or \"blocks\"")))
+        }
+    }
+}
+
+pub(crate) fn features(names: &[String]) -> PyResult<Vec<FeatureChange>> {
+    names.iter().map(|name| name.parse().map_err(|problem: String| value_error(problem))).collect()
+}
+
+impl BuildArgs {
+    fn options(self) -> PyResult<BuildOptions> {
+        let mut sources =
+            self.sources.iter().map(|source| self.source(source)).collect::<PyResult<Vec<_>>>()?;
+        let source = match sources.len() {
+            0 => return Err(value_error("a build needs a source")),
+            1 if sources[0].at.is_empty() => sources.remove(0).source,
+            _ => BuildSource::Several(sources),
+        };
+        if self.threads == Some(0) {
+            return Err(value_error("threads is at least 1"));
+        }
+        Ok(BuildOptions {
+            source,
+            format: format(&self.fs)?,
+            features: features(&self.features)?,
+            dedupe: dedupe(self.dedupe.as_deref())?,
+            output: output(&self.output)?,
+            image: self.image.0,
+            size: self.size,
+            free: self.free,
+            label: self.label.map(|label| label.0),
+            uuid: self.uuid,
+            hash_seed: None,
+            block_size: self.block_size,
+            inode_size: self.inode_size,
+            bytes_per_inode: None,
+            inodes: self.inodes,
+            no_journal: false,
+            dir_block_size: None,
+            ag_count: None,
+            ag_bytes: None,
+            log_bytes: None,
+            small: self.small,
+            owner: self.owner.map(|(uid, gid)| Owner { uid, gid }),
+            corrections: Default::default(),
+            threads: self.threads,
+            force: self.force,
+            source_date_epoch: self.source_date_epoch,
+        })
+    }
+
+    fn source(&self, SourceArg(path, at, is_path): &SourceArg) -> PyResult<PlacedSource> {
+        let source = match is_path {
+            true => BuildSource::Files(path.0.clone()),
+            false => self.named(&path.0)?,
+        };
+        Ok(PlacedSource { source, at: trim(&at.0).to_vec() })
+    }
+
+    /// What a text names, as on the command line.
+    fn named(&self, path: &PathBuf) -> PyResult<BuildSource> {
+        let text = OsString::from(path);
+        if let Some(file) = ImageFile::parse(&text) {
+            return Ok(BuildSource::Image(file));
+        }
+        if let Some(reference) = text.to_str().and_then(Reference::parse) {
+            let platform = self.platform.as_deref().map(str::parse).transpose();
+            return Ok(BuildSource::Container(Container {
+                reference: reference.map_err(value_error)?,
+                platform: platform.map_err(|_| value_error("platform is OS/ARCH[/VARIANT]"))?,
+                is_overlay: false,
+                layer_bytes_max: None,
+                config: None,
+            }));
+        }
+        Ok(match ManifestFile::parse(&text) {
+            Some(manifest) => BuildSource::Manifest(manifest),
+            None => BuildSource::Files(path.clone()),
+        })
+    }
+}
+
+/// A path without slashes at its ends.
+fn trim(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(start, |end| end + 1);
+    &path[start..end]
+}
+
+impl Progress for Hook {
+    fn made(&self, entries: u64, bytes: u64) {
+        self.tell((entries, bytes));
+    }
+
+    fn goes_on(&self) -> bool {
+        self.goes_on()
+    }
+}
+
+/// The report as JSON, or the exception.
+pub(crate) fn finished(
+    py: Python<'_>,
+    hook: &Hook,
+    built: Result<BuildReport, BuildError>,
+) -> PyResult<String> {
+    let report = built.map_err(|error| error::plain(py, &error.into()));
+    hook.end(report.and_then(|report| {
+        serde_json::to_string(&report).map_err(|error| value_error(error.to_string()))
+    }))
+}
+
+/// Builds an image; the report as JSON.
+#[pyfunction]
+pub(crate) fn build(
+    py: Python<'_>,
+    args: BuildArgs,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let (options, hook) = (args.options()?, Hook::new(progress));
+    let built = py.detach(|| {
+        let built = build::build(&options, &hook);
+        if let Ok(report) = &built {
+            hook.tell_now((report.entries, report.data_bytes));
+        }
+        built
+    });
+    finished(py, &hook, built)
+}
