@@ -9,6 +9,7 @@ import stat as modes
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import IO, Any, Literal, TypeAlias, Union, cast
@@ -123,8 +124,8 @@ def build(
     """
     if size is not None and free:
         raise ValueError("free goes with a size that is computed: leave one of them out")
-    with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(os.fsdecode(image)))) as kept:
-        sources = _sources(source, kept)
+    with ExitStack() as kept:
+        sources = _sources(source, os.path.dirname(os.path.abspath(os.fsdecode(image))), kept)
         args = {
             "sources": sources,
             "image": image,
@@ -158,18 +159,18 @@ def _named(source: Any, at: str = "") -> tuple[Any, str, bool]:
     return source, at, not isinstance(source, str)
 
 
-def _sources(source: Any, kept: IO[bytes]) -> list[tuple[Any, str, bool]]:
+def _sources(source: Any, beside: str, kept: ExitStack) -> list[tuple[Any, str, bool]]:
     if _is_path(source):
         return [_named(source)]
     if isinstance(source, (list, tuple)) and source and not isinstance(source[0], Entry):
         pairs = [each if isinstance(each, tuple) else (each, "") for each in source]
         return [_named(path, text_of(at)) for path, at in pairs]
-    _write_archive(source, kept)
-    # It has no name: the process's own does.
-    return [(f"/proc/self/fd/{kept.fileno()}", "", True)]
+    archive = kept.enter_context(tempfile.NamedTemporaryFile(dir=beside, suffix=".tar"))
+    _write_archive(source, archive)
+    return [(archive.name, "", True)]
 
 
-def _write_archive(entries: Iterable[Entry], out: IO[bytes]) -> None:
+def _write_archive(entries: Iterable[Entry], out: Any) -> None:
     """Keeps entries as an archive in the format of pax."""
     with tarfile.open(
         fileobj=out, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
