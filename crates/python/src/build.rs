@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use diskwright::build as engine;
 use diskwright::build::{
-    self, BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange,
+    BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange,
     Format, ImageFile, ManifestFile, Owner, PlacedSource, Progress, Reference,
 };
 use diskwright::output::{OutputFormat, OutputOptions};
@@ -167,7 +168,7 @@ impl Progress for Hook {
     }
 
     fn goes_on(&self) -> bool {
-        self.goes_on()
+        Hook::goes_on(self)
     }
 }
 
@@ -192,7 +193,7 @@ pub(crate) fn build(
 ) -> PyResult<String> {
     let (options, hook) = (args.options()?, Hook::new(progress));
     let built = py.detach(|| {
-        let built = build::build(&options, &hook);
+        let built = engine::build(&options, &hook);
         if let Ok(report) = &built {
             hook.tell_now((report.entries, report.data_bytes));
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use diskwright::check::{Collector, Finding, Limits, Observer, Options, Phase, Subject};
 use diskwright::repair::{Done, Plan, Repair, Standing};
-use diskwright::{Error, Image, Result};
+use diskwright::{Image, Result};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -65,7 +65,7 @@ pub(crate) fn info(
     partition: Option<u32>,
     offset: u64,
 ) -> PyResult<String> {
-    let info = py.detach(|| {
+    let info = py.detach(|| -> Result<_> {
         let image = Image::open_rootless(&source.0, &part(partition, offset, false))?;
         Ok(image.info().clone())
     });
@@ -85,7 +85,7 @@ pub(crate) fn check(
 ) -> PyResult<String> {
     let (place, origin) = Place::of(source)?;
     let (options, hook) = (options(threads)?, Hook::new(progress));
-    let checked = py.detach(|| {
+    let checked = py.detach(|| -> Result<_> {
         let open = part(partition, offset, false);
         let subject = match place {
             Place::Path(path) => Subject::open(&path, &open),
@@ -96,7 +96,7 @@ pub(crate) fn check(
         let summary = subject.check(&options, &watch)?;
         Ok(collector.report(&subject, summary).json_line())
     });
-    hook.end(checked.map_err(|error: Error| error::exception(py, &error, &origin)))
+    hook.end(checked.map_err(|error| error::exception(py, &error, &origin)))
 }
 
 /// Plans a repair of an image and, unless only the plan is wanted, carries it out; what was found and done as JSON.

@@ -6,7 +6,7 @@ use diskwright::diff::{
     Compression, DiffOptions, Ignored, Observer, Side, diff as engine_diff, diff_to_layer_file,
     json,
 };
-use diskwright::{Error, Image, Result};
+use diskwright::{Image, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -82,7 +82,7 @@ pub(crate) fn diff(
     ignore: Vec<String>,
 ) -> PyResult<Vec<String>> {
     let options = options(&ignore)?;
-    let changes = py.detach(|| {
+    let changes = py.detach(|| -> Result<_> {
         let (a, b) = (Open::new(&a)?, Open::new(&b)?);
         let mut changes = Vec::new();
         engine_diff(a.side(), b.side(), &options, &mut Silent, &mut |change| {
@@ -91,7 +91,7 @@ pub(crate) fn diff(
         })?;
         Ok(changes)
     });
-    changes.map_err(|error: Error| error::plain(py, &error))
+    changes.map_err(|error| error::plain(py, &error))
 }
 
 /// Writes what turns the first tree into the second as a layer of a container image; the report as JSON.
@@ -105,7 +105,7 @@ pub(crate) fn layer(
     force: bool,
 ) -> PyResult<String> {
     let options = options(&ignore)?;
-    let report = py.detach(|| {
+    let report = py.detach(|| -> Result<_> {
         let (a, b) = (Open::new(&a)?, Open::new(&b)?);
         let (output, sides): (&Path, _) = (&output.0, (a.side(), b.side()));
         let compression = Compression::of_name(output);

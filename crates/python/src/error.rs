@@ -216,7 +216,7 @@ impl Said {
 
     fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.class == Class::Value {
-            return Ok(py.get_type::<PyValueError>().call1((&*self.text,))?);
+            return py.get_type::<PyValueError>().call1((&*self.text,));
         }
         let class = self.class.get(py)?;
         let file = match &self.file {

@@ -45,7 +45,12 @@ impl File {
         // The file says how much there is: `size` may be any number.
         let bytes = self.call(py, |file| {
             let left = file.metadata()?.len().saturating_sub(offset);
-            let mut bytes = vec![0; size.min(usize::try_from(left).unwrap_or(usize::MAX))];
+            let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let mut bytes = Vec::new();
+            if bytes.try_reserve_exact(size).is_err() {
+                return Err(Error::file(b"", fs::FsError::FileTooLarge));
+            }
+            bytes.resize(size, 0);
             let count = file.read_at(&mut bytes, offset)?;
             bytes.truncate(count);
             Ok(bytes)

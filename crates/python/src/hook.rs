@@ -16,26 +16,25 @@ const INTERVAL_MS: u64 = 50;
 pub(crate) struct Hook {
     callback: Option<Py<PyAny>>,
     began: Instant,
-    /// When it was last called, and when signals were last looked for: in milliseconds after the beginning.
-    called: AtomicU64,
-    looked: AtomicU64,
+    /// When it is called next at the earliest, and when signals are looked for: in milliseconds after the beginning.
+    call_from: AtomicU64,
+    look_from: AtomicU64,
     stops: AtomicBool,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Hook {
     pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
-        let (called, looked) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (call_from, look_from) = (AtomicU64::new(0), AtomicU64::new(INTERVAL_MS));
         let (stops, raised) = (AtomicBool::new(false), Mutex::new(None));
-        Self { callback, began: Instant::now(), called, looked, stops, raised }
+        Self { callback, began: Instant::now(), call_from, look_from, stops, raised }
     }
 
     /// Whether it is time again; only one thread hears so.
-    fn is_time(&self, last: &AtomicU64) -> bool {
-        let now = self.began.elapsed().as_millis() as u64;
-        let before = last.load(Ordering::Relaxed);
-        now >= before + INTERVAL_MS
-            && last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn is_time(&self, from: &AtomicU64) -> bool {
+        let (now, relaxed) = (self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        let at = from.load(relaxed);
+        now >= at && from.compare_exchange(at, now + INTERVAL_MS, relaxed, relaxed).is_ok()
     }
 
     /// Calls the callback, whenever it was called last. To be called detached.
@@ -46,14 +45,14 @@ impl Hook {
 
     /// Calls the callback, unless it was called just now. To be called detached.
     pub(crate) fn tell(&self, arguments: impl for<'py> PyCallArgs<'py> + Send) {
-        if self.callback.is_some() && self.is_time(&self.called) {
+        if self.callback.is_some() && self.is_time(&self.call_from) {
             self.tell_now(arguments);
         }
     }
 
     /// Whether to go on: the callback has not raised, and nobody has interrupted the main thread. To be called detached.
     pub(crate) fn goes_on(&self) -> bool {
-        if !self.stops() && self.is_time(&self.looked) {
+        if !self.stops() && self.is_time(&self.look_from) {
             // Signals are those of the main thread: in others this does nothing.
             self.attached(|py| py.check_signals());
         }

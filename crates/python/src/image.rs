@@ -17,7 +17,7 @@ use crate::file::File;
 use crate::kept::{Kept, bury};
 use crate::listing::{ScanDir, Tree};
 use crate::names::{HostPath, Name, decode};
-use crate::place::{Place, part};
+use crate::place::Place;
 use crate::stat::Stat;
 
 /// What an image and all that is open in it share here.

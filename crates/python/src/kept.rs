@@ -19,7 +19,8 @@ use crate::device;
 /// How many forks there were between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-static GRAVES: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+/// What could not be dropped yet, and the generation that it belongs to.
+static GRAVES: Mutex<Vec<(u64, Box<dyn Any + Send>)>> = Mutex::new(Vec::new());
 static HAS_GRAVES: AtomicBool = AtomicBool::new(false);
 
 /// Notes that this process is a child.
@@ -70,7 +71,7 @@ impl<T: Send + 'static> Drop for Kept<T> {
         if !self.is_here() {
             std::mem::forget(value);
         } else if device::is_serving() {
-            lock(&GRAVES).push(Box::new(value));
+            lock(&GRAVES).push((self.generation, Box::new(value)));
             HAS_GRAVES.store(true, Ordering::Release);
         } else {
             let mut value = Some(value);
@@ -88,6 +89,12 @@ pub(crate) fn bury() {
     if HAS_GRAVES.load(Ordering::Acquire) {
         HAS_GRAVES.store(false, Ordering::Release);
         let graves = std::mem::take(&mut *lock(&GRAVES));
-        drop(graves);
+        for (generation, value) in graves {
+            if generation == GENERATION.load(Ordering::Relaxed) {
+                drop(value);
+            } else {
+                std::mem::forget(value);
+            }
+        }
     }
 }

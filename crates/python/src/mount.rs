@@ -59,7 +59,7 @@ impl Mount {
     ) -> PyResult<Self> {
         let mut options = MountOptions { read_only: !writable, ..MountOptions::default() };
         options.apply(words).map_err(PyValueError::new_err)?;
-        let started = py.detach(|| {
+        let started = py.detach(|| -> Result<_> {
             let image = OpenToMount::open(
                 &source.0,
                 &part(partition, offset, false),
@@ -73,7 +73,7 @@ impl Mount {
 
     /// Unmounts, and returns when the image is written and free.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
-        let unmounted = py.detach(|| {
+        let unmounted = py.detach(|| -> Result<()> {
             let Some(serving) = lock(&self.serving).take().and_then(Kept::take) else {
                 return Ok(());
             };
