@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use diskwright::build as engine;
 use diskwright::build::{
-    BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange,
-    Format, ImageFile, ManifestFile, Owner, PlacedSource, Progress, Reference,
+    BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, Format,
+    ImageFile, ManifestFile, Owner, PlacedSource, Progress, Reference,
 };
 use diskwright::output::{OutputFormat, OutputOptions};
 use pyo3::exceptions::PyValueError;
@@ -193,6 +193,10 @@ pub(crate) fn build(
 ) -> PyResult<String> {
     let (options, hook) = (args.options()?, Hook::new(progress));
     let built = py.detach(|| {
+        hook.tell_now((0_u64, 0_u64));
+        if hook.stops() {
+            return Err(BuildError::Stopped);
+        }
         let built = engine::build(&options, &hook);
         if let Ok(report) = &built {
             hook.tell_now((report.entries, report.data_bytes));

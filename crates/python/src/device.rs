@@ -40,7 +40,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        SERVING.with_borrow_mut(|serving| drop(serving.pop()));
+        SERVING.with_borrow_mut(|serving| serving.pop());
     }
 }
 
@@ -106,8 +106,7 @@ impl PyDevice {
             (Calls::AtPlaces, size.extract()?)
         } else if has("seek")? && has("read")? {
             let end = object.call_method1(intern!(py, "seek"), (0, 2))?;
-            let end =
-                if end.is_none() { object.call_method0(intern!(py, "tell"))? } else { end };
+            let end = if end.is_none() { object.call_method0(intern!(py, "tell"))? } else { end };
             (Calls::InOrder, end.extract()?)
         } else {
             let name = object.get_type().qualname()?;
@@ -171,7 +170,9 @@ impl PyDevice {
         }
         let Ok(bytes) = read.cast::<PyBytes>() else {
             let name = read.get_type().qualname()?;
-            return Ok(Err(format!("the file object gives {name} and not bytes: open it as binary")));
+            return Ok(Err(format!(
+                "the file object gives {name} and not bytes: open it as binary"
+            )));
         };
         let bytes = bytes.as_bytes();
         Ok(match bytes.len() {

@@ -41,7 +41,12 @@ impl File {
 #[pymethods]
 impl File {
     /// Reads at most `size` bytes from a place on: fewer only at the end of the file.
-    fn pread<'py>(&self, py: Python<'py>, size: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn pread<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         // The file says how much there is: `size` may be any number.
         let bytes = self.call(py, |file| {
             let left = file.metadata()?.len().saturating_sub(offset);

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use pyo3::prelude::*;
 use pyo3::call::PyCallArgs;
+use pyo3::prelude::*;
 
 use crate::kept::lock;
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use diskwright::copy::CopyOptions;
 use diskwright::fs::{
-    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, Image,
-    ImageOptions, OpenOptions, RenameMode, SpecialFile, Timestamp, XfsOptions,
+    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, Image, ImageOptions,
+    OpenOptions, RenameMode, SpecialFile, Timestamp, XfsOptions,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -142,7 +142,8 @@ impl NewFs {
 }
 
 fn time(nanoseconds: i128) -> PyResult<Timestamp> {
-    let (sec, nsec) = (nanoseconds.div_euclid(1_000_000_000), nanoseconds.rem_euclid(1_000_000_000));
+    let (sec, nsec) =
+        (nanoseconds.div_euclid(1_000_000_000), nanoseconds.rem_euclid(1_000_000_000));
     let problem = |_| PyValueError::new_err("a time too far from 1970");
     Ok(Timestamp { sec: sec.try_into().map_err(problem)?, nsec: nsec as u32 })
 }
@@ -268,7 +269,9 @@ impl Volume {
     fn listdir<'py>(&self, py: Python<'py>, path: Name) -> PyResult<Bound<'py, PyList>> {
         let names = self.open.call(py, |image| {
             let entries = image.read_dir(&path.0)?;
-            entries.map(|entry| entry.map(|entry| entry.file_name().to_vec())).collect::<Result<Vec<_>, _>>()
+            entries
+                .map(|entry| entry.map(|entry| entry.file_name().to_vec()))
+                .collect::<Result<Vec<_>, _>>()
         })?;
         let names = names.iter().map(|name| decode(py, name));
         PyList::new(py, names.collect::<PyResult<Vec<_>>>()?)
@@ -356,7 +359,9 @@ impl Volume {
             0o060_000 => SpecialFile::BlockDevice(number),
             0o010_000 => SpecialFile::Fifo,
             0o140_000 => SpecialFile::Socket,
-            _ => return Err(PyValueError::new_err("mode has the type of a device, pipe or socket")),
+            _ => {
+                return Err(PyValueError::new_err("mode has the type of a device, pipe or socket"));
+            }
         };
         self.open.call(py, |image| image.create_special(&path.0, file, mode & 0o7777))
     }
@@ -407,9 +412,8 @@ impl Volume {
     }
 
     fn truncate(&self, py: Python<'_>, path: Name, size: u64) -> PyResult<()> {
-        self.open.call(py, |image| {
-            OpenOptions::new().write(true).open(image, &path.0)?.set_len(size)
-        })
+        self.open
+            .call(py, |image| OpenOptions::new().write(true).open(image, &path.0)?.set_len(size))
     }
 
     #[pyo3(signature = (path, name, *, follow_symlinks = true))]
@@ -450,9 +454,9 @@ impl Volume {
         path: Name,
         follow_symlinks: bool,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let names = self.open.call(py, |image| {
-            image.list_xattrs(&followed(image, &path.0, follow_symlinks)?)
-        })?;
+        let names = self
+            .open
+            .call(py, |image| image.list_xattrs(&followed(image, &path.0, follow_symlinks)?))?;
         names.iter().map(|name| decode(py, name)).collect()
     }
 
@@ -478,9 +482,9 @@ impl Volume {
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CopyOptions { recursive: true, preserve, ..CopyOptions::default() };
         let mut warnings = Warnings::default();
-        let report = self.open.call(py, |image| {
-            image.copy_in(&source.0, &target.0, options, &mut warnings)
-        })?;
+        let report = self
+            .open
+            .call(py, |image| image.copy_in(&source.0, &target.0, options, &mut warnings))?;
         warnings.report(py, report)
     }
 
@@ -493,9 +497,9 @@ impl Volume {
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CopyOptions { recursive: true, preserve, ..CopyOptions::default() };
         let mut warnings = Warnings::default();
-        let report = self.open.call(py, |image| {
-            image.copy_out(&source.0, &target.0, options, &mut warnings)
-        })?;
+        let report = self
+            .open
+            .call(py, |image| image.copy_out(&source.0, &target.0, options, &mut warnings))?;
         warnings.report(py, report)
     }
 }
@@ -506,7 +510,10 @@ const S_IFMT: u16 = 0o170_000;
 /// Whether a path leads nowhere, as `os.path.exists` has it.
 fn says_no(error: &diskwright::fs::FsError) -> bool {
     use diskwright::fs::FsError as E;
-    matches!(error, E::NotFound | E::NotADirectory | E::SymlinkLoop | E::NameTooLong | E::Invalid(_))
+    matches!(
+        error,
+        E::NotFound | E::NotADirectory | E::SymlinkLoop | E::NameTooLong | E::Invalid(_)
+    )
 }
 
 /// Contents, of any object that has bytes.

@@ -30,7 +30,11 @@ fn start(image: OpenToMount, point: &std::path::Path, options: MountOptions) -> 
     let mount = EngineMount::new(image, point, options)?;
     let unmounter = mount.unmounter();
     let (ready, is_ready) = mpsc::channel();
-    let serve = move || mount.serve(move || drop(ready.send(())));
+    let tell = move || {
+        // Whoever asked waits for it.
+        let _ = ready.send(());
+    };
+    let serve = move || mount.serve(tell);
     let thread = thread::Builder::new().name("diskwright mount".into()).spawn(serve);
     let thread = thread.map_err(Error::Mount)?;
     match is_ready.recv() {
@@ -60,11 +64,8 @@ impl Mount {
         let mut options = MountOptions { read_only: !writable, ..MountOptions::default() };
         options.apply(words).map_err(PyValueError::new_err)?;
         let started = py.detach(|| -> Result<_> {
-            let image = OpenToMount::open(
-                &source.0,
-                &part(partition, offset, false),
-                options.read_only,
-            )?;
+            let image =
+                OpenToMount::open(&source.0, &part(partition, offset, false), options.read_only)?;
             start(image, &point.0, options)
         });
         let serving = started.map_err(|error| error::plain(py, &error))?;

@@ -49,8 +49,7 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, 
         Ok(text) => Ok(PyString::new(py, text)),
         Err(_) => {
             let bytes = PyBytes::new(py, bytes);
-            let text =
-                bytes.call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape"))?;
+            let text = bytes.call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape"))?;
             Ok(text.cast_into::<PyString>()?)
         }
     }
@@ -70,7 +69,8 @@ impl FromPyObject<'_, '_> for HostPath {
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let text = py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsdecode"), (object,))?;
+        let text =
+            py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsdecode"), (object,))?;
         text.extract().map(Self)
     }
 }

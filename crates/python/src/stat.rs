@@ -130,7 +130,10 @@ impl Stat {
     fn st_rdev(&self) -> u64 {
         let number = self.0.rdev();
         let (major, minor) = (u64::from(number.major), u64::from(number.minor));
-        ((major & 0xffff_f000) << 32) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12) | (minor & 0xff)
+        ((major & 0xffff_f000) << 32)
+            | ((major & 0xfff) << 8)
+            | ((minor & !0xff) << 12)
+            | (minor & 0xff)
     }
 
     /// Major number of a device.

@@ -120,7 +120,8 @@ def build(
     - ``force``: replace an image that is there. ``small``: allow XFS below 300 MiB.
     - ``source_date_epoch``: the latest time in the image, unless told that of the environment. The same source and
       options give the same bytes.
-    - ``progress(entries, bytes)`` is called now and then; what it raises ends the build.
+    - ``progress(entries, bytes)`` is called at the beginning, now and then, and when the image is there; what it raises
+      ends the build.
     """
     if size is not None and free:
         raise ValueError("free goes with a size that is computed: leave one of them out")
@@ -189,7 +190,8 @@ def _add(archive: tarfile.TarFile, entry: Entry) -> None:
     member.uid, member.gid = entry.uid, entry.gid
     nanoseconds = entry.mtime_ns if entry.mtime_ns is not None else round(entry.mtime * 1e9)
     member.mtime = nanoseconds // 10**9
-    member.pax_headers = {"mtime": f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09}"}
+    whole, part = divmod(abs(nanoseconds), 10**9)
+    member.pax_headers = {"mtime": f"{'-' if nanoseconds < 0 else ''}{whole}.{part:09}"}
     for name, value in entry.xattrs.items():
         key = "SCHILY.xattr." + name.replace("%", "%25").replace("=", "%3D")
         member.pax_headers[key] = value.decode("utf-8", "surrogateescape")

@@ -207,9 +207,12 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             except OSError:
                 pass
         kind = _TYPES.get(modes.S_IFMT(own.st_mode), "other")
+        if told["islink"] and kind == "directory":
+            # Who walks shall not go in circles.
+            kind = "link"
         told |= {
             "type": kind,
-            "size": own.st_size if kind != "directory" else 0,
+            "size": own.st_size if kind == "file" else 0,
             "mode": own.st_mode,
             "uid": own.st_uid,
             "gid": own.st_gid,
@@ -227,8 +230,8 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         path = self._strip_protocol(path)
         with self._use() as image:
-            top = self._info(image, path)
-            if top["type"] != "directory":
+            if not image.is_dir("/" + path):
+                top = self._info(image, path)
                 return [top] if detail else [path]
             start = path + "/" if path else ""
             names = sorted(start + name for name in image.listdir("/" + path))
@@ -451,7 +454,11 @@ class ImageFile(AbstractBufferedFile):  # type: ignore[misc,unused-ignore]
         if mode != "rb":
             # Whoever cannot write hears of it now.
             self.offset = 0
-            self._initiate_upload()
+            try:
+                self._initiate_upload()
+            except BaseException:
+                self.closed = True
+                raise
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         with self.fs._use() as image, image.open(self._place, "rb", 0) as file:
