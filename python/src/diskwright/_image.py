@@ -65,7 +65,7 @@ class Image(Volume):
         owner: tuple[int, int] = (0, 0),
         _new: dict[str, Any] | None = None,
     ) -> Self:
-        how = {
+        how: dict[str, Any] = {
             "writable": writable,
             "partition": partition,
             "offset": offset,
@@ -385,8 +385,7 @@ def create(
         "block_size": block_size,
         "small": small,
     }
-    is_path = isinstance(target, (str, bytes, os.PathLike))
-    if not is_path and size is not None:
+    if not isinstance(target, (str, bytes, os.PathLike)) and size is not None:
         target.truncate(size)
     return Image(target, writable=True, owner=owner, _new=new)
 

@@ -268,7 +268,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
 
     def lexists(self, path: str, **kwargs: Any) -> bool:
         with self._use() as image:
-            return (image / self._strip_protocol(path)).exists(follow_symlinks=False)
+            return image.path(str(self._strip_protocol(path))).exists(follow_symlinks=False)
 
     def isdir(self, path: str) -> bool:
         with self._use() as image:
