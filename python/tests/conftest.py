@@ -54,7 +54,7 @@ def judge(path: Path) -> None:
     if fs == "xfs":
         tools = os.environ.get("DISKWRIGHT_TOOLS", "")
         program = shutil.which("xfs_repair", path=f"{tools}/xfsprogs/bin:{os.environ['PATH']}")
-        command = [program or "", "-n", "-f", str(path)]
+        command = [program or "", "-n", "-f", "-o", "force_geometry", str(path)]
     else:
         program = shutil.which("e2fsck")
         command = [program or "", "-fn", str(path)]

@@ -139,7 +139,7 @@ def test_glob_and_walk_are_those_of_the_host(image: Image, tmp_path: Path) -> No
     (host / "link").symlink_to("a")
     (image / "link").symlink_to("a")
     if (image / "lost+found").exists():
-        (image / "lost+found").rmdir()
+        (host / "lost+found").mkdir()
     for pattern in ("*", "*.txt", "**/*.txt", "a/*/*", "*/b/?.bin", "a/[!b]*", "**/g", "link/b/*"):
         ours = {str(path)[1:] for path in image.glob(pattern)}
         assert ours == {str(path.relative_to(host)) for path in host.glob(pattern)}, pattern

@@ -139,7 +139,7 @@ def build(
             "block_size": block_size,
             "inode_size": inode_size,
             "inodes": inodes,
-            "small": small,
+            "small": small and fs == "xfs",
             "dedupe": dedupe,
             "owner": owner,
             "platform": platform,

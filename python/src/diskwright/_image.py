@@ -386,8 +386,16 @@ def create(
         "small": small,
     }
     if not isinstance(target, (str, bytes, os.PathLike)) and size is not None:
+        # Not every file becomes longer by it: io.BytesIO does not.
         target.truncate(size)
-    return Image(target, writable=True, owner=owner, _new=new)
+        if target.seek(0, os.SEEK_END) < size:
+            target.seek(size - 1)
+            target.write(b"\0")
+    image = Image(target, writable=True, _new=new)
+    if owner == (0, 0):
+        return image
+    image.close()
+    return Image(target, writable=True, owner=owner)
 
 
 def uuid_bytes(uuid: UUID | str) -> list[int]:
