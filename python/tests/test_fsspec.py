@@ -25,7 +25,8 @@ class Fixtures(AbstractFixtures):  # type: ignore[misc]
     def fs(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         path = tmp_path / "suite.img"
         diskwright.create(path, 32 << 20, fs=request.param, small=True).close()
-        fs = fsspec.filesystem(request.param, fo=str(path), skip_instance_cache=True)
+        # Kept open, for the suite makes thousands of small changes.
+        fs = fsspec.filesystem(request.param, fo=str(path), writable=True, skip_instance_cache=True)
         yield fs
         fs.close()
         assert diskwright.check(path)

@@ -4,12 +4,29 @@ from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 from ._types import ImagePathLike, StrOrBytesPath
 
-__all__: list[str]
+__all__ = [
+    "DirEntry",
+    "File",
+    "Mount",
+    "ScanDir",
+    "Stat",
+    "Tree",
+    "Volume",
+    "build",
+    "check",
+    "convert",
+    "diff",
+    "info",
+    "layer",
+    "repair",
+    "restore",
+]
 
+@disjoint_base
 class Volume:
     def __new__(
         cls,

@@ -72,6 +72,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
     def _forget(self) -> None:
         self._image: Image | None = None
         self._opened: Any = None
+        self._target: Any = None
         self._condition = threading.Condition()
         self._readers = 0
         self._writer: int | None = None
@@ -96,7 +97,8 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         except BaseException:
             opened.close()
             raise
-        self._opened = opened
+        # A file system that is dropped closes what was opened of it, as that of archives does.
+        self._opened, self._target = opened, fs
         return image
 
     def _close_image(self) -> None:
