@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use diskwright::build::{
     BuildOptions, BuildReport, BuildSource, Container, FeatureChange, Format, ImageFile,
-    ManifestFile, Owner, PlacedSource, Reference, build, correct,
+    ManifestFile, Owner, PlacedSource, Reference, build,
 };
-use diskwright::output::OutputOptions;
 
 use crate::border::{
     Options, as_host_path, call, check_flags, host_path, optional_text, options, path,
@@ -106,13 +105,7 @@ fn source(named: &[u8]) -> Result<BuildSource> {
         return Ok(BuildSource::Image(file));
     }
     if let Some(reference) = str::from_utf8(named).ok().and_then(Reference::parse) {
-        return Ok(BuildSource::Container(Container {
-            reference: reference.map_err(Failure::invalid)?,
-            platform: None,
-            is_overlay: false,
-            layer_bytes_max: None,
-            config: None,
-        }));
+        return Ok(Container::new(reference.map_err(Failure::invalid)?).into());
     }
     Ok(match ManifestFile::parse(path.as_os_str()) {
         Some(manifest) => BuildSource::Manifest(manifest),
@@ -164,34 +157,21 @@ unsafe fn build_options(
             given.source_date_epoch.as_ref().copied(),
         )
     };
-    Ok(BuildOptions {
-        source,
-        image: image.to_owned(),
-        format: format(given.format)?,
-        size: (given.size > 0).then_some(given.size),
-        free: given.free,
-        label: label.map(<[u8]>::to_vec),
-        uuid,
-        hash_seed: None,
-        features: features(list)?,
-        block_size: if_given(given.block_size),
-        inode_size: if_given(given.inode_size),
-        bytes_per_inode: None,
-        inodes: None,
-        no_journal: has(DW_BUILD_NO_JOURNAL),
-        dir_block_size: None,
-        ag_count: None,
-        ag_bytes: None,
-        log_bytes: None,
-        small: has(DW_BUILD_SMALL),
-        dedupe: None,
-        owner: has(DW_BUILD_OWNER).then_some(Owner { uid: given.uid, gid: given.gid }),
-        corrections: correct::CorrectionOptions::default(),
-        threads: if_given(given.threads).map(|threads| threads as usize),
-        force: has(DW_BUILD_FORCE),
-        source_date_epoch: epoch,
-        output: OutputOptions::default(),
-    })
+    let mut options = BuildOptions::new(source, image, format(given.format)?);
+    options.size = (given.size > 0).then_some(given.size);
+    options.free = given.free;
+    options.label = label.map(<[u8]>::to_vec);
+    options.uuid = uuid;
+    options.features = features(list)?;
+    options.block_size = if_given(given.block_size);
+    options.inode_size = if_given(given.inode_size);
+    options.no_journal = has(DW_BUILD_NO_JOURNAL);
+    options.small = has(DW_BUILD_SMALL);
+    options.owner = has(DW_BUILD_OWNER).then_some(Owner { uid: given.uid, gid: given.gid });
+    options.threads = if_given(given.threads).map(|threads| threads as usize);
+    options.force = has(DW_BUILD_FORCE);
+    options.source_date_epoch = epoch;
+    Ok(options)
 }
 
 /// Builds an image of directories, archives, container images and other images, which `sources` names as the arguments of

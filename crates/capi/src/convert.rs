@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use diskwright::build::{ConvertOptions, ConvertSize, ImageFile, convert};
-use diskwright::output::OutputOptions;
 
 use crate::border::{Options, call, check_flags, host_path, optional_text, options, put_if_wanted};
 use crate::building::{dw_build_report, features, format};
@@ -80,21 +79,15 @@ pub unsafe extern "C" fn dw_convert(
                 offset: how.offset,
                 partition: (how.partition > 0).then_some(how.partition),
             };
-            let wanted = ConvertOptions {
-                from,
-                image: host_path(to)?.to_owned(),
-                format: if how.format > 0 { Some(format(how.format)?) } else { None },
-                size,
-                label: optional_text(how.label).map(<[u8]>::to_vec),
-                keep_uuid: has(DW_CONVERT_KEEP_UUID),
-                features: features(optional_text(how.features))?,
-                small: has(DW_CONVERT_SMALL),
-                dedupe: None,
-                threads: (how.threads > 0).then_some(how.threads as usize),
-                force: has(DW_CONVERT_FORCE),
-                source_date_epoch: None,
-                output: OutputOptions::default(),
-            };
+            let mut wanted = ConvertOptions::new(from, host_path(to)?);
+            wanted.format = if how.format > 0 { Some(format(how.format)?) } else { None };
+            wanted.size = size;
+            wanted.label = optional_text(how.label).map(<[u8]>::to_vec);
+            wanted.keep_uuid = has(DW_CONVERT_KEEP_UUID);
+            wanted.features = features(optional_text(how.features))?;
+            wanted.small = has(DW_CONVERT_SMALL);
+            wanted.threads = (how.threads > 0).then_some(how.threads as usize);
+            wanted.force = has(DW_CONVERT_FORCE);
             let done = convert(&wanted, &BuildListener::new(how.context, how.progress))?;
             put_if_wanted(report, done.into());
             Ok(())

@@ -168,10 +168,9 @@ pub unsafe extern "C" fn dw_diff(
         call(error, || {
             let how = options(how)?;
             let (a, b) = (Tree::open(a, open_a)?, Tree::open(b, open_b)?);
-            let wanted = DiffOptions {
-                ignored: ignored(how.ignored)?,
-                threads: how.threads.max(1) as usize,
-            };
+            let mut wanted = DiffOptions::default();
+            wanted.ignored = ignored(how.ignored)?;
+            wanted.threads = how.threads.max(1) as usize;
             let mut silent = Listener::new(how.context, None, None);
             let mut hear = |change: &Change| tell(&how, change);
             let done = diff(a.side(), b.side(), &wanted, &mut silent, &mut hear)?;

@@ -76,22 +76,18 @@ impl From<ExtractReport> for dw_copy_report {
 impl dw_copy_options {
     fn copy(&self) -> Result<CopyOptions> {
         check_flags(self.flags, DW_RECURSIVE | DW_PRESERVE)?;
-        Ok(CopyOptions {
-            recursive: self.flags & DW_RECURSIVE != 0,
-            preserve: self.flags & DW_PRESERVE != 0,
-            ..CopyOptions::default()
-        })
+        let has = |flag| self.flags & flag != 0;
+        Ok(CopyOptions::default().recursive(has(DW_RECURSIVE)).preserve(has(DW_PRESERVE)))
     }
 
     fn extract(&self, path: &[u8]) -> Result<ExtractOptions> {
         check_flags(self.flags, DW_KEEP_GOING | DW_FORCE | DW_PLAIN)?;
-        Ok(ExtractOptions {
-            path: path.to_vec(),
-            keep_going: self.flags & DW_KEEP_GOING != 0,
-            force: self.flags & DW_FORCE != 0,
-            plain: self.flags & DW_PLAIN != 0,
-            ..ExtractOptions::default()
-        })
+        let has = |flag| self.flags & flag != 0;
+        Ok(ExtractOptions::default()
+            .path(path)
+            .keep_going(has(DW_KEEP_GOING))
+            .force(has(DW_FORCE))
+            .plain(has(DW_PLAIN)))
     }
 
     fn listener(&self) -> Listener {

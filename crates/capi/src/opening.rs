@@ -60,12 +60,12 @@ impl dw_open_options {
     /// What they say of the place, for what looks at the image as a whole.
     pub(crate) fn for_whole(&self) -> Result<OpenImage> {
         check_flags(self.flags, DW_NORECOVERY)?;
-        Ok(OpenImage {
-            offset: self.offset,
-            partition: (self.partition > 0).then_some(self.partition),
-            norecovery: self.flags & DW_NORECOVERY != 0,
-            cache_bytes: self.cache(),
-        })
+        let mut options = OpenImage::default();
+        options.offset = self.offset;
+        options.partition = (self.partition > 0).then_some(self.partition);
+        options.norecovery = self.flags & DW_NORECOVERY != 0;
+        options.cache_bytes = self.cache();
+        Ok(options)
     }
 
     fn cache(&self) -> Option<usize> {

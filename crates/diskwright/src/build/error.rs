@@ -60,9 +60,6 @@ pub enum BuildError {
     /// The image file cannot be made or replaced; somebody may be using what it would replace.
     #[error(transparent)]
     Image(Box<crate::Error>),
-    /// Whoever hears of its progress said that it shall not go on.
-    #[error("stopped, as was asked")]
-    Stopped,
     /// Something is there already.
     #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
     TargetExists(PathBuf),
@@ -91,6 +88,9 @@ pub enum BuildError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody asked the build to end before its time ([`Progress::goes_on`](super::Progress::goes_on)).
+    #[error("stopped before it was finished; nothing is left of the image")]
+    Stopped,
     /// An archive on standard input cannot be kept to be read twice.
     #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
     Spool {

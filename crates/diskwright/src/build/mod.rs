@@ -359,10 +359,15 @@ impl Build<'_> {
         let mut source = self.open_source(Contents::Unread)?;
         let mut kept = Kept::new();
         while let Some(entry) = source.next_entry()? {
+            self.check_goes_on()?;
             estimate.add(&entry);
             kept.add(entry);
         }
         Ok(Some((estimate.needed(), kept)))
+    }
+
+    fn check_goes_on(&self) -> Result<(), BuildError> {
+        if self.progress.goes_on() { Ok(()) } else { Err(BuildError::Stopped) }
     }
 
     /// Fills an image that is large enough, without file contents.
@@ -472,9 +477,7 @@ impl Build<'_> {
                 identity.add_device(device.len());
             }
             while let Some(entry) = source.next_entry()? {
-                if !self.progress.goes_on() {
-                    return Err(BuildError::Stopped);
-                }
+                self.check_goes_on()?;
                 identity.add(&entry);
                 writer.add(entry, source)?;
                 let made = writer.made();

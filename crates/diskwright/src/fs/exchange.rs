@@ -22,7 +22,7 @@ impl Image {
     /// If something cannot be read or made, or the observer ends it; what was copied before it stays.
     pub fn copy_in(
         &self,
-        from: &Path,
+        from: impl AsRef<Path>,
         to: impl AsImagePath,
         options: CopyOptions,
         observer: &mut dyn Observer,
@@ -32,7 +32,7 @@ impl Image {
         let policy = Policy { owner: build::Owner { uid, gid }, time: now() };
         self.shared.whole(|fs| {
             let editor = Editor::new(Paths::new(fs), policy);
-            copy::into_image(editor, From::Host(from), to, options, observer)
+            copy::into_image(editor, From::Host(from.as_ref()), to, options, observer)
         })
     }
 
@@ -46,12 +46,13 @@ impl Image {
     pub fn copy_out(
         &self,
         from: impl AsImagePath,
-        to: &Path,
+        to: impl AsRef<Path>,
         options: CopyOptions,
         observer: &mut dyn Observer,
     ) -> Result<CopyReport> {
         let from = from.as_image_path();
-        self.shared.whole(|fs| copy::out_of_image(Paths::new(fs), from, to, options, observer))
+        self.shared
+            .whole(|fs| copy::out_of_image(Paths::new(fs), from, to.as_ref(), options, observer))
     }
 
     /// Copies all that is in a directory of the image, or a file, into a directory of the host, which is made if it is
@@ -64,10 +65,11 @@ impl Image {
     /// before it stays.
     pub fn extract_to(
         &self,
-        directory: &Path,
+        directory: impl AsRef<Path>,
         options: &ExtractOptions,
         observer: &mut dyn Observer,
     ) -> Result<ExtractReport> {
-        self.shared.whole(|fs| extract_to_directory(Paths::new(fs), directory, options, observer))
+        self.shared
+            .whole(|fs| extract_to_directory(Paths::new(fs), directory.as_ref(), options, observer))
     }
 }

@@ -31,6 +31,7 @@
 
 mod attributes;
 mod contents;
+#[cfg(feature = "build")]
 mod directory;
 #[cfg(feature = "build")]
 mod exchange;
@@ -47,6 +48,7 @@ mod shared;
 mod walk;
 
 pub use blockdev::{BlockDevice, FileDevice, MemoryDevice, WindowDevice};
+pub use vfs::{Corruption, Error as FsError};
 pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Timestamp};
 
 pub use directory::{DirEntry, ReadDir};

@@ -111,6 +111,7 @@ impl Shared {
         self.is_writable
     }
 
+    /// Who owns what is made.
     #[cfg(feature = "build")]
     pub(super) fn owner(&self) -> Owner {
         self.owner

@@ -1,0 +1,179 @@
+//! Looking at whole images: what they say about themselves, checking, repairing. Reports come as JSON, in the forms that
+//! `docs/check.md` describes.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use diskwright::check::{Collector, Finding, Limits, Observer, Options, Phase, Subject};
+use diskwright::repair::{Done, Plan, Repair, Standing};
+use diskwright::{Image, Result};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error;
+use crate::hook::Hook;
+use crate::names::HostPath;
+use crate::place::{Place, part};
+
+/// What an image on a device without a name is called.
+const UNNAMED: &str = "the image";
+
+/// Collects findings, and asks a hook whether to go on.
+struct Watch<'a> {
+    collector: &'a Collector,
+    hook: &'a Hook,
+}
+
+impl Observer for Watch<'_> {
+    fn found(&self, finding: Finding) {
+        self.collector.found(finding);
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        self.hook.tell((phase.word(), done, total));
+        self.hook.goes_on();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.hook.stops()
+    }
+}
+
+/// Counts findings.
+#[derive(Default)]
+struct Found(AtomicU64);
+
+impl Observer for Found {
+    fn found(&self, _finding: Finding) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn options(threads: Option<usize>) -> PyResult<Options> {
+    let Some(threads) = threads else { return Ok(Options::default()) };
+    let threads = NonZero::new(threads);
+    let threads = threads.ok_or_else(|| PyValueError::new_err("threads is at least 1"))?;
+    Ok(Options::default().with_threads(threads))
+}
+
+/// What an image says about itself, as JSON.
+#[pyfunction]
+pub(crate) fn info(
+    py: Python<'_>,
+    source: HostPath,
+    partition: Option<u32>,
+    offset: u64,
+) -> PyResult<String> {
+    let info = py.detach(|| -> Result<_> {
+        let image = Image::open_rootless(&source.0, &part(partition, offset, false))?;
+        Ok(image.info().clone())
+    });
+    let info = info.map_err(|error| error::plain(py, &error))?;
+    serde_json::to_string(&info).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Checks an image; the report as JSON.
+#[pyfunction]
+pub(crate) fn check(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+    partition: Option<u32>,
+    offset: u64,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let (place, origin) = Place::of(source)?;
+    let (options, hook) = (options(threads)?, Hook::new(progress));
+    let checked = py.detach(|| -> Result<_> {
+        let open = part(partition, offset, false);
+        let subject = match place {
+            Place::Path(path) => Subject::open(&path, &open),
+            Place::Device(device) => Subject::on_device(Path::new(UNNAMED), device, &open),
+        }?;
+        let collector = Collector::new(Limits::default());
+        let watch = Watch { collector: &collector, hook: &hook };
+        let summary = subject.check(&options, &watch)?;
+        Ok(collector.report(&subject, summary).json_line())
+    });
+    hook.end(checked.map_err(|error| error::exception(py, &error, &origin)))
+}
+
+/// Plans a repair of an image and, unless only the plan is wanted, carries it out; what was found and done as JSON.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "they are named where it is called")]
+pub(crate) fn repair(
+    py: Python<'_>,
+    source: HostPath,
+    partition: Option<u32>,
+    offset: u64,
+    plan_only: bool,
+    undo: Option<HostPath>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    if plan_only && undo.is_some() {
+        return Err(PyTypeError::new_err("a plan alone needs no undo file"));
+    }
+    let (options, hook) = (options(threads)?, Hook::new(progress));
+    let repaired = py.detach(|| -> Result<String> {
+        let open = part(partition, offset, false);
+        let repair = match plan_only {
+            true => Repair::open_to_plan(&source.0, &open),
+            false => Repair::open(&source.0, &open),
+        }?;
+        let collector = Collector::new(Limits::NONE);
+        let plan = repair.plan(&options, &Watch { collector: &collector, hook: &hook })?;
+        if plan_only || hook.stops() {
+            return Ok(repair.json_line(&plan, standing_of(&plan), None));
+        }
+        let undo = undo.as_ref().map(|undo| undo.0.as_path());
+        let (standing, done) = carry_out(&repair, &plan, undo, &options, &hook)?;
+        Ok(repair.json_line(&plan, standing, done.as_ref()))
+    });
+    hook.end(repaired.map_err(|error| error::plain(py, &error)))
+}
+
+/// How it stands where nothing is carried out.
+fn standing_of(plan: &Plan) -> Standing {
+    match () {
+        () if !plan.steps.is_empty() => Standing::Planned,
+        () if plan.findings.is_empty() && plan.summary.is_complete => Standing::Clean,
+        () => Standing::Damaged,
+    }
+}
+
+fn carry_out(
+    repair: &Repair,
+    plan: &Plan,
+    undo: Option<&Path>,
+    options: &Options,
+    hook: &Hook,
+) -> Result<(Standing, Option<Done>)> {
+    if plan.steps.is_empty() {
+        return Ok((standing_of(plan), None));
+    }
+    let prepared = repair.prepare(plan, undo)?;
+    let done = prepared.carry_out(&mut |written, of| {
+        hook.tell(("writing", written, of));
+        hook.goes_on()
+    })?;
+    let found = Found::default();
+    let summary = repair.check(options, &found)?;
+    let is_clean = summary.is_complete && found.0.into_inner() == 0;
+    Ok((if is_clean { Standing::Repaired } else { Standing::Damaged }, Some(done)))
+}
+
+/// Brings an image back to what it was before a repair that kept an undo file; how many pages were written.
+#[pyfunction]
+pub(crate) fn restore(
+    py: Python<'_>,
+    source: HostPath,
+    undo: HostPath,
+    partition: Option<u32>,
+    offset: u64,
+) -> PyResult<u64> {
+    let open = part(partition, offset, false);
+    let restored = py.detach(|| diskwright::repair::restore(&undo.0, &source.0, &open));
+    restored.map(|restored| restored.pages).map_err(|error| error::plain(py, &error))
+}

@@ -1,0 +1,271 @@
+//! Devices that are Python objects: files with `seek`, `read` and `write`, or objects with `pread` and `pwrite`.
+//!
+//! The engine calls them from any thread, one call at a time. An exception that they raise is the cause of the error that
+//! the engine's caller gets. They may use other images meanwhile, but not the one that they are the device of.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use diskwright::fs::BlockDevice;
+use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::kept::lock;
+
+/// Most bytes that are asked for at once: an object that makes all of them holds them twice.
+const PIECE_BYTES: usize = 8 << 20;
+
+thread_local! {
+    /// The devices whose Python code this thread runs, the innermost last.
+    static SERVING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread runs the code of some device.
+pub(crate) fn is_serving() -> bool {
+    SERVING.with_borrow(|serving| !serving.is_empty())
+}
+
+struct Serving;
+
+impl Serving {
+    fn begin(id: u64) -> Self {
+        SERVING.with_borrow_mut(|serving| serving.push(id));
+        Self
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        SERVING.with_borrow_mut(|serving| serving.pop());
+    }
+}
+
+/// What an image knows of its device, if that is a Python object.
+#[derive(Clone, Default)]
+pub(crate) struct Origin(Option<Arc<State>>);
+
+struct State {
+    id: u64,
+    /// What it raised last.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Origin {
+    fn new() -> (Self, Arc<State>) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::new(State { id, raised: Mutex::new(None) });
+        (Self(Some(Arc::clone(&state))), state)
+    }
+
+    /// Refuses a call that the device itself makes: it would wait for itself.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        let Some(state) = &self.0 else { return Ok(()) };
+        if SERVING.with_borrow(|serving| serving.contains(&state.id)) {
+            let problem = "an image is used by its own device, which it waits for";
+            return Err(PyOSError::new_err((libc::EDEADLK, problem)));
+        }
+        Ok(())
+    }
+
+    /// What the device raised since somebody last asked.
+    pub(crate) fn take_raised(&self) -> Option<PyErr> {
+        lock(&self.0.as_ref()?.raised).take()
+    }
+}
+
+enum Calls {
+    /// `pread(size, offset)` and `pwrite(data, offset)`.
+    AtPlaces,
+    /// `seek`, `read` and `write`.
+    InOrder,
+}
+
+/// A device that is a Python object.
+pub(crate) struct PyDevice {
+    object: Py<PyAny>,
+    calls: Calls,
+    len: u64,
+    /// Held for a call, taken before the interpreter's lock.
+    order: Mutex<()>,
+    state: Arc<State>,
+}
+
+impl PyDevice {
+    /// Asks an object how long it is.
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
+        let py = object.py();
+        let has = |name: &str| object.hasattr(name);
+        let (calls, len) = if has("pread")? {
+            let size = object.getattr(intern!(py, "size"))?;
+            let size = if size.is_callable() { size.call0()? } else { size };
+            (Calls::AtPlaces, size.extract()?)
+        } else if has("seek")? && has("read")? {
+            let end = object.call_method1(intern!(py, "seek"), (0, 2))?;
+            let end = if end.is_none() { object.call_method0(intern!(py, "tell"))? } else { end };
+            (Calls::InOrder, end.extract()?)
+        } else {
+            let name = object.get_type().qualname()?;
+            let problem = format!(
+                "an image is a path, or a file object with seek and read, or an object with size and pread: not {name}"
+            );
+            return Err(PyTypeError::new_err(problem));
+        };
+        let (origin, state) = Origin::new();
+        let object = object.clone().unbind();
+        Ok((Self { object, calls, len, order: Mutex::new(()), state }, origin))
+    }
+
+    /// Calls the object. What it raises becomes an error, and is remembered.
+    fn call<R>(
+        &self,
+        act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Result<R, String>>,
+    ) -> io::Result<R> {
+        let _order = lock(&self.order);
+        let _serving = Serving::begin(self.state.id);
+        let called = Python::try_attach(|py| match act(self.object.bind(py)) {
+            Ok(answer) => answer.map_err(io::Error::other),
+            Err(raised) => {
+                let text = format!("the file object raised {raised}");
+                *lock(&self.state.raised) = Some(raised);
+                // Not of a kind that somebody tries again for.
+                Err(io::Error::other(text))
+            }
+        });
+        called.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("bytes {offset}+{len} lie past the end of the file object ({})", self.len),
+            )),
+        }
+    }
+
+    /// Reads some bytes, at least one.
+    fn read_some(
+        &self,
+        object: &Bound<'_, PyAny>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> PyResult<Result<usize, String>> {
+        let py = object.py();
+        let wanted = buf.len().min(PIECE_BYTES);
+        let read = match self.calls {
+            Calls::AtPlaces => object.call_method1(intern!(py, "pread"), (wanted, offset))?,
+            Calls::InOrder => {
+                object.call_method1(intern!(py, "seek"), (offset,))?;
+                object.call_method1(intern!(py, "read"), (wanted,))?
+            }
+        };
+        if read.is_none() {
+            return Ok(Err("the file object does not wait for its bytes (non-blocking)".into()));
+        }
+        let Ok(bytes) = read.cast::<PyBytes>() else {
+            let name = read.get_type().qualname()?;
+            return Ok(Err(format!(
+                "the file object gives {name} and not bytes: open it as binary"
+            )));
+        };
+        let bytes = bytes.as_bytes();
+        Ok(match bytes.len() {
+            0 => Err(format!(
+                "the file object ends at byte {offset}, and had {} when it was opened",
+                self.len
+            )),
+            count if count > wanted => {
+                Err(format!("the file object gave {count} bytes, and was asked for {wanted}"))
+            }
+            count => {
+                buf[..count].copy_from_slice(bytes);
+                Ok(count)
+            }
+        })
+    }
+
+    /// Writes some bytes, at least one.
+    fn write_some(
+        &self,
+        object: &Bound<'_, PyAny>,
+        offset: u64,
+        data: &[u8],
+    ) -> PyResult<Result<usize, String>> {
+        let py = object.py();
+        let data = PyBytes::new(py, &data[..data.len().min(PIECE_BYTES)]);
+        let wanted = data.as_bytes().len();
+        let written = match self.calls {
+            Calls::AtPlaces => object.call_method1(intern!(py, "pwrite"), (data, offset))?,
+            Calls::InOrder => {
+                object.call_method1(intern!(py, "seek"), (offset,))?;
+                object.call_method1(intern!(py, "write"), (data,))?
+            }
+        };
+        Ok(match written.extract::<usize>() {
+            Ok(count) if (1..=wanted).contains(&count) => Ok(count),
+            _ => {
+                let answer = written.repr()?;
+                Err(format!("the file object was given {wanted} bytes and answered {answer}"))
+            }
+        })
+    }
+}
+
+impl BlockDevice for PyDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buf.len() as u64)?;
+        let mut done = 0;
+        while done < buf.len() {
+            let rest = &mut buf[done..];
+            done += self.call(|object| self.read_some(object, offset + done as u64, rest))?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check(offset, data.len() as u64)?;
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            done += self.call(|object| self.write_some(object, offset + done as u64, rest))?;
+        }
+        Ok(())
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(offset, len)?;
+        let zeros = vec![0; len.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < len {
+            let count = (len - done).min(zeros.len() as u64);
+            self.write_at(offset + done, &zeros[..count as usize])?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Flushes the object, and has its file on the host made durable, if it has one.
+    fn flush(&self) -> io::Result<()> {
+        self.call(|object| {
+            let py = object.py();
+            if object.hasattr(intern!(py, "flush"))? {
+                object.call_method0(intern!(py, "flush"))?;
+            }
+            let number = object.call_method0(intern!(py, "fileno"));
+            if let Some(number) = number.ok().and_then(|number| number.extract::<i32>().ok()) {
+                py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsync"), (number,))?;
+            }
+            Ok(Ok(()))
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! Errors of the engine as exceptions: `OSError` with a number and a file, or a class of `diskwright` that is one.
+
+use std::io;
+use std::path::Path;
+
+use diskwright::Error;
+use diskwright::build::BuildError;
+use diskwright::fs::{Corruption, FsError};
+use diskwright::partition::PartitionError;
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+use source::SourceError;
+
+use crate::device::Origin;
+use crate::names::{decode, decode_host};
+
+/// What Linux says of damaged file systems; elsewhere an error of the device is next.
+#[cfg(target_os = "linux")]
+const EUCLEAN: i32 = libc::EUCLEAN;
+#[cfg(not(target_os = "linux"))]
+const EUCLEAN: i32 = libc::EIO;
+
+#[cfg(target_os = "linux")]
+const ENOKEY: i32 = libc::ENOKEY;
+#[cfg(not(target_os = "linux"))]
+const ENOKEY: i32 = libc::EACCES;
+
+/// The class of an exception.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// `OSError`, or one of Python's own that its number stands for.
+    Os,
+    Value,
+    Closed,
+    Damaged,
+    Unsupported,
+    InUse,
+    Build,
+    NotOpenFor,
+}
+
+impl Class {
+    /// The class, if it is one of the package's.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Os | Self::Value => None,
+            Self::Closed => Some("ClosedImage"),
+            Self::Damaged => Some("DamagedImage"),
+            Self::Unsupported => Some("UnsupportedImage"),
+            Self::InUse => Some("ImageInUse"),
+            Self::Build => Some("BuildError"),
+            Self::NotOpenFor => Some("NotOpenFor"),
+        }
+    }
+
+    fn get<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
+        static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let Some(name) = self.name() else { return Ok(py.get_type::<PyOSError>()) };
+        let module = MODULE.get_or_try_init(py, || {
+            py.import("diskwright._errors").map(|module| module.into_any().unbind())
+        })?;
+        Ok(module.bind(py).getattr(name)?.cast_into::<PyType>()?)
+    }
+}
+
+/// What an exception says.
+struct Said {
+    class: Class,
+    number: i32,
+    text: String,
+    file: File,
+    damage: Option<Corruption>,
+}
+
+enum File {
+    None,
+    InImage(Vec<u8>),
+    OfHost(std::path::PathBuf),
+}
+
+impl Said {
+    fn new(class: Class, number: i32, text: impl Into<String>) -> Self {
+        Self { class, number, text: text.into(), file: File::None, damage: None }
+    }
+
+    fn of_host(self, path: &Path) -> Self {
+        Self { file: File::OfHost(path.to_owned()), ..self }
+    }
+
+    fn in_image(self, path: &[u8]) -> Self {
+        Self { file: File::InImage(path.to_vec()), ..self }
+    }
+
+    fn of_vfs(error: &FsError) -> Self {
+        use FsError as E;
+        let number = match error {
+            E::Device(error) => return Self::of_io(error),
+            E::Unsupported(_) => {
+                return Self::new(Class::Unsupported, libc::EOPNOTSUPP, error.to_string());
+            }
+            E::Corrupt(damage) => {
+                let said = Self::new(Class::Damaged, EUCLEAN, error.to_string());
+                return Self { damage: Some(damage.clone()), ..said };
+            }
+            E::NoInodes | E::AttributeTooLarge(_) => libc::ENOSPC,
+            E::ReadOnly(_) => libc::EROFS,
+            E::NotPermitted(_) => libc::EPERM,
+            E::Encrypted => ENOKEY,
+            E::Invalid(_) => libc::EINVAL,
+            _ => error.to_os_error().and_then(|error| error.raw_os_error()).unwrap_or(libc::EIO),
+        };
+        Self::new(Class::Os, number, error.to_string())
+    }
+
+    fn of_io(error: &io::Error) -> Self {
+        use io::ErrorKind as K;
+        let number = error.raw_os_error().unwrap_or_else(|| match error.kind() {
+            K::NotFound => libc::ENOENT,
+            K::AlreadyExists => libc::EEXIST,
+            K::PermissionDenied => libc::EACCES,
+            K::StorageFull => libc::ENOSPC,
+            K::Unsupported => libc::EOPNOTSUPP,
+            K::InvalidInput | K::InvalidData => libc::EINVAL,
+            K::ResourceBusy => libc::EBUSY,
+            _ => libc::EIO,
+        });
+        let mut text = error.to_string();
+        // The number stands before the text already.
+        if let Some(at) = text.find(" (os error ") {
+            text.truncate(at);
+        }
+        Self::new(Class::Os, number, text)
+    }
+
+    fn of_partition(error: &PartitionError) -> Self {
+        use PartitionError as E;
+        match error {
+            E::Device(error) => Self::of_io(error),
+            E::Damaged { .. } | E::PastEnd { .. } => {
+                Self::new(Class::Damaged, EUCLEAN, error.to_string())
+            }
+            E::Unsupported { .. } => {
+                Self::new(Class::Unsupported, libc::EOPNOTSUPP, error.to_string())
+            }
+            E::NoTable | E::NoPartition { .. } | E::NoRoom { .. } => {
+                Self::new(Class::Os, libc::ENXIO, error.to_string())
+            }
+        }
+    }
+
+    fn of_build(error: &BuildError) -> Self {
+        use BuildError as E;
+        match error {
+            E::FileSystem(error) => Self::of_vfs(error),
+            E::Entry { path, reason } => {
+                let said = Self::of_build(reason);
+                if matches!(said.file, File::None) { said.in_image(path) } else { said }
+            }
+            E::DoesNotFit { path, .. } => {
+                Self::new(Class::Os, libc::ENOSPC, error.to_string()).in_image(path)
+            }
+            E::Write(error) => Self::of_io(error),
+            E::Spool { source, .. } => Self::of_io(source),
+            E::Image(error) => Self::of(error),
+            E::TargetExists(path) => {
+                let problem = "it exists and is not an empty file: force replaces it";
+                Self::new(Class::Os, libc::EEXIST, problem).of_host(path)
+            }
+            E::ForeignOption { .. } => Self::new(Class::Value, libc::EINVAL, error.to_string()),
+            E::Source(source) => of_source(source),
+            _ => Self::new(Class::Build, libc::EINVAL, error.to_string()),
+        }
+    }
+
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Usage(text) => Self::new(Class::Value, libc::EINVAL, text.as_str()),
+            Error::Host { operation, path, source } => {
+                let said = Self::of_io(source).of_host(path);
+                Self { text: format!("cannot {operation}: {}", said.text), ..said }
+            }
+            Error::Output(source) | Error::Mount(source) => Self::of_io(source),
+            Error::Image { image, source } => Self::of_vfs(source).of_host(image),
+            Error::Partition { image, source } => Self::of_partition(source).of_host(image),
+            Error::File { path, source } => Self::of_vfs(source).in_image(path),
+            Error::InUse { image, who, advice } => {
+                let text = format!("in use by {who}: {advice}");
+                Self::new(Class::InUse, libc::EBUSY, text).of_host(image)
+            }
+            Error::NotMounted { path } => {
+                Self::new(Class::Os, libc::EINVAL, "no image is mounted there").of_host(path)
+            }
+            Error::FoundDamaged { image } => {
+                let text = "found to be damaged while it was mounted";
+                Self::new(Class::Damaged, EUCLEAN, text).of_host(image)
+            }
+            Error::ShutDown { image } => {
+                Self::new(Class::Os, libc::EIO, "it was shut down").of_host(image)
+            }
+            Error::Restore { image, .. } => {
+                Self::new(Class::Os, libc::EINVAL, error.to_string()).of_host(image)
+            }
+            Error::AppliedInPart { source, .. } => Self::of(source),
+            Error::Source(source) => of_source(source),
+            Error::Closed => Self::new(Class::Closed, libc::EBADF, error.to_string()),
+            Error::NotOpenFor { path, what } => {
+                Self::new(Class::NotOpenFor, libc::EBADF, format!("not open for {what}"))
+                    .in_image(path)
+            }
+            Error::Build(error) => Self::of_build(error),
+            _ => Self::new(Class::Os, libc::EIO, error.to_string()),
+        }
+    }
+
+    fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.class == Class::Value {
+            return py.get_type::<PyValueError>().call1((&*self.text,));
+        }
+        let class = self.class.get(py)?;
+        let file = match &self.file {
+            File::None => return class.call1((self.number, &*self.text)),
+            File::InImage(path) => decode(py, path)?.into_any(),
+            File::OfHost(path) => decode_host(py, path)?,
+        };
+        let details = PyDict::new(py);
+        if let Some(damage) = &self.damage {
+            details.set_item("structure", damage.structure())?;
+            details.set_item("problem", damage.problem())?;
+            details.set_item("group", damage.group())?;
+            details.set_item("block", damage.block())?;
+            details.set_item("inode", damage.inode())?;
+            let (expected, found) = damage.difference().unzip();
+            details.set_item("expected", expected)?;
+            details.set_item("found", found)?;
+        }
+        class.call((self.number, &*self.text, file), Some(&details))
+    }
+}
+
+/// A source that cannot be read: the reason of the host, where there is one.
+fn of_source(error: &SourceError) -> Said {
+    match error {
+        SourceError::Io { operation, path, source } => {
+            let said = Said::of_io(source).of_host(path);
+            Said { text: format!("cannot {operation}: {}", said.text), ..said }
+        }
+        SourceError::Copy { archive, source } => Said::of_io(source).of_host(archive),
+        SourceError::Image { image, source, .. } => Said::of_vfs(source).of_host(image),
+        other => Said::new(Class::Build, libc::EINVAL, other.to_string()),
+    }
+}
+
+/// The exception for an error. What the device raised is its cause; what is no `Exception` (such as an interrupt from the
+/// keyboard) takes its place.
+pub(crate) fn exception(py: Python<'_>, error: &Error, origin: &Origin) -> PyErr {
+    let raised = origin.take_raised();
+    if let Some(raised) = &raised
+        && !raised.is_instance_of::<PyException>(py)
+    {
+        return raised.clone_ref(py);
+    }
+    let exception = match Said::of(error).exception(py) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => return failed,
+    };
+    if raised.is_some() {
+        exception.set_cause(py, raised);
+    }
+    exception
+}
+
+/// The same for what no device has to do with.
+pub(crate) fn plain(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, error, &Origin::default())
+}

@@ -1,0 +1,121 @@
+//! Open files: reading and writing at places. Cursors are the business of the Python half, which has `io` on top.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use diskwright::{Error, fs};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::image::Open;
+use crate::kept::Kept;
+use crate::stat::Stat;
+
+/// Most bytes that are read into a buffer of somebody else's at once, by way of one of ours.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// An open file of an image: reading and writing at places.
+#[pyclass(frozen, module = "diskwright._diskwright")]
+pub(crate) struct File {
+    open: Arc<Open>,
+    file: RwLock<Option<Kept<fs::File>>>,
+}
+
+impl File {
+    pub(crate) fn new(open: Arc<Open>, file: fs::File) -> Self {
+        Self { open, file: RwLock::new(Some(Kept::new(file))) }
+    }
+
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&fs::File) -> diskwright::Result<R> + Send,
+    ) -> PyResult<R> {
+        self.open.detached(py, || {
+            let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+            act(file.as_ref().and_then(Kept::get).ok_or(Error::Closed)?)
+        })
+    }
+}
+
+#[pymethods]
+impl File {
+    /// Reads at most `size` bytes from a place on: fewer only at the end of the file.
+    fn pread<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        // The file says how much there is: `size` may be any number.
+        let bytes = self.call(py, |file| {
+            let left = file.metadata()?.len().saturating_sub(offset);
+            let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let mut bytes = Vec::new();
+            if bytes.try_reserve_exact(size).is_err() {
+                return Err(Error::file(b"", fs::FsError::FileTooLarge));
+            }
+            bytes.resize(size, 0);
+            let count = file.read_at(&mut bytes, offset)?;
+            bytes.truncate(count);
+            Ok(bytes)
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Fills a buffer from a place on; how many bytes.
+    fn preadinto(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
+        let wanted = buffer.len_bytes();
+        if wanted > PIECE_BYTES {
+            let bytes = self.pread(py, wanted, offset)?;
+            return fill(py, &buffer, bytes.as_bytes());
+        }
+        let (bytes, count) = self.call(py, |file| {
+            let mut bytes = vec![0; wanted];
+            let count = file.read_at(&mut bytes, offset)?;
+            Ok((bytes, count))
+        })?;
+        fill(py, &buffer, &bytes[..count])
+    }
+
+    /// Writes all of the data to a place; how many bytes.
+    fn pwrite(&self, py: Python<'_>, data: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
+        let data = data.to_vec(py)?;
+        self.call(py, |file| file.write_at(&data, offset))
+    }
+
+    fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
+        self.call(py, |file| file.set_len(size))
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, fs::File::sync_all)
+    }
+
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        self.call(py, |file| Ok(file.metadata()?.len()))
+    }
+
+    fn stat(&self, py: Python<'_>) -> PyResult<Stat> {
+        self.call(py, fs::File::metadata).map(Stat)
+    }
+
+    /// Lets go of the file.
+    fn close(&self, py: Python<'_>) {
+        let file = py.detach(|| self.file.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop(file);
+    }
+}
+
+/// Puts bytes at the beginning of a buffer; how many.
+fn fill(py: Python<'_>, buffer: &PyBuffer<u8>, bytes: &[u8]) -> PyResult<usize> {
+    if bytes.len() == buffer.len_bytes() {
+        buffer.copy_from_slice(py, bytes)?;
+        return Ok(bytes.len());
+    }
+    // What is behind them stays.
+    let mut all = buffer.to_vec(py)?;
+    all[..bytes.len()].copy_from_slice(bytes);
+    buffer.copy_from_slice(py, &all)?;
+    Ok(bytes.len())
+}

@@ -1,0 +1,81 @@
+//! Callbacks that hear of progress, and may end the work by raising.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use pyo3::call::PyCallArgs;
+use pyo3::prelude::*;
+
+use crate::kept::lock;
+
+/// Milliseconds between two calls at least, and between two looks for signals.
+const INTERVAL_MS: u64 = 50;
+
+/// A callback, or none, and what it raised.
+pub(crate) struct Hook {
+    callback: Option<Py<PyAny>>,
+    began: Instant,
+    /// When it is called next at the earliest, and when signals are looked for: in milliseconds after the beginning.
+    call_from: AtomicU64,
+    look_from: AtomicU64,
+    stops: AtomicBool,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Hook {
+    pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
+        let (call_from, look_from) = (AtomicU64::new(0), AtomicU64::new(INTERVAL_MS));
+        let (stops, raised) = (AtomicBool::new(false), Mutex::new(None));
+        Self { callback, began: Instant::now(), call_from, look_from, stops, raised }
+    }
+
+    /// Whether it is time again; only one thread hears so.
+    fn is_time(&self, from: &AtomicU64) -> bool {
+        let (now, relaxed) = (self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        let at = from.load(relaxed);
+        now >= at && from.compare_exchange(at, now + INTERVAL_MS, relaxed, relaxed).is_ok()
+    }
+
+    /// Calls the callback, whenever it was called last. To be called detached.
+    pub(crate) fn tell_now(&self, arguments: impl for<'py> PyCallArgs<'py> + Send) {
+        let Some(callback) = self.callback.as_ref().filter(|_| !self.stops()) else { return };
+        self.attached(|py| callback.bind(py).call1(arguments).map(drop));
+    }
+
+    /// Calls the callback, unless it was called just now. To be called detached.
+    pub(crate) fn tell(&self, arguments: impl for<'py> PyCallArgs<'py> + Send) {
+        if self.callback.is_some() && self.is_time(&self.call_from) {
+            self.tell_now(arguments);
+        }
+    }
+
+    /// Whether to go on: the callback has not raised, and nobody has interrupted the main thread. To be called detached.
+    pub(crate) fn goes_on(&self) -> bool {
+        if !self.stops() && self.is_time(&self.look_from) {
+            // Signals are those of the main thread: in others this does nothing.
+            self.attached(|py| py.check_signals());
+        }
+        !self.stops()
+    }
+
+    /// Whether to end.
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    fn attached(&self, act: impl FnOnce(Python<'_>) -> PyResult<()>) {
+        if let Some(Err(error)) = Python::try_attach(act) {
+            lock(&self.raised).get_or_insert(error);
+            self.stops.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What the callback raised comes before all that came of it.
+    pub(crate) fn end<T>(&self, result: PyResult<T>) -> PyResult<T> {
+        match lock(&self.raised).take() {
+            Some(error) => Err(error),
+            None => result,
+        }
+    }
+}

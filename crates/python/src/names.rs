@@ -1,0 +1,87 @@
+//! Names: bytes in an image, text in Python, by the rule of `os.fsencode` and `os.fsdecode` for UTF-8. Names that are no
+//! text have surrogates for their bytes, so that every name can be shown and given back.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+/// A path in an image, or a name: what Python gives as `str` or `bytes`, or as an object whose `str()` it is.
+pub(crate) struct Name(pub(crate) Vec<u8>);
+
+impl FromPyObject<'_, '_> for Name {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return encode(&text).map(Self);
+        }
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self(bytes.as_bytes().to_vec()));
+        }
+        let py = object.py();
+        // Of pathlib's own, and of ours.
+        if object.hasattr(intern!(py, "as_posix"))? {
+            return encode(object.call_method0(intern!(py, "as_posix"))?.cast::<PyString>()?)
+                .map(Self);
+        }
+        let name = object.get_type().qualname()?;
+        let problem = format!("a path in an image is a str, bytes or a path, not {name}");
+        Err(PyTypeError::new_err(problem))
+    }
+}
+
+fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
+    if let Ok(text) = text.to_str() {
+        return Ok(text.as_bytes().to_vec());
+    }
+    let py = text.py();
+    let bytes = text.call_method1(intern!(py, "encode"), ("utf-8", "surrogateescape"))?;
+    Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+}
+
+/// Bytes as text.
+pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(PyString::new(py, text)),
+        Err(_) => {
+            let bytes = PyBytes::new(py, bytes);
+            let text = bytes.call_method1(intern!(py, "decode"), ("utf-8", "surrogateescape"))?;
+            Ok(text.cast_into::<PyString>()?)
+        }
+    }
+}
+
+/// A path of the host as text.
+pub(crate) fn decode_host<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    let text: &OsStr = path.as_os_str();
+    Ok(text.into_pyobject(py)?.into_any())
+}
+
+/// A path of the host: `str`, `bytes` or anything of `os.PathLike`.
+pub(crate) struct HostPath(pub(crate) PathBuf);
+
+impl FromPyObject<'_, '_> for HostPath {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let text =
+            py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsdecode"), (object,))?;
+        text.extract().map(Self)
+    }
+}
+
+/// Joins a directory's path and a name.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory);
+    if !path.ends_with(b"/") && !path.is_empty() && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

@@ -1,0 +1,58 @@
+"""pandas, pyarrow and zarr read from an image, and write to it, by fsspec's URLs.
+
+    python data.py DIRECTORY
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy
+import pandas
+import pyarrow.dataset
+import pyarrow.fs
+import zarr
+
+import diskwright
+
+
+def data(where: Path) -> None:
+    path = where / "data.img"
+    diskwright.create(path, 256 << 20, label="data").close()
+
+    # pandas takes URLs.
+    table = pandas.DataFrame({"city": ["Bern", "Wien", "Ulm"], "people": [134_000, 1_980_000, 126_000]})
+    table.to_csv(f"ext4://tables/cities.csv::{path}", index=False)
+    table.to_parquet(f"ext4://tables/cities.parquet::{path}")
+    assert pandas.read_csv(f"ext4://tables/cities.csv::{path}").equals(table)
+    assert pandas.read_parquet(f"ext4://tables/cities.parquet::{path}").equals(table)
+
+    # pyarrow takes the file system.
+    fs = fsspec.filesystem("ext4", fo=str(path))
+    dataset = pyarrow.dataset.dataset(
+        "tables/cities.parquet", format="parquet", filesystem=pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fs))
+    )
+    assert dataset.to_table().num_rows == 3
+
+    # zarr takes a store. What is written of it stays open to be changed until it is closed.
+    writable = fsspec.filesystem("ext4", fo=str(path), writable=True)
+    fs.close()
+    store = zarr.storage.FsspecStore(
+        fsspec.implementations.asyn_wrapper.AsyncFileSystemWrapper(writable, asynchronous=True), path="cube.zarr"
+    )
+    cube = zarr.create_array(store, shape=(100, 100), chunks=(10, 10), dtype="f4")
+    values = numpy.arange(10_000, dtype="f4").reshape(100, 100)
+    cube[:] = values
+    assert (zarr.open_array(store, mode="r")[:] == values).all()
+    writable.close()
+
+    assert diskwright.check(path)
+    print("pandas, pyarrow and zarr read what they wrote")
+
+
+if __name__ == "__main__":
+    import fsspec.implementations.asyn_wrapper
+
+    data(Path(sys.argv[1]))

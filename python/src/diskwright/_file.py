@@ -1,0 +1,191 @@
+"""Open files as ``io`` has them."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+
+from ._diskwright import File, Stat
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from ._diskwright import Volume
+
+__all__ = ["RawFile", "open_file"]
+
+BUFFER_BYTES = 128 << 10
+
+
+class RawFile(io.RawIOBase):
+    """An open file of an image, without a buffer."""
+
+    name: str
+    mode: str
+
+    def __init__(self, file: File, name: str, mode: str) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+        self._appends = "a" in mode
+        self._reads = "r" in mode or "+" in mode
+        self._writes = mode.strip("bt") != "r"
+        self.name = name
+        self.mode = mode
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+    def readable(self) -> bool:
+        self._check()
+        return self._reads
+
+    def writable(self) -> bool:
+        self._check()
+        return self._writes
+
+    def seekable(self) -> bool:
+        self._check()
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check()
+        if size is None or size < 0:
+            return self.readall()
+        data = self._file.pread(size, self._position)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        self._check()
+        data = self._file.pread(max(self._file.size() - self._position, 0), self._position)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        self._check()
+        count = self._file.preadinto(buffer, self._position)
+        self._position += count
+        return count
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        self._check()
+        count = self._file.pwrite(data, self._position)
+        if self._appends and count:
+            self._position = self._file.size()
+        else:
+            self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._check()
+        if whence == os.SEEK_SET:
+            position = offset
+        elif whence == os.SEEK_CUR:
+            position = self._position + offset
+        elif whence == os.SEEK_END:
+            position = self._file.size() + offset
+        else:
+            raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
+        if not 0 <= position < 1 << 63:
+            raise ValueError(f"a place in a file is not below 0, nor {position}")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        self._check()
+        return self._position
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._check()
+        if not self._writes:
+            raise io.UnsupportedOperation("not open for writing")
+        size = self._position if size is None else size
+        if size < 0:
+            raise ValueError("a file's size is not below 0")
+        self._file.truncate(size)
+        return size
+
+    def sync(self) -> None:
+        """Returns when all that was written is durable. A buffer above this one has to be flushed before."""
+        self._check()
+        self._file.sync()
+
+    def stat(self) -> Stat:
+        """What is known of the file now, whatever its name is by now."""
+        self._check()
+        return self._file.stat()
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._file.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<diskwright.RawFile {self.name!r} mode={self.mode!r}{state}>"
+
+
+def _flags(mode: str) -> dict[str, bool]:
+    kinds, rest = [c for c in mode if c in "rwax"], set(mode) - set("rwax")
+    if len(kinds) != 1 or rest - set("bt+") or {"b", "t"} <= rest or len(set(mode)) != len(mode):
+        raise ValueError(f"invalid mode: {mode!r}")
+    (kind,), updates = kinds, "+" in mode
+    return {
+        "read": kind == "r" or updates,
+        "write": kind in "wx" or (kind == "r" and updates),
+        "append": kind == "a",
+        "truncate": kind == "w",
+        "create": kind in "wa",
+        "create_new": kind == "x",
+    }
+
+
+def open_file(
+    volume: Volume,
+    path: str,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    permissions: int = 0o644,
+) -> RawFile | BinaryIO | TextIO:
+    """Opens a file as ``io.open`` does, with its meaning of all arguments."""
+    flags, binary = _flags(mode), "b" in mode
+    if binary and (encoding, errors, newline) != (None, None, None):
+        raise ValueError("binary mode doesn't take encoding, errors or newline")
+    if buffering == 0 and not binary:
+        raise ValueError("can't have unbuffered text I/O")
+    if buffering == 1 and binary:
+        buffering = -1
+    file = volume._open(path, mode=permissions, **flags)
+    raw = RawFile(file, path, mode)
+    try:
+        if not flags["write"] and not flags["append"]:
+            # Listings of directories are no contents.
+            if (file.stat().st_mode & 0o170000) == 0o040000:
+                raise IsADirectoryError(21, "is a directory", path)
+        if flags["append"]:
+            raw.seek(0, os.SEEK_END)
+        if buffering == 0:
+            return raw
+        size = buffering if buffering > 1 else BUFFER_BYTES
+        buffer: Any
+        if "+" in mode:
+            buffer = io.BufferedRandom(raw, size)
+        elif flags["read"]:
+            buffer = io.BufferedReader(raw, size)
+        else:
+            buffer = io.BufferedWriter(raw, size)
+        if binary:
+            return cast(BinaryIO, buffer)
+        text = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=buffering == 1)
+        # As io.open does; the attribute is read-only in typeshed.
+        cast(Any, text).mode = mode
+        return text
+    except BaseException:
+        raw.close()
+        raise

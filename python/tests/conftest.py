@@ -1,0 +1,80 @@
+"""What tests share: images of both formats, and what of the machine they need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import diskwright
+
+FORMATS = ("ext4", "xfs")
+
+
+def need(condition: bool, what: str) -> None:
+    """Skips a test loudly where something of the machine is missing; with DISKWRIGHT_REQUIRE_TOOLS=1 it fails."""
+    if not condition:
+        if os.environ.get("DISKWRIGHT_REQUIRE_TOOLS") == "1":
+            pytest.fail(f"needs {what}")
+        pytest.skip(f"SKIPPED: needs {what}")
+
+
+@pytest.fixture(params=FORMATS)
+def fs(request: pytest.FixtureRequest) -> str:
+    """Each format."""
+    return str(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path, fs: str) -> Path:
+    """An empty image."""
+    path = tmp_path / "test.img"
+    diskwright.create(path, 64 << 20, fs=fs, small=True).close()  # type: ignore[arg-type]
+    return path
+
+
+@pytest.fixture
+def image(path: Path) -> Iterator[diskwright.Image]:
+    """An empty image that is open to be changed, and must be found clean afterwards."""
+    with diskwright.open(path, writable=True) as image:
+        yield image
+    report = diskwright.check(path)
+    assert report, report.findings
+    judge(path)
+
+
+def judge(path: Path) -> None:
+    """Has e2fsck or xfs_repair look at an image, if it is there."""
+    fs = diskwright.info(path)["format"]
+    if fs == "xfs":
+        tools = os.environ.get("DISKWRIGHT_TOOLS", "")
+        program = shutil.which("xfs_repair", path=f"{tools}/xfsprogs/bin:{os.environ['PATH']}")
+        command = [program or "", "-n", "-f", "-o", "force_geometry", str(path)]
+    else:
+        program = shutil.which("e2fsck")
+        command = [program or "", "-fn", str(path)]
+    if program is None:
+        return
+    judged = subprocess.run(command, capture_output=True, text=True)
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+@contextmanager
+def kernel_mount(path: Path, point: Path, *, writable: bool = False) -> Iterator[Path]:
+    """The kernel's own mount of an image."""
+    need(os.geteuid() == 0, "root, to mount")
+    point.mkdir(exist_ok=True)
+    options = "loop" if writable else "loop,ro"
+    mounted = subprocess.run(
+        ["mount", "-o", options, str(path), str(point)], capture_output=True, text=True
+    )
+    need(mounted.returncode == 0, f"loop devices and this file system: {mounted.stderr.strip()}")
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
