@@ -12,7 +12,7 @@ use ext4::format::superblock::{
 use jiff::tz::Offset;
 
 use crate::failure::{Ended, Failure, Statuses};
-use crate::program::{Invoked, say};
+use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
 
 const STATUSES: Statuses = Statuses::ONE;

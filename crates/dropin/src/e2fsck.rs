@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, Statuses};
+use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, Mended, mend};
-use crate::program::{Invoked, say};
 use crate::words::{Word, Words};
 
 /// Statuses of e2fsck(8).

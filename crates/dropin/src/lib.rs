@@ -11,6 +11,7 @@ mod dumpe2fs;
 mod e2fsck;
 mod failure;
 mod fields;
+mod invoked;
 mod lists;
 mod making;
 mod mending;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::failure::Ended;
+use crate::invoked::Invoked;
 use crate::{
     debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_growfs, xfs_repair,
 };
@@ -14,13 +15,6 @@ use crate::{
 pub struct Program {
     name: &'static str,
     run: fn(Vec<OsString>, &Invoked) -> Ended,
-}
-
-/// How a program was called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Invoked {
-    /// Its name.
-    pub(crate) name: &'static str,
 }
 
 /// All of them.
@@ -72,11 +66,6 @@ impl Program {
             failure.status
         })
     }
-}
-
-/// Says something on standard output. A reader that has gone away is no failure of the program.
-pub(crate) fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{text}");
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
 use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, Statuses};
+use crate::invoked::{Invoked, say};
 use crate::making::File;
-use crate::program::{Invoked, say};
 use crate::size::{self, Size};
 use crate::words::{Word, Words};
 

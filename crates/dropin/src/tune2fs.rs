@@ -11,9 +11,9 @@ use ext4::format::superblock::RawSuperblock;
 use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, Statuses};
 use crate::fields;
+use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mke2fs::{UuidWish, features, uuid};
-use crate::program::{Invoked, say};
 use crate::size;
 use crate::words::{Word, Words};
 

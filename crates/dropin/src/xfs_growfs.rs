@@ -7,7 +7,7 @@ use diskwright::resize::grow;
 use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, Statuses};
-use crate::program::{Invoked, say};
+use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
 
 const STATUSES: Statuses = Statuses::ONE;

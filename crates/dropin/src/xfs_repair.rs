@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use diskwright::{Image, OpenImage, Outcome};
 
 use crate::failure::{Ended, Failure, Statuses};
+use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, mend};
-use crate::program::{Invoked, say};
 use crate::words::{Word, Words};
 
 /// Statuses of xfs_repair(8).

@@ -14,7 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::kept::lock;
+use crate::locks::lock;
 
 /// Most bytes that are asked for at once: an object that makes all of them holds them twice.
 const PIECE_BYTES: usize = 8 << 20;

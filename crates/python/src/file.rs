@@ -7,8 +7,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::image::Open;
 use crate::kept::Kept;
+use crate::open::Open;
 use crate::stat::Stat;
 
 /// Most bytes that are read into a buffer of somebody else's at once, by way of one of ours.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
-use crate::kept::lock;
+use crate::locks::lock;
 
 /// Milliseconds between two calls at least, and between two looks for signals.
 const INTERVAL_MS: u64 = 50;

@@ -1,89 +1,25 @@
 //! An open image: opening, closing, and all that is done by path.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use diskwright::copy::CopyOptions;
 use diskwright::fs::{
     BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, Image, ImageOptions,
     OpenOptions, RenameMode, SpecialFile, Timestamp, XfsOptions,
 };
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::device::Origin;
 use crate::error;
 use crate::file::File;
-use crate::kept::{Kept, bury};
+use crate::kept::Kept;
 use crate::listing::{ScanDir, Tree};
 use crate::names::{HostPath, Name, decode};
+use crate::open::Open;
 use crate::place::Place;
 use crate::stat::Stat;
-
-/// What an image and all that is open in it share here.
-pub(crate) struct Open {
-    /// `None` once it is closed.
-    image: RwLock<Option<Kept<Image>>>,
-    pub(crate) origin: Origin,
-    /// Of the process that opened it.
-    home: Kept<()>,
-    is_writable: bool,
-}
-
-impl Open {
-    /// Refuses what must not be tried at all: in a child after a fork, and by the image's own device.
-    pub(crate) fn check(&self) -> PyResult<()> {
-        if !self.home.is_here() {
-            let problem = "the image was opened before a fork, in another process: open it again";
-            return Err(PyOSError::new_err((libc::EBADF, problem)));
-        }
-        self.origin.check()
-    }
-
-    /// Does something with the engine, detached.
-    pub(crate) fn detached<R: Send>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce() -> diskwright::Result<R> + Send,
-    ) -> PyResult<R> {
-        self.check()?;
-        let done = py.detach(|| {
-            if !crate::device::is_serving() {
-                bury();
-            }
-            act()
-        });
-        done.map_err(|error| error::exception(py, &error, &self.origin))
-    }
-
-    /// Does something with the image.
-    pub(crate) fn call<R: Send>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce(&Image) -> diskwright::Result<R> + Send,
-    ) -> PyResult<R> {
-        self.detached(py, || {
-            let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
-            let image = image.as_ref().and_then(Kept::get).ok_or(diskwright::Error::Closed)?;
-            act(image)
-        })
-    }
-
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.home.is_here() {
-            return Ok(());
-        }
-        self.detached(py, || {
-            let image = self.image.write().unwrap_or_else(PoisonError::into_inner).take();
-            image.and_then(Kept::take).map_or(Ok(()), Image::close)
-        })
-    }
-
-    fn is_closed(&self, py: Python<'_>) -> bool {
-        !self.home.is_here()
-            || py.detach(|| self.image.read().unwrap_or_else(PoisonError::into_inner).is_none())
-    }
-}
 
 /// An open image.
 #[pyclass(frozen, subclass, module = "diskwright._diskwright")]

@@ -9,12 +9,13 @@
 //!   the device, and has its locks. What comes then is dropped by the next call.
 
 use std::any::Any;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::Python;
 
 use crate::device;
+use crate::locks::lock;
 
 /// How many forks there were between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -26,11 +27,6 @@ static HAS_GRAVES: AtomicBool = AtomicBool::new(false);
 /// Notes that this process is a child.
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-}
-
-/// The lock of something that stays right when a thread panics.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value that belongs to the process that made it.

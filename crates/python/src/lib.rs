@@ -20,9 +20,11 @@ mod hook;
 mod image;
 mod kept;
 mod listing;
+mod locks;
 #[cfg(target_os = "linux")]
 mod mount;
 mod names;
+mod open;
 mod place;
 mod stat;
 

@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::error;
-use crate::image::Open;
-use crate::kept::{Kept, lock};
+use crate::kept::Kept;
+use crate::locks::lock;
 use crate::names::{decode, join};
+use crate::open::Open;
 use crate::stat::Stat;
 
 /// Entries that are fetched at once: as many as the engine's call is worth leaving the interpreter for.

@@ -9,7 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error;
-use crate::kept::{Kept, lock};
+use crate::kept::Kept;
+use crate::locks::lock;
 use crate::names::HostPath;
 use crate::place::part;
 

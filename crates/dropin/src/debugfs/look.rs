@@ -11,7 +11,7 @@ use super::request::Request;
 use super::{STATUSES, Session};
 use crate::dumpe2fs;
 use crate::failure::Failure;
-use crate::program::say;
+use crate::invoked::say;
 
 impl Session {
     /// Whether the request is one of these.

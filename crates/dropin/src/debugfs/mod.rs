@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use diskwright::fs::Image;
 
 use crate::failure::{Ended, Failure, Statuses};
-use crate::program::{Invoked, say};
+use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
 use request::Request;
 

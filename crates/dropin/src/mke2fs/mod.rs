@@ -13,8 +13,8 @@ use source::Xattr;
 use source::correct::{Change, Glob, PermissionChange, Rule};
 
 use crate::failure::{Ended, Failure};
+use crate::invoked::{Invoked, say};
 use crate::making::{self, File};
-use crate::program::{Invoked, say};
 use config::Config;
 use profile::Profile;
 use wish::{STATUSES, Wish};

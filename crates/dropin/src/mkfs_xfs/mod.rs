@@ -8,8 +8,8 @@ use diskwright::build::{BuildOptions, BuildSource, Format};
 use diskwright::{Image, OpenImage};
 
 use crate::failure::{Ended, Failure};
+use crate::invoked::{Invoked, say};
 use crate::making::{self, File};
-use crate::program::{Invoked, say};
 use wish::{STATUSES, Wish};
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {

@@ -76,6 +76,8 @@ pub fn shrink(
     let before = Size::of(&old);
     let mut new = least::choose(&device, &old, wish)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
+    // What was asked for: a target may have less, where what is left over is too small for a group.
+    let mut asked = new.geometry.blocks_count;
     while new.geometry.blocks_count < old.geometry.blocks_count {
         match move_all(&device, &new, &mut total, progress) {
             Ok(()) => {
@@ -84,9 +86,8 @@ pub fn shrink(
                 return Ok(total);
             }
             Err(Error::NoSpace) if wish == Wish::Least => {
-                let more = new.geometry.blocks_count / STEP_SHARE + STEP_SHARE;
-                let blocks = new.geometry.blocks_count + more;
-                new = target(&old, blocks.min(before.blocks), device.len())?;
+                asked += asked / STEP_SHARE + STEP_SHARE;
+                new = target(&old, asked.min(before.blocks), device.len())?;
             }
             Err(error) => return Err(error),
         }

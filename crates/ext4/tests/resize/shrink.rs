@@ -184,6 +184,29 @@ fn resize2fs_goes_on_after_a_shrink() {
     }
 }
 
+/// The least size by what is in use is a whole group and too little, and the next few have a last group that is too
+/// small to be one.
+#[test]
+fn the_least_size_is_found_past_sizes_that_cannot_be() {
+    require!(Tool("mke2fs"), Mount("ext4"), Tool("e2fsck"));
+    let scratch = oracle::scratch();
+    let image = scratch.path().join("image");
+    oracle::Mke2fs::new("ext4").block_size(1024).create(&image, 200 * MIB);
+    populate_with_kernel(&image, "ext4", |root| {
+        for number in 0..60 {
+            let path = root.join(format!("d{number}"));
+            fs::create_dir_all(path.join("e/f")).unwrap();
+            for file in 0..5 {
+                fs::write(path.join(format!("e/{file}")), file.to_string()).unwrap();
+            }
+            fs::hard_link(path.join("e/1"), path.join("e/f/link")).unwrap();
+        }
+    });
+    let shrunk = shrink_to(&image, Wish::Least).unwrap();
+    assert!(shrunk.after.bytes() < 20 * MIB, "{shrunk:?}");
+    oracle::e2fsck(&image);
+}
+
 #[test]
 fn what_does_not_fit_is_refused_and_nothing_written() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Root);

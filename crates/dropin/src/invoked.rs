@@ -1,0 +1,16 @@
+//! How a program was called, and where it speaks.
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+/// How a program was called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Invoked {
+    /// Its name.
+    pub(crate) name: &'static str,
+}
+
+/// Says something on standard output. A reader that has gone away is no failure of the program.
+pub(crate) fn say(text: Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
