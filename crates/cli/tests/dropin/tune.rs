@@ -39,7 +39,7 @@ fn what_tune2fs_sets_is_there_for_everybody() {
         (
             "-o journal_data_writeback,^acl",
             "Default mount options",
-            "user_xattr journal_data_writeback",
+            "journal_data_writeback user_xattr",
         ),
         (
             "-U 0a28e812-3747-40bc-8194-e08e509097d0",
