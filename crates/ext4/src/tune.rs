@@ -80,7 +80,8 @@ mod tests {
 
     fn image() -> MemoryDevice {
         let device = MemoryDevice::new(64 << 20);
-        let layout = mkfs::plan(&Options::new(64 << 20)).unwrap();
+        let options = Options { block_size: Some(1024), ..Options::new(64 << 20) };
+        let layout = mkfs::plan(&options).unwrap();
         mkfs::format(&device, &layout, Contents::Zeros).unwrap();
         device
     }
