@@ -197,10 +197,11 @@ pub unsafe extern "C" fn dw_chown(
             check_flags(flags, DW_NOFOLLOW)?;
             let (image, at) = (look(image)?, path(at)?);
             let (uid, gid) = (unless_kept(uid), unless_kept(gid));
-            Ok(match flags & DW_NOFOLLOW {
+            match flags & DW_NOFOLLOW {
                 0 => image.chown(at, uid, gid)?,
                 _ => image.lchown(at, uid, gid)?,
-            })
+            }
+            Ok(())
         })
     }
 }
@@ -222,10 +223,11 @@ pub unsafe extern "C" fn dw_utimes(
         call(error, || {
             check_flags(flags, DW_NOFOLLOW)?;
             let (image, at, times) = (look(image)?, path(at)?, times(atime, mtime, crtime)?);
-            Ok(match flags & DW_NOFOLLOW {
+            match flags & DW_NOFOLLOW {
                 0 => image.set_times(at, times)?,
                 _ => image.set_times_nofollow(at, times)?,
-            })
+            }
+            Ok(())
         })
     }
 }

@@ -84,7 +84,7 @@ pub struct dw_diff_report {
 
 /// One of the two trees.
 enum Tree<'a> {
-    Image(Image),
+    Image(Box<Image>),
     Directory(&'a Path),
 }
 
@@ -97,7 +97,7 @@ impl<'a> Tree<'a> {
         if path.is_dir() {
             return Ok(Self::Directory(path));
         }
-        Ok(Self::Image(Image::open(path, &place)?))
+        Ok(Self::Image(Box::new(Image::open(path, &place)?)))
     }
 
     fn side(&self) -> Side<'_> {

@@ -20,7 +20,7 @@ pub fn change_superblock(
     options: &OpenImage,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    if Image::open_rootless(path, &OpenImage { norecovery: true, ..options.clone() })?
+    if Image::open_rootless(path, &OpenImage { norecovery: true, ..*options })?
         .info()
         .needs_recovery
     {

@@ -141,7 +141,8 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         'u' | 'g' => {
             let id: u16 = words.parsed().map_err(|_| words.wrong("is a number below 65536"))?;
             wish.add(move |raw| {
-                *(if letter == 'u' { &mut raw.def_resuid } else { &mut raw.def_resgid }) = id.into()
+                let field = if letter == 'u' { &mut raw.def_resuid } else { &mut raw.def_resgid };
+                *field = id.into();
             });
         }
         'o' => mount_options(wish, words)?,
@@ -256,7 +257,7 @@ fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
     let may = is_on && COMING.contains(&&*name);
     wish.try_add(move |raw| {
         let mut features = raw.features();
-        let had = features.clone();
+        let had = features;
         features.set(feature, is_on);
         if had.names() == features.names() {
             return Ok(());

@@ -100,7 +100,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     fn lock_exclusive(&self) {
         let is_held = self.0.try_lock_exclusive();
         take(address(self), Hold::Exclusive, Location::caller(), is_held, || {
-            self.0.lock_exclusive()
+            self.0.lock_exclusive();
         });
     }
 

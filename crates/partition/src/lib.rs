@@ -156,7 +156,7 @@ fn read_mbr(
     let mut logical = Vec::new();
     for entry in entries {
         if entry.is_extended() {
-            logical = Extended::read(device, entry.clone())?.partitions();
+            logical = Extended::read(device, *entry)?.partitions();
         } else {
             partitions.push(mbr_partition(entry.slot as u32 + 1, 0, entry));
         }

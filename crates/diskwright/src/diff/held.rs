@@ -11,11 +11,14 @@ use crate::extract::contents::Run;
 use crate::list::join;
 use crate::{Error, Result};
 
+/// Names of a directory in order, and the numbers of what they stand for.
+type Names<'a> = btree_map::Iter<'a, Box<[u8]>, usize>;
+
 struct SourceSteps<'a> {
     tree: &'a SourceTree,
     has_begun: bool,
     /// Of each directory on the way: the length of its path, and the names that are to come.
-    levels: Vec<(usize, btree_map::Iter<'a, Box<[u8]>, usize>)>,
+    levels: Vec<(usize, Names<'a>)>,
     path: Vec<u8>,
     /// The directory that came last, if it is still to be entered.
     enters: Option<usize>,
