@@ -4,9 +4,9 @@
 //! Three rules hold everywhere:
 //! - Work of the engine is done detached from the interpreter (without its lock), and what waits for a lock of ours, too:
 //!   a device may be a Python object, whose calls attach again.
-//! - What belongs to an image remembers in which process it was made ([`kept::Kept`]): after a fork the child's copies
+//! - What belongs to an image remembers in which process it was made (`kept::Kept`): after a fork the child's copies
 //!   are neither used nor closed.
-//! - No error of the engine becomes another one than an exception ([`error`]).
+//! - No error of the engine becomes another one than an exception (`error`).
 #![forbid(unsafe_code)]
 
 mod build;

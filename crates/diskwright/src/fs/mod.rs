@@ -31,7 +31,6 @@
 
 mod attributes;
 mod contents;
-#[cfg(feature = "build")]
 mod directory;
 #[cfg(feature = "build")]
 mod exchange;
