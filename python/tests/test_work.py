@@ -209,7 +209,9 @@ def test_an_interrupt_ends_a_build(tmp_path: Path) -> None:
     for number in range(40):
         (many / f"{number}").write_bytes(os.urandom(64) * 16_384)
     program = (
-        "import diskwright, itertools\n"
+        "import diskwright, itertools, signal\n"
+        # Who starts tests in the background may have them ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begun', flush=True)\n"
         f"[diskwright.build({str(many)!r}, {str(tmp_path / 'built.img')!r}, force=True) for _ in itertools.count()]\n"
     )

@@ -6,6 +6,7 @@ mod faulty;
 mod file;
 mod memory;
 mod overlay;
+pub mod overlay_file;
 mod recording;
 mod window;
 
@@ -17,6 +18,7 @@ pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
+pub use overlay_file::OverlayFile;
 pub use recording::{Event, RecordingDevice};
 pub use window::WindowDevice;
 
@@ -40,6 +42,14 @@ pub trait BlockDevice: Send + Sync {
     fn in_file(&self, _offset: u64, _len: u64) -> Option<(&File, u64)> {
         None
     }
+
+    /// Whether reading takes so long that who knows what is wanted next should say so: [`Self::read_ahead`].
+    fn has_read_ahead(&self) -> bool {
+        false
+    }
+
+    /// Says that these bytes are wanted soon, as far as there are any. Returns at once, and may do nothing.
+    fn read_ahead(&self, _offset: u64, _len: u64) {}
 
     /// Writes all of `data` at `offset`. An error if any of it lies past the end.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;

@@ -83,6 +83,14 @@ impl BlockDevice for OverlayDevice {
         })
     }
 
+    fn has_read_ahead(&self) -> bool {
+        self.below.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.below.read_ahead(offset, len);
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self.len(), offset, data.len() as u64)?;
         let mut pages = self.write_pages();

@@ -85,6 +85,14 @@ impl BlockDevice for RecordingDevice {
         self.inner.read_at(offset, buf)
     }
 
+    fn has_read_ahead(&self) -> bool {
+        self.inner.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.inner.read_ahead(offset, len);
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self.len(), offset, data.len() as u64)?;
         self.record(Event::Write { offset, data: data.into() })

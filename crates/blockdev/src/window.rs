@@ -36,6 +36,17 @@ impl BlockDevice for WindowDevice {
         self.inner.in_file(self.start + offset, len)
     }
 
+    fn has_read_ahead(&self) -> bool {
+        self.inner.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        let len = len.min(self.len.saturating_sub(offset));
+        if len > 0 {
+            self.inner.read_ahead(self.start + offset, len);
+        }
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self.len, offset, data.len() as u64)?;
         self.inner.write_at(self.start + offset, data)

@@ -143,12 +143,7 @@ pub unsafe extern "C" fn dw_stat(
     error: *mut *mut dw_error,
 ) -> c_int {
     // SAFETY: the rules of the header.
-    unsafe {
-        call(error, || {
-            check_place(metadata, "the metadata")?;
-            put(metadata, "the metadata", look(image)?.metadata(path(at)?)?.into())
-        })
-    }
+    unsafe { told(metadata, error, || Ok(look(image)?.metadata(path(at)?)?)) }
 }
 
 /// The same, but a symbolic link at the end of the path is not followed.
@@ -160,10 +155,23 @@ pub unsafe extern "C" fn dw_lstat(
     error: *mut *mut dw_error,
 ) -> c_int {
     // SAFETY: the rules of the header.
+    unsafe { told(metadata, error, || Ok(look(image)?.symlink_metadata(path(at)?)?)) }
+}
+
+/// A call whose result is what is known of a file.
+///
+/// # Safety
+/// As for [`call`] and [`put`].
+unsafe fn told(
+    place: *mut dw_metadata,
+    error: *mut *mut dw_error,
+    ask: impl FnOnce() -> Result<Metadata>,
+) -> c_int {
+    // SAFETY: as above.
     unsafe {
         call(error, || {
-            check_place(metadata, "the metadata")?;
-            put(metadata, "the metadata", look(image)?.symlink_metadata(path(at)?)?.into())
+            check_place(place, "the metadata")?;
+            put(place, "the metadata", ask()?.into())
         })
     }
 }

@@ -110,12 +110,8 @@ pub unsafe extern "C" fn dw_copy_in(
 ) -> c_int {
     // SAFETY: the rules of the header.
     unsafe {
-        call(error, || {
-            let how = options(how)?;
-            let (from, to) = (host_path(from)?, path(to)?);
-            let done = look(image)?.copy_in(from, to, how.copy()?, &mut how.listener())?;
-            put_if_wanted(report, done.into());
-            Ok(())
+        copied(how, report, error, |how, listener| {
+            Ok(look(image)?.copy_in(host_path(from)?, path(to)?, how, listener)?)
         })
     }
 }
@@ -133,10 +129,27 @@ pub unsafe extern "C" fn dw_copy_out(
 ) -> c_int {
     // SAFETY: the rules of the header.
     unsafe {
+        copied(how, report, error, |how, listener| {
+            Ok(look(image)?.copy_out(path(from)?, host_path(to)?, how, listener)?)
+        })
+    }
+}
+
+/// A call that copies, in whichever direction, and reports.
+///
+/// # Safety
+/// As for [`call`], [`options`] and [`put_if_wanted`].
+unsafe fn copied(
+    how: *const dw_copy_options,
+    report: *mut dw_copy_report,
+    error: *mut *mut dw_error,
+    copy: impl FnOnce(CopyOptions, &mut Listener) -> Result<CopyReport>,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
         call(error, || {
             let how = options(how)?;
-            let (from, to) = (path(from)?, host_path(to)?);
-            let done = look(image)?.copy_out(from, to, how.copy()?, &mut how.listener())?;
+            let done = copy(how.copy()?, &mut how.listener())?;
             put_if_wanted(report, done.into());
             Ok(())
         })

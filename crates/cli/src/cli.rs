@@ -5,8 +5,11 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract,
     find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm,
-    rmdir, setfattr, shrink, trim, truncate, unmount, workload,
+    rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
+
+#[cfg(feature = "anywhere")]
+use crate::commands::volume;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +49,10 @@ fn examples() -> String {
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    #[cfg(feature = "anywhere")]
+    #[command(flatten)]
+    pub(crate) places: crate::commands::places::PlacesArgs,
 }
 
 /// The commands, each in a file of its own.
@@ -62,6 +69,9 @@ pub(crate) enum Command {
     Paths(paths::PathsArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
+    Serve(serve::ServeArgs),
+    #[cfg(feature = "anywhere")]
+    Volume(volume::VolumeArgs),
     Apply(apply::ApplyArgs),
     Diff(diff::DiffArgs),
     Mkdir(mkdir::MkdirArgs),
@@ -78,11 +88,17 @@ pub(crate) enum Command {
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
+    #[cfg(feature = "anywhere")]
+    Commit(crate::commands::commit::CommitArgs),
     Repair(repair::RepairArgs),
     Grow(grow::GrowArgs),
     Shrink(shrink::ShrinkArgs),
     Dump(dump::DumpArgs),
     Map(map::MapArgs),
+    #[cfg(feature = "anywhere")]
+    Publish(crate::commands::publish::PublishArgs),
+    #[cfg(feature = "anywhere")]
+    Gc(crate::commands::gc::GcArgs),
     Workload(workload::WorkloadArgs),
     As(as_program::AsArgs),
     Links(links::LinksArgs),

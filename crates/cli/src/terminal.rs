@@ -248,3 +248,13 @@ impl workload::run::Observer for WorkloadProgress {
         self.tell(contestant, &format_args!("{workload} {x} failed: {why}"));
     }
 }
+
+/// Writes a report to the standard output: one JSON object, and a newline.
+pub(crate) fn json_line(report: &impl serde::Serialize) -> diskwright::Result<()> {
+    with_output(|out| {
+        serde_json::to_writer(&mut *out, report)
+            .map_err(std::io::Error::from)
+            .and_then(|()| writeln!(out))
+            .map_err(diskwright::Error::Output)
+    })
+}

@@ -38,6 +38,22 @@ fn help_tells_how_to_work_with_every_command() {
     assert!(help.contains("Exit status") && help.contains("powers of 1024"));
 }
 
+#[cfg(not(feature = "anywhere"))]
+#[test]
+fn a_place_is_told_from_a_file_that_is_missing() {
+    for arguments in [
+        &["ls", "s3://bucket/root.img"][..],
+        &["mkdir", "qcow2:disk", "/new"],
+        &["cp", "https://localhost/root.img:/etc/hosts", "hosts"],
+        &["check", "https://localhost/root.img?signature=secret"],
+    ] {
+        let (status, told) = failure(arguments);
+        assert_eq!(status, 2, "{arguments:?}: {told}");
+        assert!(told.contains("one with the feature anywhere does"), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
 #[test]
 fn senseless_arguments_exit_with_2() {
     let nowhere = "/nonexistent/source";
@@ -71,6 +87,20 @@ fn senseless_arguments_exit_with_2() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("SOURCE_DATE_EPOCH"));
+}
+
+#[test]
+fn who_asks_for_nothing_is_told_what_to_do_first() {
+    let (status, said) = failure(&[]);
+    assert_eq!(status, 2);
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    let steps: Vec<_> = said.lines().filter(|line| line.starts_with("  diskwright ")).collect();
+    assert!(steps.len() >= 5 && said.contains("diskwright --help"), "{said}");
+    for step in steps {
+        let command = step.split_whitespace().nth(1).unwrap();
+        assert!(help.contains(&format!("\n  {command} ")), "{step}");
+        assert!(step.len() <= 120, "{step}");
+    }
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
 
+#[cfg(feature = "anywhere")]
+mod anywhere;
 mod build;
 mod check;
 mod cli;
 mod convert;
+mod cookbook;
 mod disk;
 mod dropin;
 mod edit;
@@ -21,6 +24,7 @@ mod mount_programs;
 mod place;
 mod repair;
 mod resize;
+mod serve;
 mod workload_cli;
 mod workload_host;
 mod workload_memory;

@@ -159,6 +159,14 @@ pub enum Error {
     /// Whoever hears of the progress of something said that it shall not go on.
     #[error("stopped, as was asked")]
     Stopped,
+    #[cfg(feature = "anywhere")]
+    /// A place cannot be opened.
+    #[error(transparent)]
+    Place(#[from] place::OpenError),
+    #[cfg(feature = "anywhere")]
+    /// An image cannot be published, or what is published cannot be used.
+    #[error(transparent)]
+    Published(#[from] ::publish::Error),
     #[cfg(feature = "build")]
     /// A build failed.
     #[error(transparent)]
@@ -218,6 +226,10 @@ impl Error {
                 RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
                 _ => Outcome::No,
             },
+            #[cfg(feature = "anywhere")]
+            Self::Place(error) => place_outcome(error),
+            #[cfg(feature = "anywhere")]
+            Self::Published(error) => published_outcome(error),
             #[cfg(feature = "build")]
             Self::Build(error) => error.outcome(),
         }
@@ -255,6 +267,28 @@ impl From<Error> for io::Error {
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+/// What kind of failure an error of published images is.
+#[cfg(feature = "anywhere")]
+fn published_outcome(error: &::publish::Error) -> Outcome {
+    use ::publish::Error as E;
+    match error {
+        E::Usage(_) => Outcome::Usage,
+        E::Missing { .. } | E::Damaged { .. } => Outcome::Image,
+        _ => Outcome::Io,
+    }
+}
+
+/// What kind of failure it is that a place cannot be opened.
+#[cfg(feature = "anywhere")]
+fn place_outcome(error: &place::OpenError) -> Outcome {
+    use place::OpenError as E;
+    match error {
+        E::Store(_) | E::Kind(_) => Outcome::Usage,
+        E::Fetch(_) | E::Zstd(place::zstd::ZstdError::Read { .. }) => Outcome::Io,
+        E::Disk(_) | E::Zstd(_) => Outcome::Image,
     }
 }
 

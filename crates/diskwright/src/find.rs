@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use vfs::path::{LastLink, Order};
-use vfs::{FileType, Paths};
+use vfs::path::{LastLink, Order, Visit};
+use vfs::{FileSystem, FileType, Paths};
 
 use crate::list::{absolute, join, write_name};
-use crate::{Error, Record, Result};
+use crate::{Error, Record, Result, scout};
 
 /// How a found file is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,32 +55,47 @@ pub fn find(
     let top = absolute(path);
     let ino = paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))?;
     let top_name = top.rsplit(|&b| b == b'/').next().unwrap_or_default();
-    let mut walk = paths.walk(ino, Order::Sorted);
-    while let Some(visit) = walk.advance() {
-        let visit = visit.map_err(|e| Error::file(&join(&top, walk.path()), e))?;
-        let name = if visit.depth == 0 { top_name } else { walk.name() };
-        let file_type = visit.attributes.file_type;
-        let has_name = options.name.as_ref().is_none_or(|glob| fast_glob::glob_match(glob, name));
-        let has_type = options.types.is_empty() || options.types.contains(&file_type);
-        if !(has_name && has_type) {
-            continue;
+    scout::ahead_of(fs, ino, |scouts| {
+        let mut walk = paths.walk(ino, Order::Sorted);
+        while let Some(visit) = walk.advance() {
+            scouts.pass();
+            let visit = visit.map_err(|e| Error::file(&join(&top, walk.path()), e))?;
+            let name = if visit.depth == 0 { top_name } else { walk.name() };
+            if options.matches(name, visit.attributes.file_type) {
+                write_found(fs, &join(&top, walk.path()), &visit, options.style, out)?;
+            }
         }
-        let found = join(&top, walk.path());
-        match options.style {
-            Style::Escaped | Style::Lines => {
-                write_name(out, &found, options.style == Style::Escaped)?;
-                out.write_all(b"\n").map_err(Error::Output)?;
-            }
-            Style::Null => {
-                write_name(out, &found, false)?;
-                out.write_all(b"\0").map_err(Error::Output)?;
-            }
-            Style::Json => {
-                let record = Record::new(fs, &found, &visit.attributes);
-                let record = record.map_err(|e| Error::file(&found, e))?;
-                out.write_all(record.json_line().as_bytes()).map_err(Error::Output)?;
-            }
+        Ok(())
+    })
+}
+
+impl FindOptions {
+    fn matches(&self, name: &[u8], file_type: FileType) -> bool {
+        let has_name = self.name.as_ref().is_none_or(|glob| fast_glob::glob_match(glob, name));
+        has_name && (self.types.is_empty() || self.types.contains(&file_type))
+    }
+}
+
+fn write_found(
+    fs: &dyn FileSystem,
+    found: &[u8],
+    visit: &Visit,
+    style: Style,
+    out: &mut dyn Write,
+) -> Result<()> {
+    match style {
+        Style::Escaped | Style::Lines => {
+            write_name(out, found, style == Style::Escaped)?;
+            out.write_all(b"\n").map_err(Error::Output)
+        }
+        Style::Null => {
+            write_name(out, found, false)?;
+            out.write_all(b"\0").map_err(Error::Output)
+        }
+        Style::Json => {
+            let record = Record::new(fs, found, &visit.attributes);
+            let record = record.map_err(|e| Error::file(found, e))?;
+            out.write_all(record.json_line().as_bytes()).map_err(Error::Output)
         }
     }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use vfs::{Error as FsError, FileSystem, Paths};
 
 use crate::format::Format;
 use crate::partition::{self, Partition, Signature};
-use crate::{Error, Result, lock};
+use crate::{Error, Result, anywhere, lock};
 
 /// Where in a file the image is, and how to read it.
 ///
@@ -172,10 +172,15 @@ impl Image {
         options: &OpenImage,
         is_locked: bool,
     ) -> Result<Self> {
-        let file = lock::open_to_read(path, is_locked)?;
-        lock::refuse_attached(path, &file)?;
-        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-        let device = window(path, Arc::new(device), options)?;
+        let device = match anywhere::open(path, is_locked)? {
+            Some(device) => device,
+            None => {
+                let file = lock::open_to_read(path, is_locked)?;
+                lock::refuse_attached(path, &file)?;
+                Arc::new(FileDevice::new(file).map_err(|e| Error::host("read", path, e))?)
+            }
+        };
+        let device = window(path, device, options)?;
         let kind = probe_kind(path, &device, options)?;
         let at = |source| Error::Image { image: path.to_owned(), source };
         let image = open_format(kind, device, options).map_err(at)?;
@@ -222,6 +227,9 @@ impl Image {
 
 /// Opens what the options name for reading. Nobody can change it meanwhile, unless they allow it.
 pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
+    if let Some(device) = anywhere::open(path, options.norecovery)? {
+        return window(path, device, options);
+    }
     let file = lock::open_to_read(path, options.norecovery)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
     window(path, Arc::new(device), options)

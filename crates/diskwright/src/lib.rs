@@ -9,11 +9,14 @@
 //! - [`apply`](mod@apply) applies a layer of a container image to one, and [`diff`](mod@diff) tells two of them apart, or makes
 //!   the layer.
 //! - `mount` serves an image as a directory to every program of the machine, on Linux.
+//! - `serve` offers one as a network block device, and `volume` has those that live in a bucket.
 //! - [`mod@workload`] has the places that workloads are run in, to be compared.
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
 //! - [`mod@tune`] changes what the superblock of ext4 says of its file system.
+//! - `anywhere` reads images that are no local files, with the feature of that name.
+//! - `publish` publishes images in object storage, with the feature `anywhere`.
 //! - [`mod@map`] draws what lies where in an image.
 #![forbid(unsafe_code)]
 // Opening an image has more to say to commands than to those who only read.
@@ -22,6 +25,10 @@
 #[macro_use]
 mod setters;
 
+#[cfg(feature = "anywhere")]
+pub mod anywhere;
+#[cfg(not(feature = "anywhere"))]
+mod anywhere;
 #[cfg(feature = "build")]
 pub mod apply;
 #[cfg(feature = "build")]
@@ -54,6 +61,8 @@ mod inode;
 #[cfg(feature = "build")]
 pub mod list;
 mod lock;
+#[cfg(target_os = "linux")]
+mod lock_of_caller;
 #[cfg(feature = "build")]
 pub mod lsattr;
 #[cfg(feature = "build")]
@@ -65,6 +74,8 @@ mod mounts;
 mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
+#[cfg(feature = "anywhere")]
+pub mod publish;
 #[cfg(feature = "build")]
 mod record;
 #[cfg(feature = "build")]
@@ -75,6 +86,10 @@ mod replace;
 #[cfg(feature = "build")]
 pub mod resize;
 #[cfg(feature = "build")]
+mod scout;
+#[cfg(feature = "serve")]
+pub mod serve;
+#[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
 mod signals;
 #[cfg(all(feature = "build", target_os = "linux"))]
@@ -84,6 +99,8 @@ pub mod text;
 pub mod tune;
 #[cfg(feature = "build")]
 mod verity;
+#[cfg(feature = "anywhere")]
+pub mod volume;
 #[cfg(feature = "build")]
 mod windows_names;
 #[cfg(feature = "workload")]

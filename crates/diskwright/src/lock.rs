@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
 
@@ -24,15 +25,15 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// Opens an image for reading. Nobody can open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
-    let failed = |e| Error::host("open", path, e);
+    let failed = |e| words::missing(path, &e).unwrap_or_else(|| Error::host("open", path, e));
     for _ in 0..TRIES {
         let file = open(path, File::options().read(true), false).map_err(failed)?;
         if unlocked {
             return Ok(file);
         }
         let id = host::id_of(&file).map_err(failed)?;
-        lock(|| file.try_lock_shared(), id, READER_ADVICE)
-            .map_err(|refused| refused.at("lock", path))?;
+        let locked = lock(|| file.try_lock_shared(), id, READER_ADVICE);
+        unless_for_us(locked, &file, id).map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             return Ok(file);
         }
@@ -52,7 +53,7 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
             let id = host::id_at(path).ok();
             Refused::in_use(id, "the kernel", "unmount it first").at("open", path)
         }
-        _ => Error::host("open", path, e),
+        _ => words::missing(path, &e).unwrap_or_else(|| Error::host("open", path, e)),
     };
     for _ in 0..TRIES {
         // The kernel then refuses devices that are mounted or part of something.
@@ -63,13 +64,30 @@ pub(crate) fn open_to_write(path: &Path) -> Result<File> {
         }
         let id = host::id_of(&file).map_err(failed)?;
         let locked = lock(|| file.try_lock(), id, WRITER_ADVICE);
-        locked.map_err(|refused| refused.at("lock", path))?;
+        unless_for_us(locked, &file, id).map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
             LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
             return Ok(file);
         }
     }
     Err(Refused::always_replaced().at("open", path))
+}
+
+/// Takes a lock of a block device for ours that whoever started this process holds.
+fn unless_for_us(
+    locked: std::result::Result<(), Refused>,
+    file: &File,
+    id: FileId,
+) -> std::result::Result<(), Refused> {
+    #[cfg(target_os = "linux")]
+    if matches!(locked, Err(Refused::InUse { .. }))
+        && file.metadata()?.file_type().is_block_device()
+        && crate::lock_of_caller::is_held(id)
+    {
+        return Ok(());
+    }
+    let _ = (file, id);
+    locked
 }
 
 /// Refuses a file that the kernel has attached to change it: what is read then is of no one moment.

@@ -10,7 +10,7 @@ use vfs::{FileSystem, Paths};
 
 use crate::image::{open_device, probe_kind, window};
 use crate::writable::{self, RecoverReport, Writable};
-use crate::{Error, Image, OpenImage, Result, lock};
+use crate::{Error, Image, OpenImage, Result, anywhere, lock};
 
 /// An image that is open to be changed, and locked against everybody else.
 ///
@@ -39,6 +39,9 @@ impl Image {
     /// If somebody else uses the image, if it cannot be read or written, or if it is no image that
     /// can be changed; the error says why. Nothing has been written then.
     pub fn edit(path: &Path, options: &OpenImage) -> Result<OpenToEdit> {
+        if let Some(device) = anywhere::open_to_write(path)? {
+            return OpenToEdit::on(path, device, options);
+        }
         let device = FileDevice::new(lock::open_to_write(path)?);
         let device = device.map_err(|e| Error::host("read", path, e))?;
         OpenToEdit::on(path, Arc::new(device), options)

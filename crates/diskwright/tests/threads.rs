@@ -24,7 +24,7 @@ fn readers_see_what_one_writer_wrote() {
         let file = File::create_new(&image, "shared").unwrap();
         file.write_at(&vec![1; PAGE * PAGES as usize], 0).unwrap();
         let done = AtomicBool::new(false);
-        let rounds = oracle::effort(20, 100, 3000);
+        let rounds = oracle::effort(20, 50, 3000);
         thread::scope(|scope| {
             for reader in 0..4 {
                 let (file, done) = (&file, &done);
@@ -65,7 +65,7 @@ fn what_is_appended_is_there_once_and_in_one_piece() {
     for format in FORMATS {
         let (device, image) = new_image(format);
         let one = File::options().append(true).create(true).open(&image, "log").unwrap();
-        let count = oracle::effort(200, 1000, 20_000);
+        let count = oracle::effort(200, 500, 20_000);
         thread::scope(|scope| {
             for writer in 0..4_u32 {
                 let (one, image) = (&one, &image);
@@ -162,7 +162,7 @@ fn names_come_and_go_under_many_threads() {
         for number in 0..3 {
             image.create_dir(number.to_string()).unwrap();
         }
-        let rounds = oracle::effort(300, 2000, 50_000);
+        let rounds = oracle::effort(300, 1_000, 50_000);
         thread::scope(|scope| {
             for seed in 0..4 {
                 let image = &image;

@@ -11,11 +11,9 @@ use ext4::format::superblock::{
 };
 use jiff::tz::Offset;
 
-use crate::failure::{Ended, Failure, Statuses};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
-
-const STATUSES: Statuses = Statuses::ONE;
 
 /// Values of `def_hash_version`.
 const HASHES: [&str; 7] = [
@@ -44,31 +42,24 @@ pub(crate) const MOUNT_OPTIONS: [(u32, &str); 9] = [
     (0x0800, "nodelalloc"),
 ];
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut words = Words::new(arguments, STATUSES);
     let mut image: Option<PathBuf> = None;
     let mut only_header = false;
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) if image.is_none() => image = Some(path.into()),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
+            Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('h') => only_header = true,
             // How numbers would be written that -h does not write, and what it would not stop at.
             Word::Option('x' | 'f') => {}
-            Word::Option('V') => {
-                say(format_args!("dumpe2fs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-                return Ok(0);
-            }
+            Word::Option('V') => return Ok(invoked.version()),
             Word::Option('b' | 'g' | 'i' | 'm' | 'o') => {
                 return Err(words.refused("only the superblock is shown, by -h"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    let image = image.ok_or_else(|| STATUSES.usage("name an image"))?;
+    let image = words.named(image)?;
     if !only_header {
         return Err(
             STATUSES.refused("what dumpe2fs shows without -h", "diskwright dump shows groups")

@@ -39,10 +39,9 @@ struct Wish {
     undo: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let Some(wish) = read(arguments)? else {
-        say(format_args!("e2fsck by Diskwright {}", env!("CARGO_PKG_VERSION")));
-        return Ok(0);
+        return Ok(invoked.version());
     };
     let name = wish.image.display();
     let mut status = 0;
@@ -143,13 +142,9 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     };
     while let Some(word) = words.next()? {
         let letter = match word {
-            Word::Operand(path) if image.is_none() => {
-                image = Some(path);
+            Word::Operand(path) => {
+                words.only(&mut image, path)?;
                 continue;
-            }
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
             }
             Word::Option(letter) => letter,
         };
@@ -170,7 +165,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             _ => return Err(words.unknown()),
         }
     }
-    wish.image = image.map(PathBuf::from).ok_or_else(|| STATUSES.usage("name an image"))?;
+    wish.image = words.named(image)?;
     exists(&wish.image)?;
     Ok(Some(wish))
 }

@@ -21,10 +21,10 @@ pub(crate) struct Statuses {
     pub(crate) failed: u8,
 }
 
-impl Statuses {
-    /// All that goes wrong is 1.
-    pub(crate) const ONE: Self = Self { usage: 1, failed: 1 };
+/// Of programs in which all that goes wrong is 1: most of them.
+pub(crate) const STATUSES: Statuses = Statuses { usage: 1, failed: 1 };
 
+impl Statuses {
     /// The arguments make no sense.
     pub(crate) fn usage(self, message: impl Display) -> Failure {
         Failure { message: message.to_string(), status: self.usage }

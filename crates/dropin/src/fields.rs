@@ -109,7 +109,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 }
 
 /// `now`, `@` and seconds since 1970, or a date in UTC as `YYYYMMDD`, with `HH`, `HHMM` or `HHMMSS` after it. What is
-/// too short for a date is seconds, too.
+/// too short for a date is seconds, too, and so are zeros alone, which genimage writes for none.
 pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text:?} is no time: write now, @SECONDS or YYYYMMDDHHMMSS");
     if text == "now" {
@@ -123,7 +123,8 @@ pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
         return Err(wrong());
     }
-    if !matches!(text.len(), 8 | 10 | 12 | 14) {
+    let is_none = text.bytes().all(|byte| byte == b'0');
+    if is_none || !matches!(text.len(), 8 | 10 | 12 | 14) {
         return text.parse().map_err(|_| wrong());
     }
     let part =
@@ -147,6 +148,7 @@ mod tests {
         assert_eq!(parse_time("@1600000000"), Ok(1_600_000_000));
         assert_eq!(parse_time("20200913122640"), Ok(1_600_000_000));
         assert_eq!(parse_time("20200913"), Ok(1_599_955_200));
+        assert_eq!(parse_time("00000000"), Ok(0));
         for wrong in ["", "@", "yesterday", "20201399", "-5"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }

@@ -10,6 +10,14 @@ pub(crate) struct Invoked {
     pub(crate) name: &'static str,
 }
 
+impl Invoked {
+    /// Says which version it is, and returns the status to end with.
+    pub(crate) fn version(&self) -> u8 {
+        say(format_args!("{} by Diskwright {}", self.name, env!("CARGO_PKG_VERSION")));
+        0
+    }
+}
+
 /// Says something on standard output. A reader that has gone away is no failure of the program.
 pub(crate) fn say(text: Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{text}");

@@ -6,6 +6,7 @@
 //! name: it is left out of account only where what was asked for holds all the same.
 #![forbid(unsafe_code)]
 
+mod blkid;
 mod debugfs;
 mod dumpe2fs;
 mod e2fsck;
@@ -17,11 +18,14 @@ mod making;
 mod mending;
 mod mke2fs;
 mod mkfs_xfs;
+#[cfg(target_os = "linux")]
+mod mount;
 mod program;
 mod resize2fs;
 mod size;
 mod tune2fs;
 mod words;
+mod xfs_admin;
 mod xfs_growfs;
 mod xfs_repair;
 

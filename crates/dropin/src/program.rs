@@ -6,8 +6,11 @@ use std::path::Path;
 
 use crate::failure::Ended;
 use crate::invoked::Invoked;
+#[cfg(target_os = "linux")]
+use crate::mount;
 use crate::{
-    debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_growfs, xfs_repair,
+    blkid, debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_admin, xfs_growfs,
+    xfs_repair,
 };
 
 /// A program of e2fsprogs or xfsprogs that there is a namesake of.
@@ -18,7 +21,7 @@ pub struct Program {
 }
 
 /// All of them.
-static PROGRAMS: [Program; 18] = [
+static PROGRAMS: &[Program] = &[
     Program { name: "mke2fs", run: mke2fs::run },
     Program { name: "mkfs.ext2", run: mke2fs::run },
     Program { name: "mkfs.ext3", run: mke2fs::run },
@@ -37,6 +40,14 @@ static PROGRAMS: [Program; 18] = [
     Program { name: "e2label", run: tune2fs::label },
     Program { name: "debugfs", run: debugfs::run },
     Program { name: "xfs_info", run: xfs_growfs::info },
+    Program { name: "xfs_admin", run: xfs_admin::run },
+    Program { name: "blkid", run: blkid::run },
+    #[cfg(target_os = "linux")]
+    Program { name: "fuse2fs", run: mount::fuse2fs },
+    #[cfg(target_os = "linux")]
+    Program { name: "mount.diskwright", run: mount::helper },
+    #[cfg(target_os = "linux")]
+    Program { name: "mount.fuse.diskwright", run: mount::helper },
 ];
 
 impl Program {

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
 use diskwright::{Image, ImageInfo, OpenImage};
 
-use crate::failure::{Ended, Failure, Statuses};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making::File;
 use crate::size::{self, Size};
 use crate::words::{Word, Words};
-
-const STATUSES: Statuses = Statuses::ONE;
 
 #[derive(Debug, Default)]
 struct Wish {

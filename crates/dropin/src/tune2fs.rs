@@ -1,7 +1,7 @@
 //! `tune2fs` and `e2label`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use diskwright::OpenImage;
 use diskwright::build::FeatureChange;
@@ -9,15 +9,13 @@ use diskwright::tune::change_superblock;
 use ext4::format::superblock::RawSuperblock;
 
 use crate::dumpe2fs;
-use crate::failure::{Ended, Failure, Statuses};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mke2fs::{UuidWish, features, uuid};
 use crate::size;
 use crate::words::{Word, Words};
-
-const STATUSES: Statuses = Statuses::ONE;
 
 /// A change of a superblock, or why it cannot be.
 type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
@@ -44,25 +42,18 @@ impl Wish {
     }
 }
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut words = Words::new(arguments, STATUSES);
     let mut wish = Wish::default();
     let mut image = None;
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) if image.is_none() => image = Some(PathBuf::from(path)),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
-            Word::Option('V') => {
-                say(format_args!("tune2fs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-                return Ok(0);
-            }
+            Word::Operand(path) => words.only(&mut image, path)?,
+            Word::Option('V') => return Ok(invoked.version()),
             Word::Option(letter) => option(&mut wish, letter, &mut words)?,
         }
     }
-    let image = image.ok_or_else(|| STATUSES.usage("name an image"))?;
+    let image = words.named(image)?;
     if !wish.changes.is_empty() {
         apply(&image, &wish.changes)?;
     }

@@ -45,6 +45,25 @@ impl Words {
         })
     }
 
+    /// Takes an operand for the image, of which there is one.
+    pub(crate) fn only(
+        &self,
+        image: &mut Option<PathBuf>,
+        operand: OsString,
+    ) -> Result<(), Failure> {
+        if image.is_none() {
+            *image = Some(operand.into());
+            return Ok(());
+        }
+        let extra = operand.to_string_lossy();
+        Err(self.statuses.usage(format_args!("one image at a time: {extra}")))
+    }
+
+    /// The image, which must have been named.
+    pub(crate) fn named(&self, image: Option<PathBuf>) -> Result<PathBuf, Failure> {
+        image.ok_or_else(|| self.statuses.usage("name an image"))
+    }
+
     /// What belongs to the last option.
     pub(crate) fn value(&mut self) -> Result<OsString, Failure> {
         self.parser.value().map_err(|_| self.wrong("needs a value"))

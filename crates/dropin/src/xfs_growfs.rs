@@ -1,42 +1,33 @@
 //! `xfs_growfs` and `xfs_info`, on images.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use diskwright::resize::grow;
 use diskwright::{Image, ImageInfo, OpenImage};
 
-use crate::failure::{Ended, Failure, Statuses};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::words::{Word, Words};
 
-const STATUSES: Statuses = Statuses::ONE;
-
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut words = Words::new(arguments, STATUSES);
     let (mut image, mut blocks, mut only_look) = (None, None, false);
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) if image.is_none() => image = Some(PathBuf::from(path)),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
+            Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('D') => blocks = Some(words.parsed::<u64>()?),
             Word::Option('n') => only_look = true,
             // The data is what grows.
             Word::Option('d') => {}
-            Word::Option('V') => {
-                say(format_args!("xfs_growfs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-                return Ok(0);
-            }
+            Word::Option('V') => return Ok(invoked.version()),
             Word::Option('e' | 'i' | 'l' | 'L' | 'm' | 'p' | 'r' | 'R' | 't' | 'x') => {
                 return Err(words.refused("only the data of an image grows"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    let image = image.ok_or_else(|| STATUSES.usage("name an image"))?;
+    let image = words.named(image)?;
     let before = look(&image)?;
     tell(&image, &before);
     if only_look {

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use diskwright::{Image, OpenImage, Outcome};
 
-use crate::failure::{Ended, Failure, Statuses};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::lists;
 use crate::mending::{May, mend};
 use crate::words::{Word, Words};
 
 /// Statuses of xfs_repair(8).
-const STATUSES: Statuses = Statuses::ONE;
 const DAMAGED: u8 = 1;
 const MENDED_IF_ASKED: u8 = 4;
 
@@ -24,11 +23,10 @@ struct Wish {
     only_version: bool,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let wish = read(arguments)?;
     if wish.only_version {
-        say(format_args!("xfs_repair by Diskwright {}", env!("CARGO_PKG_VERSION")));
-        return Ok(0);
+        return Ok(invoked.version());
     }
     let name = wish.image.display();
     let open = OpenImage::default();
@@ -69,11 +67,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut image = None;
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) if image.is_none() => image = Some(path),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
+            Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('n') => wish.only_look = true,
             Word::Option('e') => wish.tells_mending = true,
             Word::Option('V') => wish.only_version = true,
@@ -90,7 +84,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         }
     }
     match image {
-        Some(image) => wish.image = image.into(),
+        Some(image) => wish.image = image,
         None if wish.only_version => {}
         None => return Err(STATUSES.usage("name an image")),
     }

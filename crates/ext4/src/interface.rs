@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use operation::data;
 use operation::inode::{look_at, look_at_dir, set_attributes};
 use operation::profile::{ListingProfile, MeasuresListings};
-use operation::{Mode, names};
+use operation::{Mode, RunOperations, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
     FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
@@ -39,6 +39,9 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
     })
 }
 
+/// Most bytes of a directory that are fetched when it begins to be listed.
+const LISTED_AHEAD_BYTES: u64 = 8 << 20;
+
 impl FileSystem for Ext4 {
     fn root(&self) -> Ino {
         self.root_ino()
@@ -46,6 +49,10 @@ impl FileSystem for Ext4 {
 
     fn folds_names(&self) -> bool {
         self.volume.sb.features.incompat(Incompat::CASEFOLD)
+    }
+
+    fn is_far(&self) -> bool {
+        RunOperations::engine(self).reads_ahead()
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -236,6 +243,9 @@ impl FileSystem for Ext4 {
         let _quiet = self.quiet(dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
+            if from == Cookie(0) {
+                operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
+            }
             let mut listing = Listing::new(self, dir, clock);
             with_scratch(|scratch| listing.readdir(from, scratch, each))
         })
@@ -249,6 +259,7 @@ impl FileSystem for Ext4 {
         let _quiet = self.quiet(dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
+            operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
             let mut listing = Listing::new(self, dir, clock);
             with_scratch(|scratch| listing.for_each_entry(scratch, each))
         })

@@ -287,7 +287,7 @@ fn is_own(number: u64, offset: u64, bytes: &[u8]) -> bool {
 fn readers_beside_writers_never_see_what_is_another_files() {
     require!(Root, Fuse);
     const LEN: u64 = 4 << 20;
-    let rounds = oracle::effort(15, 150, 3000);
+    let rounds = oracle::effort(15, 75, 3000);
     for image in InFile::all() {
         mounted_fs(image.fs(), Options::default(), |root| {
             let (path, is_over) = (root.join("file"), AtomicBool::new(false));

@@ -44,7 +44,7 @@ fn look(name: &str, bytes: &[u8], norecovery: bool) -> Option<Survey> {
 
 #[test]
 fn no_damage_makes_it_panic() {
-    let rounds = oracle::effort(6, 40, 400);
+    let rounds = oracle::effort(6, 20, 400);
     let mut random = Random(7);
     let mut seen = 0;
     for (name, packed) in GOLDEN.into_iter().flatten() {

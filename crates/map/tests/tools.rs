@@ -160,7 +160,7 @@ fn files_that_kernels_share_count_once() {
     let home = scratch();
     let image = home.path().join("image");
     MkfsXfs::default().create(&image, 320 << 20);
-    let copies = effort(5, 40, 200);
+    let copies = effort(5, 20, 200);
     oracle::populate_with_kernel(&image, "xfs", |root| {
         let file = root.join("file");
         std::fs::write(&file, vec![7; 1 << 20]).unwrap();

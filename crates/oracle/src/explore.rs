@@ -30,14 +30,14 @@ pub fn explore(
     })
 }
 
-/// Asserts that a target survives crashes. `full` is the number of states that CI looks at: *quick* looks at a
-/// fifth of them, of shorter runs, *long* at fifteen times as many.
+/// Asserts that a target survives crashes. *Full*, which is CI, looks at half of `states` states, *quick* at a fifth,
+/// of shorter runs, and *long* at fifteen times as many.
 ///
 /// # Panics
 /// With what is wrong, and how to see it again.
 #[track_caller]
-pub fn assert_survives(target: &dyn Target, judges: &[&dyn Judge], options: Options, full: u64) {
-    let states = effort(full / 5, full, full * 15);
+pub fn assert_survives(target: &dyn Target, judges: &[&dyn Judge], options: Options, states: u64) {
+    let states = effort(states / 5, states / 2, states * 15);
     // Else the few states of a quick exploration would all be of how the first runs begin.
     let per_run_max = effort((states / 4).max(10), u64::MAX, u64::MAX);
     let states_per_run =

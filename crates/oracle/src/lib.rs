@@ -14,6 +14,7 @@
 //! - [`effort`] gives the number of seeds, rounds and states that `DISKWRIGHT_EFFORT` asks for.
 //! - [`wait_until`] waits for what a test needs, for no time.
 //! - [`crash`] has the judges of crashed images, and [`assert_survives`] explores crashes with them.
+//! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
 //! - [`stress`] puts a load like fsstress's on a mounted directory.
 //! - [`sample_tree`] makes source trees with every kind of entry a file system can hold.
 //! - [`Mke2fs`], [`MkfsXfs`], [`debugfs`], [`xfs_db`] and [`populate_with_kernel`] make reference images;
@@ -42,6 +43,7 @@ pub mod stress;
 mod tool;
 mod tree;
 mod wait;
+mod web;
 mod xfs;
 mod xfs_sample;
 
@@ -64,5 +66,6 @@ pub use sparse::{copy_image, digest};
 pub use tool::{command, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, wait_until};
+pub use web::{WebFault, WebRequest, WebServer};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
 pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

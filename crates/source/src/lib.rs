@@ -19,6 +19,7 @@
 //! - [Several sources](Combination) give every path once, in the order of the sources; parents may come after their
 //!   children, and be absent.
 //! - A [manifest](mtree) gives its files in the same way.
+//! - A [prototype file](protofile) gives its files in its own order, every path once, parents before their children.
 //! - A stream that is [corrected](correct) keeps its order. Directories that it did not list come before
 //!   what is in them, and what is added comes last.
 //! - After an error, or after the end, [`Source::next_entry`] returns `Ok(None)`.
@@ -36,6 +37,7 @@ pub mod file_contexts;
 mod host;
 pub mod mtree;
 pub mod oci;
+pub mod protofile;
 pub mod table;
 mod tar;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use blockdev::BlockDevice;
 use crossbeam_utils::CachePadded;
 
+use crate::ahead::Ahead;
 use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
@@ -86,6 +87,8 @@ pub struct Engine {
     /// Whether what the last checkpoint left of a block is kept when the block changes, so that the log can
     /// be emptied before the next one: where the log may not have room for both.
     pub(crate) keeps_last: bool,
+    /// Only where the device is slow to read.
+    ahead: Option<Box<Ahead>>,
 }
 
 impl Engine {
@@ -100,6 +103,7 @@ impl Engine {
         let blocks = (options.cache_bytes / options.block_size).max(64);
         let log_blocks = log.as_ref().map_or(usize::MAX, |log| log.blocks_max());
         let permits = Permits::for_log(log_blocks);
+        let ahead = Ahead::of(&*device);
         let guard = Arc::new(Guard::new(device));
         Self {
             device: guard.clone(),
@@ -119,6 +123,7 @@ impl Engine {
             dirty_blocks_hard: (blocks / 4 * 3).min(log_blocks / 16 * 15),
             logged_blocks_max: blocks / 4,
             keeps_last: permits.is_some(),
+            ahead,
             permits,
         }
     }
@@ -126,6 +131,18 @@ impl Engine {
     /// The device below. A write to it that fails ends all changes, as [`Engine::check_alive`] says.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
+    }
+
+    /// Whether it is worth saying what will be read: [`BlockDevice::read_ahead`].
+    pub fn reads_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Contents of a file are about to be read from the device: more may be wanted.
+    pub fn note_reading(&self, offset: u64, len: u64) {
+        if let Some(ahead) = &self.ahead {
+            ahead.data(&*self.device, offset, len);
+        }
     }
 
     /// Block size in bytes.
@@ -203,6 +220,9 @@ impl Engine {
         contents.note.clear();
         let offset = block.checked_mul(self.block_size as u64);
         let offset = offset.ok_or_else(|| Corruption::new("block number", "past any device"))?;
+        if let Some(ahead) = &self.ahead {
+            ahead.metadata(&*self.device, offset, self.block_size as u64);
+        }
         self.device.read_at(offset, &mut contents.data)?;
         self.format.verify(tag, block, &contents.data)?;
         contents.tag = tag;

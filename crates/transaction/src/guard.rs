@@ -102,6 +102,14 @@ impl BlockDevice for Guard {
         self.inner.in_file(offset, len)
     }
 
+    fn has_read_ahead(&self) -> bool {
+        self.inner.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.inner.read_ahead(offset, len);
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.watch(|| self.inner.write_at(offset, data))
     }

@@ -23,6 +23,7 @@
 //! waited for.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod as_they_are;
 mod buffer;
 mod cache;

@@ -29,6 +29,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether reading waits for something far away, so that who will read much does well to read ahead with
+    /// several threads.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Totals of space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 

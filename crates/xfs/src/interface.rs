@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use operation::data;
 use operation::inode::{look_at, look_at_dir, set_attributes};
 use operation::profile::{ListingProfile, MeasuresListings};
-use operation::{Mode, names};
+use operation::{Mode, RunOperations, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
     FilePart, FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
@@ -21,6 +21,9 @@ use crate::format::features::Incompat;
 use crate::xattr::parent::Link;
 use crate::{Xfs, dir, file, inode, xattr};
 
+/// Most bytes of a directory that are fetched when it begins to be listed.
+const LISTED_AHEAD_BYTES: u64 = 8 << 20;
+
 impl FileSystem for Xfs {
     fn root(&self) -> Ino {
         self.root_ino()
@@ -28,6 +31,10 @@ impl FileSystem for Xfs {
 
     fn folds_names(&self) -> bool {
         self.volume.geometry.features.ascii_ci()
+    }
+
+    fn is_far(&self) -> bool {
+        RunOperations::engine(self).reads_ahead()
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -168,7 +175,12 @@ impl FileSystem for Xfs {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut clock = self.listings.clock();
-        look_at_dir(self, dir, |dir| dir::readdir(self, dir, from, &mut clock, each))
+        look_at_dir(self, dir, |dir| {
+            if from == Cookie(0) {
+                operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
+            }
+            dir::readdir(self, dir, from, &mut clock, each)
+        })
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

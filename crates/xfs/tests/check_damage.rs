@@ -138,7 +138,7 @@ pub(crate) fn is_explained(complaint: &str) -> bool {
 #[test]
 fn whatever_the_judge_finds_is_found() {
     oracle::require!(Tool("xfs_repair"));
-    let cases = oracle::effort(60, 1000, 50_000);
+    let cases = oracle::effort(60, 500, 50_000);
     let missed = Mutex::new(Vec::new());
     let tried = AtomicU64::new(0);
     // The first code of what only the check found.
@@ -260,7 +260,7 @@ fn any_damage_is_survived() {
                 let layout = Layout::of(&image);
                 let kinds = (!layout.structures.is_empty()).then(|| Kinds::new(&image, &layout));
                 let base = device(&image);
-                for seed in 0..oracle::effort(40, 300, 20_000) {
+                for seed in 0..oracle::effort(40, 150, 20_000) {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = base.fork();
                     for _ in 0..random.usize(1..40) {

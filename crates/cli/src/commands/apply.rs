@@ -1,11 +1,10 @@
 //! `diskwright apply`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use diskwright::apply::apply;
-use diskwright::{Error, Outcome, Result};
+use diskwright::{Outcome, Result};
 use source::oci::{LayerFile, Limits};
 use source::{FileId, Options};
 
@@ -66,12 +65,7 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<Outcome> {
     let report = apply(&layer, image, &place, policy, &mut progress)?;
     drop(progress);
     if args.json {
-        terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, &report)
-                .map_err(std::io::Error::from)
-                .and_then(|()| writeln!(out))
-                .map_err(Error::Output)
-        })?;
+        terminal::json_line(&report)?;
     }
     Ok(Outcome::Done)
 }

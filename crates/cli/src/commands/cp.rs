@@ -1,7 +1,6 @@
 //! `diskwright cp`.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
@@ -103,12 +102,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
         }
     };
     if args.json {
-        terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, &report)
-                .map_err(std::io::Error::from)
-                .and_then(|()| writeln!(out))
-                .map_err(Error::Output)
-        })?;
+        terminal::json_line(&report)?;
     }
     Ok(if report.left_out > 0 { outcome.max(Outcome::No) } else { outcome })
 }

@@ -11,6 +11,8 @@ pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
+#[cfg(feature = "anywhere")]
+pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
 mod dedupe;
@@ -19,6 +21,8 @@ mod diff_sides;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod find;
+#[cfg(feature = "anywhere")]
+pub(crate) mod gc;
 pub(crate) mod grow;
 mod host_names;
 pub(crate) mod info;
@@ -35,10 +39,15 @@ pub(crate) mod mv;
 #[cfg(not(target_os = "linux"))]
 mod only_linux;
 pub(crate) mod paths;
+#[cfg(feature = "anywhere")]
+pub(crate) mod places;
+#[cfg(feature = "anywhere")]
+pub(crate) mod publish;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
+pub(crate) mod serve;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod shrink;
@@ -47,6 +56,8 @@ pub(crate) mod trim;
 pub(crate) mod truncate;
 #[cfg(target_os = "linux")]
 pub(crate) mod unmount;
+#[cfg(feature = "anywhere")]
+pub(crate) mod volume;
 pub(crate) mod workload;
 
 use diskwright::{Outcome, Result};
@@ -57,6 +68,8 @@ use crate::cli::{Cli, Command};
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    #[cfg(feature = "anywhere")]
+    cli.places.set()?;
     match &cli.command {
         Command::Build(args) => build::run(args),
         Command::Convert(args) => convert::run(args),
@@ -69,6 +82,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Paths(args) => paths::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Serve(args) => serve::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Volume(args) => volume::run(args),
         Command::Apply(args) => apply::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Mkdir(args) => mkdir::run(args),
@@ -85,11 +101,17 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Commit(args) => commit::run(args),
         Command::Repair(args) => repair::run(args),
         Command::Grow(args) => grow::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Map(args) => map::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Publish(args) => publish::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Gc(args) => gc::run(args),
         Command::Workload(args) => workload::run(args),
         Command::As(args) => as_program::run(args),
         Command::Links(args) => links::run(args),

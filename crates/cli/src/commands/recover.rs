@@ -1,10 +1,8 @@
 //! `diskwright recover`.
 
-use std::io::Write;
-
 use clap::Args;
 use diskwright::edit::{RecoverDetails, RecoverReport};
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::{Image, Outcome, Result};
 
 use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
@@ -33,12 +31,7 @@ pub(crate) struct RecoverArgs {
 pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
     let report = Image::recover(&args.image.image, &args.image.place.options(false))?;
     if args.json {
-        terminal::with_output(|out| {
-            serde_json::to_writer(&mut *out, &report)
-                .map_err(std::io::Error::from)
-                .and_then(|()| writeln!(out))
-                .map_err(Error::Output)
-        })?;
+        terminal::json_line(&report)?;
     } else {
         terminal::message(&sentence(&report));
     }

@@ -30,7 +30,7 @@ fn index_levels(image: &Path, directory: &str) -> u32 {
 fn names_for_two_levels() -> (usize, Box<dyn Iterator<Item = String>>) {
     let short = |count: usize| (count..100_000).map(|n| format!("f{n}"));
     let long = |count: usize| (count..20_000).map(|n| format!("f{n}{}", "x".repeat(220)));
-    let few = oracle::effort(true, false, false);
+    let few = oracle::effort(true, true, false);
     if few { (8_000, Box::new(long(8_000))) } else { (20_000, Box::new(short(20_000))) }
 }
 
@@ -86,7 +86,7 @@ fn many_names_in_xfs() {
     let directory = scratch();
     let source = directory.path().join("source");
     let image = directory.path().join("image");
-    let count = oracle::effort(8_000, 20_000, 20_000);
+    let count = oracle::effort(8_000, 8_000, 20_000);
     many(&source, (0..count).map(|n| format!("a name of usual length {n:06}")));
     for n in 0..2000 {
         fs::create_dir_all(source.join(format!("directories/{n}"))).unwrap();
@@ -116,7 +116,7 @@ fn many_subdirectories() {
     let directory = scratch();
     let source = directory.path().join("source");
     let image = directory.path().join("image");
-    let is_quick = oracle::effort(true, false, false);
+    let is_quick = oracle::effort(true, true, false);
     for n in 0..SUBDIRECTORIES_TOO_MANY + 1000 {
         fs::create_dir_all(source.join(format!("many/{n}"))).unwrap();
     }

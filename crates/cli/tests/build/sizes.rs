@@ -183,7 +183,7 @@ fn source(home: &tempfile::TempDir) -> PathBuf {
 #[test]
 fn any_mixture_fits_into_ext4_of_a_computed_size() {
     require!(Tool("e2fsck"));
-    for seed in 0..oracle::effort(6, 24, 500) {
+    for seed in 0..oracle::effort(6, 12, 500) {
         let (home, mut rng) = (scratch(), fastrand::Rng::with_seed(seed));
         let mut options = options(&source(&home), Format::Ext4);
         options.block_size = [None, Some(1024), Some(2048), Some(4096)][rng.usize(..4)];
@@ -198,7 +198,7 @@ fn any_mixture_fits_into_ext4_of_a_computed_size() {
 #[test]
 fn any_mixture_fits_into_xfs_of_a_computed_size() {
     require!(Version("xfs_repair", 6, 17));
-    for seed in 0..oracle::effort(6, 24, 500) {
+    for seed in 0..oracle::effort(6, 12, 500) {
         let (home, mut rng) = (scratch(), fastrand::Rng::with_seed(seed));
         let mut options = options(&source(&home), Format::Xfs);
         options.block_size = [None, Some(1024), Some(4096), Some(16384)][rng.usize(..4)];
@@ -223,7 +223,7 @@ fn many_small_files_fit_into_xfs_of_a_computed_size() {
         (200_000, false, b'0', 0),
         (100_000, true, b'0', 0),
     ];
-    let asked = oracle::effort(2, cases.len(), cases.len());
+    let asked = oracle::effort(2, 3, cases.len());
     for (count, small, kind, free) in cases.into_iter().take(asked) {
         let home = scratch();
         let mut tar = Tar::create(&source(&home));

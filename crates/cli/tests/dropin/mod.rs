@@ -3,7 +3,11 @@
 
 mod callers;
 mod ext;
+mod fakeroot;
+mod mount;
 mod options;
+mod probe;
+mod protofile;
 mod tune;
 mod xfs;
 

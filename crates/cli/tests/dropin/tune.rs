@@ -185,3 +185,24 @@ fn requests_that_fail_are_told_by_the_status() {
     assert_eq!(messages.lines().count(), 3, "{messages}");
     assert!(diskwright::fs::Image::open(dir.join("image")).unwrap().exists("/made").unwrap());
 }
+
+#[test]
+fn the_current_time_is_what_genimage_says() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mkfs.ext4 -q image 16M");
+    fs::write(
+        dir.join("requests"),
+        "set_current_time 20260102030405\nset_super_value mkfs_time 20260102030405\nset_super_value mtime 00000000\n",
+    )
+    .unwrap();
+    done(dir, "debugfs -w -f requests image");
+    let shown = done(dir, "dumpe2fs -h image");
+    for line in
+        ["Last mount time:          n/a", "Last write time:          Fri Jan  2 03:04:05 2026"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    oracle::require!(Tool("e2fsck"));
+    oracle::e2fsck(dir.join("image"));
+}

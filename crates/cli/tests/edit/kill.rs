@@ -11,7 +11,7 @@ use crate::edit::common::{diskwright, ok, paths};
 
 /// Kills for each command on each format.
 fn kills() -> u32 {
-    oracle::effort(3, 8, 100)
+    oracle::effort(3, 5, 100)
 }
 
 /// Files of the tree.

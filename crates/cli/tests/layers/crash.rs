@@ -81,7 +81,7 @@ fn stop_often(home: &Path, members: &[Member], check: impl Fn(&Path, &Path, &Pat
     let mut random = fastrand::Rng::with_seed(11);
     let mut moments: Vec<usize> = (1..=events.len()).collect();
     random.shuffle(&mut moments);
-    moments.truncate(effort(6, 25, 400) as usize);
+    moments.truncate(effort(6, 15, 400) as usize);
     // All was written, and nothing had to be recovered.
     moments.push(events.len());
     for end in moments {

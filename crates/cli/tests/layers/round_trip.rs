@@ -40,7 +40,7 @@ fn goes_over(dir: &Path, seed: u64) {
 fn what_is_different_turns_one_tree_into_the_other() {
     require!(Tool("e2fsck"), Tool("xfs_repair"), Mount("ext4"), Mount("xfs"), Root);
     let first = oracle::effort(0, 0, 1000);
-    for seed in first..first + oracle::effort(8, 40, 400) {
+    for seed in first..first + oracle::effort(8, 20, 400) {
         println!("seed {seed}");
         let dir = oracle::scratch();
         trees(dir.path(), seed);

@@ -118,7 +118,7 @@ fn applying_layers_is_flattening_them() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     let home = oracle::scratch();
     let mut random = fastrand::Rng::with_seed(oracle::effort(5, 5, 6));
-    let (mut good, rounds) = (0, oracle::effort(20, 120, 1500));
+    let (mut good, rounds) = (0, oracle::effort(20, 60, 1500));
     for round in 0..rounds {
         let layers: Vec<Vec<Member>> = (0..random.usize(2..4))
             .map(|_| (0..random.usize(..9)).map(|n| random_member(&mut random, n)).collect())

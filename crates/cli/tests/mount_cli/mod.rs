@@ -1,7 +1,7 @@
 //! `diskwright mount` and `unmount` as processes: starting, ending, refusing.
 
 mod background;
-mod common;
+pub(crate) mod common;
 mod damage;
 mod ending;
 mod images;

@@ -10,7 +10,7 @@ use crate::place::{Place, prove_on_both, run, tool};
 
 /// Operations of a run: `fsx` takes longer and longer for each.
 fn operations() -> u64 {
-    oracle::effort(4_000, 12_000, 12_000)
+    oracle::effort(4_000, 8_000, 24_000)
 }
 
 /// Seeds of the runs with each kind of file.
@@ -93,7 +93,7 @@ fn contents_are_what_fsx_expects(place: &mut Place) {
     thread::scope(|scope| {
         for (name, configuration) in [("large", LARGE), ("small", SMALL), ("aligned", ALIGNED)] {
             scope.spawn(move || {
-                for &seed in &SEEDS[..oracle::effort(1, 2, 2)] {
+                for &seed in &SEEDS[..oracle::effort(1, 1, 2)] {
                     exercise(place, name, configuration, seed);
                 }
                 while Instant::now() < end {

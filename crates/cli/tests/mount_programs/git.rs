@@ -99,7 +99,7 @@ fn cargo_builds(place: &mut Place) {
     run(git(place, place.path()).args(["clone", "-q", "--depth", "1", &url, "clone"]));
     let clone = place.join("clone");
     // With more that it depends on, or with less.
-    let package = oracle::effort("fault", "blockdev", "blockdev");
+    let package = oracle::effort("fault", "fault", "blockdev");
     let compiled = format!("Compiling diskwright-{package}");
     let build = || {
         let mut command = Command::new(&cargo);

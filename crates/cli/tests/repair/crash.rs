@@ -124,7 +124,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
         write_in_place(&kept, &plan.steps, &mut |_, _| true).unwrap();
         let events = image.take();
         let (undo, durable) = (sink.bytes.lock().clone(), sink.durable.lock().clone());
-        for number in 0..effort(12, 100, 2_000) {
+        for number in 0..effort(12, 50, 2_000) {
             let end = random.usize(..=events.len());
             let state = cut_off(&start, &events, end, &mut random);
             let of_undo = durable.iter().take_while(|(at, _)| *at <= end).last();
@@ -155,7 +155,7 @@ fn a_repair_through_the_log_is_gone_on_with_after_a_crash_anywhere() {
     let (found, _) = check(false, image.clone());
     assert!(found.is_empty(), "{found:?}");
     let events = image.take();
-    for number in 0..effort(12, 100, 2_000) {
+    for number in 0..effort(12, 50, 2_000) {
         let end = random.usize(..=events.len());
         let state = cut_off(&start, &events, end, &mut random);
         assert_repairable(false, state, number % 4 == 0);

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use oracle::require;
 
+use crate::build::common::diskwright;
 use crate::check::common::{build, ends, image, object, run};
 
 #[test]
@@ -62,6 +63,10 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
     let home = image("--fs ext4 --size 64M");
     build(home.path(), "x.img", "--fs xfs --small --size 64M");
     let path = home.path().join("a.img");
+    // An old one: the time of a last change would be another.
+    let mut old = diskwright();
+    old.args(["build", "source", "a.img", "--size", "64M", "--force"]).current_dir(home.path());
+    assert!(old.env("SOURCE_DATE_EPOCH", "1500000000").output().unwrap().status.success());
     let before = oracle::digest(&path);
     for (line, status, words) in [
         ("grow a.img --size 32M", 2, "diskwright shrink"),

@@ -48,6 +48,9 @@ fn asked_for(source: &BuildSource) -> Option<PathBuf> {
         BuildSource::Several(sources) => {
             sources.iter().find_map(|placed| asked_for(&placed.source))
         }
-        BuildSource::Files(_) | BuildSource::Image(_) | BuildSource::Manifest(_) => None,
+        BuildSource::Files(_)
+        | BuildSource::Image(_)
+        | BuildSource::Manifest(_)
+        | BuildSource::Protofile(_) => None,
     }
 }

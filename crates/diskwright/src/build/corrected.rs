@@ -34,7 +34,7 @@ fn names(source: &BuildSource) -> Option<PathBuf> {
             let at_root = sources.iter().rev().filter(|placed| placed.at.is_empty());
             at_root.filter_map(|placed| names(&placed.source)).next()
         }
-        BuildSource::Container(_) | BuildSource::Image(_) => None,
+        BuildSource::Container(_) | BuildSource::Image(_) | BuildSource::Protofile(_) => None,
     }
 }
 

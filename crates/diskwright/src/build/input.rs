@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use source::mtree::{Manifest, ManifestOptions};
 use source::oci::Image;
+use source::protofile::{Protofile, ProtofileOptions};
 use source::{
     Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource, Time,
 };
@@ -15,7 +16,7 @@ use source::{
 use super::image_source::ImageTree;
 use super::mapped::Mapped;
 use super::several::Several;
-use super::{BuildError, Container, ManifestFile, PlacedSource};
+use super::{BuildError, Container, ManifestFile, PlacedSource, ProtofileSource};
 use crate::host::{self, FileTypeExt};
 
 /// What the archive on standard input is called in errors.
@@ -42,6 +43,8 @@ pub(super) enum Input {
     Several(Several<Input>),
     /// A manifest, which was read already.
     Manifest(Manifest),
+    /// A prototype file, which was read already; its contents were not.
+    Protofile(Protofile),
 }
 
 /// Whether somebody will read the contents of files. If so, the first reading of an archive that is copied
@@ -113,6 +116,15 @@ impl Input {
         Manifest::load(&manifest.file, root, &options).map(Self::Manifest)
     }
 
+    /// Reads a prototype file.
+    ///
+    /// # Errors
+    /// If it cannot be read or followed.
+    pub(super) fn described(proto: &ProtofileSource, time: Time) -> Result<Self, SourceError> {
+        let options = ProtofileOptions { slashes_are_spaces: proto.slashes_are_spaces, time };
+        Protofile::load(&proto.file, options).map(Self::Protofile)
+    }
+
     /// The configuration of a container image.
     pub(super) fn config(&self) -> Option<&[u8]> {
         match self {
@@ -150,6 +162,7 @@ impl Input {
                     .open(|input| open(input, Contents::Unread), |input| open(input, contents))?
             }
             Self::Manifest(manifest) => Box::new(manifest.source()),
+            Self::Protofile(proto) => Box::new(proto.source()?),
         })
     }
 }

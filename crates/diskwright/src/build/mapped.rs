@@ -76,6 +76,9 @@ fn has_directory(source: &BuildSource) -> bool {
     match source {
         BuildSource::Files(path) => path.is_dir(),
         BuildSource::Several(sources) => sources.iter().any(|placed| has_directory(&placed.source)),
-        BuildSource::Container(_) | BuildSource::Image(_) | BuildSource::Manifest(_) => false,
+        BuildSource::Container(_)
+        | BuildSource::Image(_)
+        | BuildSource::Manifest(_)
+        | BuildSource::Protofile(_) => false,
     }
 }

@@ -47,7 +47,7 @@ pub use error::BuildError;
 pub use image_file::ImageFile;
 pub use options::{
     BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, ManifestFile, Owner,
-    PlacedSource,
+    PlacedSource, ProtofileSource,
 };
 
 use config::ConfigFile;
@@ -157,11 +157,16 @@ fn prepare_one(
             Ok(Input::several(sources, inputs))
         }
         BuildSource::Manifest(manifest) => {
-            let Timestamp { sec, nsec } = options.image_time();
-            let time = ::source::Time { sec, nsec };
-            Ok(Input::list(manifest, options.thread_count(), time)?)
+            Ok(Input::list(manifest, options.thread_count(), time_of_image(options))?)
         }
+        BuildSource::Protofile(proto) => Ok(Input::described(proto, time_of_image(options))?),
     }
+}
+
+/// The time of files that have none.
+fn time_of_image(options: &BuildOptions) -> ::source::Time {
+    let Timestamp { sec, nsec } = options.image_time();
+    ::source::Time { sec, nsec }
 }
 
 /// One build: what it reads, where it writes, how.

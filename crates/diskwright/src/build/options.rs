@@ -72,6 +72,8 @@ pub enum BuildSource {
     Image(ImageFile),
     /// A manifest of mtree(5), with contents from a directory.
     Manifest(ManifestFile),
+    /// A prototype file of mkfs.xfs(8), with contents from files of the host.
+    Protofile(ProtofileSource),
     /// Several, of which later ones are put over those before them.
     Several(Vec<PlacedSource>),
 }
@@ -91,6 +93,7 @@ impl fmt::Display for BuildSource {
                 write!(f, "mtree:{}", shown(&manifest.file))?;
                 manifest.root.as_ref().map_or(Ok(()), |root| write!(f, ":{}", shown(root)))
             }
+            Self::Protofile(proto) => shown(&proto.file).fmt(f),
             Self::Several(sources) => {
                 let names = sources.iter().map(|placed| placed.source.to_string());
                 f.write_str(&names.collect::<Vec<_>>().join(", "))
@@ -118,6 +121,15 @@ pub struct PlacedSource {
     pub source: BuildSource,
     /// The directory of the image that its root becomes: names with slashes between them, none at the ends.
     pub at: Vec<u8>,
+}
+
+/// A prototype file as a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtofileSource {
+    /// The file.
+    pub file: PathBuf,
+    /// Slashes in names stand for spaces.
+    pub slashes_are_spaces: bool,
 }
 
 /// A manifest as a source.

@@ -37,6 +37,14 @@ impl BlockDevice for Meter {
         self.inner.read_at(offset, buf)
     }
 
+    fn has_read_ahead(&self) -> bool {
+        self.inner.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.inner.read_ahead(offset, len);
+    }
+
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
         refused()
     }

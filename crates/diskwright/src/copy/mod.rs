@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use vfs::Paths;
 
+use crate::anywhere::words;
 use crate::{Error, Result, host};
 
 pub use crate::extract::Observer;
@@ -82,7 +83,7 @@ pub enum Side {
 
 impl Side {
     /// Tells an image from a path on the host: in `IMAGE:PATH`, what is before the colon is a file
-    /// that exists and no directory. A path on the host that would be taken for one can be written
+    /// that exists and no directory, or a place, behind which the path is absolute. A path on the host that would be taken for one can be written
     /// so that it is not, as an absolute path of a link to it, for example.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_encoded_bytes();
@@ -91,6 +92,9 @@ impl Side {
             if std::fs::metadata(image).is_ok_and(|found| !found.is_dir()) {
                 return Self::Image { image: image.to_owned(), path: bytes[colon + 1..].to_vec() };
             }
+        }
+        if let Some((image, path)) = words::split_side(bytes) {
+            return Self::Image { image: image.to_owned(), path: path.to_vec() };
         }
         Self::Host(PathBuf::from(text))
     }

@@ -8,7 +8,7 @@ use vfs::path::{Order, Walked};
 use vfs::{FileType, Ino, Paths};
 
 use super::{ExtractOptions, ExtractReport, Job, Observer};
-use crate::{Error, Result};
+use crate::{Error, Result, scout};
 
 /// Extracts to a tar archive in the PAX format, as GNU tar reads it: times to the nanosecond,
 /// extended attributes (`SCHILY.xattr`), ACLs (`SCHILY.acl`), hard links, devices, holes (GNU's
@@ -26,12 +26,16 @@ pub fn extract_to_tar(
     let job = Job::new(paths, options, observer)?;
     let top = job.top_ino;
     let mut archiver = Archiver { job, out, links: HashMap::new(), buffer: Vec::new() };
-    for walked in paths.walk(top, Order::Sorted) {
-        match walked {
-            Ok(walked) => archiver.add(&walked)?,
-            Err(e) => archiver.job.unreadable(&e.path, e.error)?,
+    scout::ahead_of(paths.file_system(), top, |scouts| {
+        for walked in paths.walk(top, Order::Sorted) {
+            scouts.pass();
+            match walked {
+                Ok(walked) => archiver.add(&walked)?,
+                Err(e) => archiver.job.unreadable(&e.path, e.error)?,
+            }
         }
-    }
+        Ok::<_, Error>(())
+    })?;
     archive::end(archiver.out).and_then(|()| archiver.out.flush()).map_err(Error::Output)?;
     Ok(archiver.job.report)
 }

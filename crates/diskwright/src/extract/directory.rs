@@ -13,7 +13,7 @@ use super::names::HostNames;
 use super::{ExtractOptions, ExtractReport, Job, Observer};
 use crate::host::path_to_show;
 use crate::windows_names::Problem;
-use crate::{Error, Result};
+use crate::{Error, Result, scout};
 
 /// Extracts to a directory, which is made if it is not there.
 ///
@@ -49,18 +49,22 @@ pub fn extract_to_directory(
         has_told_owners: false,
         buffer: Vec::new(),
     };
-    let mut walk = paths.walk(top, Order::Sorted);
-    while let Some(visit) = walk.advance() {
-        match visit {
-            Ok(visit) => {
-                let is_taken = extractor.add(&visit, walk.path(), walk.name())?;
-                if !is_taken {
-                    walk.skip_children();
+    scout::ahead_of(paths.file_system(), top, |scouts| {
+        let mut walk = paths.walk(top, Order::Sorted);
+        while let Some(visit) = walk.advance() {
+            scouts.pass();
+            match visit {
+                Ok(visit) => {
+                    let is_taken = extractor.add(&visit, walk.path(), walk.name())?;
+                    if !is_taken {
+                        walk.skip_children();
+                    }
                 }
+                Err(error) => extractor.job.unreadable(walk.path(), error)?,
             }
-            Err(error) => extractor.job.unreadable(walk.path(), error)?,
         }
-    }
+        Ok::<_, Error>(())
+    })?;
     extractor.leave_to(0)?;
     Ok(extractor.job.report)
 }

@@ -20,6 +20,8 @@ pub struct OpenToMount {
 
 enum Access {
     Read(Image),
+    #[cfg(feature = "anywhere")]
+    Recorded(Image, crate::publish::Recording),
     Write(OpenToEdit),
 }
 
@@ -32,7 +34,11 @@ impl OpenToMount {
     /// # Errors
     /// As [`Image::edit`], or as [`Image::open`] if it is for reading only.
     pub fn open(path: &Path, options: &OpenImage, read_only: bool) -> Result<Self> {
-        let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
+        #[cfg(feature = "anywhere")]
+        if let Some(open) = Self::open_volume(path, options, read_only)? {
+            return Ok(open);
+        }
+        let name = name_of(path);
         if read_only || options.norecovery {
             let image = Image::open(path, options)?;
             let warnings = image.remarks().to_vec();
@@ -40,6 +46,9 @@ impl OpenToMount {
         }
         // Opening it reports better what else is wrong.
         let reason = match Image::read_only_because(path, options).unwrap_or_default() {
+            None if is_only_read(path) => {
+                "what lies there is only read; --overlay FILE keeps changes in a file".into()
+            }
             None if is_write_protected(path) => {
                 let kind = if is_block_device(path) { "the device" } else { "the file" };
                 format!("{kind} is write-protected")
@@ -54,6 +63,49 @@ impl OpenToMount {
         let mut warnings = vec![format!("mounted for reading only: {reason}")];
         warnings.extend_from_slice(image.remarks());
         Ok(Self { access: Access::Read(image), name, warnings })
+    }
+
+    /// Opens an image, or a place, to change it in an overlay: what is written goes into `overlay`, a file that is made if
+    /// it is not there, and what lies below stays as it is. A log is replayed there too.
+    ///
+    /// # Errors
+    /// As [`Image::edit`], and if the overlay is of another image.
+    #[cfg(feature = "anywhere")]
+    pub fn open_over(path: &Path, options: &OpenImage, overlay: &Path) -> Result<Self> {
+        let device = crate::anywhere::open_overlay(path, overlay)?;
+        let access = Access::Write(OpenToEdit::on(path, device, options)?);
+        Ok(Self { access, name: name_of(overlay), warnings: Vec::new() })
+    }
+
+    /// Opens an image, or a place, for reading only. What is read of it is written to `record` in the end: an order for
+    /// [`crate::publish`].
+    ///
+    /// # Errors
+    /// As [`Image::open`], and if the record cannot be made.
+    #[cfg(feature = "anywhere")]
+    pub fn open_recorded(path: &Path, options: &OpenImage, record: &Path) -> Result<Self> {
+        let device = crate::image::open_device(path, options)?;
+        let (device, recording) = crate::publish::Recording::start(device, record)?;
+        // The device is the part of the file that the options name.
+        let whole = OpenImage { offset: 0, partition: None, ..*options };
+        let image = Image::open_on(path, device, &whole)?;
+        let warnings = image.remarks().to_vec();
+        Ok(Self { access: Access::Recorded(image, recording), name: name_of(path), warnings })
+    }
+
+    /// Opens what `path` names if that is a volume in a bucket.
+    #[cfg(feature = "anywhere")]
+    fn open_volume(path: &Path, options: &OpenImage, read_only: bool) -> Result<Option<Self>> {
+        let read_only = read_only || options.norecovery;
+        let Some(device) = crate::volume::device(path, read_only)? else { return Ok(None) };
+        let (access, warnings) = if read_only {
+            let image = Image::open_on(path, device, options)?;
+            let warnings = image.remarks().to_vec();
+            (Access::Read(image), warnings)
+        } else {
+            (Access::Write(OpenToEdit::on(path, device, options)?), Vec::new())
+        };
+        Ok(Some(Self { access, name: path.into(), warnings }))
     }
 
     /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
@@ -74,7 +126,7 @@ impl OpenToMount {
 
     /// Whether nothing can be changed.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.access, Access::Read(_))
+        !matches!(self.access, Access::Write(_))
     }
 
     /// Remarks for the user who asked for the mount.
@@ -90,6 +142,8 @@ impl OpenToMount {
     pub(super) fn file_system(&self) -> &dyn FileSystem {
         match &self.access {
             Access::Read(image) => image.file_system(),
+            #[cfg(feature = "anywhere")]
+            Access::Recorded(image, _) => image.file_system(),
             Access::Write(open) => open.file_system(),
         }
     }
@@ -98,9 +152,33 @@ impl OpenToMount {
     pub(super) fn close(self) -> Result<()> {
         match self.access {
             Access::Read(_) => Ok(()),
+            #[cfg(feature = "anywhere")]
+            Access::Recorded(_, recording) => recording.finish(),
             Access::Write(open) => open.close(),
         }
     }
+}
+
+/// What a mount of it is called: the file that is locked while it is mounted, if there is one.
+fn name_of(path: &Path) -> OsString {
+    if let Some(file) = crate::anywhere::words::file_of(path) {
+        return std::fs::canonicalize(file).unwrap_or_else(|_| path.to_owned()).into();
+    }
+    // A query may be a signature.
+    path.to_str().and_then(|word| word.split('?').next()).unwrap_or_default().into()
+}
+
+/// Whether it is a place that cannot be changed where it lies.
+fn is_only_read(path: &Path) -> bool {
+    #[cfg(feature = "anywhere")]
+    return match place::Place::parse(path.as_os_str()) {
+        Some(place::Place::Disk(kind, _)) => kind != "qcow2",
+        // Opening it tells what the server says.
+        Some(place::Place::Nbd(_)) => false,
+        place => place.is_some(),
+    };
+    #[cfg(not(feature = "anywhere"))]
+    return crate::anywhere::words::is_place(path) && !path.exists();
 }
 
 fn is_block_device(path: &Path) -> bool {

@@ -17,6 +17,7 @@ use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::anywhere::words;
 use crate::mounts::{FS_TYPE, Mount};
 use crate::{Error, Image, OpenImage, Result};
 
@@ -104,7 +105,11 @@ fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Resul
         return Ok(Released::Mounted(other.point));
     }
     // Only now: what is mounted can hide it.
-    let Some(image) = image_of(mount) else { return Ok(Released::Unknown) };
+    let Some(image) = image_of(mount) else {
+        // Nothing was written to what is only read.
+        let is_read = !was_changed && words::is_place(&mount.source);
+        return Ok(if is_read { Released::Free } else { Released::Unknown });
+    };
     let is_free = if was_changed {
         // A reader gets in: the server is done.
         wait(&image, File::try_lock_shared, options.patience)

@@ -7,32 +7,38 @@ use diskwright::fs::{FileTimes, Image, SpecialFile};
 use diskwright::tune::change_superblock;
 use vfs::Timestamp;
 
+use super::Session;
 use super::request::Request;
-use super::{STATUSES, Session};
-use crate::failure::Failure;
+use crate::failure::{Failure, STATUSES};
 use crate::fields;
+
+/// The requests.
+const NAMES: [&str; 15] = [
+    "write",
+    "mkdir",
+    "rm",
+    "rmdir",
+    "symlink",
+    "mknod",
+    "ln",
+    "ea_set",
+    "ea_rm",
+    "set_current_time",
+    "set_super_value",
+    "ssv",
+    "set_inode_field",
+    "sif",
+    "unlink",
+];
+
+fn is_known(name: &str) -> bool {
+    NAMES.contains(&name)
+}
 
 impl Session {
     /// Whether the request is one of these.
     pub(super) fn change(&mut self, request: &Request) -> Result<bool, Failure> {
-        let is_known = matches!(
-            &*request.name,
-            "write"
-                | "mkdir"
-                | "rm"
-                | "rmdir"
-                | "symlink"
-                | "mknod"
-                | "ln"
-                | "ea_set"
-                | "ea_rm"
-                | "set_super_value"
-                | "ssv"
-                | "set_inode_field"
-                | "sif"
-                | "unlink"
-        );
-        if !is_known {
+        if !is_known(&request.name) {
             return Ok(false);
         }
         if !self.is_writable {
@@ -43,6 +49,10 @@ impl Session {
             "write" => {
                 let [from, to] = request.exactly().map_err(words)?;
                 self.write(from, to)?;
+            }
+            "set_current_time" => {
+                let [time] = request.exactly().map_err(words)?;
+                self.now = Some(fields::parse_time(time).map_err(words)?);
             }
             "mkdir" => {
                 let [path] = request.exactly().map_err(words)?;
@@ -210,6 +220,16 @@ impl Session {
             (_, Some(why)) => Err(STATUSES.failed(why)),
             (changed, None) => changed.map_err(|e| STATUSES.failed(e)),
         }
+    }
+
+    /// Writes the time that was said to be the current one as that of the last write, when all else is written.
+    pub(super) fn stamp(&self) -> Result<(), Failure> {
+        let Some(now) = self.now else { return Ok(()) };
+        let changed = change_superblock(&self.path, &OpenImage::default(), &mut |raw| {
+            fields::set_time(&mut raw.wtime, &mut raw.wtime_hi, now);
+            Ok(())
+        });
+        changed.map_err(|e| STATUSES.failed(e))
     }
 }
 

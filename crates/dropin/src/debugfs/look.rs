@@ -7,10 +7,10 @@ use std::path::Path;
 use diskwright::fs::{FileType, Image, Metadata};
 use vfs::Timestamp;
 
+use super::Session;
 use super::request::Request;
-use super::{STATUSES, Session};
 use crate::dumpe2fs;
-use crate::failure::Failure;
+use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 
 impl Session {

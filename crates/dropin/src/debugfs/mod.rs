@@ -11,12 +11,10 @@ use std::path::PathBuf;
 
 use diskwright::fs::Image;
 
-use crate::failure::{Ended, Failure, Statuses};
-use crate::invoked::{Invoked, say};
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::Invoked;
 use crate::words::{Word, Words};
 use request::Request;
-
-const STATUSES: Statuses = Statuses::ONE;
 
 /// Requests one after the other, on one image.
 struct Session {
@@ -26,6 +24,8 @@ struct Session {
     image: Option<Image>,
     /// The directory that paths start from that have no slash at their start.
     directory: Vec<u8>,
+    /// What was said to be the current time, in seconds since 1970.
+    now: Option<i64>,
 }
 
 #[derive(Default)]
@@ -36,14 +36,13 @@ struct Wish {
     file: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let Some(wish) = read(arguments)? else {
-        say(format_args!("debugfs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-        return Ok(0);
+        return Ok(invoked.version());
     };
     let path = wish.image.ok_or_else(|| STATUSES.usage("name an image"))?;
     let is_writable = wish.is_writable;
-    let mut session = Session { path, is_writable, image: None, directory: Vec::new() };
+    let mut session = Session { path, is_writable, image: None, directory: Vec::new(), now: None };
     session.image()?;
     let lines: Box<dyn Iterator<Item = io::Result<String>>> = match (wish.request, wish.file) {
         (Some(request), _) => Box::new(std::iter::once(Ok(request))),
@@ -71,6 +70,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
         }
     }
     session.close()?;
+    session.stamp()?;
     Ok(status)
 }
 
@@ -80,11 +80,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut wish = Wish::default();
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(path) if wish.image.is_none() => wish.image = Some(path.into()),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
+            Word::Operand(path) => words.only(&mut wish.image, path)?,
             Word::Option('w') => wish.is_writable = true,
             Word::Option('R') => wish.request = Some(words.text()?),
             Word::Option('f') => wish.file = Some(words.path()?),

@@ -180,10 +180,11 @@ fn unquoted(value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::STATUSES;
 
     fn read(text: &str) -> Result<Config, Failure> {
         let mut config = Config::default();
-        config.add(text, Path::new("x.conf"), Statuses::ONE)?;
+        config.add(text, Path::new("x.conf"), STATUSES)?;
         Ok(config)
     }
 
@@ -209,7 +210,7 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.get(&types(&["a", "b"]), "blocksize"), Some("1024"));
         assert_eq!(config.get(&types(&["b"]), "blocksize"), Some("4096"));
-        assert_eq!(config.number(&types(&["a"]), "blocksize", Statuses::ONE).unwrap(), Some(1024));
+        assert_eq!(config.number(&types(&["a"]), "blocksize", STATUSES).unwrap(), Some(1024));
     }
 
     #[test]
@@ -225,6 +226,6 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let config = read("[defaults]\nblocksize = large").unwrap();
-        assert!(config.number(&[], "blocksize", Statuses::ONE).is_err());
+        assert!(config.number(&[], "blocksize", STATUSES).is_err());
     }
 }

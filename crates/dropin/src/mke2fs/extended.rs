@@ -2,7 +2,7 @@
 
 use diskwright::build::Owner;
 
-use crate::failure::{Failure, Statuses};
+use crate::failure::{Failure, STATUSES};
 use crate::lists::Item;
 
 /// What `-E` can ask for.
@@ -78,7 +78,7 @@ pub(super) fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
     };
     let ids = text.split_once(':');
     let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
-    let wrong = || Statuses::ONE.usage(format_args!("-E root_owner is UID:GID, not {text}"));
+    let wrong = || STATUSES.usage(format_args!("-E root_owner is UID:GID, not {text}"));
     ids.map(|(uid, gid)| Owner { uid, gid }).ok_or_else(wrong)
 }
 

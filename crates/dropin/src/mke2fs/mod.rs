@@ -12,12 +12,12 @@ use diskwright::output::{OutputFormat, OutputOptions};
 use source::Xattr;
 use source::correct::{Change, Glob, PermissionChange, Rule};
 
-use crate::failure::{Ended, Failure};
+use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making::{self, File};
 use config::Config;
 use profile::Profile;
-use wish::{STATUSES, Wish};
+use wish::Wish;
 
 pub(crate) use wish::{UuidWish, features, uuid};
 
@@ -27,8 +27,7 @@ const KIB: u64 = 1 << 10;
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let wish = wish::read(arguments)?;
     if wish.only_version {
-        say(format_args!("mke2fs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-        return Ok(0);
+        return Ok(invoked.version());
     }
     let config = Config::load(STATUSES)?;
     let file = File::look(&wish.image, STATUSES)?;

@@ -3,8 +3,8 @@
 use diskwright::build::FeatureChange;
 
 use super::config::Config;
-use super::wish::{STATUSES, Wish, features};
-use crate::failure::Failure;
+use super::wish::{Wish, features};
+use crate::failure::{Failure, STATUSES};
 
 /// Uses by size: each is for less than so many bytes.
 const USES: [(&str, u64); 4] =

@@ -6,13 +6,10 @@ use std::path::PathBuf;
 use diskwright::build::{FeatureChange, Owner};
 
 use super::extended::{self, Extended};
-use crate::failure::{Failure, Statuses};
+use crate::failure::{Failure, STATUSES};
 use crate::lists;
 use crate::size::{self, Size};
 use crate::words::{Word, Words};
-
-/// The statuses that mke2fs ends with.
-pub(super) const STATUSES: Statuses = Statuses::ONE;
 
 /// Everything that can be asked for.
 #[derive(Debug, Default)]

@@ -7,16 +7,15 @@ use std::ffi::OsString;
 use diskwright::build::{BuildOptions, BuildSource, Format};
 use diskwright::{Image, OpenImage};
 
-use crate::failure::{Ended, Failure};
-use crate::invoked::{Invoked, say};
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::Invoked;
 use crate::making::{self, File};
-use wish::{STATUSES, Wish};
+use wish::Wish;
 
-pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let wish = wish::read(arguments)?;
     if wish.only_version {
-        say(format_args!("mkfs.xfs by Diskwright {}", env!("CARGO_PKG_VERSION")));
-        return Ok(0);
+        return Ok(invoked.version());
     }
     let file = File::look(&wish.image, STATUSES)?;
     if !wish.is_forced && !wish.is_trial {
@@ -50,10 +49,7 @@ fn refuse_to_overwrite(wish: &Wish) -> Result<(), Failure> {
 }
 
 fn options(wish: &Wish, bytes: u64) -> Result<BuildOptions, Failure> {
-    let source = match &wish.source {
-        Some(path) => BuildSource::Files(path.clone()),
-        None => BuildSource::Several(Vec::new()),
-    };
+    let source = wish.source.clone().unwrap_or(BuildSource::Several(Vec::new()));
     let mut options = BuildOptions::new(source, &wish.image, Format::Xfs);
     options.size = Some(bytes);
     options.force = true;

@@ -1,17 +1,14 @@
 //! What the arguments of mkfs.xfs ask for.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use diskwright::build::FeatureChange;
+use diskwright::build::{BuildSource, FeatureChange, ProtofileSource};
 
-use crate::failure::{Failure, Statuses};
+use crate::failure::{Failure, STATUSES};
 use crate::lists::{self, Item};
 use crate::size::{self, Size};
 use crate::words::{Word, Words};
-
-/// The statuses that mkfs.xfs ends with.
-pub(super) const STATUSES: Statuses = Statuses::ONE;
 
 /// Bytes of a block unless `-b` says otherwise.
 const BLOCK_BYTES: u32 = 4096;
@@ -21,7 +18,7 @@ const BLOCK_BYTES: u32 = 4096;
 pub(super) struct Wish {
     pub(super) image: PathBuf,
     pub(super) bytes: Option<u64>,
-    pub(super) source: Option<PathBuf>,
+    pub(super) source: Option<BuildSource>,
     pub(super) block_size: Option<u32>,
     pub(super) sector_size: Option<u32>,
     pub(super) dir_block_size: Option<u32>,
@@ -48,11 +45,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut named = None;
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(operand) if named.is_none() => named = Some(PathBuf::from(operand)),
-            Word::Operand(extra) => {
-                let extra = extra.to_string_lossy();
-                return Err(STATUSES.usage(format_args!("one image at a time: {extra}")));
-            }
+            Word::Operand(operand) => words.only(&mut named, operand)?,
             Word::Option(letter) => wish.option(letter, &mut words, &mut named)?,
         }
     }
@@ -260,11 +253,31 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "write a number".into())
 }
 
-/// A directory. A prototype file is another thing.
-fn source(words: &mut Words) -> Result<PathBuf, Failure> {
+/// A directory or a prototype file, and after a comma what else is to be known of it.
+fn source(words: &mut Words) -> Result<BuildSource, Failure> {
     let path = words.path()?;
-    if Path::new(&path).is_dir() {
-        return Ok(path);
+    if path.exists() {
+        return Ok(named(path, false));
     }
-    Err(words.refused("prototype files are not read: name a directory"))
+    let text = path.to_string_lossy().into_owned();
+    let Some((file, list)) = text.split_once(',') else { return Ok(named(path, false)) };
+    let mut slashes_are_spaces = false;
+    for item in lists::items(list, 'p', STATUSES) {
+        match item.name {
+            "slashes_are_spaces" => slashes_are_spaces = item.switch()?,
+            // Times of last access are those of the files.
+            "atime" if item.switch()? => {}
+            "atime" => return Err(item.refused("times of last access are copied")),
+            _ => return Err(item.unknown()),
+        }
+    }
+    Ok(named(file.into(), slashes_are_spaces))
+}
+
+/// What is there by this name. Anything but a directory is a prototype file.
+fn named(file: PathBuf, slashes_are_spaces: bool) -> BuildSource {
+    match file.is_dir() {
+        true => BuildSource::Files(file),
+        false => BuildSource::Protofile(ProtofileSource { file, slashes_are_spaces }),
+    }
 }

@@ -151,6 +151,12 @@ impl Groups {
     ) -> vfs::Result<Self> {
         let (mut groups, mut unsealed) = (Vec::new(), Vec::new());
         let mut block = vec![0; geometry.block_size() as usize];
+        if device.has_read_ahead() {
+            // They lie together, but for those of META_BG.
+            let start = geometry.byte_of(geometry.gdt_block(0));
+            let len = u64::from(geometry.gdt_blocks()) * u64::from(geometry.block_size());
+            device.read_ahead(start, len);
+        }
         for index in 0..geometry.gdt_blocks() {
             device
                 .read_at(geometry.byte_of(geometry.gdt_block(index)), &mut block)

@@ -49,6 +49,8 @@ pub fn grow(device: Arc<dyn BlockDevice>, blocks: u64, zeros_from: u64) -> Resul
     if blocks < before {
         return Err(Error::Invalid("the file system is larger already"));
     }
+    // What is refused leaves no trace, not even the time of a last change.
+    target(&Params::of(read_superblock(&*device)?), blocks, device.len())?;
     open_and_close(&device)?;
     let old = Params::of(read_superblock(&*device)?);
     let new = target(&old, blocks, device.len())?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, OverlayDevice};
 use check::{Finding, Observer, Options, Phase};
 use parking_lot::Mutex;
 use vfs::{Error, Result};
@@ -70,11 +70,15 @@ pub fn shrink(
     if matches!(wish, Wish::Blocks(blocks) if blocks > sb.blocks_count) {
         return Err(Error::Invalid("the file system is smaller already"));
     }
-    open_and_close(&device)?;
-    check_sound(&device)?;
-    let old = Params::of(read_superblock(&*device)?);
+    // What is refused leaves no trace, not even the time of a last change: that is found out on top of the image.
+    let view: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device.clone()));
+    open_and_close(&view)?;
+    check_sound(&view)?;
+    let old = Params::of(read_superblock(&*view)?);
     let before = Size::of(&old);
-    let mut new = least::choose(&device, &old, wish)?;
+    let mut new = least::choose(&view, &old, wish)?;
+    drop(view);
+    open_and_close(&device)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
     // What was asked for: a target may have less, where what is left over is too small for a group.
     let mut asked = new.geometry.blocks_count;

@@ -59,7 +59,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 fn what_e2fsck_finds_in_golden_images_is_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_found(victims, effort(40, 400, 20_000));
+    assert_found(victims, effort(40, 200, 20_000));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn what_e2fsck_finds_in_images_of_mke2fs_is_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_found(victims, effort(25, 400, 20_000));
+    assert_found(victims, effort(25, 200, 20_000));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn blocks_that_are_lost_swapped_or_random_are_survived() {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
         let blocks = victim.image.len() / size;
-        for _ in 0..effort(15, 100, 5_000) {
+        for _ in 0..effort(15, 50, 5_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..4) {
                 let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
@@ -102,7 +102,7 @@ fn damage_is_found_where_it_is() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let mut random = fastrand::Rng::with_seed(4);
-        for _ in 0..effort(100, 1_000, 20_000) {
+        for _ in 0..effort(100, 500, 20_000) {
             let case = damage(&victim, &mut random);
             let Ok((findings, _)) = check(device(&case.image)) else { continue };
             for finding in &findings {

@@ -68,7 +68,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let before = Tree::of(&victim.image).expect("a sound image");
-        for number in 0..effort(6, 80, 4_000) {
+        for number in 0..effort(6, 40, 4_000) {
             // The page of a structure cannot be read, and another one is damaged, or none.
             let bad: Vec<Range<u64>> = (0..random.usize(1..4))
                 .map(|_| {
@@ -131,7 +131,7 @@ fn what_is_left_of_a_cut_image_is_repaired() {
     let (mut whole, mut too_little, mut problems) = (0, 0, Vec::new());
     let golden = GOLDEN.iter().map(|(name, _)| (*name, golden(name)));
     for (name, image) in golden.chain(made(work.path())) {
-        for number in 0..effort(6, 60, 2_000) {
+        for number in 0..effort(6, 30, 2_000) {
             let mut len = random.usize(image.len() / 8..image.len());
             if random.bool() {
                 len = len / 4096 * 4096;
@@ -185,7 +185,7 @@ fn images_whose_start_is_overwritten_are_repaired_by_their_copies() {
         if layout.geometry.groups_count < 2 || layout.sb.blocks_per_group != 8192 {
             continue;
         }
-        for number in 0..effort(2, 20, 400) {
+        for number in 0..effort(2, 10, 400) {
             let mut damaged = image.clone();
             let len = random.usize(1 << 10..2 << 20);
             damaged[..len].fill_with(|| random.u8(..));
@@ -233,7 +233,7 @@ fn full_images_are_repaired() {
     for (name, _) in GOLDEN {
         let Some(image) = filled(&golden(name)) else { continue };
         let victim = Victim::of(image);
-        for number in 0..effort(12, 150, 5_000) {
+        for number in 0..effort(12, 75, 5_000) {
             let case = damage(&victim, &mut random);
             let what = format!("{name} {number}: {}", case.what);
             cases += 1;
@@ -242,12 +242,14 @@ fn full_images_are_repaired() {
                 Err(vfs::Error::Unsupported(_)) => continue,
                 Err(error) => panic!("{what}: {error}"),
             };
-            if !made.left.is_empty() {
+            // A directory needs a block, and there is none.
+            if made.left.iter().any(|finding| finding.code.name != "ext4-directory-lost-found") {
                 problems.push(format!("{what}\n{}", describe(&made)));
                 continue;
             }
             let after = apply(&case.image, &made.steps);
-            if let Some(text) = judge(&after).filter(|text| !is_explained(text)) {
+            let remarks = judge(&after).filter(|text| made.left.is_empty() && !is_explained(text));
+            if let Some(text) = remarks {
                 problems.push(format!("{what}\n{}{text}", describe(&made)));
             }
         }
@@ -270,7 +272,7 @@ fn an_image_that_is_damaged_and_repaired_for_ever_leaks_nothing() {
         let mut image = golden(name);
         let start = used(&image);
         let mut random = fastrand::Rng::with_seed(53);
-        let rounds = effort(30, 400, 3_000);
+        let rounds = effort(30, 200, 3_000);
         for round in 0..rounds {
             let case = damage(&Victim::of(image), &mut random);
             let what = format!("{name} {round}: {}", case.what);

@@ -181,7 +181,7 @@ fn run(layout: Layout, policy: WaitingPolicy, files: u32) {
 #[test]
 fn files_wait_while_others_read_sync_remove_and_rename() {
     require!(Tool("e2fsck"));
-    let files = effort(1_000, 6_000, 40_000);
+    let files = effort(1_000, 3_000, 40_000);
     let inodes = MAKERS * files + 1_000;
     for layout in [
         Layout { size: 256 * MIB, inodes, ..ROOMY },

@@ -24,6 +24,7 @@
 //! - Inline data and targets of symbolic links: ext4 takes inline data out of the inode before it
 //!   changes, XFS never has any in regular files, and remote targets have headers in XFS alone.
 
+mod ahead;
 mod allocate;
 mod device;
 mod format;
@@ -33,6 +34,7 @@ mod resize;
 mod write;
 mod zero;
 
+pub use ahead::read_ahead;
 pub use allocate::allocate;
 pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zeros};
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};

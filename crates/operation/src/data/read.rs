@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use smallvec::SmallVec;
+use transaction::Engine;
 use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
 use super::{FileHandle, LogicalBlock, Place, ReadFiles};
@@ -34,6 +35,8 @@ pub fn read<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64, buf: &mut [u8]) 
         let part = &mut buf[done..end];
         match place {
             ExtentPlace::Device(at) => {
+                let rest = available.min(left - done as u64);
+                note_reading(fs.engine(), offset + done as u64, at, part.len() as u64, rest);
                 fs.engine().device().read_at(at, part).map_err(Error::Device)?;
             }
             _ => part.fill(0),
@@ -41,6 +44,21 @@ pub fn read<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64, buf: &mut [u8]) 
         done = end;
     }
     Ok(len)
+}
+
+/// Most bytes at the start of a file that are asked for with its first piece.
+const START_BYTES_MAX: u64 = 1 << 20;
+
+/// A run of a file is about to be read: `wanted` bytes of the `available` ones at `place` of the device.
+fn note_reading(engine: &Engine, file_offset: u64, place: u64, wanted: u64, rest: u64) {
+    if !engine.reads_ahead() {
+        return;
+    }
+    if file_offset == 0 && rest > wanted {
+        // Who reads the start mostly reads on, and small files are read as a whole.
+        engine.device().read_ahead(place, rest.min(START_BYTES_MAX));
+    }
+    engine.note_reading(place, wanted);
 }
 
 /// Pieces that [`read_in_place`] hands on at most: a file in more is better copied.

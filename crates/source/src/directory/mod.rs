@@ -9,7 +9,7 @@
 //!
 //! - `Root`, a directory, with `open`, `open_file` and `shown_path`;
 //! - `Files`, all that is in one, in order, with `start`, `next` and `names_min`;
-//! - `find`, one file of it by its path;
+//! - `find`, one file of it by its path, and `xattrs`, its extended attributes;
 //! - `state_of`, what shows that an open file is still as it was listed.
 
 mod file;
@@ -29,7 +29,7 @@ use portable as family;
 #[cfg(unix)]
 use unix as family;
 
-use crate::SourceError;
+use crate::{SourceError, Xattr};
 pub(crate) use file::HostFile;
 pub(crate) use found::Found;
 pub use stream::DirectorySource;
@@ -55,5 +55,10 @@ impl HostTree {
         wants_contents: bool,
     ) -> Result<Option<Found>, SourceError> {
         family::find(&self.0, path, wants_contents)
+    }
+
+    /// The extended attributes of the file at a path, which is no symbolic link. None where the host has no such.
+    pub(crate) fn xattrs(&self, path: &[u8]) -> Result<Vec<Xattr>, SourceError> {
+        family::xattrs(&self.0, path)
     }
 }

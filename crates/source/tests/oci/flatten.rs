@@ -228,7 +228,7 @@ fn any_member() -> impl Strategy<Value = Member> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(oracle::effort(60, 400, 2000)))]
+    #![proptest_config(ProptestConfig::with_cases(oracle::effort(60, 200, 2000)))]
     #[test]
     fn random_layers_are_what_the_model_makes_of_them(
         layers in prop::collection::vec(prop::collection::vec(any_member(), 0..9), 1..5),

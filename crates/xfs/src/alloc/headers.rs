@@ -22,6 +22,9 @@ const SECTORS_BEFORE: u64 = ag::AGF_SECTOR as u64;
 /// Sectors of AGF, AGI and AGFL.
 const HEADER_SECTORS: usize = 3;
 
+/// Groups whose headers are asked for before the first is read.
+const AHEAD_MAX: usize = 64;
+
 /// Reads and checks the headers of groups: three sectors of each.
 pub(crate) fn read(
     device: &dyn BlockDevice,
@@ -31,9 +34,16 @@ pub(crate) fn read(
     let size = geometry.sector_size();
     let mut sectors = vec![0; HEADER_SECTORS * size];
     let mut states = Vec::new();
-    for ag in groups.map(AgNumber) {
+    let place = |ag| {
         let start = geometry.byte_of(geometry.block_of(ag, AgBlock(0)));
-        let offset = start + (SECTORS_BEFORE << geometry.sector_log);
+        start + (SECTORS_BEFORE << geometry.sector_log)
+    };
+    if device.has_read_ahead() {
+        let wanted = groups.clone().map(AgNumber).take(AHEAD_MAX);
+        wanted.for_each(|ag| device.read_ahead(place(ag), sectors.len() as u64));
+    }
+    for ag in groups.map(AgNumber) {
+        let offset = place(ag);
         device.read_at(offset, &mut sectors).map_err(vfs::Error::Device)?;
         states.push(parse(geometry, ag, &sectors).map_err(|c| c.in_group(ag.0.into()))?);
     }

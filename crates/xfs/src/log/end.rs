@@ -20,6 +20,9 @@ pub(super) const IN_FLIGHT_BLOCKS: u32 = (8 * (256 << 10) / BLOCK_SIZE) as u32;
 /// Torn records at the end that are passed over: not more than buffers.
 const TORN_RECORDS_MAX: u32 = 8;
 
+/// Steps of halving whose blocks are asked for together.
+const PROBES_LOG: u32 = 3;
+
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
@@ -122,11 +125,29 @@ impl<'a> Ring<'a> {
         self.last_record(head)
     }
 
+    /// Where the device is slow to read, asks for all blocks that the next steps of halving `range` may look at.
+    fn ask_for_probes(&self, range: std::ops::Range<u32>) {
+        if !self.device.has_read_ahead() {
+            return;
+        }
+        let len = u64::from(range.end - range.start);
+        for probe in 1..1 << PROBES_LOG {
+            let block = u64::from(range.start) + ((len * probe) >> PROBES_LOG);
+            self.device.read_ahead(self.start + block * BLOCK_SIZE as u64, BLOCK_SIZE as u64);
+        }
+    }
+
     /// The first block that is not of the cycle that the first one is of: all before it are, but for
     /// what was in flight. Blocks later than the first drop are never of that cycle.
     fn first_not_of(&self, cycle: u32) -> Result<u32> {
         let (mut of_cycle, mut not) = (0, self.blocks);
-        while not - of_cycle > 1 {
+        for step in 0.. {
+            if not - of_cycle <= 1 {
+                break;
+            }
+            if step % PROBES_LOG == 0 {
+                self.ask_for_probes(of_cycle..not);
+            }
             let middle = of_cycle + (not - of_cycle) / 2;
             if self.cycle(middle)? == cycle {
                 of_cycle = middle;

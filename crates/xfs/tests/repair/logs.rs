@@ -92,7 +92,7 @@ fn any_damaged_log_is_mended() {
     oracle::require!(Tool("xfs_repair"));
     let base = dirty();
     let log = log_bytes(&base);
-    for seed in 0..oracle::effort(4, 40, 1000) {
+    for seed in 0..oracle::effort(4, 20, 1000) {
         let mut random = fastrand::Rng::with_seed(seed);
         let damaged = base.fork();
         // Somewhere in the part that was written, and sometimes all of it.

@@ -233,7 +233,7 @@ fn whole(
 #[test]
 fn fields_of_groups_are_repaired() {
     oracle::require!(Tool("xfs_repair"));
-    judge(oracle::effort(15, 150, 20_000), |image, damaged, random| {
+    judge(oracle::effort(15, 75, 20_000), |image, damaged, random| {
         field(Of::Groups, image, damaged, random)
     });
 }
@@ -241,7 +241,7 @@ fn fields_of_groups_are_repaired() {
 #[test]
 fn blocks_of_groups_are_repaired() {
     oracle::require!(Tool("xfs_repair"));
-    judge(oracle::effort(8, 80, 10_000), |image, damaged, random| {
+    judge(oracle::effort(8, 40, 10_000), |image, damaged, random| {
         whole(Of::Groups, image, damaged, random)
     });
 }
@@ -249,7 +249,7 @@ fn blocks_of_groups_are_repaired() {
 #[test]
 fn fields_of_files_are_repaired() {
     oracle::require!(Tool("xfs_repair"));
-    judge(oracle::effort(15, 150, 20_000), |image, damaged, random| {
+    judge(oracle::effort(15, 75, 20_000), |image, damaged, random| {
         field(Of::Files, image, damaged, random)
     });
 }
@@ -257,7 +257,7 @@ fn fields_of_files_are_repaired() {
 #[test]
 fn blocks_of_files_are_repaired() {
     oracle::require!(Tool("xfs_repair"));
-    judge(oracle::effort(8, 80, 10_000), |image, damaged, random| {
+    judge(oracle::effort(8, 40, 10_000), |image, damaged, random| {
         whole(Of::Files, image, damaged, random)
     });
 }
@@ -278,7 +278,7 @@ fn much(image: &Image, damaged: &MemoryDevice, random: &mut fastrand::Rng) -> Op
 #[test]
 fn much_is_repaired() {
     oracle::require!(Tool("xfs_repair"));
-    judge(oracle::effort(6, 60, 10_000), much);
+    judge(oracle::effort(6, 30, 10_000), much);
 }
 
 /// Cases of [`much_is_repaired`] that went wrong once, one and more of each kind of fault.
@@ -339,7 +339,7 @@ fn any_damage_is_survived() {
             scope.spawn(move || {
                 let bytes = unpack(packed);
                 let base = device(&bytes);
-                for seed in 0..oracle::effort(4, 40, 10_000) {
+                for seed in 0..oracle::effort(4, 20, 10_000) {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let mut damaged = base.fork();
                     if seed % 4 == 3 {

@@ -27,8 +27,11 @@ pub(super) fn start() -> Result<Outcome> {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    // Behind the name of the command, because a `--` may come later.
-    command.args(arguments.next()).arg(format!("--{FLAG}")).args(arguments);
+    // Behind the name of the command, because options may come before it, and a `--` later.
+    let arguments: Vec<_> = arguments.collect();
+    let name = arguments.iter().position(|argument| argument == "mount").map_or(0, |at| at + 1);
+    let (before, behind) = arguments.split_at(name);
+    command.args(before).arg(format!("--{FLAG}")).args(behind);
     let server = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut server = server.map_err(|e| failed("start", &program, e))?;
     let is_ready = server.stdout.as_mut().is_some_and(|pipe| pipe.read_exact(&mut [0]).is_ok());

@@ -31,6 +31,18 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     foreground: bool,
 
+    /// Keep all changes in FILE instead of in the image, which stays as it is and may be a place that is only read. A
+    /// FILE that is not there is made; `commit` makes an image of it
+    #[cfg(feature = "anywhere")]
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
+
+    /// Write to FILE, when it is unmounted, which parts of the image were read, and in which order: `publish --order`
+    /// takes it. The image is mounted for reading only
+    #[cfg(feature = "anywhere")]
+    #[arg(long, value_name = "FILE", conflicts_with = "overlay")]
+    record: Option<PathBuf>,
+
     /// Append what a mount in the background has to say to FILE, instead of dropping it
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
@@ -68,6 +80,14 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 
 fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
     let (path, how) = (&args.image.image, args.image.options());
+    #[cfg(feature = "anywhere")]
+    if let Some(overlay) = &args.overlay {
+        return OpenToMount::open_over(path, &how, overlay);
+    }
+    #[cfg(feature = "anywhere")]
+    if let Some(record) = &args.record {
+        return OpenToMount::open_recorded(path, &how, record);
+    }
     if options.read_only && options.recover && !how.norecovery {
         return OpenToMount::open_recovered(path, &how);
     }

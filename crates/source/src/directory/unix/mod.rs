@@ -23,7 +23,7 @@ use std::vec;
 pub(super) use host::{Root, state_of};
 use pipeline::Pipeline;
 use scan::{ScannedBatch, Scanner};
-pub(super) use single::find;
+pub(super) use single::{find, xattrs};
 use walk::Walk;
 
 use super::found::Scanned;

@@ -1,7 +1,9 @@
 //! Single files of the host, for sources that know the names of their files from elsewhere.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat, lstat, major, minor, readlinkat, statat};
@@ -9,10 +11,11 @@ use rustix::io::Errno;
 
 use super::host::{Root, file_id, state};
 use super::scan::{data_runs, metadata};
+use super::xattr::Reader;
 use crate::directory::READ_ATTRIBUTES;
 use crate::directory::file::HostFile;
 use crate::directory::found::Found;
-use crate::{Content, EntryKind, SourceError};
+use crate::{Content, EntryKind, SourceError, Xattr};
 
 /// The file at a path, as [`HostTree::find`](crate::directory::HostTree::find) has it. `wants_contents` opens a regular
 /// file to find its holes.
@@ -49,6 +52,15 @@ pub(in crate::directory) fn find(
     };
     let (metadata, id) = (metadata(&stat), file_id(&stat));
     Ok(Some(Found { kind, metadata, id, links: stat.st_nlink as u64 }))
+}
+
+/// The extended attributes of the file at a path.
+pub(in crate::directory) fn xattrs(root: &Root, path: &[u8]) -> Result<Vec<Xattr>, SourceError> {
+    let shown = || root.shown_path(path);
+    let name = CString::new(shown().into_os_string().into_vec());
+    let name =
+        name.map_err(|e| SourceError::io(READ_ATTRIBUTES, &shown(), std::io::Error::from(e)))?;
+    Reader::new().read(&name, shown)
 }
 
 fn content(root: &Arc<Root>, path: &[u8], stat: &Stat) -> Result<Content, SourceError> {

@@ -1,0 +1,102 @@
+//! The header: what the overlay is of. It is written once.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::BlockDevice;
+
+/// Bytes before the index.
+pub(super) const HEADER_BYTES: u64 = 4096;
+
+const MAGIC: [u8; 8] = *b"DWOVLAY1";
+/// Where the lengths of the two texts are, and the texts.
+const LENS_AT: usize = 16;
+const TEXTS_AT: usize = 24;
+/// Where the checksum (CRC32C) of all before it is.
+const SUM_AT: usize = HEADER_BYTES as usize - 4;
+
+/// What an overlay is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// How what is below was named, to open it again.
+    pub base: String,
+    /// What it was: another one that says the same has the same bytes.
+    pub identity: String,
+}
+
+/// Why an overlay cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OverlayError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] io::Error),
+    /// It is something else.
+    #[error("it is no overlay")]
+    NoOverlay,
+    /// It contradicts itself.
+    #[error("the overlay is damaged: {0}")]
+    Damaged(String),
+    /// It has changes to something else.
+    #[error("the overlay has changes to {expected}, and not to {found}")]
+    OtherBase {
+        /// What it was made for.
+        expected: String,
+        /// What it was to be used with.
+        found: String,
+    },
+    /// What names the base is too long for the header.
+    #[error("the name of what is below has {0} bytes, which is too long")]
+    NameTooLong(usize),
+    /// What is below is too large.
+    #[error("a device of {0} bytes is too large for an overlay in a file")]
+    TooLarge(u64),
+}
+
+impl About {
+    /// What an overlay says that it is of, and the length of that.
+    ///
+    /// # Errors
+    /// If it is no overlay, or its header is damaged.
+    pub fn read(storage: &dyn BlockDevice) -> Result<(Self, u64), OverlayError> {
+        if storage.len() < HEADER_BYTES {
+            return Err(OverlayError::NoOverlay);
+        }
+        let mut bytes = [0; HEADER_BYTES as usize];
+        storage.read_at(0, &mut bytes)?;
+        if bytes[..MAGIC.len()] != MAGIC {
+            return Err(OverlayError::NoOverlay);
+        }
+        let damaged = |what: &str| OverlayError::Damaged(format!("its header has {what}"));
+        if crc32c::crc32c(&bytes[..SUM_AT]) != word(&bytes, SUM_AT) {
+            return Err(damaged("a wrong checksum"));
+        }
+        let len = u64::from(word(&bytes, 8)) | u64::from(word(&bytes, 12)) << 32;
+        let base_len = word(&bytes, LENS_AT) as usize;
+        let end = base_len.saturating_add(word(&bytes, LENS_AT + 4) as usize);
+        let texts =
+            bytes[TEXTS_AT..SUM_AT].get(..end).ok_or_else(|| damaged("no room for names"))?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| damaged("no text"));
+        let (base, identity) =
+            texts.split_at_checked(base_len).ok_or_else(|| damaged("no room for a name"))?;
+        Ok((Self { base: text(base)?, identity: text(identity)? }, len))
+    }
+
+    /// The header of an overlay of a device of that length.
+    pub(super) fn header(&self, len: u64) -> Result<Vec<u8>, OverlayError> {
+        let texts = [self.base.as_bytes(), self.identity.as_bytes()].concat();
+        if texts.len() > SUM_AT - TEXTS_AT {
+            return Err(OverlayError::NameTooLong(texts.len()));
+        }
+        let lens = [self.base.len() as u32, self.identity.len() as u32].map(u32::to_le_bytes);
+        let mut bytes = [&MAGIC[..], &len.to_le_bytes(), &lens.concat(), &texts].concat();
+        bytes.resize(SUM_AT, 0);
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        Ok(bytes)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

@@ -1,0 +1,266 @@
+//! A device that keeps what is written to it in a file, over another that stays as it is.
+//!
+//! The file has a header, an index and data. Data of a block lie at a fixed place, so that the file is as large as the
+//! device below and takes what was written. The index says which blocks are there; it goes to the file only after their
+//! data are durable, so that a crash leaves blocks as they were after some flush or later, and never one that is not
+//! there. Like a disk, it may keep a part of what was written since the last flush.
+
+mod header;
+mod index;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+pub use header::{About, OverlayError};
+
+use crate::{BlockDevice, check_range};
+use header::HEADER_BYTES;
+use index::Index;
+
+/// Unit in which changes are kept, in bytes.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A view of a device that may be written without changing it, and is kept.
+///
+/// The lock orders what is said to be there with the copying of what is below: it is held while a block is first written
+/// in part.
+pub struct OverlayFile {
+    below: Arc<dyn BlockDevice>,
+    storage: Arc<dyn BlockDevice>,
+    index: RwLock<Index>,
+    data_start: u64,
+}
+
+impl OverlayFile {
+    /// How many bytes the file must have for a device of `len` bytes. Most of them are holes.
+    ///
+    /// # Errors
+    /// If there are no files of that length.
+    pub fn file_bytes(len: u64) -> Result<u64, OverlayError> {
+        let end =
+            data_start(len).checked_add(len.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
+        end.filter(|&end| i64::try_from(end).is_ok()).ok_or(OverlayError::TooLarge(len))
+    }
+
+    /// Makes a new overlay in `storage`, which has zeros only.
+    ///
+    /// # Errors
+    /// If it cannot be written, is too short, or `about` is too long.
+    pub fn create(
+        storage: Arc<dyn BlockDevice>,
+        below: Arc<dyn BlockDevice>,
+        about: &About,
+    ) -> Result<Self, OverlayError> {
+        let header = about.header(below.len())?;
+        storage.write_at(0, &header).and_then(|()| storage.flush())?;
+        Self::of(storage, below)
+    }
+
+    /// Opens an overlay of `below`, whose identity must be the one that it was made for.
+    ///
+    /// # Errors
+    /// If it is none, is damaged, or belongs to something else.
+    pub fn open(
+        storage: Arc<dyn BlockDevice>,
+        below: Arc<dyn BlockDevice>,
+        identity: &str,
+    ) -> Result<Self, OverlayError> {
+        let (about, len) = About::read(&*storage)?;
+        if about.identity != identity || len != below.len() {
+            return Err(OverlayError::OtherBase {
+                expected: format!("{} ({len} bytes)", about.identity),
+                found: format!("{identity} ({} bytes)", below.len()),
+            });
+        }
+        Self::of(storage, below)
+    }
+
+    fn of(
+        storage: Arc<dyn BlockDevice>,
+        below: Arc<dyn BlockDevice>,
+    ) -> Result<Self, OverlayError> {
+        let len = below.len();
+        if storage.len() < Self::file_bytes(len)? {
+            let problem = "it was cut off, or is not for a device of that length";
+            return Err(OverlayError::Damaged(problem.into()));
+        }
+        let index = RwLock::new(Index::read(&*storage, HEADER_BYTES, blocks(len))?);
+        Ok(Self { below, storage, index, data_start: data_start(len) })
+    }
+
+    /// Blocks that were written, as byte ranges in their order.
+    #[must_use]
+    pub fn written(&self) -> Vec<Range<u64>> {
+        let (index, mut ranges) = (self.index.read(), Vec::<Range<u64>>::new());
+        for block in index.blocks() {
+            let (start, end) = (block * BLOCK_BYTES, ((block + 1) * BLOCK_BYTES).min(self.len()));
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+
+    /// Runs of blocks of `offset..offset + len` that are alike: whether they are here, and their bytes.
+    fn runs(&self, offset: u64, len: u64) -> Vec<(bool, Range<u64>)> {
+        let (index, end) = (self.index.read(), offset + len);
+        let mut runs: Vec<(bool, Range<u64>)> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK_BYTES;
+            let (is_here, next) = (index.has(block), end.min((block + 1) * BLOCK_BYTES));
+            match runs.last_mut() {
+                Some((was_here, run)) if *was_here == is_here => run.end = next,
+                _ => runs.push((is_here, at..next)),
+            }
+            at = next;
+        }
+        runs
+    }
+
+    /// Writes a part of one block.
+    fn write_part(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let block = offset / BLOCK_BYTES;
+        if self.index.read().has(block) {
+            return self.storage.write_at(self.data_start + offset, data);
+        }
+        // Nobody else may copy what is below over what is written here.
+        let mut index = self.index.write();
+        if !index.has(block) {
+            let start = block * BLOCK_BYTES;
+            let mut bytes = [0; BLOCK_BYTES as usize];
+            let count = BLOCK_BYTES.min(self.len() - start) as usize;
+            self.below.read_at(start, &mut bytes[..count])?;
+            self.storage.write_at(self.data_start + start, &bytes)?;
+        }
+        self.storage.write_at(self.data_start + offset, data)?;
+        index.add(block..block + 1);
+        Ok(())
+    }
+
+    /// What of a range are whole blocks, to the end of the device.
+    fn whole(&self, offset: u64, len: u64) -> Range<u64> {
+        let end = offset + len;
+        let end_of_whole = if end == self.len() { end } else { end / BLOCK_BYTES * BLOCK_BYTES };
+        let start = offset.next_multiple_of(BLOCK_BYTES);
+        if start < end_of_whole { start..end_of_whole } else { end..end }
+    }
+
+    /// Calls `part` with pieces of blocks before and after the whole ones.
+    fn edges(
+        range: Range<u64>,
+        whole: &Range<u64>,
+        mut part: impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for edge in [range.start..whole.start, whole.end..range.end] {
+            let mut at = edge.start;
+            while at < edge.end {
+                let end = edge.end.min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
+                part(at..end)?;
+                at = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, whole: &Range<u64>) {
+        let blocks = whole.start / BLOCK_BYTES..whole.end.div_ceil(BLOCK_BYTES);
+        self.index.write().add(blocks);
+    }
+}
+
+fn blocks(len: u64) -> u64 {
+    len.div_ceil(BLOCK_BYTES)
+}
+
+fn data_start(len: u64) -> u64 {
+    HEADER_BYTES + Index::file_bytes(blocks(len))
+}
+
+impl BlockDevice for OverlayFile {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(self.len(), offset, buf.len() as u64)?;
+        for (is_here, run) in self.runs(offset, buf.len() as u64) {
+            let part = &mut buf[(run.start - offset) as usize..(run.end - offset) as usize];
+            if is_here {
+                self.storage.read_at(self.data_start + run.start, part)?;
+            } else {
+                self.below.read_at(run.start, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_read_ahead(&self) -> bool {
+        self.below.has_read_ahead()
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.below.read_ahead(offset, len);
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self.len(), offset, data.len() as u64)?;
+        let range = offset..offset + data.len() as u64;
+        let bytes =
+            |part: &Range<u64>| &data[(part.start - offset) as usize..(part.end - offset) as usize];
+        let whole = self.whole(offset, data.len() as u64);
+        Self::edges(range, &whole, |part| self.write_part(part.start, bytes(&part)))?;
+        if !whole.is_empty() {
+            self.storage.write_at(self.data_start + whole.start, bytes(&whole))?;
+            self.add(&whole);
+        }
+        Ok(())
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        let whole = self.whole(offset, len);
+        Self::edges(offset..offset + len, &whole, |part| {
+            let zeros = [0; BLOCK_BYTES as usize];
+            self.write_part(part.start, &zeros[..(part.end - part.start) as usize])
+        })?;
+        if !whole.is_empty() {
+            self.storage.zero_range(self.data_start + whole.start, whole.end - whole.start)?;
+            self.add(&whole);
+        }
+        Ok(())
+    }
+
+    /// Gives back what the file has of the range, which reads as zeros from then on. What is below is not shown again:
+    /// it may be older than what somebody else knows of it.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.len(), offset, len)?;
+        let whole = self.whole(offset, len);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        for (is_here, run) in self.runs(whole.start, whole.end - whole.start) {
+            if is_here {
+                self.storage.zero_range(self.data_start + run.start, run.end - run.start)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut index = self.index.write();
+        // Data first: what the index says is there.
+        self.storage.flush()?;
+        if index.write(&*self.storage)? {
+            self.storage.flush()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Options of places, which every command has.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use diskwright::anywhere::{Reading, set_reading};
+use diskwright::{Error, Result};
+
+/// Names a directory to keep chunks in, where the option does not.
+const CACHE_VARIABLE: &str = "DISKWRIGHT_CACHE";
+
+/// How images are read that lie elsewhere.
+#[derive(Debug, Args)]
+pub(crate) struct PlacesArgs {
+    /// Keep what is fetched from a place in DIR, for other commands too [default DIR: $DISKWRIGHT_CACHE, which also does
+    /// without this option, or diskwright in $XDG_CACHE_HOME]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Places"
+    )]
+    cache: Option<Option<PathBuf>>,
+
+    /// Most bytes of that [default: 10G]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        value_parser = diskwright::text::parse_size,
+        help_heading = "Places"
+    )]
+    cache_size: Option<u64>,
+
+    /// Fetch from a place only what is read, and nothing before: to see what that gains
+    #[arg(long, global = true, help_heading = "Places")]
+    no_read_ahead: bool,
+}
+
+impl PlacesArgs {
+    /// Has places read so.
+    pub(crate) fn set(&self) -> Result<()> {
+        let mut reading =
+            Reading::default().cache(self.directory()?).read_ahead(!self.no_read_ahead);
+        reading.cache_bytes = self.cache_size.unwrap_or(reading.cache_bytes);
+        set_reading(&reading)
+    }
+
+    fn directory(&self) -> Result<Option<PathBuf>> {
+        let of_environment = path_of(CACHE_VARIABLE);
+        match &self.cache {
+            Some(Some(directory)) => Ok(Some(directory.clone())),
+            None => Ok(of_environment),
+            Some(None) => {
+                let of_user = || Some(path_of("XDG_CACHE_HOME")?.join("diskwright"));
+                let of_home = || Some(path_of("HOME")?.join(".cache/diskwright"));
+                let problem = "there is no directory for a cache: name one, --cache=DIR";
+                let found = of_environment.or_else(of_user).or_else(of_home);
+                found.map(Some).ok_or_else(|| Error::Usage(problem.into()))
+            }
+        }
+    }
+}
+
+fn path_of(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}

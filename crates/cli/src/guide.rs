@@ -1,0 +1,21 @@
+//! What is said to somebody who asks for nothing.
+
+/// What one would do first, one line each.
+const FIRST_STEPS: &str = "\
+Diskwright builds and reads images of ext4 and XFS, and changes them, without root.
+
+  diskwright build rootfs/ root.img --size 2G        make an image of a directory, an archive or a container image
+  diskwright ls -l root.img /etc                     see what is in it
+  diskwright cp app.conf root.img:/etc/app.conf      change a file in it
+  diskwright extract root.img - | tar -t             get the files out again
+  diskwright mount root.img /mnt                     use it as a directory
+  diskwright check root.img                          see whether it is sound; diskwright repair mends it
+
+diskwright --help names all commands, diskwright COMMAND --help has the options and examples of one, and the
+cookbook (docs/cookbook.md, or /usr/share/doc/diskwright where a package was installed) has recipes.";
+
+/// The lines of what this host has.
+pub(crate) fn first_steps() -> String {
+    let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
+    FIRST_STEPS.lines().filter(has).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,59 @@
+//! The command line: arguments in, exit status out. What commands do is in the library.
+//!
+//! It is a library of its own so that man pages and completions can be made of [`command`] by another program: nothing
+//! else of it is for others.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod guide;
+mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use diskwright::Outcome;
+
+/// The arguments that the program takes, with its help.
+pub fn command() -> clap::Command {
+    cli::Cli::command()
+}
+
+/// All that the program does.
+pub fn main() -> ExitCode {
+    if let Some((program, arguments)) = namesake() {
+        terminal::show_messages_of_libraries();
+        return ExitCode::from(program.run(arguments));
+    }
+    if std::env::args_os().len() < 2 {
+        terminal::lines(format!("{}\n", guide::first_steps()).as_bytes());
+        return ExitCode::from(Outcome::Usage as u8);
+    }
+    let cli = cli::Cli::parse();
+    terminal::show_messages_of_libraries();
+    let outcome = commands::run(&cli).unwrap_or_else(|error| {
+        if error.is_broken_pipe() {
+            return Outcome::Done;
+        }
+        terminal::message(&error.with_advice());
+        error.outcome()
+    });
+    ExitCode::from(outcome as u8)
+}
+
+/// The program that this one is called as, by its own name or after the word `as`, and its arguments: all of them are
+/// its own, `-h` too.
+fn namesake() -> Option<(&'static dropin::Program, Vec<OsString>)> {
+    let words = std::env::args_os().collect::<Vec<_>>();
+    let called = |word: &OsString| dropin::Program::called(word);
+    match &*words {
+        [name, arguments @ ..] if called(name).is_some() => {
+            Some((called(name)?, arguments.to_vec()))
+        }
+        [_, word, name, arguments @ ..] if word == "as" => {
+            Some((called(name)?, arguments.to_vec()))
+        }
+        _ => None,
+    }
+}

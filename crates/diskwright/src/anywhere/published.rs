@@ -1,0 +1,69 @@
+//! Places that are more than bytes: published images, whose addresses have the form PREFIX/names/NAME, volumes, and what
+//! an NBD server exports.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use nbd::Client;
+use place::lazy::{FetchError, LazyDevice, RangeSource};
+use place::{OpenError, OpenPlace, Place, store};
+use publish::Published;
+
+use super::reading;
+use crate::{Error, Result, volume};
+
+/// Opens a place to read it, whatever lies there; `file` is the file that it lies in, if it lies in one.
+pub(super) fn open_place(place: &Place, file: Option<File>) -> Result<OpenPlace> {
+    let address = match place {
+        Place::Object(address) => address,
+        Place::Nbd(address) => {
+            return Ok(OpenPlace { device: Arc::new(connect(address)?), identity: None });
+        }
+        _ => return Ok(place.open(file, reading::options())?),
+    };
+    let location = store::open(address).map_err(OpenError::from)?;
+    if let Some(image) = publish::find(&location)? {
+        return Ok(open_published(image));
+    }
+    match place.open(file, reading::options()) {
+        // A volume is many objects, and none of its own name.
+        Err(OpenError::Fetch(FetchError::Absent { address: shown })) => {
+            let volume = volume::device(Path::new(address), true)?;
+            let device = volume.ok_or(OpenError::Fetch(FetchError::Absent { address: shown }))?;
+            Ok(OpenPlace { device, identity: None })
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Connects to an NBD server.
+pub(super) fn connect(address: &str) -> Result<Client> {
+    Client::connect(address).map_err(|e| Error::host("connect to", Path::new(address), e))
+}
+
+fn open_published(image: Published) -> OpenPlace {
+    let (identity, first) = (image.identity().to_owned(), touched_first(&image));
+    let device = LazyDevice::new(Arc::new(image), reading::options().clone());
+    for range in first {
+        device.read_ahead(range.start, range.end - range.start);
+    }
+    OpenPlace { device: Arc::new(device), identity: Some(identity) }
+}
+
+/// What a recorded start touched first, with neighbours joined: as much as is read ahead at a time.
+fn touched_first(image: &Published) -> Vec<Range<u64>> {
+    let mut room = reading::options().read_ahead_bytes;
+    let mut first: Vec<Range<u64>> = Vec::new();
+    for range in image.order() {
+        let Some(rest) = room.checked_sub(range.end - range.start) else { break };
+        room = rest;
+        match first.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => first.push(range),
+        }
+    }
+    first
+}

@@ -1,0 +1,105 @@
+//! Which words name places.
+
+use std::io;
+use std::path::Path;
+
+use crate::Error;
+
+/// What a place begins with.
+const PREFIXES: [&str; 15] = [
+    "s3://",
+    "gs://",
+    "az://",
+    "abfs://",
+    "abfss://",
+    "http://",
+    "https://",
+    "nbd://",
+    "nbd+unix://",
+    "qcow2:",
+    "vmdk:",
+    "vhdx:",
+    "vpc:",
+    "zst:",
+    "volume:",
+];
+
+/// Whether a word looks like a place, whatever can be opened.
+pub(crate) fn is_place(word: &Path) -> bool {
+    word.to_str().is_some_and(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix)))
+}
+
+/// The local file that a word names, if it names one: by itself, or behind its kind.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) fn file_of(word: &Path) -> Option<&Path> {
+    if !is_place(word) {
+        return Some(word);
+    }
+    let (_, rest) = word.to_str()?.split_once(':')?;
+    (!rest.starts_with("//")).then(|| Path::new(rest))
+}
+
+/// Why the file `word` cannot be opened, if that is because it is no file: to read a place, or to write one that can
+/// only be read.
+pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
+    if error.kind() != io::ErrorKind::NotFound || !is_place(word) {
+        return None;
+    }
+    let word = crate::text::shown(word);
+    let word = word.to_string();
+    let word = word.split('?').next().unwrap_or_default();
+    Some(Error::Usage(if cfg!(feature = "anywhere") {
+        format!(
+            "{word}: this is done in a local file only; copy it first (diskwright convert, or the store's own program), \
+             or mount it with --overlay FILE"
+        )
+    } else {
+        format!(
+            "{word}: there is no such file, and this build does not read places; one with the feature anywhere does \
+             (cargo install diskwright-cli --features anywhere)"
+        )
+    }))
+}
+
+/// A place and a path in it, of `PLACE:/PATH`. The path is absolute, because places have colons themselves.
+pub(crate) fn split_side(text: &[u8]) -> Option<(&Path, &[u8])> {
+    let text = std::str::from_utf8(text).ok()?;
+    let from = PREFIXES.iter().find(|prefix| text.starts_with(**prefix))?.len();
+    let colon = from + text[from..].find(":/")?;
+    Some((Path::new(&text[..colon]), &text.as_bytes()[colon + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_place_comes_after_the_colon() {
+        let split = |text: &'static str| {
+            split_side(text.as_bytes()).map(|(place, path)| (place.to_str().unwrap(), path))
+        };
+        assert_eq!(split("s3://bucket/a.img:/etc"), Some(("s3://bucket/a.img", &b"/etc"[..])));
+        assert_eq!(split("http://host:80/a:/x:/y"), Some(("http://host:80/a", &b"/x:/y"[..])));
+        assert_eq!(split("qcow2:disk:/etc"), Some(("qcow2:disk", &b"/etc"[..])));
+        assert_eq!(split("s3://bucket/a.img"), None);
+        assert_eq!(split("root.img:/etc"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_no_place() {
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        assert!(missing(Path::new("root.img"), &error).is_none());
+        let told = missing(Path::new("s3://bucket/a?secret"), &error).unwrap();
+        assert!(told.to_string().starts_with("s3://bucket/a: "), "{told}");
+        assert!(!is_place(Path::new("./s3://bucket")));
+    }
+
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[test]
+    fn a_virtual_disk_lies_in_a_file() {
+        let file = |word: &'static str| file_of(Path::new(word)).and_then(Path::to_str);
+        assert_eq!(file("root.img"), Some("root.img"));
+        assert_eq!(file("qcow2:/tmp/disk"), Some("/tmp/disk"));
+        assert_eq!(file("s3://bucket/a"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Images as network block devices: what `diskwright serve` does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use blockdev::{BlockDevice, FileDevice};
+
+pub use nbd::{Address, AddressError};
+
+use crate::image::{open_device, window};
+use crate::{Error, OpenImage, Result, lock};
+
+/// An image, or a partition of a disk, that NBD clients can connect to. What it holds does not matter: clients get its
+/// bytes as they lie.
+pub struct Service {
+    server: nbd::Server,
+    image: PathBuf,
+}
+
+impl Service {
+    /// Opens an image and listens. One that may be written is locked as by a mount, one that is only read as by
+    /// commands that read; with [`OpenImage::norecovery`] it is only read, and not locked.
+    ///
+    /// # Errors
+    /// If the image cannot be opened, is in use, or nothing can listen there.
+    pub fn open(
+        image: &Path,
+        options: &OpenImage,
+        address: &Address,
+        read_only: bool,
+    ) -> Result<Self> {
+        let read_only = read_only || options.norecovery;
+        let device = device(image, options, read_only)?;
+        let server = nbd::Server::bind(address, device, "", read_only)
+            .map_err(|e| Error::host("listen at", address.to_string(), e))?;
+        Ok(Self { server, image: image.to_owned() })
+    }
+
+    /// Where it listens: with TCP, with the port that was chosen for port 0.
+    pub fn address(&self) -> &Address {
+        self.server.address()
+    }
+
+    /// Serves until `stop` is set, and makes all that was written durable.
+    ///
+    /// # Errors
+    /// If nothing can be accepted any more, or the image cannot be written.
+    pub fn serve(self, stop: &AtomicBool) -> Result<()> {
+        self.server.serve(stop).map_err(|e| Error::host("serve", &self.image, e))
+    }
+}
+
+/// What is to be served.
+fn device(image: &Path, options: &OpenImage, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+    #[cfg(feature = "anywhere")]
+    if let Some(device) = crate::volume::device(image, read_only)? {
+        return window(image, device, options);
+    }
+    if read_only {
+        return open_device(image, options);
+    }
+    let device = FileDevice::new(lock::open_to_write(image)?);
+    let device = device.map_err(|e| Error::host("read", image, e))?;
+    window(image, Arc::new(device), options)
+}

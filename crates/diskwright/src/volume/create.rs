@@ -1,0 +1,77 @@
+//! Making a volume with an empty file system.
+
+use ::volume::{NewVolume, Options};
+use ext4::mkfs as ext4_mkfs;
+use xfs::mkfs as xfs_mkfs;
+
+use super::{at, whole};
+use crate::{Error, Format, Result};
+
+/// The file system of a new volume.
+#[derive(Clone, Debug)]
+pub struct NewFileSystem {
+    /// ext4 or XFS.
+    pub format: Format,
+    /// Size of the volume in bytes. It costs nothing until it is used.
+    pub size: u64,
+    /// Label.
+    pub label: Vec<u8>,
+}
+
+/// Where everything of it goes.
+enum Plan {
+    Ext4(Box<ext4_mkfs::Layout>),
+    Xfs(Box<xfs_mkfs::Layout>),
+}
+
+/// Makes a volume with an empty file system.
+///
+/// # Errors
+/// If there is no such file system, something is at the address already, or the bucket cannot be used. What was written
+/// until then stays there; `delete` removes it.
+pub fn create(address: &str, what: &NewFileSystem) -> Result<()> {
+    let location = whole(address)?;
+    // Before anything is in the bucket.
+    plan(what, [0; 16])?;
+    let new = NewVolume::create(&location, what.size, &Options::default()).map_err(at(address))?;
+    let made = match plan(what, new.uuid())? {
+        Plan::Ext4(layout) => ext4_mkfs::format(&new, &layout, ext4_mkfs::Contents::Zeros),
+        Plan::Xfs(layout) => xfs_mkfs::format(&new, &layout, xfs_mkfs::Contents::Zeros),
+    };
+    made.map_err(|source| Error::Image { image: address.into(), source })?;
+    new.finish().map_err(at(address))
+}
+
+fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
+    let planned = match what.format {
+        Format::Ext4 => {
+            let mut hash_seed = uuid;
+            hash_seed.reverse();
+            ext4_mkfs::plan(&ext4_mkfs::Options {
+                block_size: Some(4096),
+                label: what.label.clone(),
+                uuid,
+                hash_seed,
+                time: now(),
+                ..ext4_mkfs::Options::new(what.size)
+            })
+            .map(|layout| Plan::Ext4(Box::new(layout)))
+        }
+        Format::Xfs => xfs_mkfs::plan(&xfs_mkfs::Options {
+            label: what.label.clone(),
+            uuid,
+            // What is written is written in whole blocks of the volume.
+            sector_size: 4096,
+            time: now(),
+            ..xfs_mkfs::Options::new(what.size)
+        })
+        .map(|layout| Plan::Xfs(Box::new(layout))),
+    };
+    planned
+        .map_err(|error| Error::Usage(format!("there is no such {}: {error}", what.format.name())))
+}
+
+/// The time of this moment.
+fn now() -> vfs::Timestamp {
+    std::time::SystemTime::now().into()
+}

@@ -1,0 +1,42 @@
+//! Finding out that an image is a volume, and opening it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::volume::{Options, View, Volume};
+use blockdev::BlockDevice;
+use place::Place;
+
+use super::{at, location, parts};
+use crate::{Error, Result};
+
+/// The volume that an image's name means; `None` if it means none. Opened to be changed, it is taken from whoever has it.
+///
+/// # Errors
+/// If the bucket cannot be asked, or the volume cannot be opened so.
+pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let Some(Place::Object(address)) = Place::parse(image.as_os_str()) else { return Ok(None) };
+    if address.starts_with("http") {
+        // Nothing can be written there.
+        return Ok(None);
+    }
+    let (volume, snapshot) = parts(&address);
+    let place = location(volume)?;
+    if !::volume::is_volume(&place).map_err(at(&address))? {
+        return Ok(None);
+    }
+    let options = Options::default();
+    if read_only {
+        let view = View::open(&place, snapshot, &options).map_err(at(&address))?;
+        return Ok(Some(Arc::new(view)));
+    }
+    if snapshot.is_some() {
+        let problem = format!(
+            "{address} is a snapshot, which can only be read: ask for that, or make a volume of it with diskwright \
+             volume clone"
+        );
+        return Err(Error::Usage(problem));
+    }
+    let volume = Volume::open(&place, &options).map_err(at(&address))?;
+    Ok(Some(Arc::new(volume)))
+}

@@ -1,0 +1,106 @@
+//! What the arguments of blkid ask for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::STATUSES;
+use super::probe::Tag;
+use crate::failure::Failure;
+use crate::words::{Word, Words};
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    #[default]
+    Full,
+    Value,
+    Export,
+    Udev,
+    Device,
+}
+
+/// Everything that can be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    pub(super) images: Vec<PathBuf>,
+    pub(super) form: Form,
+    pub(super) only_version: bool,
+    /// Names of what is shown; empty for all.
+    names: Vec<String>,
+    /// Only these types are looked for, or none of these.
+    types: Option<(bool, Vec<String>)>,
+    pub(super) is_low_level: bool,
+}
+
+impl Wish {
+    /// Whether a file system of this type is looked for.
+    pub(super) fn wants(&self, tags: &[Tag]) -> bool {
+        let Some((only, types)) = &self.types else { return true };
+        let found = tags.iter().find(|tag| tag.name == "TYPE");
+        found.is_none_or(|found| types.contains(&found.value) == *only)
+    }
+
+    /// Those that are to be shown.
+    pub(super) fn chosen(&self, tags: Vec<Tag>) -> Vec<Tag> {
+        let is_shown = |tag: &Tag| {
+            let is_here = self.is_low_level || self.form == Form::Udev || !tag.is_low_level;
+            is_here && (self.names.is_empty() || self.names.iter().any(|name| name == tag.name))
+        };
+        tags.into_iter().filter(is_shown).collect()
+    }
+}
+
+/// Reads the arguments.
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut wish = Wish::default();
+    let mut words = Words::new(arguments, STATUSES);
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(image) => wish.images.push(image.into()),
+            Word::Option(letter) => wish.option(letter, &mut words)?,
+        }
+    }
+    if wish.images.is_empty() && !wish.only_version {
+        return Err(STATUSES.usage("name an image: devices of the machine are not looked for"));
+    }
+    Ok(wish)
+}
+
+impl Wish {
+    fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
+        match letter {
+            'p' => self.is_low_level = true,
+            's' => self.names.push(words.text()?),
+            'o' => {
+                self.form = match &*words.text()? {
+                    "full" => Form::Full,
+                    "value" => Form::Value,
+                    "export" => Form::Export,
+                    "udev" => Form::Udev,
+                    "device" => Form::Device,
+                    "list" => return Err(words.refused("it is for people: say full")),
+                    _ => return Err(words.wrong("is full, value, export, udev or device")),
+                }
+            }
+            'n' => {
+                let list = words.text()?;
+                let (is_only, list) =
+                    list.strip_prefix("no").map_or((true, &*list), |rest| (false, rest));
+                self.types = Some((is_only, list.split(',').map(String::from).collect()));
+            }
+            'V' => self.only_version = true,
+            // Images are always read anew, nothing is remembered of them, and no cache is kept.
+            'c' | 'w' => drop(words.value()?),
+            'd' | 'g' => {}
+            'i' | 'k' => return Err(words.refused("only file systems are looked for")),
+            'l' | 'L' | 'U' | 't' => {
+                return Err(
+                    words.refused("devices of the machine are not looked for: name an image")
+                );
+            }
+            'O' | 'S' | 'u' | 'D' => return Err(words.refused("an image is looked at as a whole")),
+            _ => return Err(words.unknown()),
+        }
+        Ok(())
+    }
+}

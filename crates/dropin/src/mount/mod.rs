@@ -1,0 +1,53 @@
+//! `mount.fuse.diskwright`, `mount.diskwright` and `fuse2fs`: a mount by the arguments that mount(8) and fuse2fs(1) have.
+//!
+//! The mount is served by `diskwright mount`, which this program is started again as.
+
+mod wish;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::failure::{Ended, Failure, STATUSES, Statuses};
+use crate::invoked::Invoked;
+use wish::Wish;
+
+/// The statuses of mount(8): the arguments make no sense, and the mount failed.
+const OF_MOUNT: Statuses = Statuses { usage: 1, failed: 32 };
+
+/// As mount(8) calls its helpers.
+pub(crate) fn helper(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    begin(&wish::of_mount(arguments, OF_MOUNT)?, OF_MOUNT)
+}
+
+/// As fuse2fs is called.
+pub(crate) fn fuse2fs(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    let wish = wish::of_fuse2fs(arguments, STATUSES)?;
+    if wish.only_version {
+        return Ok(invoked.version());
+    }
+    begin(&wish, STATUSES)
+}
+
+fn begin(wish: &Wish, statuses: Statuses) -> Ended {
+    if wish.is_trial {
+        return Ok(0);
+    }
+    let failed = |e: io::Error| -> Failure {
+        statuses.failed(format_args!("this program cannot be started again: {e}"))
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg0("diskwright").arg("mount").args(wish.arguments());
+    if wish.foreground {
+        // Signals are for who serves the mount.
+        return Err(failed(command.exec()));
+    }
+    // It has said why it failed.
+    Ok(match command.status().map_err(failed)?.code() {
+        Some(0) => 0,
+        Some(2) => statuses.usage,
+        _ => statuses.failed,
+    })
+}

@@ -1,0 +1,212 @@
+//! What the arguments ask for, as arguments of `diskwright mount`.
+
+use std::ffi::OsString;
+
+use crate::failure::{Failure, Statuses};
+use crate::words::{Word, Words};
+
+/// A mount that is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    operands: Vec<OsString>,
+    /// Words of `-o`, for the mount.
+    options: Vec<String>,
+    /// Arguments that are no words of `-o` there.
+    others: Vec<String>,
+    /// Words that nobody knows are left out.
+    is_sloppy: bool,
+    pub(super) foreground: bool,
+    pub(super) is_trial: bool,
+    pub(super) only_version: bool,
+}
+
+impl Wish {
+    /// The arguments of `diskwright mount`.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = self.others.iter().map(OsString::from).collect();
+        if self.foreground {
+            arguments.push("--foreground".into());
+        }
+        if !self.options.is_empty() {
+            arguments.extend(["-o".into(), self.options.join(",").into()]);
+        }
+        arguments.push("--".into());
+        arguments.extend(self.operands.iter().cloned());
+        arguments
+    }
+
+    /// What both programs have in common: words that `diskwright mount` has options for.
+    fn common(&mut self, word: &str) -> bool {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("offset", bytes) => self.others.push(format!("--offset={bytes}")),
+            // What is read as it lies cannot be changed.
+            ("norecovery" | "noload", "") => {
+                self.others.push("--norecovery".into());
+                self.options.push("ro".into());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn complete(self, statuses: Statuses) -> Result<Self, Failure> {
+        if self.operands.len() == 2 || self.only_version {
+            return Ok(self);
+        }
+        Err(statuses.usage("name an image and a directory to mount it on"))
+    }
+}
+
+/// `IMAGE DIRECTORY [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
+pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
+    let mut wish = Wish::default();
+    let mut words = Words::new(arguments, statuses);
+    let mut lists = Vec::new();
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(operand) => wish.operands.push(operand),
+            Word::Option('o') => lists.push(words.text()?),
+            Word::Option('s') => wish.is_sloppy = true,
+            Word::Option('f') => wish.is_trial = true,
+            // There is no table of mounts but the kernel's, and the type is the image's.
+            Word::Option('n' | 'v') => {}
+            Word::Option('t') => drop(words.value()?),
+            Word::Option('r') => wish.options.push("ro".into()),
+            Word::Option('w') => wish.options.push("rw".into()),
+            Word::Option('N') => {
+                return Err(words.refused("enter the namespace with nsenter(1) first"));
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    for word in words_of(&lists) {
+        wish.word_of_mount(word);
+    }
+    wish.complete(statuses)
+}
+
+/// The words of lists with commas.
+fn words_of(lists: &[String]) -> impl Iterator<Item = &str> {
+    lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|word| !word.is_empty())
+}
+
+impl Wish {
+    fn word_of_mount(&mut self, word: &str) {
+        if self.common(word) {
+            return;
+        }
+        match word.split_once('=') {
+            Some(("partition", number)) => self.others.push(format!("--partition={number}")),
+            Some(("log", file)) => self.others.push(format!("--log={file}")),
+            // Who mounts by `user` of /etc/fstab, which mount(8) notes for umount(8).
+            Some(("user" | "uhelper" | "helper", _)) => {}
+            _ if self.is_sloppy && !is_known(word) => {}
+            _ => self.options.push(word.into()),
+        }
+    }
+}
+
+/// Whether `diskwright mount -o` takes the word.
+fn is_known(word: &str) -> bool {
+    diskwright::mount::MountOptions::default().apply(word).is_ok()
+}
+
+/// `[-dfs] [-o OPTIONS] IMAGE DIRECTORY`.
+pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
+    let mut wish = Wish::default();
+    let mut words = Words::new(arguments, statuses);
+    let mut lists = Vec::new();
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(operand) => wish.operands.push(operand),
+            Word::Option('o') => lists.push(words.text()?),
+            Word::Option('f') => wish.foreground = true,
+            Word::Option('s') => wish.options.push("threads=1".into()),
+            Word::Option('V') => wish.only_version = true,
+            Word::Option('d') => {
+                return Err(words.refused("requests of the kernel are not printed"));
+            }
+            Word::Option(_) => return Err(words.unknown()),
+        }
+    }
+    for word in words_of(&lists) {
+        wish.word_of_fuse2fs(word, statuses)?;
+    }
+    wish.complete(statuses)
+}
+
+impl Wish {
+    fn word_of_fuse2fs(&mut self, word: &str, statuses: Statuses) -> Result<(), Failure> {
+        if self.common(word) {
+            return Ok(());
+        }
+        let why = match word.split_once('=').unwrap_or((word, "")) {
+            // So it is here, and so much memory is taken as is needed.
+            ("bsddf" | "acl" | "no_default_opts" | "cache_size" | "subtype", _) => return Ok(()),
+            ("kernel", "") => {
+                let like_the_kernel = ["allow_other", "default_permissions", "suid", "dev"];
+                self.options.extend(like_the_kernel.map(String::from));
+                return Ok(());
+            }
+            ("fakeroot", _) => "the kernel checks permissions: uid=N shows all files as a user's",
+            ("minixdf" | "noacl", _) => "it is always off",
+            ("debug" | "fuse2fs_debug", _) => "requests of the kernel are not printed",
+            ("lockfile", _) => "the image itself is locked",
+            ("directio", _) => "images are read and written through the host's cache",
+            ("errors", "panic") => "errors=remount-ro and errors=continue are there",
+            _ => {
+                self.options.push(word.into());
+                return Ok(());
+            }
+        };
+        Err(statuses.refused(format_args!("-o {word}"), why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::STATUSES;
+
+    fn shown(wish: Result<Wish, Failure>) -> String {
+        let wish = wish.unwrap_or_else(|failure| panic!("{}", failure.message));
+        let words = wish.arguments();
+        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn arguments_of_mount_become_those_of_the_command() {
+        let mount = |line: &str| shown(of_mount(words(line), STATUSES));
+        assert_eq!(mount("a.img /mnt -o rw"), "-o rw -- a.img /mnt");
+        assert_eq!(
+            mount("a.img /mnt -n -t fuse.diskwright -o ro,partition=2,user=me,log=/l"),
+            "--partition=2 --log=/l -o ro -- a.img /mnt"
+        );
+        assert_eq!(mount("-s a.img /mnt -o noatime,what"), "-o noatime -- a.img /mnt");
+        assert_eq!(mount("a.img /mnt -o what,norecovery"), "--norecovery -o what,ro -- a.img /mnt");
+        for wrong in ["a.img", "a b c", "a.img /mnt -N 1", "a.img /mnt -x", ""] {
+            assert!(of_mount(words(wrong), STATUSES).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_fuse2fs_become_those_of_the_command() {
+        let fuse2fs = |line: &str| shown(of_fuse2fs(words(line), STATUSES));
+        assert_eq!(
+            fuse2fs("-f -s -o offset=1048576,ro a.img /mnt -o allow_other,bsddf"),
+            "--offset=1048576 --foreground -o threads=1,ro,allow_other -- a.img /mnt"
+        );
+        assert_eq!(
+            fuse2fs("a.img /mnt -o kernel"),
+            "-o allow_other,default_permissions,suid,dev -- a.img /mnt"
+        );
+        for word in ["fakeroot", "minixdf", "lockfile=/l", "errors=panic", "directio", "debug"] {
+            let failure = of_fuse2fs(words(&format!("a /mnt -o {word}")), STATUSES).unwrap_err();
+            assert!(failure.message.contains(word) && failure.message.contains("not supported"));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The text that a command's help ends with, as sections of a page.
+//!
+//! It is laid out by hand: a line that ends with a colon and that indented lines follow is a heading, indented lines are
+//! examples and tables, which stay as they are, and everything else is prose.
+
+use std::io::{self, Write};
+
+/// The heading of what has none of its own.
+const NOTES: &str = "Notes";
+
+/// Writes the sections.
+pub(crate) fn render(text: &str, out: &mut impl Write) -> io::Result<()> {
+    let mut section = "";
+    for block in text.trim_end().split("\n\n") {
+        let (heading, rest) = split_heading(block);
+        let is_table = block.starts_with(' ');
+        match heading {
+            Some(heading) => section = heading,
+            None if section == NOTES || (is_table && !section.is_empty()) => {
+                writeln!(out, ".PP")?;
+                lines(rest, out)?;
+                continue;
+            }
+            None => section = NOTES,
+        }
+        writeln!(out, ".SH \"{}\"", escaped(&section.to_uppercase()))?;
+        lines(rest, out)?;
+    }
+    Ok(())
+}
+
+/// The heading of a block, if it has one, and what follows it.
+fn split_heading(block: &str) -> (Option<&str>, &str) {
+    match block.split_once('\n') {
+        Some((first, rest)) if first.ends_with(':') && rest.starts_with(' ') => {
+            (Some(first.trim_end_matches(':')), rest)
+        }
+        _ => (None, block),
+    }
+}
+
+/// Lines of a block: indented ones as they are, others as words to be filled.
+fn lines(block: &str, out: &mut impl Write) -> io::Result<()> {
+    let mut is_verbatim = false;
+    for line in block.lines() {
+        let is_indented = line.starts_with(' ');
+        if is_indented != is_verbatim {
+            writeln!(out, "{}", if is_indented { ".nf" } else { ".fi" })?;
+            is_verbatim = is_indented;
+        }
+        writeln!(out, "{}", escaped(line))?;
+    }
+    if is_verbatim { writeln!(out, ".fi") } else { Ok(()) }
+}
+
+/// A line that roff shows as it is: nothing in it is a request or an escape, and a hyphen can be copied.
+pub(crate) fn escaped(line: &str) -> String {
+    let text = line.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(text: &str) -> String {
+        let mut out = Vec::new();
+        render(text, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn headings_prose_and_examples_are_told_apart() {
+        let page = rendered(
+            "Examples:\n  a --b\n\nProse of\ntwo lines.\n\n.dots, too\n\nExit status:\n  0  done",
+        );
+        assert_eq!(
+            page,
+            ".SH \"EXAMPLES\"\n.nf\n  a \\-\\-b\n.fi\n.SH \"NOTES\"\nProse of\ntwo lines.\n.PP\n\\&.dots, too\n\
+             .SH \"EXIT STATUS\"\n.nf\n  0  done\n.fi\n"
+        );
+    }
+
+    #[test]
+    fn text_without_a_heading_is_a_note() {
+        assert_eq!(rendered("One: two"), ".SH \"NOTES\"\nOne: two\n");
+        assert_eq!(
+            rendered("Of these:\n  a\n\n  b\n"),
+            ".SH \"OF THESE\"\n.nf\n  a\n.fi\n.PP\n.nf\n  b\n.fi\n"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! The connection that threads share: each waits for its own reply, and one more reads them.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::protocol::{Reply, Request, command, errno, violation};
+use crate::stream::{Stream, read_array, read_vec};
+
+/// How long a server may take for a request.
+const STALL: Duration = Duration::from_secs(60);
+
+/// A connection past its handshake.
+pub(super) struct Connection(Arc<Shared>);
+
+struct Shared {
+    stream: Stream,
+    state: Mutex<State>,
+    /// Held while a request is sent, which must not be torn.
+    sending: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    next_cookie: u64,
+    waiting: HashMap<u64, Waiting>,
+    /// Why nothing works any more.
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+/// A request that was sent.
+struct Waiting {
+    /// What a reply without error brings.
+    contents_bytes: u32,
+    /// To who waits for it: contents, or the number of an error.
+    answer: SyncSender<Result<Vec<u8>, u32>>,
+}
+
+impl Connection {
+    /// Starts the thread that reads replies.
+    pub(super) fn start(stream: Stream) -> io::Result<Self> {
+        // There may be nothing to reply to for long.
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(Some(STALL))?;
+        let shared = Arc::new(Shared { stream, state: Mutex::default(), sending: Mutex::new(()) });
+        let reader = Arc::clone(&shared);
+        thread::Builder::new().name("nbd replies".into()).spawn(move || {
+            let error = loop {
+                if let Err(error) = reader.read_reply() {
+                    break error;
+                }
+            };
+            reader.fail(&error);
+        })?;
+        Ok(Self(shared))
+    }
+
+    /// Sends a request and waits for what it reads.
+    pub(super) fn request(
+        &self,
+        command: u16,
+        offset: u64,
+        len: u32,
+        contents: &[u8],
+    ) -> io::Result<Vec<u8>> {
+        let (answer, answered) = sync_channel(1);
+        let contents_bytes = if command == command::READ { len } else { 0 };
+        let cookie = self.0.enter(Waiting { contents_bytes, answer })?;
+        let header = Request { flags: 0, command, cookie, offset, len }.bytes();
+        if let Err(error) = self.0.send(&header, contents) {
+            self.0.fail(&error);
+        }
+        match answered.recv_timeout(STALL) {
+            Ok(answer) => answer.map_err(error_of),
+            Err(RecvTimeoutError::Timeout) => {
+                self.0.fail(&io::ErrorKind::TimedOut.into());
+                Err(self.0.failure())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.0.failure()),
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Says good-bye, which a server may miss, and ends the thread.
+    fn drop(&mut self) {
+        let request =
+            Request { flags: 0, command: command::DISCONNECT, cookie: 0, offset: 0, len: 0 };
+        if self.0.hold().failed.is_none() {
+            let _ = self.0.send(&request.bytes(), &[]);
+        }
+        self.0.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Shared {
+    fn hold(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request that waits, and gives it a number.
+    fn enter(&self, waiting: Waiting) -> io::Result<u64> {
+        let mut state = self.hold();
+        if state.failed.is_some() {
+            drop(state);
+            return Err(self.failure());
+        }
+        let cookie = state.next_cookie;
+        state.next_cookie += 1;
+        state.waiting.insert(cookie, waiting);
+        Ok(cookie)
+    }
+
+    fn send(&self, header: &[u8], contents: &[u8]) -> io::Result<()> {
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = &self.stream;
+        writer.write_all(header)?;
+        writer.write_all(contents)
+    }
+
+    /// Reads one reply and hands it to who waits for it.
+    fn read_reply(&self) -> io::Result<()> {
+        let mut reader = &self.stream;
+        let Reply { error, cookie } = Reply::parse(&read_array(&mut reader)?)?;
+        let waiting = self.hold().waiting.remove(&cookie);
+        let Some(Waiting { contents_bytes, answer }) = waiting else {
+            return Err(violation(format!("a reply to a request {cookie} that was not made")));
+        };
+        let contents = match error {
+            errno::NONE => Ok(read_vec(&mut reader, contents_bytes)?),
+            number => Err(number),
+        };
+        // Who waited may have given up.
+        let _ = answer.send(contents);
+        Ok(())
+    }
+
+    /// Ends everything for this reason, unless there was one before. Who waits is told.
+    fn fail(&self, error: &io::Error) {
+        let mut state = self.hold();
+        state.failed.get_or_insert_with(|| (error.kind(), super::plain(error)));
+        state.waiting.clear();
+        drop(state);
+        self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn failure(&self) -> io::Error {
+        match &self.hold().failed {
+            Some((kind, why)) => io::Error::new(kind_of_failure(*kind), why.clone()),
+            None => io::ErrorKind::BrokenPipe.into(),
+        }
+    }
+}
+
+/// The kind of what follows from a failure. That a connection ended must not look like the end of the device.
+fn kind_of_failure(kind: io::ErrorKind) -> io::ErrorKind {
+    match kind {
+        io::ErrorKind::UnexpectedEof => io::ErrorKind::ConnectionAborted,
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut,
+        kind => kind,
+    }
+}
+
+/// What the number of an error means.
+fn error_of(number: u32) -> io::Error {
+    let (kind, what) = match number {
+        errno::PERM => (io::ErrorKind::PermissionDenied, "the server forbids it"),
+        errno::NO_MEMORY => (io::ErrorKind::OutOfMemory, "the server has no memory for it"),
+        errno::INVALID => (io::ErrorKind::InvalidInput, "the server finds the request wrong"),
+        errno::NO_SPACE => (io::ErrorKind::StorageFull, "the server has no space left"),
+        errno::OVERFLOW => (io::ErrorKind::InvalidInput, "the server finds the request too large"),
+        errno::UNSUPPORTED => (io::ErrorKind::Unsupported, "the server does not support it"),
+        errno::SHUTDOWN => (io::ErrorKind::ConnectionAborted, "the server is about to end"),
+        errno::IO => (io::ErrorKind::Other, "the server's device fails"),
+        _ => {
+            return io::Error::other(format!("the server answers with error {number}"));
+        }
+    };
+    io::Error::new(kind, what)
+}

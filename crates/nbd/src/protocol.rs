@@ -1,0 +1,199 @@
+//! Numbers and messages of the protocol, without I/O. All integers are big-endian.
+
+use std::io;
+
+/// "NBDMAGIC", the first bytes of a server.
+pub(crate) const MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// "IHAVEOPT", which follows from a server of the new style, and begins each option.
+pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// What follows from a server of the old style.
+pub(crate) const OLD_STYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
+pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
+pub(crate) const REPLY_MAGIC: u32 = 0x6744_6698;
+
+/// Flags of the handshake, the same of servers (16 bits) and clients (32 bits).
+pub(crate) mod handshake {
+    pub(crate) const FIXED_NEWSTYLE: u16 = 1;
+    pub(crate) const NO_ZEROES: u16 = 1 << 1;
+}
+
+/// Options that clients send.
+pub(crate) mod option {
+    pub(crate) const EXPORT_NAME: u32 = 1;
+    pub(crate) const ABORT: u32 = 2;
+    pub(crate) const LIST: u32 = 3;
+    pub(crate) const INFO: u32 = 6;
+    pub(crate) const GO: u32 = 7;
+}
+
+/// Replies to options. Errors have the upper bit.
+pub(crate) mod reply {
+    pub(crate) const ACK: u32 = 1;
+    pub(crate) const SERVER: u32 = 2;
+    pub(crate) const INFO: u32 = 3;
+    pub(crate) const IS_ERROR: u32 = 1 << 31;
+    pub(crate) const UNSUPPORTED: u32 = IS_ERROR | 1;
+    pub(crate) const POLICY: u32 = IS_ERROR | 2;
+    pub(crate) const INVALID: u32 = IS_ERROR | 3;
+    pub(crate) const TLS_REQUIRED: u32 = IS_ERROR | 5;
+    pub(crate) const UNKNOWN: u32 = IS_ERROR | 6;
+}
+
+/// What is told of an export.
+pub(crate) mod info {
+    pub(crate) const EXPORT: u16 = 0;
+    pub(crate) const NAME: u16 = 1;
+    pub(crate) const BLOCK_SIZE: u16 = 3;
+}
+
+/// Flags of an export: what may be asked of it.
+pub(crate) mod transmission {
+    pub(crate) const HAS_FLAGS: u16 = 1;
+    pub(crate) const READ_ONLY: u16 = 1 << 1;
+    pub(crate) const SEND_FLUSH: u16 = 1 << 2;
+    pub(crate) const SEND_FUA: u16 = 1 << 3;
+    pub(crate) const SEND_TRIM: u16 = 1 << 5;
+    pub(crate) const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
+}
+
+/// Commands of requests.
+pub(crate) mod command {
+    pub(crate) const READ: u16 = 0;
+    pub(crate) const WRITE: u16 = 1;
+    pub(crate) const DISCONNECT: u16 = 2;
+    pub(crate) const FLUSH: u16 = 3;
+    pub(crate) const TRIM: u16 = 4;
+    pub(crate) const WRITE_ZEROES: u16 = 6;
+}
+
+/// Flags of requests.
+pub(crate) mod flag {
+    /// What was done is durable when the reply comes.
+    pub(crate) const FUA: u16 = 1;
+    /// Zeros are to be stored as any bytes, not as a hole.
+    pub(crate) const NO_HOLE: u16 = 1 << 1;
+}
+
+/// Errors of replies, numbered as on Linux whatever the host.
+pub(crate) mod errno {
+    pub(crate) const NONE: u32 = 0;
+    pub(crate) const PERM: u32 = 1;
+    pub(crate) const IO: u32 = 5;
+    pub(crate) const NO_MEMORY: u32 = 12;
+    pub(crate) const INVALID: u32 = 22;
+    pub(crate) const NO_SPACE: u32 = 28;
+    pub(crate) const OVERFLOW: u32 = 75;
+    pub(crate) const UNSUPPORTED: u32 = 95;
+    pub(crate) const SHUTDOWN: u32 = 108;
+}
+
+/// Contents of one request at most, of both sides: what every server must take that says nothing else.
+pub(crate) const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+/// Most bytes of an option, or of a reply to one; a name may have 4096.
+pub(crate) const OPTION_BYTES_MAX: u32 = 16 << 10;
+/// What else was sent after an export of the oldest handshake.
+pub(crate) const EXPORT_ZEROES: usize = 124;
+
+pub(crate) const REQUEST_BYTES: usize = 28;
+pub(crate) const REPLY_BYTES: usize = 16;
+
+/// A request's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) flags: u16,
+    pub(crate) command: u16,
+    /// The client's number of it, which comes back with the reply.
+    pub(crate) cookie: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+impl Request {
+    pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> io::Result<Self> {
+        let magic = u32::from_be_bytes(part(bytes, 0));
+        if magic != REQUEST_MAGIC {
+            return Err(wrong("the magic number of a request", REQUEST_MAGIC.into(), magic.into()));
+        }
+        Ok(Self {
+            flags: u16::from_be_bytes(part(bytes, 4)),
+            command: u16::from_be_bytes(part(bytes, 6)),
+            cookie: u64::from_be_bytes(part(bytes, 8)),
+            offset: u64::from_be_bytes(part(bytes, 16)),
+            len: u32::from_be_bytes(part(bytes, 24)),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
+/// A simple reply's header. The contents of what was read follow it, unless it has an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) error: u32,
+    pub(crate) cookie: u64,
+}
+
+impl Reply {
+    pub(crate) fn parse(bytes: &[u8; REPLY_BYTES]) -> io::Result<Self> {
+        let magic = u32::from_be_bytes(part(bytes, 0));
+        if magic != REPLY_MAGIC {
+            return Err(wrong("the magic number of a reply", REPLY_MAGIC.into(), magic.into()));
+        }
+        Ok(Self {
+            error: u32::from_be_bytes(part(bytes, 4)),
+            cookie: u64::from_be_bytes(part(bytes, 8)),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; REPLY_BYTES] {
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..4].copy_from_slice(&REPLY_MAGIC.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.error.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes
+    }
+}
+
+/// The `N` bytes at a place that the caller knows to be there.
+pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+/// The error of a peer that does not keep to the protocol.
+pub(crate) fn wrong(what: &str, expected: u64, found: u64) -> io::Error {
+    violation(format!("{what} is {found:#x}, not {expected:#x}"))
+}
+
+pub(crate) fn violation(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("NBD: {}", what.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_what_they_were() {
+        let request = Request { flags: 1, command: 6, cookie: 1 << 40, offset: 1 << 50, len: 7 };
+        assert_eq!(Request::parse(&request.bytes()).unwrap(), request);
+        let reply = Reply { error: 28, cookie: 9 };
+        assert_eq!(Reply::parse(&reply.bytes()).unwrap(), reply);
+        let mut bytes = reply.bytes();
+        bytes[3] ^= 1;
+        let error = Reply::parse(&bytes).unwrap_err().to_string();
+        assert!(error.contains("0x67446699, not 0x67446698"), "{error}");
+    }
+}

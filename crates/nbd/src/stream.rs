@@ -1,0 +1,194 @@
+//! Connections and listeners of both kinds.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+#[cfg(unix)]
+use std::os::unix::net::{UnixListener, UnixStream};
+#[cfg(unix)]
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Address;
+
+/// How long a host may take to answer at all.
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// A connection. Its handles share what it is.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// The same call on either kind.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream {
+            Stream::Tcp($inner) => $call,
+            #[cfg(unix)]
+            Stream::Unix($inner) => $call,
+        }
+    };
+}
+
+impl Stream {
+    pub(crate) fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let stream = connect_tcp(address)?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
+            #[cfg(unix)]
+            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
+        })
+    }
+
+    /// How long one read may wait. It holds for all handles.
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        either!(self, stream => stream.set_read_timeout(timeout))
+    }
+
+    /// How long one write may wait.
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        either!(self, stream => stream.set_write_timeout(timeout))
+    }
+
+    /// Ends what waits on it, in whatever thread.
+    pub(crate) fn shutdown(&self, how: Shutdown) {
+        // It may have ended by itself.
+        let _ = either!(self, stream => stream.shutdown(how));
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        either!(self, stream => (&mut &*stream).read(buf))
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        either!(self, stream => (&mut &*stream).write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connects to the first of a host's addresses that answers.
+fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => error = failed,
+        }
+    }
+    Err(error)
+}
+
+/// Reads exactly `N` bytes.
+pub(crate) fn read_array<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads exactly `len` bytes. Memory grows with what has come, not with what was announced.
+pub(crate) fn read_vec(stream: &mut impl Read, len: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream.take(len.into()).read_to_end(&mut bytes)?;
+    if bytes.len() != len as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes)
+}
+
+/// Where connections come in.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Listens. What is left of a server that ended without removing its socket is replaced.
+    pub(crate) fn bind(address: &Address) -> io::Result<Self> {
+        let listener = match address {
+            Address::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
+            #[cfg(unix)]
+            Address::Unix(path) => Self::Unix(bind_unix(path)?),
+            #[cfg(not(unix))]
+            Address::Unix(_) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        match &listener {
+            Self::Tcp(listener) => listener.set_nonblocking(true)?,
+            #[cfg(unix)]
+            Self::Unix(listener) => listener.set_nonblocking(true)?,
+        }
+        Ok(listener)
+    }
+
+    /// The next connection; `None` if there is none at the moment.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            #[cfg(unix)]
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        either!(&stream, stream => stream.set_nonblocking(false)?);
+        match &stream {
+            Stream::Tcp(stream) => stream.set_nodelay(true)?,
+            #[cfg(unix)]
+            Stream::Unix(_) => {}
+        }
+        Ok(Some(stream))
+    }
+
+    /// The address that it listens at, which has a port also if 0 was asked for.
+    pub(crate) fn address(&self, asked: &Address) -> Address {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|_| asked.clone(), |address| Address::Tcp(address.to_string())),
+            #[cfg(unix)]
+            Self::Unix(_) => asked.clone(),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).is_err_and(|error| refused(&error)) {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}

@@ -1,0 +1,218 @@
+//! A small web server on the loopback: it has objects in memory, counts what is asked of it, and fails on purpose.
+
+mod answer;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// What goes wrong with one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebFault {
+    /// It is this status alone.
+    Status(u16),
+    /// The connection ends before the answer.
+    Silence,
+    /// The connection ends after half of the body that was announced.
+    CutOff,
+    /// Half of the body comes, and that is what is announced.
+    Short,
+    /// The bytes, and what the header says of them, are those of another range.
+    WrongRange,
+    /// The bytes are those of another range, and the header says that they are the right ones and one fewer.
+    Shifted,
+    /// All of the object comes, whatever was asked for.
+    Whole,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebRequest {
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// With its query.
+    pub path: String,
+    /// The first byte, and the one after the last.
+    pub range: Option<Range<u64>>,
+    if_match: Option<String>,
+}
+
+/// An object of the server.
+#[derive(Clone, Default)]
+struct Object {
+    bytes: Arc<Vec<u8>>,
+    etag: Option<String>,
+    modified: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: Mutex<HashMap<String, Object>>,
+    faults: Mutex<VecDeque<WebFault>>,
+    requests: Mutex<Vec<WebRequest>>,
+    delay: Mutex<Duration>,
+    rounds: Mutex<Rounds>,
+    is_over: AtomicBool,
+}
+
+/// Requests that were under way together.
+#[derive(Default)]
+struct Rounds {
+    under_way: u32,
+    count: u64,
+}
+
+/// The server. It ends when it is dropped.
+pub struct WebServer {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl WebServer {
+    /// A server without objects.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let (address, state) = (listener.local_addr().unwrap(), Arc::new(State::default()));
+        let of_thread = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if of_thread.is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let state = Arc::clone(&of_thread);
+                // A connection that breaks is the client's affair.
+                thread::spawn(move || stream.and_then(|stream| serve(&state, stream)));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// The address of an object.
+    #[must_use]
+    pub fn url(&self, name: &str) -> String {
+        format!("http://{}/{name}", self.address)
+    }
+
+    /// Has an object from now on, instead of what had its name, with this ETag.
+    pub fn put(&self, name: &str, bytes: Vec<u8>, etag: &str) {
+        self.put_with(name, bytes, Some(etag), None);
+    }
+
+    /// The same, with an ETag and a time of the last change that may be missing.
+    pub fn put_with(&self, name: &str, bytes: Vec<u8>, etag: Option<&str>, modified: Option<&str>) {
+        let object = Object {
+            bytes: Arc::new(bytes),
+            etag: etag.map(|etag| format!("\"{etag}\"")),
+            modified: modified.map(str::to_owned),
+        };
+        self.state.objects.lock().insert(format!("/{name}"), object);
+    }
+
+    /// Has an object no longer.
+    pub fn remove(&self, name: &str) {
+        self.state.objects.lock().remove(&format!("/{name}"));
+    }
+
+    /// What goes wrong with the next answers, one each.
+    pub fn fail(&self, faults: &[WebFault]) {
+        self.state.faults.lock().extend(faults);
+    }
+
+    /// Whether all faults have happened.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state.faults.lock().is_empty()
+    }
+
+    /// How long each answer takes to begin.
+    pub fn delay(&self, delay: Duration) {
+        *self.state.delay.lock() = delay;
+    }
+
+    /// How often it had nothing to do and was asked for something since this was asked last: requests under way together
+    /// are one round. It takes a delay to tell.
+    #[must_use]
+    pub fn take_rounds(&self) -> u64 {
+        std::mem::take(&mut self.state.rounds.lock().count)
+    }
+
+    /// What was asked for since this was asked last.
+    #[must_use]
+    pub fn take_requests(&self) -> Vec<WebRequest> {
+        std::mem::take(&mut self.state.requests.lock())
+    }
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::SeqCst);
+        // The thread waits for a connection: this is one.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl State {
+    fn begin(&self) {
+        let mut rounds = self.rounds.lock();
+        rounds.count += u64::from(rounds.under_way == 0);
+        rounds.under_way += 1;
+    }
+}
+
+fn serve(state: &State, stream: TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    // Connections that nobody uses end by themselves.
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(request) = read_request(&mut reader)? {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let object = state.objects.lock().get(path).cloned();
+        let fault = state.faults.lock().pop_front();
+        state.requests.lock().push(request.clone());
+        state.begin();
+        let delay = *state.delay.lock();
+        thread::sleep(delay);
+        let written = answer::write(&stream, &request, object.as_ref(), fault);
+        state.rounds.lock().under_way -= 1;
+        let goes_on = written?;
+        if !goes_on || state.is_over.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    stream.shutdown(std::net::Shutdown::Both)
+}
+
+/// `None` at the end of the connection.
+fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<WebRequest>> {
+    let mut line = String::new();
+    if reader.by_ref().take(1 << 16).read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut request = WebRequest { method, path, range: None, if_match: None };
+    loop {
+        let mut line = String::new();
+        reader.by_ref().take(1 << 16).read_line(&mut line)?;
+        let Some((name, value)) = line.trim().split_once(':') else { return Ok(Some(request)) };
+        match name.to_ascii_lowercase().as_str() {
+            "range" => request.range = parse_range(value.trim()),
+            "if-match" => request.if_match = Some(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+}
+
+fn parse_range(value: &str) -> Option<Range<u64>> {
+    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    Some(first.parse().ok()?..last.parse::<u64>().ok()? + 1)
+}

@@ -1,0 +1,278 @@
+//! The device over a source.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockdev::BlockDevice;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::chunks::{Chunks, Piece, Run};
+use super::fetch::fetch;
+use super::{FetchError, LazyOptions, RangeSource};
+use crate::disk_cache::Cached;
+use crate::runtime;
+
+/// Requests that readers wait for, at a time.
+const REQUESTS_MAX: usize = 16;
+
+/// Requests ahead of readers, at a time: fewer, so that those who wait are served.
+const REQUESTS_AHEAD_MAX: usize = 8;
+
+/// Most bytes of one reading that are on their way at a time.
+const STEP_BYTES: u64 = 16 << 20;
+
+/// A device whose bytes are fetched when they are read. It cannot be written.
+///
+/// Reading waits for requests on the runtime of this crate, so it is not for that runtime's own tasks.
+pub struct LazyDevice {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Arc<dyn RangeSource>,
+    options: LazyOptions,
+    chunk_bytes: u64,
+    chunks: Mutex<Chunks>,
+    disk: Option<Cached>,
+    wanted: Semaphore,
+    ahead: Semaphore,
+    ahead_bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl LazyDevice {
+    /// A device over `source`. Nothing is fetched yet.
+    #[must_use]
+    pub fn new(source: Arc<dyn RangeSource>, options: LazyOptions) -> Self {
+        let chunk_bytes = source.chunk_bytes().max(1);
+        let disk = options.disk.as_ref();
+        let disk = disk.and_then(|disk| disk.of(source.identity(), source.len(), chunk_bytes));
+        let shared = Shared {
+            chunk_bytes,
+            chunks: Mutex::new(Chunks::new(options.memory_bytes)),
+            disk,
+            wanted: Semaphore::new(REQUESTS_MAX),
+            ahead: Semaphore::new(REQUESTS_AHEAD_MAX),
+            ahead_bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            source,
+            options,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What its bytes are: [`RangeSource::identity`].
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        self.shared.source.identity()
+    }
+
+    /// Ranges that were asked for so far, those that were asked for again included.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len);
+        if end.is_some_and(|end| end <= self.len()) {
+            return Ok(());
+        }
+        let what = format!("bytes {offset}+{len} lie past the end ({} bytes)", self.len());
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+    }
+}
+
+impl Shared {
+    /// The chunks that have bytes of `range`.
+    fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
+        range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes)
+    }
+
+    fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
+        let end = chunks.end.saturating_mul(self.chunk_bytes).min(self.source.len());
+        chunks.start * self.chunk_bytes..end
+    }
+
+    /// Most chunks of a request.
+    fn longest(&self) -> u64 {
+        (self.options.request_bytes / self.chunk_bytes).max(1)
+    }
+
+    fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
+        let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
+        self.take_from_disk(chunks.clone());
+        let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
+        for run in runs {
+            self.spawn(run, false);
+        }
+        let end = offset + buf.len() as u64;
+        for (chunk, piece) in chunks.zip(pieces) {
+            let (bytes, start) = match piece {
+                Piece::Ready(bytes) => (bytes, chunk * self.chunk_bytes),
+                Piece::Coming(run) => (run.wait()?, run.chunks.start * self.chunk_bytes),
+            };
+            let from = offset.max(chunk * self.chunk_bytes);
+            let to = end.min((chunk + 1).saturating_mul(self.chunk_bytes));
+            let part = &bytes[(from - start) as usize..(to - start) as usize];
+            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Brings into memory what the cache on disk has.
+    fn take_from_disk(&self, chunks: Range<u64>) {
+        let Some(disk) = &self.disk else { return };
+        let missing = self.chunks.lock().missing(chunks);
+        for chunk in missing {
+            if let Some(bytes) = disk.get(chunk) {
+                self.chunks.lock().insert(chunk, bytes);
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, run: Arc<Run>, is_ahead: bool) {
+        let ending = Ending { shared: Arc::clone(self), run, is_ahead, is_done: false };
+        drop(runtime::handle().spawn(ending.fetch()));
+    }
+
+    async fn fetch(&self, run: &Run, is_ahead: bool) -> Result<Bytes, FetchError> {
+        let places = if is_ahead { &self.ahead } else { &self.wanted };
+        // Nobody closes it.
+        let _place = places.acquire().await.ok();
+        let count = || {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        };
+        fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
+    }
+
+    fn read_ahead(self: &Arc<Self>, range: &Range<u64>) {
+        let limit = self.options.read_ahead_bytes;
+        let chunks = self.chunks_of(range);
+        let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
+        let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
+        let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
+        // What the disk has needs no reading ahead, and a run does not reach over it.
+        let mut start = chunks.start;
+        for chunk in chunks.start..end {
+            if is_on_disk(chunk) {
+                self.start_ahead(start..chunk);
+                start = chunk + 1;
+            }
+        }
+        self.start_ahead(start..end);
+    }
+
+    fn start_ahead(self: &Arc<Self>, chunks: Range<u64>) {
+        let runs = self.chunks.lock().start(chunks, self.longest());
+        for run in runs {
+            self.ahead_bytes.fetch_add(self.ahead_bytes_of(&run), Ordering::Relaxed);
+            self.spawn(run, true);
+        }
+    }
+
+    fn ahead_bytes_of(&self, run: &Run) -> u64 {
+        (run.chunks.end - run.chunks.start) * self.chunk_bytes
+    }
+}
+
+/// A request that is made, and its end: those who wait for it hear of it, whatever happens to its task.
+struct Ending {
+    shared: Arc<Shared>,
+    run: Arc<Run>,
+    is_ahead: bool,
+    is_done: bool,
+}
+
+impl Ending {
+    async fn fetch(mut self) {
+        let outcome = self.shared.fetch(&self.run, self.is_ahead).await;
+        if let Ok(bytes) = &outcome {
+            self.keep(bytes.clone()).await;
+        }
+        self.finish(outcome);
+    }
+
+    /// Writes chunks to the cache on disk. A process may end right after it has what it wanted, so this comes first.
+    async fn keep(&self, bytes: Bytes) {
+        if self.shared.disk.is_none() {
+            return;
+        }
+        let (shared, first) = (Arc::clone(&self.shared), self.run.chunks.start);
+        let written = tokio::task::spawn_blocking(move || {
+            let Some(disk) = &shared.disk else { return };
+            for (chunk, part) in (first..).zip(bytes.chunks(shared.chunk_bytes as usize)) {
+                disk.put(chunk, part);
+            }
+        });
+        // What is not kept is fetched again.
+        let _ = written.await;
+    }
+
+    fn finish(&mut self, outcome: Result<Bytes, FetchError>) {
+        self.is_done = true;
+        if self.is_ahead {
+            let bytes = self.shared.ahead_bytes_of(&self.run);
+            self.shared.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.finish(Err(FetchError::Refused {
+                address: self.shared.source.identity().to_owned(),
+                reason: "the request was ended before it was answered".into(),
+            }));
+        }
+    }
+}
+
+impl BlockDevice for LazyDevice {
+    fn len(&self) -> u64 {
+        self.shared.source.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buf.len() as u64)?;
+        let mut at = offset;
+        for part in buf.chunks_mut(STEP_BYTES as usize) {
+            self.shared.read(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn has_read_ahead(&self) -> bool {
+        self.shared.options.read_ahead_bytes > 0
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len());
+        if self.has_read_ahead() && offset < end {
+            self.shared.read_ahead(&(offset..end));
+        }
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn zero_range(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_only() -> io::Error {
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "what is read lazily cannot be written")
+}

@@ -1,0 +1,43 @@
+//! One request after the other until the bytes are there, or there is no hope.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::{FetchError, LazyOptions, RangeSource};
+
+/// Fetches `range`: exactly as many bytes, whatever the source says. `count` is called for each request.
+pub(super) async fn fetch(
+    source: &dyn RangeSource,
+    range: Range<u64>,
+    options: &LazyOptions,
+    count: impl Fn(),
+) -> Result<Bytes, FetchError> {
+    let mut wait = options.wait;
+    for _ in 1..options.tries {
+        count();
+        match once(source, range.clone()).await {
+            Err(FetchError::Transient { address, reason }) => {
+                tracing::debug!("{address}: {reason}; trying again in {wait:?}");
+            }
+            outcome => return outcome,
+        }
+        sleep(wait).await;
+        wait *= 2;
+    }
+    count();
+    once(source, range).await
+}
+
+async fn once(source: &dyn RangeSource, range: Range<u64>) -> Result<Bytes, FetchError> {
+    let bytes = source.fetch(range.clone()).await?;
+    if bytes.len() as u64 == range.end - range.start {
+        return Ok(bytes);
+    }
+    let (found, expected) = (bytes.len(), range.end - range.start);
+    Err(FetchError::Transient {
+        address: source.identity().to_owned(),
+        reason: format!("{found} bytes came of {expected} from {} on", range.start),
+    })
+}

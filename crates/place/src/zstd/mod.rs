@@ -1,0 +1,142 @@
+//! Images compressed by zstd in frames that can be sought: a table at their end says where each is.
+
+mod table;
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use blockdev::BlockDevice;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use structured_zstd::decoding::{ContentChecksum, FrameDecoder, StreamingDecoder};
+use thiserror::Error;
+
+use crate::lazy::{FetchError, RangeSource};
+use table::{Frame, Table};
+
+/// The unit for frames that are small, and for such that are large, in bytes.
+const CHUNK_BYTES: Range<u64> = 64 << 10..4 << 20;
+
+/// Why something is not read as zstd with a seek table.
+#[derive(Debug, Error)]
+pub enum ZstdError {
+    /// What it lies on cannot be read.
+    #[error("{name}: {source}")]
+    Read {
+        /// What it is called.
+        name: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// There is no table.
+    #[error(
+        "{name}: it has no seek table, so that all of it would have to be decompressed for each reading: decompress it, \
+         or have one made by build or convert with --output zstd"
+    )]
+    NoTable {
+        /// What it is called.
+        name: String,
+    },
+    /// The table makes no sense.
+    #[error("{name}: damaged seek table: {problem}")]
+    Damaged {
+        /// What it is called.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The decompressed contents of a device.
+pub struct ZstdSource {
+    inner: Arc<Inner>,
+    identity: String,
+}
+
+struct Inner {
+    device: Arc<dyn BlockDevice>,
+    name: String,
+    table: Table,
+}
+
+impl ZstdSource {
+    /// The contents of `device`, which `name` calls in messages. `identity` says what it holds.
+    ///
+    /// # Errors
+    /// If it has no seek table, or one that makes no sense.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        name: &str,
+        identity: &str,
+    ) -> Result<Self, ZstdError> {
+        let table = Table::read(&*device, name)?;
+        let identity = format!("{identity} decompressed");
+        Ok(Self { inner: Arc::new(Inner { device, name: name.to_owned(), table }), identity })
+    }
+}
+
+impl RangeSource for ZstdSource {
+    fn len(&self) -> u64 {
+        self.inner.table.len()
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            // Decompressing takes a processor, and what is below may wait for requests of its own.
+            let work = tokio::task::spawn_blocking(move || inner.fetch(&range)).await;
+            work.unwrap_or_else(|error| {
+                let address = self.inner.name.clone();
+                Err(FetchError::Refused { address, reason: error.to_string() })
+            })
+        }
+        .boxed()
+    }
+
+    fn chunk_bytes(&self) -> u64 {
+        let longest = self.inner.table.longest();
+        longest.clamp(CHUNK_BYTES.start, CHUNK_BYTES.end).next_power_of_two()
+    }
+}
+
+impl Inner {
+    fn fetch(&self, range: &Range<u64>) -> Result<Bytes, FetchError> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        for frame in self.table.frames(range) {
+            let contents = self.frame(&frame).map_err(|error| FetchError::Refused {
+                address: self.name.clone(),
+                reason: format!("the frame at byte {}: {error}", frame.stored.start),
+            })?;
+            let start = range.start.max(frame.contents.start) - frame.contents.start;
+            let end = range.end.min(frame.contents.end) - frame.contents.start;
+            bytes.extend_from_slice(&contents[start as usize..end as usize]);
+        }
+        Ok(bytes.into())
+    }
+
+    /// The contents of a frame, as many as the table says.
+    fn frame(&self, frame: &Frame) -> io::Result<Vec<u8>> {
+        let mut stored = vec![0; (frame.stored.end - frame.stored.start) as usize];
+        self.device.read_at(frame.stored.start, &mut stored)?;
+        let len = frame.contents.end - frame.contents.start;
+        let mut contents = Vec::with_capacity(len as usize);
+        let mut decoder = FrameDecoder::new();
+        decoder.set_content_checksum(ContentChecksum::Verify);
+        let mut reader = StreamingDecoder::new_with_decoder(&stored[..], decoder);
+        reader.by_ref().take(len + 1).read_to_end(&mut contents)?;
+        if contents.len() as u64 == len {
+            return Ok(contents);
+        }
+        let found = contents.len();
+        Err(io::Error::other(format!("it has {found} bytes or more, and should have {len}")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! SHA-256 digests, by which chunks and manifests are named.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+/// The SHA-256 of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub [u8; Self::BYTES]);
+
+impl Digest {
+    /// Bytes of a digest.
+    pub const BYTES: usize = 32;
+
+    /// The digest of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// What 64 hexadecimal digits in lower case say; `None` for anything else, so that a digest has one name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        let mut bytes = [0; Self::BYTES];
+        if pairs.len() != bytes.len() {
+            return None;
+        }
+        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(high)? << 4 | digit(low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_the_standard() {
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").to_string(), text);
+        assert_eq!(Digest::parse(text), Some(Digest::of(b"abc")));
+    }
+
+    #[test]
+    fn a_digest_has_one_name() {
+        let text = Digest::of(b"abc").to_string();
+        for wrong in
+            [&text[1..], &text.to_uppercase(), &format!("{text}0"), "", &text.replace('b', "g")]
+        {
+            assert_eq!(Digest::parse(wrong), None, "{wrong}");
+        }
+    }
+}

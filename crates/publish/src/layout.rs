@@ -1,0 +1,162 @@
+//! Where objects lie below a prefix.
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use place::store::Location;
+
+use crate::digest::Digest;
+use crate::error::Error;
+
+pub(crate) const CHUNKS: &str = "chunks";
+pub(crate) const MANIFESTS: &str = "manifests";
+pub(crate) const NAMES: &str = "names";
+pub(crate) const MARKS: &str = "marks";
+
+/// Longest name of an image, in bytes.
+const NAME_BYTES_MAX: usize = 200;
+
+/// A prefix of a store, below which images are published.
+#[derive(Clone)]
+pub(crate) struct Prefix {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    path: Path,
+}
+
+/// What an address names below a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Name(String),
+    Manifest(Digest),
+}
+
+impl Prefix {
+    pub(crate) fn new(location: &Location) -> Self {
+        Self { store: Arc::clone(&location.store), path: location.path.clone() }
+    }
+
+    /// The prefix that an object's address lies below, and which object it is.
+    pub(crate) fn of_object(location: &Location) -> Result<(Self, Target), Error> {
+        let no_image = || {
+            let address = &location.address;
+            Error::Usage(format!(
+                "{address} names no published image: write PREFIX/{NAMES}/NAME, as publish told"
+            ))
+        };
+        if location.path.as_ref().is_empty() {
+            return Self::of_address(&location.address)?.ok_or_else(no_image);
+        }
+        let parts: Vec<_> = location.path.parts().collect();
+        let [base @ .., folder, last] = &*parts else { return Err(no_image()) };
+        let target = target(folder.as_ref(), last.as_ref()).ok_or_else(no_image)?;
+        let path = Path::from_iter(base.iter().cloned());
+        Ok((Self { store: Arc::clone(&location.store), path }, target))
+    }
+
+    /// A web server has a store for each address: the one of the prefix is another than the object's.
+    fn of_address(address: &str) -> Result<Option<(Self, Target)>, Error> {
+        let mut parts = address.rsplitn(3, '/');
+        let (Some(last), Some(folder), Some(base)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Ok(None);
+        };
+        let Some(target) = target(folder, last) else { return Ok(None) };
+        let location = place::store::open(base).map_err(|e| Error::Usage(e.to_string()))?;
+        Ok(Some((Self::new(&location), target)))
+    }
+
+    pub(crate) fn chunk(&self, digest: Digest) -> Path {
+        let name = digest.to_string();
+        self.path.clone().join(CHUNKS).join(&name[..2]).join(name)
+    }
+
+    /// Where the chunks are whose digests begin with `first`.
+    pub(crate) fn shard(&self, first: u8) -> Path {
+        self.path.clone().join(CHUNKS).join(format!("{first:02x}"))
+    }
+
+    pub(crate) fn manifest(&self, digest: Digest) -> Path {
+        self.path.clone().join(MANIFESTS).join(digest.to_string())
+    }
+
+    pub(crate) fn name(&self, name: &str) -> Path {
+        self.path.clone().join(NAMES).join(name)
+    }
+
+    pub(crate) fn folder(&self, folder: &str) -> Path {
+        self.path.clone().join(folder)
+    }
+}
+
+fn target(folder: &str, last: &str) -> Option<Target> {
+    match folder {
+        NAMES => check_name(last).is_ok().then(|| Target::Name(last.to_owned())),
+        MANIFESTS => Digest::parse(last).map(Target::Manifest),
+        _ => None,
+    }
+}
+
+/// The digest that an object is named by, if it is.
+pub(crate) fn digest_of(path: &Path) -> Option<Digest> {
+    Digest::parse(path.filename()?)
+}
+
+/// Whether an image can have this name: one that means the same in every store and every address.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_good = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(is_plain)
+        && !name.starts_with('.');
+    if is_good {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{name:?} is no name for a published image: use letters, digits, '.', '_' and '-', no '.' first, and at most \
+         {NAME_BYTES_MAX} of them (--name)"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(path: &str) -> Location {
+        let store = Arc::new(object_store::memory::InMemory::new());
+        Location { store, path: Path::from(path), address: format!("memory://{path}") }
+    }
+
+    #[test]
+    fn addresses_of_objects_have_a_prefix() {
+        let digest = Digest::of(b"x");
+        let (prefix, target) = Prefix::of_object(&location("a/b/names/web")).unwrap();
+        assert_eq!((prefix.path.as_ref(), target), ("a/b", Target::Name("web".into())));
+        let (prefix, target) =
+            Prefix::of_object(&location(&format!("manifests/{digest}"))).unwrap();
+        assert_eq!((prefix.path.as_ref(), target), ("", Target::Manifest(digest)));
+        for wrong in ["names", "a/web", "a/manifests/web", "names/web/x"] {
+            assert!(Prefix::of_object(&location(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_web_servers_have_one_too() {
+        let location = place::store::open("http://127.0.0.1:1/pub/names/web").unwrap();
+        let (prefix, target) = Prefix::of_object(&location).unwrap();
+        assert_eq!((prefix.path.as_ref(), target), ("", Target::Name("web".into())));
+    }
+
+    #[test]
+    fn names_are_plain() {
+        for good in ["web", "root-1.2_x", "A"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a b", ".a", "ä", &"x".repeat(201)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

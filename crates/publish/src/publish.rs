@@ -1,0 +1,271 @@
+//! Publishing: chunks first, then the manifest, then the name.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use blockdev::BlockDevice;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use place::runtime;
+use place::store::Location;
+
+use crate::ask::missing;
+use crate::chunk::pack;
+use crate::cut::{cut, read_chunk};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::layout::{Prefix, check_name};
+use crate::manifest::{Facts, Manifest};
+use crate::mark::{Mark, Patience, Work};
+use crate::open::{name_object, named};
+use crate::request::{put, put_new};
+
+/// What is done at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The image is read; counts are bytes.
+    Reading,
+    /// Chunks are sent; counts are chunks.
+    Sending,
+}
+
+/// Hears how a publication goes. Called by many threads.
+pub trait Observer: Send + Sync {
+    /// So much of so much is done.
+    fn progress(&self, stage: Stage, done: u64, total: u64);
+}
+
+/// Hears nothing.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn progress(&self, _: Stage, _: u64, _: u64) {}
+}
+
+/// How an image is published.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a chunk: a power of two. Images share chunks only if theirs are of one size.
+    pub chunk_bytes: u32,
+    /// Requests at a time.
+    pub requests: usize,
+    /// Parts of the image that a start touches, in that order (see [`crate::record`]).
+    pub order: Vec<Range<u64>>,
+    /// Sends what is there already, too.
+    pub resend: bool,
+    /// How long to wait for others.
+    pub patience: Patience,
+}
+
+/// `docs/anywhere.md` has what was measured.
+pub const CHUNK_BYTES_DEFAULT: u32 = 128 << 10;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            requests: 16,
+            order: Vec::new(),
+            resend: false,
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// What was published, and what it took.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Report {
+    /// The manifest's digest: the image's identity.
+    pub manifest: String,
+    /// Bytes of the image.
+    pub image_bytes: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Chunks of the image, those of zeros too.
+    pub chunks: u64,
+    /// Of them those that are not zeros.
+    pub chunks_stored: u64,
+    /// Of them those that differ.
+    pub chunks_distinct: u64,
+    /// Chunks that were sent.
+    pub chunks_sent: u64,
+    /// Bytes of all objects that were sent, as they were sent.
+    pub bytes_sent: u64,
+}
+
+/// Publishes an image below a prefix, by a name. When it returns, the name names it; when it fails or is killed, the name
+/// names what it did before, and the next time only what is missing is sent.
+///
+/// # Errors
+/// If the image cannot be read or changes, the store fails, or somebody removes chunks there for longer than
+/// [`Patience`] allows.
+pub fn publish(
+    device: Arc<dyn BlockDevice>,
+    location: &Location,
+    name: &str,
+    facts: Facts,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Report, Error> {
+    check_name(name)?;
+    Manifest::new(facts.clone(), device.len(), options.chunk_bytes, [])
+        .map_err(|e| Error::Usage(format!("the image cannot be cut so: {e}")))?;
+    let total = device.len();
+    let progress = |done| observer.progress(Stage::Reading, done, total);
+    let threads = available_parallelism().map_or(1, usize::from);
+    let chunks = cut(&*device, options.chunk_bytes, threads, &progress)?;
+    let mut manifest = Manifest::new(facts, device.len(), options.chunk_bytes, chunks)
+        .expect("chunks in order, of sizes that were checked");
+    manifest.set_order(chunks_of(&options.order, options.chunk_bytes, total));
+    let bytes = Bytes::from(manifest.to_bytes());
+    let sending = Sending {
+        device,
+        prefix: Prefix::new(location),
+        digest: Digest::of(&bytes),
+        bytes,
+        manifest,
+        name,
+        options,
+        observer,
+    };
+    runtime::block_on(sending.run())
+}
+
+/// Numbers of the chunks in which these parts of an image lie.
+fn chunks_of(parts: &[Range<u64>], chunk_bytes: u32, len: u64) -> impl Iterator<Item = u32> {
+    let number = move |offset: u64| (offset / u64::from(chunk_bytes)) as u32;
+    let inside = parts.iter().map(move |part| part.start..part.end.min(len));
+    let parts = inside.filter(|part| part.start < part.end);
+    parts.flat_map(move |part| number(part.start)..=number(part.end - 1)).take(ORDER_MAX)
+}
+
+/// Most chunks of a record that are looked at: parts may lie in each other, and no start touches more.
+const ORDER_MAX: usize = 1 << 24;
+
+struct Sending<'a> {
+    device: Arc<dyn BlockDevice>,
+    prefix: Prefix,
+    manifest: Manifest,
+    /// The manifest as it is stored, and its digest.
+    bytes: Bytes,
+    digest: Digest,
+    name: &'a str,
+    options: &'a Options,
+    observer: &'a dyn Observer,
+}
+
+/// Chunks and bytes that were sent.
+type Sent = (u64, u64);
+
+impl Sending<'_> {
+    async fn run(&self) -> Result<Report, Error> {
+        let mut mark = Mark::enter(&self.prefix, Work::Publish, self.options.patience).await?;
+        let sent = self.send(&mut mark).await;
+        mark.leave().await;
+        let (sent, distinct) = sent?;
+        Ok(Report {
+            manifest: self.digest.to_string(),
+            image_bytes: self.manifest.image_bytes(),
+            chunk_bytes: self.manifest.chunk_bytes(),
+            chunks: self.manifest.chunks().into(),
+            chunks_stored: self.manifest.digests().len() as u64,
+            chunks_distinct: distinct,
+            chunks_sent: sent.0,
+            bytes_sent: sent.1,
+        })
+    }
+
+    async fn send(&self, mark: &mut Mark<'_>) -> Result<(Sent, u64), Error> {
+        let mut digests = self.manifest.digests().to_vec();
+        digests.sort_unstable();
+        digests.dedup();
+        let distinct = digests.len() as u64;
+        let before = if self.options.resend { None } else { self.before().await? };
+        if before.as_ref().is_some_and(|(digest, _)| *digest == self.digest) {
+            return Ok(((0, 0), distinct));
+        }
+        if !self.options.resend {
+            digests = self.unknown(digests, before.map(|(_, manifest)| manifest));
+            digests = missing(&self.prefix, &digests, self.options.requests).await?;
+        }
+        let (chunks, chunk_bytes) = self.send_chunks(&digests, mark).await?;
+        let name = name_object(self.digest);
+        let all_bytes = chunk_bytes + (self.bytes.len() + name.len()) as u64;
+        // Nobody has removed anything before this, nor will before the mark is seen to be there again.
+        mark.renew().await?;
+        let store = &*self.prefix.store;
+        // Again if it is there: from now on it is as young as the chunks.
+        put(store, &self.prefix.manifest(self.digest), self.bytes.clone()).await?;
+        mark.renew().await?;
+        put(store, &self.prefix.name(self.name), name).await?;
+        Ok(((chunks, all_bytes), distinct))
+    }
+
+    /// What the name names now, if that can be read: its chunks are there.
+    async fn before(&self) -> Result<Option<(Digest, Manifest)>, Error> {
+        match named(&self.prefix, self.name).await {
+            Err(Error::Damaged { .. } | Error::Missing { .. }) => Ok(None),
+            found => found,
+        }
+    }
+
+    /// Those of the digests that the manifest before does not have.
+    fn unknown(&self, digests: Vec<Digest>, before: Option<Manifest>) -> Vec<Digest> {
+        let Some(before) = before else { return digests };
+        let mut known = before.digests().to_vec();
+        known.sort_unstable();
+        digests.into_iter().filter(|digest| known.binary_search(digest).is_err()).collect()
+    }
+
+    async fn send_chunks(&self, digests: &[Digest], mark: &mut Mark<'_>) -> Result<Sent, Error> {
+        let total = digests.len() as u64;
+        let work = self.places(digests);
+        let mut sending = stream::iter(work)
+            .map(|(number, digest)| self.send_chunk(number, digest))
+            .buffer_unordered(self.options.requests);
+        let (mut chunks, mut bytes) = (0, 0);
+        while let Some(sent) = sending.next().await {
+            chunks += 1;
+            bytes += sent?;
+            self.observer.progress(Stage::Sending, chunks, total);
+            mark.renew_if_due().await?;
+        }
+        Ok((chunks, bytes))
+    }
+
+    /// Where in the image each of these chunks is, in the order of the image: it is read from front to back.
+    fn places(&self, digests: &[Digest]) -> Vec<(u32, Digest)> {
+        let mut wanted: HashMap<Digest, ()> = digests.iter().map(|digest| (*digest, ())).collect();
+        let take = |number| {
+            let digest = self.manifest.digest_of(number)?;
+            wanted.remove(&digest).map(|()| (number, digest))
+        };
+        (0..self.manifest.chunks()).filter_map(take).collect()
+    }
+
+    /// Bytes that were sent.
+    async fn send_chunk(&self, number: u32, digest: Digest) -> Result<u64, Error> {
+        let (device, chunk_bytes) = (Arc::clone(&self.device), self.options.chunk_bytes);
+        let read = move || {
+            let mut contents = Vec::new();
+            read_chunk(&*device, chunk_bytes, number, &mut contents)?;
+            if Digest::of(&contents) != digest {
+                let offset = u64::from(number) * u64::from(chunk_bytes);
+                return Err(Error::ImageChanged { offset });
+            }
+            Ok(Bytes::from(pack(&contents)))
+        };
+        let packed = runtime::handle().spawn_blocking(read).await;
+        let packed = packed.expect("what packs a chunk does not panic")?;
+        let (path, store) = (self.prefix.chunk(digest), &*self.prefix.store);
+        let bytes = packed.len() as u64;
+        if self.options.resend {
+            put(store, &path, packed).await?;
+        } else {
+            put_new(store, &path, packed).await?;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,254 @@
+//! A store in memory that a test watches: it fails where it is told to, has a clock of its own, and lets several go on in
+//! turns.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::DateTime;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
+};
+use parking_lot::Mutex;
+
+/// What is asked of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    Put,
+    Get,
+    Delete,
+    List,
+}
+
+/// What a store does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Serve,
+    /// An error that may go away.
+    Fail,
+    /// An error that stays: what a process that was killed gets of the rest of its requests.
+    Refuse,
+    /// Of a body only the first half.
+    Short,
+    /// A body with another byte.
+    Damage,
+    /// A list without what was put since the clock last went on.
+    Old,
+}
+
+/// Says what becomes of the request of a number, for an object or folder.
+pub(crate) type Hook = Arc<dyn Fn(usize, Request, &Path) -> Verdict + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    now_ms: i64,
+    times: HashMap<Path, i64>,
+    requests: usize,
+    bytes_put: u64,
+}
+
+/// Several of these may have one memory.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    memory: Arc<InMemory>,
+    state: Arc<Mutex<State>>,
+    hook: Hook,
+}
+
+const START_MS: i64 = 400_000_000_000;
+
+impl Watched {
+    /// An empty store that serves everything.
+    pub(crate) fn new() -> Self {
+        let state = State { now_ms: START_MS, ..State::default() };
+        let hook: Hook = Arc::new(|_, _, _| Verdict::Serve);
+        Self { memory: Arc::default(), state: Arc::new(Mutex::new(state)), hook }
+    }
+
+    /// The same store, as somebody else sees it.
+    pub(crate) fn seen_by(
+        &self,
+        hook: impl Fn(usize, Request, &Path) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.state.lock().requests = 0;
+        Self { hook: Arc::new(hook), ..self.clone() }
+    }
+
+    /// Lets the store's clock go on.
+    pub(crate) fn hours_pass(&self, hours: i64) {
+        self.state.lock().now_ms += hours * 3_600_000;
+    }
+
+    /// Requests since somebody else sees it.
+    pub(crate) fn requests(&self) -> usize {
+        self.state.lock().requests
+    }
+
+    /// Bytes that were put since the last call.
+    pub(crate) fn bytes_put(&self) -> u64 {
+        std::mem::take(&mut self.state.lock().bytes_put)
+    }
+
+    /// All objects whose paths hold `part`, and their bodies.
+    pub(crate) fn objects(&self, part: &str) -> Vec<(Path, Bytes)> {
+        place::runtime::block_on(async {
+            let all: Vec<ObjectMeta> = self.memory.list(None).try_collect().await.unwrap();
+            let mut found = Vec::new();
+            for meta in all.into_iter().filter(|meta| meta.location.as_ref().contains(part)) {
+                let body = self.memory.get(&meta.location).await.unwrap().bytes().await.unwrap();
+                found.push((meta.location, body));
+            }
+            found
+        })
+    }
+
+    /// Changes an object behind everybody's back; `None` removes it.
+    pub(crate) fn change(&self, path: &Path, body: Option<Vec<u8>>) {
+        {
+            let mut state = self.state.lock();
+            let now_ms = state.now_ms;
+            state.times.insert(path.clone(), now_ms);
+        }
+        place::runtime::block_on(async {
+            match body {
+                Some(body) => drop(self.memory.put(path, body.into()).await.unwrap()),
+                None => self.memory.delete(path).await.unwrap(),
+            }
+        });
+    }
+
+    /// What becomes of a request. The hook may ask the store itself.
+    fn verdict(&self, request: Request, path: &Path) -> Result<Verdict> {
+        let number = {
+            let mut state = self.state.lock();
+            state.requests += 1;
+            state.requests - 1
+        };
+        match (self.hook)(number, request, path) {
+            Verdict::Fail => Err(Error::Generic { store: "watched", source: "it fails".into() }),
+            Verdict::Refuse => {
+                Err(Error::PermissionDenied { path: path.to_string(), source: "killed".into() })
+            }
+            verdict => Ok(verdict),
+        }
+    }
+
+    fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
+        let time = self.state.lock().times.get(&meta.location).copied().unwrap_or(START_MS);
+        meta.last_modified = DateTime::from_timestamp_millis(time).unwrap();
+        meta
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+fn not_needed<T>(operation: &str) -> Result<T> {
+    Err(Error::NotImplemented { operation: operation.into(), implementer: "Watched".into() })
+}
+
+#[async_trait]
+impl ObjectStore for Watched {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.verdict(Request::Put, path)?;
+        let bytes = payload.content_length() as u64;
+        let done = self.memory.put_opts(path, payload, options).await?;
+        let mut state = self.state.lock();
+        state.bytes_put += bytes;
+        let now_ms = state.now_ms;
+        state.times.insert(path.clone(), now_ms);
+        Ok(done)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        _: &Path,
+        _: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        not_needed("put_multipart")
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let verdict = self.verdict(Request::Get, path)?;
+        let mut found = self.memory.get_opts(path, options).await?;
+        found.meta = self.dated(found.meta);
+        let (meta, range, attributes) =
+            (found.meta.clone(), found.range.clone(), found.attributes.clone());
+        let extensions = found.extensions.clone();
+        let mut body = found.bytes().await?.to_vec();
+        match verdict {
+            Verdict::Short => body.truncate(body.len() / 2),
+            Verdict::Damage if !body.is_empty() => {
+                let middle = body.len() / 2;
+                body[middle] ^= 0x55;
+            }
+            _ => {}
+        }
+        let payload = GetResultPayload::Stream(stream::iter([Ok(Bytes::from(body))]).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let this = self.clone();
+        let delete = move |path: Result<Path>| {
+            let this = this.clone();
+            async move {
+                let path = path?;
+                this.verdict(Request::Delete, &path)?;
+                this.memory.delete(&path).await?;
+                Ok(path)
+            }
+        };
+        paths.then(delete).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let path = prefix.cloned().unwrap_or_default();
+        let this = self.clone();
+        let list = async move {
+            let verdict = this.verdict(Request::List, &path)?;
+            let all: Vec<ObjectMeta> = this.memory.list(Some(&path)).try_collect().await?;
+            let now_ms = this.state.lock().now_ms;
+            let is_shown = |meta: &ObjectMeta| {
+                verdict != Verdict::Old || meta.last_modified.timestamp_millis() < now_ms
+            };
+            let dated = all.into_iter().map(|meta| this.dated(meta));
+            let shown: Vec<_> = dated.filter(is_shown).map(Ok).collect();
+            Ok::<_, Error>(stream::iter(shown))
+        };
+        stream::once(list).try_flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, _: Option<&Path>) -> Result<ListResult> {
+        not_needed("list_with_delimiter")
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        not_needed("copy")
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a volume cannot be used.
+
+use std::io;
+
+use slatedb::{CloseReason, ErrorKind};
+use thiserror::Error;
+
+/// A failure of what lies in the bucket, or of the way there. Who names the volume adds its address.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// A request to the bucket failed.
+    #[error("the bucket cannot be used: {0}")]
+    Store(#[from] object_store::Error),
+    /// The database failed.
+    #[error("{}", of_database(.0))]
+    Database(slatedb::Error),
+    /// Somebody has opened the volume since.
+    #[error(
+        "another machine has opened the volume, and nothing can be written from here any more: unmount it here"
+    )]
+    Fenced,
+    /// No volume is there.
+    #[error("no volume is there; diskwright volume create makes one")]
+    NotFound,
+    /// There is one already, or what is left of one.
+    #[error("{0} is there already; diskwright volume delete removes it")]
+    Exists(&'static str),
+    /// A snapshot is not there.
+    #[error("the volume has no snapshot {0:?}; diskwright volume list tells which it has")]
+    NoSnapshot(String),
+    /// A snapshot of this name is there.
+    #[error("the volume has a snapshot {0:?} already; choose another name")]
+    SnapshotExists(String),
+    /// A name that no snapshot may have.
+    #[error(
+        "{0:?} is no name of a snapshot: letters, digits, dots, dashes and underscores are, up to 100"
+    )]
+    SnapshotName(String),
+    /// What was synced last is not in the tables yet.
+    #[error(
+        "it is open elsewhere, or was not closed, and what was synced last would be left out: unmount it there; if \
+         nobody has it mounted, --take-over does it here (a mount elsewhere ends with errors)"
+    )]
+    NotSettled,
+    /// A clone shares objects with its origin.
+    #[error("a clone lies in the bucket of its origin, {0}: choose an address there")]
+    OtherBucket(String),
+    /// The marker, or what it says, cannot be true.
+    #[error("the volume is damaged: {0}")]
+    Damaged(String),
+    /// A later version made it.
+    #[error(
+        "the volume has version {found}, and this program knows versions up to {known}: use a newer one"
+    )]
+    Version {
+        /// What the marker says.
+        found: u32,
+        /// The newest that is known.
+        known: u32,
+    },
+    /// A size that no volume may have.
+    #[error("a volume cannot have {len} bytes: choose a multiple of {block_bytes} up to {max}")]
+    Size {
+        /// What was asked for.
+        len: u64,
+        /// The size of blocks.
+        block_bytes: u32,
+        /// The largest.
+        max: u64,
+    },
+    /// A file or device of the host failed.
+    #[error(transparent)]
+    Host(#[from] io::Error),
+}
+
+impl From<slatedb::Error> for VolumeError {
+    fn from(error: slatedb::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Closed(CloseReason::Fenced) => Self::Fenced,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+/// What an error of the database means to who has a volume.
+fn of_database(error: &slatedb::Error) -> String {
+    match error.kind() {
+        ErrorKind::Unavailable => format!("the bucket does not answer: {error}"),
+        ErrorKind::Data => format!("the volume is damaged, or an object of it is gone: {error}"),
+        ErrorKind::Closed(_) => format!("the volume was closed after a failure: {error}"),
+        _ => error.to_string(),
+    }
+}
+
+impl VolumeError {
+    /// Whether the volume itself is at fault, rather than the way there.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) | Self::Version { .. } => true,
+            Self::Database(error) => matches!(error.kind(), ErrorKind::Data),
+            _ => false,
+        }
+    }
+}
+
+impl From<VolumeError> for io::Error {
+    fn from(error: VolumeError) -> Self {
+        let kind = match &error {
+            VolumeError::Host(_) => match error {
+                VolumeError::Host(error) => return error,
+                _ => io::ErrorKind::Other,
+            },
+            VolumeError::NotFound | VolumeError::NoSnapshot(_) => io::ErrorKind::NotFound,
+            VolumeError::Exists(_) | VolumeError::SnapshotExists(_) => io::ErrorKind::AlreadyExists,
+            VolumeError::SnapshotName(_) | VolumeError::Size { .. } => io::ErrorKind::InvalidInput,
+            VolumeError::NotSettled => io::ErrorKind::ResourceBusy,
+            error if error.is_damage() => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,28 @@
+//! Names of snapshots.
+
+use uuid::Uuid;
+
+use crate::{Location, VolumeError, database};
+
+/// Longest name of a snapshot, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+
+/// Refuses a name that no snapshot may have, or that one has.
+pub(crate) async fn check_free(at: &Location, name: &str) -> Result<(), VolumeError> {
+    let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(may_have) {
+        return Err(VolumeError::SnapshotName(name.into()));
+    }
+    match find(at, name).await {
+        Err(VolumeError::NoSnapshot(_)) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(VolumeError::SnapshotExists(name.into())),
+    }
+}
+
+/// What the database calls a snapshot.
+pub(crate) async fn find(at: &Location, name: &str) -> Result<Uuid, VolumeError> {
+    let found = database::admin(at).list_checkpoints(Some(name)).await?;
+    let found = found.into_iter().find(|kept| kept.name.as_deref() == Some(name));
+    found.map(|kept| kept.id).ok_or_else(|| VolumeError::NoSnapshot(name.into()))
+}

@@ -1,0 +1,83 @@
+//! Making a volume.
+
+use std::io;
+
+use blockdev::BlockDevice;
+use place::runtime::block_on;
+
+use crate::blocks::{Geometry, SIZE, size_value};
+use crate::marker::{self, Marker};
+use crate::{Location, Options, Volume, VolumeError, database};
+
+/// A volume that is being made: a device of zeros, until [`Self::finish`] makes it a volume. If it is dropped before, what
+/// was written is left in the bucket until `delete` removes it.
+pub struct NewVolume {
+    volume: Volume,
+    marker: Marker,
+    at: Location,
+}
+
+impl NewVolume {
+    /// Begins to make a volume of `len` bytes.
+    ///
+    /// # Errors
+    /// If the size is none that can be, something is there already, or the bucket cannot be used.
+    pub fn create(at: &Location, len: u64, options: &Options) -> Result<Self, VolumeError> {
+        let marker = Marker::new(len)?;
+        block_on(async {
+            if marker::exists(at).await? {
+                return Err(VolumeError::Exists("a volume"));
+            }
+            if database::admin(at).read_manifest(None).await?.is_some() {
+                return Err(VolumeError::Exists(
+                    "what is left of a volume, or one that is being made,",
+                ));
+            }
+            let db = database::open(at, options).await?;
+            db.put(SIZE, size_value(&marker)).await?;
+            let volume = Volume::new(at, db, Geometry::new(&marker));
+            Ok(Self { volume, marker, at: at.clone() })
+        })
+    }
+
+    /// The volume's own number, which a file system on it may have, too.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.marker.uuid.into_bytes()
+    }
+
+    /// Makes everything durable, and the prefix a volume.
+    ///
+    /// # Errors
+    /// If the bucket cannot be used, or somebody has made a volume there meanwhile.
+    pub fn finish(self) -> Result<(), VolumeError> {
+        self.volume.close()?;
+        block_on(self.marker.write(&self.at))
+    }
+}
+
+impl BlockDevice for NewVolume {
+    fn len(&self) -> u64 {
+        self.volume.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.volume.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.volume.write_at(offset, data)
+    }
+
+    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.volume.zero_range(offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.volume.discard(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.volume.flush()
+    }
+}

@@ -1,0 +1,179 @@
+//! A bucket in memory that counts requests, is slow, fails, or is gone for good from some request on.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use diskwright_volume::{Location, Options};
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+/// What requests go through.
+#[derive(Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) requests: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    /// Requests from this one on (counted from 1) are not answered; 0 for never.
+    pub(crate) ends_at: AtomicU64,
+    /// One of so many requests fails, for once; 0 for none.
+    pub(crate) fails_one_in: AtomicU64,
+    pub(crate) delay_ms: AtomicU64,
+}
+
+/// One machine's way to the bucket.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    kept: Arc<InMemory>,
+    pub(crate) conduct: Arc<Conduct>,
+}
+
+impl Bucket {
+    pub(crate) fn new() -> Self {
+        Self { kept: Arc::new(InMemory::new()), conduct: Arc::default() }
+    }
+
+    /// Another machine's way to the same bucket, with no faults.
+    pub(crate) fn another(&self) -> Self {
+        Self { kept: Arc::clone(&self.kept), conduct: Arc::default() }
+    }
+
+    /// A place in the bucket, as this machine reaches it.
+    pub(crate) fn at(&self, name: &str) -> Location {
+        let store = Arc::new(Self { kept: Arc::clone(&self.kept), conduct: self.conduct.clone() });
+        Location { store, path: Path::from(name), address: format!("memory://bucket/{name}") }
+    }
+
+    pub(crate) fn puts(&self) -> u64 {
+        self.conduct.puts.load(Ordering::Relaxed)
+    }
+
+    /// `Err` if the request is not to be made. After a request that was made, an error may come instead of the answer.
+    async fn enter(&self, is_put: bool) -> Result<Answer> {
+        let number = self.conduct.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        if is_put {
+            self.conduct.puts.fetch_add(1, Ordering::Relaxed);
+        }
+        let delay = self.conduct.delay_ms.load(Ordering::Relaxed);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        let ends_at = self.conduct.ends_at.load(Ordering::Relaxed);
+        if ends_at > 0 && number >= ends_at {
+            // The last request may have been done, and the answer was lost.
+            return if number == ends_at && ends_at.is_multiple_of(2) {
+                Ok(Answer::Lost)
+            } else {
+                Err(gone())
+            };
+        }
+        let one_in = self.conduct.fails_one_in.load(Ordering::Relaxed);
+        if one_in > 0 && number.is_multiple_of(one_in) {
+            return if number.is_multiple_of(2 * one_in) {
+                Ok(Answer::Failed)
+            } else {
+                Err(failed())
+            };
+        }
+        Ok(Answer::Given)
+    }
+}
+
+/// What becomes of the answer to a request that was done.
+enum Answer {
+    Given,
+    Failed,
+    Lost,
+}
+
+impl Answer {
+    fn of<T>(&self, result: Result<T>) -> Result<T> {
+        match self {
+            Self::Given => result,
+            Self::Failed => Err(failed()),
+            Self::Lost => Err(gone()),
+        }
+    }
+}
+
+/// The end of the machine: nothing tries again.
+fn gone() -> Error {
+    Error::NotSupported { source: "the machine has ended".into() }
+}
+
+/// 503 Slow Down.
+fn failed() -> Error {
+    Error::Generic { store: "test", source: "503 Slow Down".into() }
+}
+
+impl fmt::Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bucket")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Bucket {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.put_opts(location, payload, options).await)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.put_multipart_opts(location, options).await)
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.get_opts(location, options).await)
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.get_ranges(location, ranges).await)
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.kept.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.kept.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let answer = self.enter(false).await?;
+        answer.of(self.kept.list_with_delimiter(prefix).await)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let answer = self.enter(true).await?;
+        answer.of(self.kept.copy_opts(from, to, options).await)
+    }
+}
+
+/// How tests use volumes: who has ended does not try again for long.
+pub(crate) fn options() -> Options {
+    Options::default().retries(5).cache_bytes(8 << 20)
+}

@@ -1,0 +1,9 @@
+//! Volumes on a bucket in memory: what they hold, who may write, and what failures and ends at any request leave.
+
+mod bucket;
+mod crash;
+mod device;
+mod faults;
+mod fencing;
+mod file_system;
+mod snapshots;

@@ -1,0 +1,40 @@
+# To be sourced, at the root of the project: a bucket on the loopback, served by s3s-fs behind a proxy that adds 20 ms to each
+# request and counts. Sets `place` (a directory that goes in the end), `url` and `proxy`, and what clients need in the
+# environment; `counts` answers what was counted since it was asked last.
+
+place=$(mktemp -d)
+pids=()
+clean_up() {
+    ((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null
+    rm -rf "$place"
+}
+trap clean_up EXIT
+fail() { echo "${0##*/}: $*" >&2; exit 1; }
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# wait_for PORT: until somebody answers there.
+wait_for() {
+    for _ in $(seq 100); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi
+        sleep 0.1
+    done
+    fail "nothing answers on port $1"
+}
+server=$(free_port)
+proxy=$(free_port)
+mkdir -p "$place/store/bucket"
+export AWS_ACCESS_KEY_ID=of-the-test AWS_SECRET_ACCESS_KEY=of-the-test-too AWS_REGION=us-east-1
+export AWS_ENDPOINT=http://127.0.0.1:$proxy AWS_ALLOW_HTTP=true
+target/tools/servers/bin/s3s-fs --host 127.0.0.1 --port "$server" --access-key "$AWS_ACCESS_KEY_ID" \
+    --secret-key "$AWS_SECRET_ACCESS_KEY" "$place/store" >"$place/server.log" 2>&1 &
+pids+=($!)
+python3 scripts/delay_proxy.py "$proxy" "$server" 0.02 >"$place/proxy.log" 2>&1 &
+pids+=($!)
+wait_for "$server"
+wait_for "$proxy"
+
+counts() { curl -fsS "http://127.0.0.1:$proxy/__counts"; }
+# value JSON KEY
+value() { python3 -c 'import json, sys; print(json.loads(sys.argv[1]).get(sys.argv[2], 0))' "$1" "$2"; }
+url=s3://bucket/images/fleet
+
