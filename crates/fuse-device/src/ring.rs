@@ -12,12 +12,17 @@
 //! The rings are made before INIT is answered: once the kernel was told of them it holds every request
 //! back until all queues have an entry, or until one is refused. In the latter case requests come from
 //! the device as ever, so its threads run besides; forgetting and interrupting always comes from there.
+//!
+//! A new entry gets only what is asked from then on. What waits in its queue already is taken by whoever
+//! hands in the next answer there, and that thread may itself wait, for what is in the queue. So the ring
+//! that makes the queues complete gives its entries when all others have given theirs.
 
 mod cpus;
 mod entry;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue};
@@ -41,6 +46,35 @@ pub(crate) struct Ring {
     cpu: u16,
     /// The queues that it serves.
     queues: Vec<u16>,
+    place: Place,
+}
+
+/// When a ring gives its entries to the kernel.
+enum Place {
+    /// At once; dropped when that is done, or will not be.
+    Early { _not_yet: Sender<Never> },
+    /// When this says that there are no others left.
+    Last(Receiver<Never>),
+}
+
+/// What is never sent.
+enum Never {}
+
+impl Place {
+    /// Places for rings, of which the first is the last one to give its entries.
+    fn all() -> impl Iterator<Item = Self> {
+        let (not_yet, others) = channel();
+        let early = std::iter::repeat_with(move || Self::Early { _not_yet: not_yet.clone() });
+        std::iter::once(Self::Last(others)).chain(early)
+    }
+
+    /// Waits until it is this ring's turn.
+    fn wait(&self) {
+        if let Self::Last(others) = self {
+            // It ends with an error when all senders are gone.
+            let _ = others.recv();
+        }
+    }
 }
 
 impl Ring {
@@ -52,18 +86,23 @@ impl Ring {
         let queues = u16::try_from(cpus::possible()?).map_err(io::Error::other)?;
         let cpus = u16::try_from(cpus::online()?).map_err(io::Error::other)?.clamp(1, queues);
         let threads_per_queue = threads.div_ceil(cpus.into()).max(THREADS_PER_QUEUE_MIN);
+        let mut places = Place::all();
+        let mut new = |cpu, queues| {
+            let place = places.next().expect("there is no end of places");
+            Self::new(device, cpu, queues, place)
+        };
         let mut rings = Vec::new();
         for cpu in 0..cpus {
             // Queues of processors that are not there are shared out: each needs somebody.
-            rings.push(Self::new(device, cpu, (cpu..queues).step_by(cpus.into()).collect())?);
+            rings.push(new(cpu, (cpu..queues).step_by(cpus.into()).collect())?);
             for _ in 1..threads_per_queue {
-                rings.push(Self::new(device, cpu, vec![cpu])?);
+                rings.push(new(cpu, vec![cpu])?);
             }
         }
         Ok(rings)
     }
 
-    fn new(device: &Device, cpu: u16, queues: Vec<u16>) -> io::Result<Self> {
+    fn new(device: &Device, cpu: u16, queues: Vec<u16>, place: Place) -> io::Result<Self> {
         let entries = queues.len().next_power_of_two() as u32;
         // Only the thread that serves it enters it: completions are made when that asks for them.
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
@@ -72,7 +111,7 @@ impl Ring {
             .setup_defer_taskrun()
             .build(entries)?;
         ring.submitter().register_files(&[device.as_fd().as_raw_fd()])?;
-        Ok(Self { ring, cpu, queues })
+        Ok(Self { ring, cpu, queues, place })
     }
 }
 
@@ -80,7 +119,8 @@ impl Ring {
 impl Ring {
     /// One that the kernel refuses.
     pub(crate) fn of_no_queue(device: &Device) -> Self {
-        Self::new(device, 0, vec![u16::MAX]).unwrap()
+        let alone = Place::all().next().expect("there is no end of places");
+        Self::new(device, 0, vec![u16::MAX], alone).unwrap()
     }
 }
 
@@ -90,16 +130,32 @@ pub(crate) struct RingThread {
     cpu: u16,
     /// One for each queue.
     entries: Vec<Entry>,
+    /// Until the entries are given.
+    place: Option<Place>,
     /// For answers to requests that lie where the answer goes.
     aside: Buffer,
 }
 
 impl RingThread {
     pub(crate) fn new(ring: Ring, agreed: &Agreed) -> Self {
-        let Ring { ring, cpu, queues } = ring;
+        let Ring { ring, cpu, queues, place } = ring;
         let len = agreed.buffer_len();
         let entries = queues.into_iter().map(|queue| Entry::new(queue, len)).collect();
-        Self { ring, cpu, entries, aside: Buffer::new(len) }
+        Self { ring, cpu, entries, place: Some(place), aside: Buffer::new(len) }
+    }
+
+    /// Gives all entries to the kernel, for the first time.
+    fn register(&mut self) -> io::Result<()> {
+        let place = self.place.take();
+        self.ring.submitter().register_enable_rings()?;
+        for index in 0..self.entries.len() {
+            self.push(index)?;
+        }
+        if let Some(place) = &place {
+            place.wait();
+        }
+        self.ring.submit()?;
+        Ok(())
     }
 
     /// Gives an entry to the kernel with the next submission.
@@ -127,10 +183,7 @@ impl ServingThread for RingThread {
 
     fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
         bind_to(self.cpu.into());
-        self.ring.submitter().register_enable_rings()?;
-        for index in 0..self.entries.len() {
-            self.push(index)?;
-        }
+        self.register()?;
         let mut left = self.entries.len();
         while left > 0 {
             self.wait()?;

@@ -65,7 +65,7 @@ pub use shown::{Leave, shown_differences};
 pub use sparse::{copy_image, digest};
 pub use tool::{command, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
-pub use wait::{HANG_AFTER, wait_until};
+pub use wait::{HANG_AFTER, umount_when_free, wait_until};
 pub use web::{WebFault, WebRequest, WebServer};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};
 pub use xfs_sample::{Filled, XFS_SAMPLES, XfsSample};

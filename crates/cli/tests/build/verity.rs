@@ -141,7 +141,7 @@ fn kernels_mount_it_from_large_sectors() {
             .unwrap();
         let names = names_in(&place).len();
         if mounted.status.success() {
-            succeed(oracle::command("umount").arg(&place));
+            oracle::umount_when_free(&place);
         }
         succeed(oracle::command("losetup").args(["--detach", device.trim()]));
         assert!(mounted.status.success(), "{format}: {mounted:?}");

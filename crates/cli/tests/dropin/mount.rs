@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use oracle::{command, e2fsck, require, scratch, wait_until};
+use oracle::{command, e2fsck, require, scratch, umount_when_free, wait_until};
 
 use super::run;
 use crate::mount::{Point, diskwright, is_mounted, unmount_when_free};
@@ -39,7 +39,7 @@ fn shown(point: &Path) -> (String, String) {
 
 /// Unmounts as everybody does, and waits for the process that serves the mount.
 fn unmount(point: &Path, image: &Path) {
-    ok(command("umount").arg(point));
+    umount_when_free(point);
     assert!(!is_mounted(point));
     wait_until("the image to be free", || {
         let mut command = diskwright();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use oracle::{judge, require, scratch};
+use oracle::{judge, require, scratch, umount_when_free};
 use rustix::process::Signal;
 
 use crate::mount::{Mounted, Mounting, Point, is_mounted, wait_until};
@@ -37,13 +37,7 @@ fn unmounted_by_others_it_ends_with_everything_written() {
     on_each_format(|_, image| {
         let mounted = Mounted::new(image);
         fs::write(mounted.join("file"), vec![7; 3 << 20]).unwrap();
-        // A process that another test just starts may still have what was open when it was.
-        wait_until("nobody to use the mount", || {
-            let output = oracle::command("umount").arg(mounted.path()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() || said.contains("busy"), "{said}");
-            output.status.success()
-        });
+        umount_when_free(mounted.path());
         let (status, said) = mounted.wait();
         assert_eq!((status.code(), said.as_str()), (Some(0), ""));
         judge(image);
