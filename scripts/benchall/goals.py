@@ -48,8 +48,12 @@ def flat(found, step, to=None):
 
 
 def two_threads(raw, name, step):
-    one, two = rates_of(raw[f"{name} 1"]), rates_of(raw[f"{name} 2"])
-    return both(lambda fs: show.times(two.get((step, f"memory:{fs}")), one.get((step, f"memory:{fs}"))))
+    one, two, alone = (rates_of(raw[f"{name} {which}"]) for which in ["1", "2", "alone"])
+
+    def of(fs):
+        key = (step, f"memory:{fs}")
+        return f"{show.times(two.get(key), one.get(key))}, of one on one processor {show.times(two.get(key), alone.get(key))}"
+    return both(of)
 
 
 def changes(raw, step):

@@ -95,9 +95,11 @@ class Bench:
             raise Failed(f"{' '.join(command)}: status {done.returncode}: {said}")
         return (done.stdout or b"").decode(errors="replace")
 
-    def workload(self, *words):
-        """The only workload of a report of `diskwright workload`; what did not take part is named."""
-        printed = self.run(self.program, "workload", *words, "--json", "--scratch", self.scratch, ok=(0, 1))
+    def workload(self, *words, processors=None):
+        """The only workload of a report of `diskwright workload`; what did not take part is named. With `processors` it has the
+        first so many alone."""
+        bound = ["taskset", "--cpu-list", f"0-{processors - 1}"] if processors else []
+        printed = self.run(*bound, self.program, "workload", *words, "--json", "--scratch", self.scratch, ok=(0, 1))
         try:
             (found,) = json.loads(printed)["workloads"]
         except ValueError as error:

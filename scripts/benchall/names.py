@@ -119,7 +119,10 @@ THREADED = ["create", "remove", "change"]
 
 
 def threads(bench):
-    """The same with one thread and with two, each in directories of its own: runs in turn, a process each."""
+    """The same with one thread and with two, each in directories of its own: runs in turn, a process each.
+
+    One thread of ours has a second processor write its checkpoints, so that two threads on two processors are also set beside one
+    that has a single processor."""
     files = "50k" if bench.quick else "100k"
     raw = {}
     for number in range(bench.rounds):
@@ -129,6 +132,8 @@ def threads(bench):
                 who = TARGETS[:2] if name == "remove" else TARGETS
                 found = bench.workload(name, "--files", files, "--threads", count, "--rounds", 1, *targets(who))
                 raw.setdefault(f"{name} {count}", []).append(found)
+            alone = bench.workload(name, "--files", files, "--threads", 1, "--rounds", 1, *targets(TARGETS[:2]), processors=1)
+            raw.setdefault(f"{name} alone", []).append(alone)
     return raw
 
 
@@ -142,13 +147,16 @@ def rates_of(reports):
 
 
 def threads_tables(raw):
-    one, two = {}, {}
+    one, two, alone = {}, {}, {}
     for name in THREADED:
         one |= rates_of(raw[f"{name} 1"])
         two |= rates_of(raw[f"{name} 2"])
+        alone |= rates_of(raw[f"{name} alone"])
     lines = [[step, who, len(rates), show.rate(statistics.median(rates)), show.rate(statistics.median(two[step, who])),
-              show.times(two[step, who], rates)] for (step, who), rates in one.items()]
-    columns = ["step", "who", "runs", "one thread, files/s", "two threads", "times (least to most)"]
+              show.times(two[step, who], rates), show.times(two[step, who], alone.get((step, who)))]
+             for (step, who), rates in one.items()]
+    columns = ["step", "who", "runs", "one thread, files/s", "two threads", "times (least to most)",
+               "times one thread on one processor"]
     changes = rates_of(raw["change 1"])
     beside = [[step, who.partition(":")[2], len(rates), show.rate(statistics.median(rates)), show.spread(rates),
                show.rate(statistics.median(changes[step, who.replace("memory", "kernel")])),

@@ -69,6 +69,15 @@ pub trait BlockDevice: Send + Sync {
 
     /// Returns when everything written before the call is durable.
     fn flush(&self) -> io::Result<()>;
+
+    /// Nothing that is written after the call survives a crash that does not leave everything that was written before it.
+    /// A device that makes writes durable in their order has nothing to do for that; others flush.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    fn barrier(&self) -> io::Result<()> {
+        self.flush()
+    }
 }
 
 /// Checks that `offset..offset + len` lies within `device_len` bytes.

@@ -65,4 +65,8 @@ impl BlockDevice for WindowDevice {
     fn flush(&self) -> io::Result<()> {
         self.inner.flush()
     }
+
+    fn barrier(&self) -> io::Result<()> {
+        self.inner.barrier()
+    }
 }

@@ -39,9 +39,6 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
     })
 }
 
-/// Most bytes of a directory that are fetched when it begins to be listed.
-const LISTED_AHEAD_BYTES: u64 = 8 << 20;
-
 impl FileSystem for Ext4 {
     fn root(&self) -> Ino {
         self.root_ino()
@@ -244,7 +241,7 @@ impl FileSystem for Ext4 {
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
-                operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
+                operation::data::read_ahead(self, dir);
             }
             let mut listing = Listing::new(self, dir, clock);
             with_scratch(|scratch| listing.readdir(from, scratch, each))
@@ -259,7 +256,7 @@ impl FileSystem for Ext4 {
         let _quiet = self.quiet(dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
-            operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
+            operation::data::read_ahead(self, dir);
             let mut listing = Listing::new(self, dir, clock);
             with_scratch(|scratch| listing.for_each_entry(scratch, each))
         })

@@ -184,17 +184,26 @@ fn run_to_end(
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::io;
     use std::path::Path;
     use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    use parking_lot::{Condvar, Mutex};
+    use rustix::thread::{CpuSet, sched_setaffinity};
 
     use super::{DeviceThread, LateThread, Session, Turn, serve_all, shake_hands};
-    use crate::answer::ServingThread;
+    use crate::abi::{Attr, AttrOut};
+    use crate::answer::{Complaints, ServingThread};
     use crate::device::Device;
     use crate::handshake::Agreed;
     use crate::late::ToLate;
     use crate::ring::{Ring, RingThread};
     use crate::transport::SwitchedOn;
-    use crate::{Errno, Handler, InitFlags, Kernel, MountOptions, Reply, Request, Settings};
+    use crate::{
+        Errno, Handler, InitFlags, Kernel, MountOptions, Operation, Reply, Request, Settings,
+    };
 
     struct Nothing;
 
@@ -273,6 +282,121 @@ mod tests {
             unmounter.unmount().unwrap();
         };
         serve_all(threads, &Nothing, &mount.0, ready).unwrap();
+        drop(mount);
+        assert!(!is_mounted(place.path()));
+    }
+
+    /// A name is looked up when somebody asks how much is free.
+    #[derive(Default)]
+    struct AfterTheOther {
+        /// Whether it is looked up, and whether the other was asked.
+        came: Mutex<[bool; 2]>,
+        changed: Condvar,
+    }
+
+    impl AfterTheOther {
+        fn note(&self, which: usize) {
+            self.came.lock()[which] = true;
+            self.changed.notify_all();
+        }
+
+        /// Whether one comes before it is held not to.
+        fn comes(&self, which: usize) -> bool {
+            const LONG: Duration = Duration::from_secs(10);
+            let mut came = self.came.lock();
+            !self.changed.wait_while_for(&mut came, |came| !came[which], LONG).timed_out()
+        }
+    }
+
+    impl Handler for AfterTheOther {
+        fn init(&self, kernel: &Kernel) -> Settings {
+            Nothing.init(kernel)
+        }
+
+        fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+            match request.operation {
+                Operation::Getattr(_) => reply.put(&root()),
+                Operation::Statfs => {
+                    self.note(1);
+                    Err(Errno::NOSYS)
+                }
+                Operation::Lookup { .. } => {
+                    self.note(0);
+                    Err(if self.comes(1) { Errno::NOENT } else { Errno::TIMEDOUT })
+                }
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    }
+
+    /// A directory that everybody may look into, for a minute.
+    fn root() -> AttrOut {
+        let attr = Attr { ino: 1, mode: 0o040_755, nlink: 2, ..Attr::default() };
+        AttrOut { attr_valid: 60, attr, ..AttrOut::default() }
+    }
+
+    /// A ring whose thread begins late.
+    struct Late(RingThread);
+
+    impl ServingThread for Late {
+        fn transport(&self) -> &'static str {
+            self.0.transport()
+        }
+
+        fn run(&mut self, handler: &dyn Handler, complaints: &Complaints) -> io::Result<()> {
+            thread::sleep(Duration::from_millis(300));
+            self.0.run(handler, complaints)
+        }
+    }
+
+    /// Binds this thread to the processor whose queue is asked.
+    fn on_the_first_processor() {
+        let mut first = CpuSet::new();
+        first.set(0);
+        sched_setaffinity(None, &first).unwrap();
+    }
+
+    #[test]
+    fn rings_that_begin_late_leave_nothing_waiting() {
+        oracle::require!(Root, Fuse);
+        let io_uring = SwitchedOn::new();
+        if !io_uring.is_offered() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
+        let unmounter = session.unmounter();
+        let Session { device, mount } = session;
+        let rings = Ring::for_all_queues(&device, 1).unwrap();
+        let handler = AfterTheOther::default();
+        let agreed = shake_hands(&device, &handler, InitFlags::OVER_IO_URING).unwrap().unwrap();
+        let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
+        let mut threads: Vec<Box<dyn ServingThread>> =
+            vec![Box::new(late), Box::new(device_thread(&device, &agreed, &to_late))];
+        for (nth, ring) in rings.into_iter().enumerate() {
+            let thread = RingThread::new(ring, &agreed);
+            // Each processor has two.
+            threads.push(if nth % 2 == 0 { Box::new(thread) } else { Box::new(Late(thread)) });
+        }
+        drop((device, to_late));
+        let mut errors = None;
+        let ready = || {
+            errors = thread::scope(|scope| {
+                let first = scope.spawn(|| {
+                    on_the_first_processor();
+                    fs::metadata(place.path().join("name")).unwrap_err().raw_os_error()
+                });
+                handler.comes(0);
+                let second = scope.spawn(|| {
+                    on_the_first_processor();
+                    rustix::fs::statvfs(place.path()).err()
+                });
+                Some((first.join().unwrap(), second.join().unwrap()))
+            });
+            unmounter.unmount().unwrap();
+        };
+        serve_all(threads, &handler, &mount.0, ready).unwrap();
+        assert_eq!(errors, Some((Some(Errno::NOENT.raw_os_error()), Some(Errno::NOSYS))));
         drop(mount);
         assert!(!is_mounted(place.path()));
     }

@@ -20,9 +20,12 @@ pub trait Repairer: Sync {
     /// Brings the image to where it can be checked: with a superblock, and with what its journal or log holds replayed.
     /// A log that cannot be replayed is emptied, after as much of it as can be replayed was.
     ///
+    /// `is_sound` says that the check finds nothing: then nothing is chosen anew, and only what is pending gets to its
+    /// place.
+    ///
     /// # Errors
     /// `Unsupported` if the image has features that are not known; `Corrupt` if there is nothing to begin with.
-    fn begin(&self, staging: &Arc<Staging>) -> Result<()>;
+    fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()>;
 
     /// Checks what is in the staging.
     ///
@@ -97,7 +100,9 @@ pub fn make_plan(
     let mut known = look(repairer, staging, observer).ok();
     let (first, looked_at) = known.clone().unwrap_or_default();
     first.iter().for_each(|finding| observer.found(finding.clone()));
-    repairer.begin(staging)?;
+    let finds_nothing =
+        |(findings, summary): &(Vec<_>, Summary)| findings.is_empty() && summary.is_complete;
+    repairer.begin(staging, known.as_ref().is_some_and(finds_nothing))?;
     staging.abandon();
     known.take_if(|_| staging.step_count() > 0);
     for round in 0.. {

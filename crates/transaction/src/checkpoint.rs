@@ -293,7 +293,7 @@ impl Engine {
             at += 1;
             kept.next_if_eq(&(at - 1)).is_some()
         });
-        self.device().flush()?;
+        self.device().barrier()?;
         log.advance_tail(tail)
     }
 

@@ -130,4 +130,9 @@ impl BlockDevice for Guard {
         self.check_writes()?;
         self.inner.flush().inspect_err(|_| self.fail())
     }
+
+    fn barrier(&self) -> io::Result<()> {
+        self.check_writes()?;
+        self.inner.barrier().inspect_err(|_| self.fail())
+    }
 }

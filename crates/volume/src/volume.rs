@@ -219,6 +219,11 @@ impl BlockDevice for Volume {
         self.check_usable()?;
         self.flushed().map_err(|error| self.named(error))
     }
+
+    /// The database's log is in the order of the writes, and of what is not flushed a crash leaves what came first.
+    fn barrier(&self) -> io::Result<()> {
+        self.check_usable()
+    }
 }
 
 impl Drop for Volume {

@@ -150,3 +150,30 @@ fn xfs_is_made_and_filled() {
     oracle::require!(Tool("xfs_repair"));
     is_made_and_filled(Fs::Xfs);
 }
+
+/// Contents, journal or log, and what is written home of older changes come in their order by themselves.
+fn an_fsync_is_one_put(fs: Fs) {
+    const FSYNCS: u64 = 100;
+    let bucket = Bucket::new();
+    fs.make_of(&bucket, 256 << 20);
+    let open = fs.open(Arc::new(Volume::open(&bucket.at("v"), &options()).unwrap())).unwrap();
+    let before = bucket.puts();
+    for number in 0..FSYNCS {
+        let ino = put(open.fs(), &format!("{number}"), &[1; 1024]).unwrap();
+        open.fs().fsync(ino).unwrap();
+    }
+    let puts = bucket.puts() - before;
+    // The database may write its own things beside.
+    assert!((FSYNCS..=FSYNCS * 5 / 4).contains(&puts), "{puts} puts for {FSYNCS} times fsync");
+    open.close().unwrap();
+}
+
+#[test]
+fn an_fsync_of_ext4_is_one_put() {
+    an_fsync_is_one_put(Fs::Ext4);
+}
+
+#[test]
+fn an_fsync_of_xfs_is_one_put() {
+    an_fsync_is_one_put(Fs::Xfs);
+}

@@ -21,9 +21,6 @@ use crate::format::features::Incompat;
 use crate::xattr::parent::Link;
 use crate::{Xfs, dir, file, inode, xattr};
 
-/// Most bytes of a directory that are fetched when it begins to be listed.
-const LISTED_AHEAD_BYTES: u64 = 8 << 20;
-
 impl FileSystem for Xfs {
     fn root(&self) -> Ino {
         self.root_ino()
@@ -177,7 +174,7 @@ impl FileSystem for Xfs {
         let mut clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
-                operation::data::read_ahead(self, dir, LISTED_AHEAD_BYTES);
+                operation::data::read_ahead(self, dir);
             }
             dir::readdir(self, dir, from, &mut clock, each)
         })

@@ -77,7 +77,12 @@ impl Geometry {
             } else {
                 1
             },
-            reserved_gdt_blocks: u32::from(sb.raw.reserved_gdt_blocks.get()),
+            // Without the inode that has these blocks the field says nothing.
+            reserved_gdt_blocks: if features.compat(Compat::RESIZE_INODE) {
+                u32::from(sb.raw.reserved_gdt_blocks.get())
+            } else {
+                0
+            },
             classic_gdt_blocks: if features.incompat(Incompat::META_BG) {
                 sb.raw.first_meta_bg.get().min(gdt_blocks)
             } else {

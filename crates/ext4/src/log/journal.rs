@@ -131,7 +131,7 @@ impl Journal {
     /// If the device fails.
     pub fn close(&self) -> Result<()> {
         self.advance_tail(u64::MAX)?;
-        Ok(())
+        self.device.flush().map_err(Error::Device)
     }
 
     /// Writes a transaction, durably: the images that `images` passes to its argument, by block,
@@ -164,7 +164,7 @@ impl Journal {
             first.raw.sequence = tid.0.into();
             write_journal_superblock(&*self.device, &self.map, &mut first)?;
         }
-        self.device.flush()?;
+        self.device.barrier()?;
         let (end, room_left) = writer.commit(self.commit_time())?;
         self.device.flush()?;
         *is_started = true;
@@ -181,7 +181,8 @@ impl Journal {
         state.sb.raw.start = tail.map_or(0, |tail| tail.start).into();
         state.sb.raw.sequence = tail.map_or(state.next, |tail| tail.tid).0.into();
         write_journal_superblock(&*self.device, &self.map, &mut state.sb)?;
-        self.device.flush()
+        // Before anything overwrites what was the tail.
+        self.device.barrier()
     }
 }
 

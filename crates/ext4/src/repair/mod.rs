@@ -10,6 +10,7 @@ mod log_writer;
 mod orphans;
 mod quota;
 mod replay;
+mod reserve;
 mod resize;
 mod space;
 mod superblock;
@@ -67,8 +68,8 @@ const LEVELS: &[&[Fix<Job>]] = &[
 const LEVELS_OF_A_PART: &[&[Fix<Job>]] = &[volume::BY_THEMSELVES, files::BY_THEMSELVES];
 
 impl Repairer for Repair {
-    fn begin(&self, staging: &Arc<Staging>) -> Result<()> {
-        volume::begin(staging)
+    fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+        volume::begin(staging, is_sound)
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {

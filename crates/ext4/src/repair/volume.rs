@@ -7,7 +7,8 @@ use vfs::{Error, Result};
 
 use super::image::{Image, step};
 use super::{
-    Job, fields, groups, journal, orphans, quota, replay, resize, space, superblock, system_files,
+    Job, fields, groups, journal, orphans, quota, replay, reserve, resize, space, superblock,
+    system_files,
 };
 use crate::Ext4;
 use crate::check::codes;
@@ -71,16 +72,25 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
 ];
 
 /// See [`repair::Repairer::begin`].
-pub(super) fn begin(staging: &Arc<Staging>) -> Result<()> {
-    superblock::ensure(staging)?;
+pub(super) fn begin(staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+    if is_sound {
+        return replay::replay(staging).map(drop);
+    }
+    ensure_superblock(staging)?;
     journal::settle_number(staging)?;
     if !replay::replay(staging)? {
         replay_the_rest(staging)?;
     }
     // What was replayed may have another superblock.
-    superblock::ensure(staging)?;
+    ensure_superblock(staging)?;
     groups::settle(staging)?;
     journal::settle_inode(staging)
+}
+
+/// Makes sure that there is a superblock, and that it leaves the groups' structures room.
+fn ensure_superblock(staging: &Arc<Staging>) -> Result<()> {
+    superblock::ensure(staging)?;
+    reserve::settle(staging)
 }
 
 /// Brings the journal to where it can be replayed, if only in part.

@@ -4,6 +4,7 @@ mod conditions;
 mod connections;
 mod damage;
 mod features;
+mod fields;
 mod files;
 mod log;
 mod many;

@@ -218,16 +218,28 @@ impl State {
 
     fn flush(&mut self, shape: &Shape) -> std::io::Result<()> {
         shape.device.flush()?;
+        self.note_order();
+        Ok(())
+    }
+
+    /// Puts what was written before what will be.
+    fn barrier(&mut self, shape: &Shape) -> std::io::Result<()> {
+        shape.device.barrier()?;
+        self.note_order();
+        Ok(())
+    }
+
+    /// What comes now is written after all records so far.
+    fn note_order(&mut self) {
         self.in_flight = 0;
         self.durable_tail = self.written_tail;
-        Ok(())
     }
 
     /// Writes the record that was gathered, and starts the next.
     fn write_record(&mut self, shape: &Shape, tail: Lsn) -> std::io::Result<()> {
         let blocks = self.record.blocks();
         if self.in_flight >= IN_FLIGHT_MAX || !self.has_room(&shape.area, blocks) {
-            self.flush(shape)?;
+            self.barrier(shape)?;
         }
         if !self.has_room(&shape.area, blocks) {
             return Err(std::io::Error::other("a checkpoint larger than the log's room"));
@@ -286,8 +298,8 @@ impl State {
         self.items = items;
         self.make_room(shape, tail, 0)?;
         self.record.push(tid, OP_COMMIT, &[]);
-        // What the checkpoint refers to and all of its records are durable before the one that ends it.
-        self.flush(shape)?;
+        // What the checkpoint refers to and all of its records come before the one that ends it.
+        self.barrier(shape)?;
         self.write_record(shape, tail)?;
         self.flush(shape)?;
         self.live.push_back(Live { sequence: checkpoint.sequence(), start });

@@ -88,8 +88,8 @@ const ABOVE: &[&[Fix<Job>]] =
 const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
-    fn begin(&self, staging: &Arc<Staging>) -> Result<()> {
-        volume::begin(staging)
+    fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+        volume::begin(staging, is_sound)
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {

@@ -104,8 +104,10 @@ pub(super) fn forbids_allocation(finding: &Finding) -> bool {
 }
 
 /// See [`repair::Repairer::begin`].
-pub(super) fn begin(staging: &Arc<Staging>) -> Result<()> {
-    superblock::make_readable(staging)?;
+pub(super) fn begin(staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+    if !is_sound {
+        superblock::make_readable(staging)?;
+    }
     begin::replay(staging)
 }
 

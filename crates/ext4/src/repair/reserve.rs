@@ -1,0 +1,45 @@
+//! The blocks that are kept after the descriptors for more of them: how many there are.
+
+use ::repair::{Action, Staging};
+use blockdev::BlockDevice;
+use vfs::Result;
+
+use super::superblock::{descriptor, score_of_root, write};
+use crate::format::address::Group;
+use crate::format::geometry::Geometry;
+use crate::format::superblock::Superblock;
+use crate::open::superblock_copy::Copy;
+use crate::params::read_superblock;
+
+/// Makes the blocks that are kept for descriptors end before the first group's inode table, if the root directory is in
+/// that: else the table would be held to be in the wrong place, and all files be lost.
+pub(super) fn settle(staging: &Staging) -> Result<()> {
+    let sb = read_superblock(staging)?;
+    let Some(room) = room_for_reserve(staging, &sb) else { return Ok(()) };
+    let kept = Copy::find(staging)
+        .map(|copy| copy.raw().reserved_gdt_blocks.get())
+        .filter(|kept| u64::from(*kept) <= room)
+        .unwrap_or(room as u16);
+    let mut raw = sb.raw.clone();
+    raw.reserved_gdt_blocks = kept.into();
+    raw.seal();
+    let what =
+        "The superblock's field reserved_gdt_blocks gets the value that fits the inode table.";
+    write(staging, &raw, Action::new(what))
+}
+
+/// Blocks between the descriptors and what else the first group has, if more are kept, up into an inode table that is
+/// right.
+fn room_for_reserve(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
+    let geometry = Geometry::new(sb);
+    let desc = descriptor(device, &geometry, sb, Group(0))?;
+    let is_inside = geometry.base_metadata(Group(0)).contains(&desc.inode_table);
+    if !is_inside || score_of_root(device, sb, &geometry, &desc) == 0 {
+        return None;
+    }
+    let (table, start) = geometry.gdt_copy_in(Group(0));
+    let reserve = start.0 + u64::from(table.end - table.start);
+    let own = [desc.block_bitmap, desc.inode_bitmap, desc.inode_table];
+    let first = own.into_iter().map(|block| block.0).filter(|block| *block >= reserve).min()?;
+    Some(first - reserve)
+}
