@@ -63,7 +63,7 @@ pub use sample::{Sample, sample_tree};
 pub use scratch::scratch;
 pub use shown::{Leave, shown_differences};
 pub use sparse::{copy_image, digest};
-pub use tool::{command, program};
+pub use tool::{command, copy_program, program};
 pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
 pub use wait::{HANG_AFTER, umount_when_free, wait_until};
 pub use web::{WebFault, WebRequest, WebServer};

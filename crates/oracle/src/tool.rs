@@ -37,6 +37,18 @@ pub fn command(name: &str) -> Command {
     command
 }
 
+/// Copies a program that is to be run, by cp(1): had this process the copy open for writing, so had one that another test is
+/// just starting, and nobody could run the copy as long.
+///
+/// # Panics
+/// If it cannot be copied.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let mut copy = Command::new("cp");
+    let status = copy.arg(from.as_ref()).arg(to.as_ref()).status().expect("cp runs");
+    assert!(status.success(), "{copy:?}");
+}
+
 /// Finds a program, or says why there is none. Asked once per process and name.
 pub(crate) fn find(name: &str) -> Result<PathBuf, String> {
     static ANSWERS: OnceLock<Mutex<HashMap<String, Result<PathBuf, String>>>> = OnceLock::new();

@@ -175,7 +175,7 @@ fn a_file_that_may_not_be_read() {
     }
     // The program itself may lie where only its owner can go.
     let program = directory.path().join("diskwright");
-    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    oracle::copy_program(env!("CARGO_BIN_EXE_diskwright"), &program);
     let image = out.join("image");
     let build_as_nobody = |from: &Path, options: &str| {
         let mut command = Command::new(&program);
@@ -348,7 +348,7 @@ fn an_ordinary_user_builds_images_too() {
     let archive = directory.path().join("source.tar");
     tar(&source, &archive, &[]);
     let program = directory.path().join("diskwright");
-    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    oracle::copy_program(env!("CARGO_BIN_EXE_diskwright"), &program);
     let image = directory.path().join("image");
     let mut command = Command::new(&program);
     succeed(&mut as_nobody(command.arg("build").arg(&archive).arg(&image)));
