@@ -14,8 +14,9 @@
 //! the device as ever, so its threads run besides; forgetting and interrupting always comes from there.
 //!
 //! A new entry gets only what is asked from then on. What waits in its queue already is taken by whoever
-//! hands in the next answer there, and that thread may itself wait, for what is in the queue. So the ring
-//! that makes the queues complete gives its entries when all others have given theirs.
+//! hands in the next answer there, and that thread may itself wait, for what is in the queue. The first
+//! entry of the last queue makes the kernel begin, so nobody is told that the mount is ready before all
+//! rings have given theirs.
 
 mod cpus;
 mod entry;
@@ -46,34 +47,32 @@ pub(crate) struct Ring {
     cpu: u16,
     /// The queues that it serves.
     queues: Vec<u16>,
-    place: Place,
+    /// Until its entries are with the kernel.
+    not_yet: Sender<Never>,
 }
 
-/// When a ring gives its entries to the kernel.
-enum Place {
-    /// At once; dropped when that is done, or will not be.
-    Early { _not_yet: Sender<Never> },
-    /// When this says that there are no others left.
-    Last(Receiver<Never>),
-}
+/// Tells when all rings have given their entries to the kernel, or never will.
+pub(crate) struct AllRegistered(Receiver<Never>);
 
 /// What is never sent.
 enum Never {}
 
-impl Place {
-    /// Places for rings, of which the first is the last one to give its entries.
-    fn all() -> impl Iterator<Item = Self> {
-        let (not_yet, others) = channel();
-        let early = std::iter::repeat_with(move || Self::Early { _not_yet: not_yet.clone() });
-        std::iter::once(Self::Last(others)).chain(early)
+impl AllRegistered {
+    fn new() -> (Self, Sender<Never>) {
+        let (not_yet, all) = channel();
+        (Self(all), not_yet)
     }
 
-    /// Waits until it is this ring's turn.
-    fn wait(&self) {
-        if let Self::Last(others) = self {
-            // It ends with an error when all senders are gone.
-            let _ = others.recv();
-        }
+    pub(crate) fn wait(&self) {
+        // It ends with an error when all senders are gone.
+        let _ = self.0.recv();
+    }
+}
+
+/// Of no rings.
+impl Default for AllRegistered {
+    fn default() -> Self {
+        Self::new().0
     }
 }
 
@@ -82,15 +81,15 @@ impl Ring {
     ///
     /// # Errors
     /// If io_uring is not there or not allowed, or lacks something.
-    pub(crate) fn for_all_queues(device: &Device, threads: usize) -> io::Result<Vec<Self>> {
+    pub(crate) fn for_all_queues(
+        device: &Device,
+        threads: usize,
+    ) -> io::Result<(Vec<Self>, AllRegistered)> {
         let queues = u16::try_from(cpus::possible()?).map_err(io::Error::other)?;
         let cpus = u16::try_from(cpus::online()?).map_err(io::Error::other)?.clamp(1, queues);
         let threads_per_queue = threads.div_ceil(cpus.into()).max(THREADS_PER_QUEUE_MIN);
-        let mut places = Place::all();
-        let mut new = |cpu, queues| {
-            let place = places.next().expect("there is no end of places");
-            Self::new(device, cpu, queues, place)
-        };
+        let (all, not_yet) = AllRegistered::new();
+        let new = |cpu, queues| Self::new(device, cpu, queues, not_yet.clone());
         let mut rings = Vec::new();
         for cpu in 0..cpus {
             // Queues of processors that are not there are shared out: each needs somebody.
@@ -99,10 +98,15 @@ impl Ring {
                 rings.push(new(cpu, vec![cpu])?);
             }
         }
-        Ok(rings)
+        Ok((rings, all))
     }
 
-    fn new(device: &Device, cpu: u16, queues: Vec<u16>, place: Place) -> io::Result<Self> {
+    fn new(
+        device: &Device,
+        cpu: u16,
+        queues: Vec<u16>,
+        not_yet: Sender<Never>,
+    ) -> io::Result<Self> {
         let entries = queues.len().next_power_of_two() as u32;
         // Only the thread that serves it enters it: completions are made when that asks for them.
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
@@ -111,7 +115,7 @@ impl Ring {
             .setup_defer_taskrun()
             .build(entries)?;
         ring.submitter().register_files(&[device.as_fd().as_raw_fd()])?;
-        Ok(Self { ring, cpu, queues, place })
+        Ok(Self { ring, cpu, queues, not_yet })
     }
 }
 
@@ -119,8 +123,7 @@ impl Ring {
 impl Ring {
     /// One that the kernel refuses.
     pub(crate) fn of_no_queue(device: &Device) -> Self {
-        let alone = Place::all().next().expect("there is no end of places");
-        Self::new(device, 0, vec![u16::MAX], alone).unwrap()
+        Self::new(device, 0, vec![u16::MAX], AllRegistered::new().1).unwrap()
     }
 }
 
@@ -130,29 +133,27 @@ pub(crate) struct RingThread {
     cpu: u16,
     /// One for each queue.
     entries: Vec<Entry>,
-    /// Until the entries are given.
-    place: Option<Place>,
+    /// Until the entries are with the kernel.
+    not_yet: Option<Sender<Never>>,
     /// For answers to requests that lie where the answer goes.
     aside: Buffer,
 }
 
 impl RingThread {
     pub(crate) fn new(ring: Ring, agreed: &Agreed) -> Self {
-        let Ring { ring, cpu, queues, place } = ring;
+        let Ring { ring, cpu, queues, not_yet } = ring;
         let len = agreed.buffer_len();
         let entries = queues.into_iter().map(|queue| Entry::new(queue, len)).collect();
-        Self { ring, cpu, entries, place: Some(place), aside: Buffer::new(len) }
+        Self { ring, cpu, entries, not_yet: Some(not_yet), aside: Buffer::new(len) }
     }
 
     /// Gives all entries to the kernel, for the first time.
     fn register(&mut self) -> io::Result<()> {
-        let place = self.place.take();
+        // Dropped at the end, whichever it is.
+        let _not_yet = self.not_yet.take();
         self.ring.submitter().register_enable_rings()?;
         for index in 0..self.entries.len() {
             self.push(index)?;
-        }
-        if let Some(place) = &place {
-            place.wait();
         }
         self.ring.submit()?;
         Ok(())

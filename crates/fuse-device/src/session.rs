@@ -15,7 +15,7 @@ use crate::handshake::{Agreed, shake_hands};
 use crate::late::LateThread;
 use crate::mount::{self, Mount};
 use crate::reader::{DeviceThread, Turn};
-use crate::ring::{Ring, RingThread};
+use crate::ring::{AllRegistered, Ring, RingThread};
 use crate::{Handler, InitFlags, MountOptions, Unmounter, WriteBack};
 
 /// Threads that have a pipe: more would be too many descriptors for what a process has by default (1024),
@@ -77,7 +77,7 @@ impl Session {
     ) -> io::Result<()> {
         // In this order they are dropped: see `Session`.
         let Self { mount: guard, device } = self;
-        let Some((agreed, rings)) = start(&device, handler, options)? else {
+        let Some((agreed, rings, all_registered)) = start(&device, handler, options)? else {
             return Ok(());
         };
         let mut threads: Vec<Box<dyn ServingThread>> = Vec::new();
@@ -96,7 +96,7 @@ impl Session {
         }
         // The threads' descriptors are all: with the last one the kernel gives the mount up.
         drop(device);
-        serve_all(threads, handler, &guard.0, ready)
+        serve_all(threads, handler, &guard.0, &all_registered, ready)
     }
 }
 
@@ -106,19 +106,20 @@ fn start(
     device: &Device,
     handler: &dyn Handler,
     options: &SessionOptions,
-) -> io::Result<Option<(Agreed, Vec<Ring>)>> {
-    let mut rings = Vec::new();
-    if options.io_uring {
+) -> io::Result<Option<(Agreed, Vec<Ring>, AllRegistered)>> {
+    let (mut rings, all_registered) = if options.io_uring {
         // Where they cannot be had there are none.
-        rings = Ring::for_all_queues(device, options.threads).unwrap_or_default();
-    }
+        Ring::for_all_queues(device, options.threads).unwrap_or_default()
+    } else {
+        Default::default()
+    };
     let transport = if rings.is_empty() { InitFlags::empty() } else { InitFlags::OVER_IO_URING };
     let agreed = shake_hands(device, handler, transport)?;
     Ok(agreed.map(|agreed| {
         if !agreed.features.contains(InitFlags::OVER_IO_URING) {
             rings.clear();
         }
-        (agreed, rings)
+        (agreed, rings, all_registered)
     }))
 }
 
@@ -138,6 +139,7 @@ fn serve_all(
     threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
     mount: &Mount,
+    all_registered: &AllRegistered,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
     let complaints = &Complaints::default();
@@ -154,6 +156,7 @@ fn serve_all(
         }
         if outcome.is_ok() {
             mount.set_served(true);
+            all_registered.wait();
             ready();
         } else {
             mount.abort();
@@ -193,7 +196,7 @@ mod tests {
     use parking_lot::{Condvar, Mutex};
     use rustix::thread::{CpuSet, sched_setaffinity};
 
-    use super::{DeviceThread, LateThread, Session, Turn, serve_all, shake_hands};
+    use super::{AllRegistered, DeviceThread, LateThread, Session, Turn, serve_all, shake_hands};
     use crate::abi::{Attr, AttrOut};
     use crate::answer::{Complaints, ServingThread};
     use crate::device::Device;
@@ -246,7 +249,7 @@ mod tests {
             threads.push(Box::new(thread));
         }
         drop((device, to_late));
-        let served = serve_all(threads, &Nothing, &mount.0, || ());
+        let served = serve_all(threads, &Nothing, &mount.0, &AllRegistered::default(), || ());
         let error = served.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
         drop(mount);
@@ -281,7 +284,7 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
             unmounter.unmount().unwrap();
         };
-        serve_all(threads, &Nothing, &mount.0, ready).unwrap();
+        serve_all(threads, &Nothing, &mount.0, &AllRegistered::default(), ready).unwrap();
         drop(mount);
         assert!(!is_mounted(place.path()));
     }
@@ -367,7 +370,7 @@ mod tests {
         let session = Session::mount(place.path(), &MountOptions::default()).unwrap();
         let unmounter = session.unmounter();
         let Session { device, mount } = session;
-        let rings = Ring::for_all_queues(&device, 1).unwrap();
+        let (rings, all_registered) = Ring::for_all_queues(&device, 1).unwrap();
         let handler = AfterTheOther::default();
         let agreed = shake_hands(&device, &handler, InitFlags::OVER_IO_URING).unwrap().unwrap();
         let (late, to_late) = LateThread::new(Arc::clone(&mount.0));
@@ -395,7 +398,7 @@ mod tests {
             });
             unmounter.unmount().unwrap();
         };
-        serve_all(threads, &handler, &mount.0, ready).unwrap();
+        serve_all(threads, &handler, &mount.0, &all_registered, ready).unwrap();
         assert_eq!(errors, Some((Some(Errno::NOENT.raw_os_error()), Some(Errno::NOSYS))));
         drop(mount);
         assert!(!is_mounted(place.path()));
