@@ -33,16 +33,20 @@ impl AttrChange<'_, '_> {
 
     /// Adds a link to the inode it leads to, unless it is there.
     pub(crate) fn end_adding_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+        self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { Ok(()) } else { self.add_parent(link) }
     }
 
     /// Removes a link from the inode it led to, if it is there.
     pub(crate) fn end_removing_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+        self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { self.remove_parent(link) } else { Ok(()) }
     }
 
-    /// Puts a link in the place of another.
+    /// Puts a link in the place of another. In blocks, the old one may be one that does not count any more.
     pub(crate) fn end_replacing_parent(&mut self, old: Link<'_>, new: Link<'_>) -> Outcome<()> {
+        self.remove_incomplete_link(&old)?;
+        self.remove_incomplete_link(&new)?;
         let is_done = old != new && self.has_link(&new)?;
         if !is_done && self.has_link(&old)? {
             return self.replace_parent(old, new);
@@ -64,6 +68,12 @@ impl AttrChange<'_, '_> {
         Ok(read::value_of(self.op, self.handle, &key)?.is_some())
     }
 
+    fn remove_incomplete_link(&mut self, link: &Link<'_>) -> Outcome<()> {
+        let value = link.value();
+        let key = link.key(&self.op.fs.volume.geometry, &value);
+        self.remove_incomplete(&key)
+    }
+
     /// Removes entries of an attribute that do not count, with the blocks of their values.
     fn remove_incomplete(&mut self, key: &Key<'_>) -> Outcome<()> {
         let mut was_there = false;
@@ -81,7 +91,7 @@ impl AttrChange<'_, '_> {
 mod tests {
     use operation::Outcome;
 
-    use super::{AttrChange, Key, find_entry, name_hash};
+    use super::{AttrChange, Key, Link, find_entry, name_hash};
     use crate::format::attr::{flags, leaf};
     use crate::format::bytes::be16;
     use crate::format::edit::Edit;
@@ -96,6 +106,21 @@ mod tests {
             (namespace, name): (u8, &[u8]),
         ) -> Outcome<()> {
             let key = Key { namespace, name, hash: name_hash(name), value: None };
+            self.mark_incomplete(handle, &key)
+        }
+
+        /// Makes a link in blocks one that does not count.
+        pub(crate) fn mark_parent_incomplete(
+            &mut self,
+            handle: &Handle,
+            link: &Link<'_>,
+        ) -> Outcome<()> {
+            let value = link.value();
+            let key = link.key(&self.fs.volume.geometry, &value);
+            self.mark_incomplete(handle, &key)
+        }
+
+        fn mark_incomplete(&mut self, handle: &Handle, key: &Key<'_>) -> Outcome<()> {
             let found = find_entry(self, handle, key.hash, |entry| entry.name == key.name)?;
             let position = found.expect("the attribute is in blocks");
             let mut handle = handle.clone();

@@ -13,9 +13,9 @@ use crate::format::log::intent::{AttributeChange, AttributeWork, Intent, ParentL
 use crate::inode::Handle;
 use crate::xattr::parent::Link;
 
-/// A file with attributes of all sizes, one with few and one with many links.
+/// A file with attributes of all sizes, and files whose links are in the inode, in a leaf and in a tree.
 fn fill(root: &Path) {
-    for name in ["attributes", "few", "many"] {
+    for name in ["attributes", "few", "some", "many"] {
         File::create(root.join(name)).unwrap();
     }
     let set = |name: &str, len: usize| {
@@ -27,6 +27,9 @@ fn fill(root: &Path) {
     set("trusted.large", 9000);
     for at in 0..400 {
         std::fs::hard_link(root.join("many"), root.join(format!("link{at}"))).unwrap();
+    }
+    for at in 0..30 {
+        std::fs::hard_link(root.join("some"), root.join(format!("name{at}"))).unwrap();
     }
 }
 
@@ -86,6 +89,49 @@ fn parent_pointers_are_replaced() {
             });
         }
     }
+}
+
+/// Where attributes are in blocks, the kernel says first that the old one does not count any more, then removes it,
+/// and then adds the new one. It may have been stopped in between.
+#[test]
+fn parent_pointers_that_do_not_count_any_more_are_replaced() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    for (name, there) in [("some", "name7"), ("many", "link99")] {
+        let crash = Crash::new("-n parent=1", fill);
+        let file = crash.handle(name);
+        // What the directory has is what has to be in the end.
+        let (old, new) = (parent(&crash, "a name that is not there"), parent(&crash, there));
+        crash.judge(|op| {
+            let mut file = file.clone();
+            op.replace_parent(&mut file, link(&new), link(&old))?;
+            op.mark_parent_incomplete(&file, &link(&old))?;
+            let work = AttributeWork::ParentReplace { old: old.clone(), new: new.clone() };
+            let intents = vec![intent(&file, work)];
+            op.stage(file);
+            Ok(intents)
+        });
+    }
+}
+
+#[test]
+fn parent_pointers_that_do_not_count_are_set_and_removed() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let crash = Crash::new("-n parent=1", fill);
+    let file = crash.handle("some");
+    let there = parent(&crash, "name7");
+    let ghost = parent(&crash, "a name that is not there");
+    crash.judge(|op| {
+        let mut file = file.clone();
+        op.add_parent(&mut file, link(&ghost))?;
+        op.mark_parent_incomplete(&file, &link(&there))?;
+        op.mark_parent_incomplete(&file, &link(&ghost))?;
+        let intents = vec![
+            intent(&file, AttributeWork::ParentSet(there.clone())),
+            intent(&file, AttributeWork::ParentRemove(ghost.clone())),
+        ];
+        op.stage(file);
+        Ok(intents)
+    });
 }
 
 #[test]
