@@ -1,5 +1,7 @@
 //! Applying files that wait: names into leaves, inodes into the inode table.
 
+use std::sync::atomic::Ordering;
+
 use operation::RunOperations;
 use operation::inode::{InodeHandle, load_dir};
 use operation::names::Entry;
@@ -120,8 +122,11 @@ impl Ext4 {
             self.apply_batch(dir, &batch)?;
             let mut directory = directory.lock();
             places.iter().for_each(|&at| directory.note_applied(part, at as usize));
+            if directory.waiting == 0 {
+                self.waiting.dirs_waiting.fetch_sub(1, Ordering::Relaxed);
+            }
             drop(directory);
-            self.waiting.note_applied(dir, batch.records.len());
+            self.waiting.gates.leave(dir, batch.records.len());
             batch.records.iter().for_each(|record| self.let_go_of_inode(record.ino));
         }
         self.tidy(dir, directory, part);

@@ -61,25 +61,30 @@ impl Ext4 {
         new: &NewInode,
     ) -> Result<Option<Ino>> {
         let Some(policy) = self.waiting.policy else { return Ok(None) };
-        if !self.waiting.knows(dir) || check_name(name).is_err() {
+        if !self.waiting.dirs.has(dir) || check_name(name).is_err() {
             return Ok(None);
         }
         // What cannot become durable any more must not be promised.
         self.engine.check_alive()?;
-        if self.waiting.files() >= policy.files_max {
-            self.apply_some()?;
+        if self.waiting.is_full.load(Ordering::Relaxed) {
+            if self.waiting.files() >= policy.files_max {
+                self.apply_some()?;
+            }
+            self.waiting.note_full(policy);
         }
         self.let_wait(policy, dir, name, new)
     }
 
     /// Applies the part that has most, of the directory that has most.
     fn apply_some(&self) -> Result<()> {
-        let most = {
-            let dirs = self.waiting.dirs.read();
-            let most = dirs.iter().max_by_key(|(_, directory)| directory.lock().waiting);
-            most.map(|(&dir, directory)| (Ino(dir), Arc::clone(directory)))
-        };
-        let Some((dir, directory)) = most else { return Ok(()) };
+        let mut most: Option<(usize, Ino, Shared)> = None;
+        self.waiting.dirs.for_each(|dir, directory| {
+            let waiting = directory.lock().waiting;
+            if most.as_ref().is_none_or(|(others, ..)| waiting > *others) {
+                most = Some((waiting, dir, Arc::clone(directory)));
+            }
+        });
+        let Some((_, dir, directory)) = most else { return Ok(()) };
         let _lock = self.locks.exclusive(&[dir]);
         let part = directory.lock().largest();
         self.apply_part(dir, &directory, part)
@@ -94,7 +99,7 @@ impl Ext4 {
     ) -> Result<Option<Ino>> {
         let entering = self.waiting.gates.enter(dir);
         let _lock = self.locks.exclusive(&[dir]);
-        let Some(shared) = self.waiting.directory(dir).filter(|_| entering.is_allowed()) else {
+        let Some(shared) = self.waiting.dirs.get(dir).filter(|_| entering.is_allowed()) else {
             return Ok(None);
         };
         let parent = load_dir(self, dir)?;
@@ -123,7 +128,10 @@ impl Ext4 {
         let made = directory.add(key, name, *new, generation);
         if made.is_some() {
             entering.keep();
-            self.waiting.files.fetch_add(1, Ordering::Relaxed);
+            if directory.waiting == 1 {
+                self.waiting.dirs_waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            self.waiting.count(policy, directory.waiting);
         }
         Ok(made)
     }
@@ -257,7 +265,7 @@ impl Ext4 {
             return Ok(());
         }
         let ino = dir.ino();
-        let known = fs.waiting.directory(ino);
+        let known = fs.waiting.dirs.get(ino);
         let known = known.filter(|shared| shared.lock().generation == dir.inode.generation());
         let shared = match known {
             Some(shared) => shared,
@@ -270,7 +278,7 @@ impl Ext4 {
                     return Ok(());
                 };
                 let directory = Directory::new(dir.inode.generation(), hasher, policy.parts);
-                fs.waiting.remember(ino, directory)
+                fs.waiting.dirs.remember(ino, directory)
             }
         };
         let mut directory = shared.lock();
@@ -295,12 +303,6 @@ impl Op<'_> {
 }
 
 impl Waiting {
-    /// So many files of a directory wait no more.
-    pub(super) fn note_applied(&self, dir: Ino, files: usize) {
-        self.files.fetch_sub(files, Ordering::Relaxed);
-        self.gates.leave(dir, files);
-    }
-
     /// Forgets that runs are a part's.
     pub(super) fn forget_runs(&self, dir: Ino, part: usize, ids: impl Iterator<Item = u32>) {
         let mut runs = self.runs.lock();

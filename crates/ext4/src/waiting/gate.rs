@@ -68,6 +68,11 @@ impl Gates {
         self.gate(dir).names.load(Ordering::SeqCst) != 0
     }
 
+    /// Names that wait or are about to, of all directories.
+    pub(super) fn names(&self) -> usize {
+        self.gates.iter().map(|gate| gate.names.load(Ordering::Relaxed) as usize).sum()
+    }
+
     /// So many names of a directory wait no more.
     pub(super) fn leave(&self, dir: Ino, names: usize) {
         self.gate(dir).names.fetch_sub(names as u32, Ordering::SeqCst);

@@ -15,6 +15,7 @@
 
 mod apply;
 mod create;
+mod directories;
 mod filter;
 mod gate;
 mod places;
@@ -22,15 +23,17 @@ mod settle;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
+use transaction::locks::Mutex;
 use transaction::locks::atomic::AtomicUsize;
-use transaction::locks::{Mutex, RwLock};
 use vfs::Ino;
 
 use crate::alloc::reserved::InodeRun;
 pub(crate) use create::is_possible;
+use directories::Directories;
 use gate::Gates;
 use table::{Directory, Map, Record, RunOwner};
 
@@ -41,7 +44,7 @@ pub struct WaitingPolicy {
     pub blocks_min: u64,
     /// Files that must have been made in it one after the other before, for each block that it has.
     pub streak_per_block: usize,
-    /// Files that wait, at most, of all directories.
+    /// Files that wait, at most, of all directories; of each directory a 64th of that may come on top, at most 256.
     pub files_max: usize,
     /// Parts of a directory that are applied one at a time.
     pub parts: usize,
@@ -56,19 +59,21 @@ impl WaitingPolicy {
 type Shared = Arc<Mutex<Directory>>;
 
 /// The files of a file system that wait.
+///
+/// Every create reads what is here, so nothing of it is written for every one, but what belongs to its directory:
+/// processors would pass the lines around.
 pub(crate) struct Waiting {
     policy: Option<WaitingPolicy>,
     /// Memory of a filter, at most, in bytes.
     filter_bytes_max: usize,
     gates: Gates,
-    /// Large directories that files were made in lately.
-    dirs: RwLock<Map<u64, Shared>>,
-    /// How many these are.
-    dirs_count: AtomicUsize,
+    dirs: Directories,
+    /// Directories in which files wait.
+    dirs_waiting: AtomicUsize,
+    /// Whether as many files wait as may, when they were last counted.
+    is_full: AtomicBool,
     /// Whose inodes of runs that were kept are.
-    runs: Mutex<Map<u32, SmallVec<[RunOwner; 1]>>>,
-    /// Files that wait.
-    files: AtomicUsize,
+    runs: CachePadded<Mutex<Map<u32, SmallVec<[RunOwner; 1]>>>>,
 }
 
 /// Bytes of the cache for each file that waits, at least: a third of that is taken for it.
@@ -77,8 +82,8 @@ const CACHE_BYTES_PER_FILE: usize = 512;
 /// Memory of a filter, at most, in bytes: enough for some twenty million names.
 const FILTER_BYTES_MAX: usize = 64 << 20;
 
-/// Large directories that are remembered, at most, beside those in which files wait.
-const DIRECTORIES_MAX: usize = 64;
+/// Files of a directory after which all that wait are counted again, at most.
+const COUNTED_EVERY_MAX: usize = 256;
 
 impl Waiting {
     /// Nothing waits yet. Without a policy, nothing ever will. With a small cache, fewer wait than the policy says.
@@ -90,64 +95,59 @@ impl Waiting {
             policy,
             filter_bytes_max: (cache_bytes / 4).min(FILTER_BYTES_MAX),
             gates: Gates::default(),
-            dirs: RwLock::default(),
-            dirs_count: AtomicUsize::new(0),
-            runs: Mutex::default(),
-            files: AtomicUsize::new(0),
+            dirs: Directories::default(),
+            dirs_waiting: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+            runs: CachePadded::default(),
         }
     }
 
-    /// Files that wait.
+    /// Files that wait or are about to. Counts them in many places: not for every operation.
     pub(crate) fn files(&self) -> usize {
-        self.files.load(Ordering::Relaxed)
+        self.gates.names()
     }
 
-    /// Whether a directory is one that files were made in lately.
-    fn knows(&self, dir: Ino) -> bool {
-        self.dirs_count.load(Ordering::Relaxed) != 0 && self.dirs.read().contains_key(&dir.0)
+    /// Whether no file waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirs_waiting.load(Ordering::Relaxed) == 0
     }
 
-    fn directory(&self, dir: Ino) -> Option<Shared> {
-        if self.dirs_count.load(Ordering::Relaxed) == 0 {
-            return None;
+    /// Counts what waits, if a directory with that many more files is a reason to.
+    fn count(&self, policy: WaitingPolicy, files_of_directory: usize) {
+        let every = (policy.files_max / 64).clamp(1, COUNTED_EVERY_MAX);
+        if files_of_directory.is_multiple_of(every) {
+            self.note_full(policy);
         }
-        self.dirs.read().get(&dir.0).cloned()
     }
 
-    /// Remembers a directory; one of the others that nothing waits in may be forgotten for it.
-    fn remember(&self, dir: Ino, directory: Directory) -> Shared {
-        let mut dirs = self.dirs.write();
-        if dirs.len() >= DIRECTORIES_MAX {
-            let idle = |(&other, shared): (&u64, &Shared)| {
-                let is_idle = Arc::strong_count(shared) == 1
-                    && shared.try_lock().is_some_and(|directory| directory.waiting == 0);
-                is_idle.then_some(other)
-            };
-            if let Some(other) = dirs.iter().find_map(idle) {
-                dirs.remove(&other);
-            }
+    fn note_full(&self, policy: WaitingPolicy) {
+        let is_full = self.files() >= policy.files_max;
+        if self.is_full.load(Ordering::Relaxed) != is_full {
+            self.is_full.store(is_full, Ordering::Relaxed);
         }
-        let shared = Arc::new(Mutex::new(directory));
-        dirs.insert(dir.0, shared.clone());
-        self.dirs_count.store(dirs.len(), Ordering::Relaxed);
-        shared
     }
 
     /// Forgets the filters of directories in which nothing waits, if all together take much memory.
     fn forget_filters(&self) {
-        let dirs = self.dirs.read();
-        let unlocked = || dirs.values().filter_map(|directory| directory.try_lock());
-        let bytes: usize = unlocked().map(|directory| directory.filter_bytes()).sum();
+        let mut bytes = 0;
+        self.dirs.for_each(|_, directory| {
+            bytes += directory.try_lock().map_or(0, |directory| directory.filter_bytes());
+        });
         if bytes > self.filter_bytes_max {
-            let idle = unlocked().filter(|directory| directory.waiting == 0);
-            idle.for_each(|mut directory| directory.filter = None);
+            self.dirs.for_each(|_, directory| {
+                if let Some(mut directory) = directory.try_lock()
+                    && directory.waiting == 0
+                {
+                    directory.filter = None;
+                }
+            });
         }
     }
 
     /// Whether names of a directory wait. It must be locked.
     pub(crate) fn has_names(&self, dir: Ino) -> bool {
         self.gates.may_wait(dir)
-            && self.directory(dir).is_some_and(|directory| directory.lock().waiting > 0)
+            && self.dirs.get(dir).is_some_and(|directory| directory.lock().waiting > 0)
     }
 
     /// The inode of a name that waits. The directory must be locked, if only shared.
@@ -155,7 +155,7 @@ impl Waiting {
         if !self.gates.may_wait(dir) {
             return None;
         }
-        let directory = self.directory(dir)?;
+        let directory = self.dirs.get(dir)?;
         let directory = directory.lock();
         let key = table::key(directory.hasher.hash(name));
         directory.find(key, name).filter(|(_, has_name)| *has_name).map(|(record, _)| record.ino)
@@ -163,13 +163,13 @@ impl Waiting {
 
     /// A file that waits, by its inode; its directory, and its place there.
     fn by_inode(&self, ino: Ino) -> Option<(Ino, Shared, usize, usize, Record)> {
-        if self.files() == 0 {
+        if self.is_empty() {
             return None;
         }
         // Inodes beside each other may be several parts'.
         let owners = self.runs.lock().get(&InodeRun::id_of(ino))?.clone();
         owners.iter().find_map(|owner| {
-            let (directory, at) = (self.directory(owner.dir)?, owner.record(ino)?);
+            let (directory, at) = (self.dirs.get(owner.dir)?, owner.record(ino)?);
             let part = owner.part as usize;
             let record = *directory.lock().record(part, at).filter(|record| record.ino == ino)?;
             Some((owner.dir, directory, part, at, record))

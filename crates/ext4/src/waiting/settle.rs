@@ -28,7 +28,7 @@ impl Ext4 {
         let (quiet, may_wait) = self.waiting.gates.quiet(dir);
         if may_wait {
             let _lock = self.locks.exclusive(&[dir]);
-            if let Some(directory) = self.waiting.directory(dir) {
+            if let Some(directory) = self.waiting.dirs.get(dir) {
                 self.apply_all_of(dir, &directory)?;
             }
         }
@@ -38,7 +38,7 @@ impl Ext4 {
     /// As [`Ext4::quiet`], for what a name leads to if that is a directory: its times are about to change. No inode may
     /// be locked.
     pub(crate) fn quiet_named(&self, (dir, name): (Ino, &[u8])) -> Result<Option<Quiet<'_>>> {
-        if self.waiting.files() == 0 {
+        if self.waiting.is_empty() {
             return Ok(None);
         }
         let found = look_at_dir(self, dir, |dir| dir::lookup(self, dir, name));
@@ -88,13 +88,11 @@ impl Ext4 {
 
     /// Applies everything that waits. No inode may be locked.
     pub(crate) fn settle_all(&self) -> Result<()> {
-        if self.waiting.files() == 0 {
+        if self.waiting.is_empty() {
             return Ok(());
         }
-        let dirs: Vec<(Ino, Shared)> = {
-            let dirs = self.waiting.dirs.read();
-            dirs.iter().map(|(&dir, of)| (Ino(dir), Arc::clone(of))).collect()
-        };
+        let mut dirs: Vec<(Ino, Shared)> = Vec::new();
+        self.waiting.dirs.for_each(|dir, directory| dirs.push((dir, Arc::clone(directory))));
         for (dir, directory) in dirs {
             let _lock = self.locks.exclusive(&[dir]);
             self.apply_all_of(dir, &directory)?;
@@ -106,7 +104,7 @@ impl Ext4 {
     /// more is kept for what waits than it needs.
     pub(crate) fn with_all<R>(&self, mut run: impl FnMut() -> Result<R>) -> Result<R> {
         match run() {
-            Err(Error::NoSpace | Error::NoInodes) if self.waiting.files() > 0 => {
+            Err(Error::NoSpace | Error::NoInodes) if !self.waiting.is_empty() => {
                 self.settle_all()?;
                 run()
             }
@@ -140,7 +138,7 @@ impl Ext4 {
         if !self.waiting.gates.may_wait(dir) {
             return None;
         }
-        let directory = self.waiting.directory(dir)?;
+        let directory = self.waiting.dirs.get(dir)?;
         let directory = directory.lock();
         directory.time.filter(|_| directory.waiting > 0)
     }

@@ -1,0 +1,88 @@
+//! Large directories that files were made in lately.
+//!
+//! Directories lie in shards, each with a lock on a cache line of its own, so that threads which make files in
+//! directories of their own do not share a line.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_utils::CachePadded;
+use transaction::locks::RwLock;
+use transaction::locks::atomic::AtomicUsize;
+use vfs::Ino;
+
+use super::Shared;
+use super::table::{Directory, Map};
+
+const SHARDS: usize = 64;
+
+/// Directories that are remembered, at most, beside those in which files wait.
+const DIRECTORIES_MAX: usize = 64;
+
+type Shard = CachePadded<RwLock<Map<u64, Shared>>>;
+
+pub(super) struct Directories {
+    shards: Box<[Shard]>,
+    /// How many there are. Changes seldom, and every operation reads it.
+    count: AtomicUsize,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Self { shards, count: AtomicUsize::new(0) }
+    }
+}
+
+impl Directories {
+    fn shard(&self, dir: Ino) -> &Shard {
+        &self.shards[(dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % SHARDS]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    pub(super) fn has(&self, dir: Ino) -> bool {
+        !self.is_empty() && self.shard(dir).read().contains_key(&dir.0)
+    }
+
+    pub(super) fn get(&self, dir: Ino) -> Option<Shared> {
+        if self.is_empty() { None } else { self.shard(dir).read().get(&dir.0).cloned() }
+    }
+
+    /// Calls `each` with every directory; a shard is locked meanwhile, shared.
+    pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &Shared)) {
+        for shard in &self.shards {
+            shard.read().iter().for_each(|(&dir, directory)| each(Ino(dir), directory));
+        }
+    }
+
+    /// Remembers a directory; another one that nothing waits in may be forgotten for it.
+    pub(super) fn remember(&self, dir: Ino, directory: Directory) -> Shared {
+        if self.count.load(Ordering::Relaxed) >= DIRECTORIES_MAX {
+            self.forget_one();
+        }
+        let shared = Shared::new(directory.into());
+        if self.shard(dir).write().insert(dir.0, shared.clone()).is_none() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        shared
+    }
+
+    fn forget_one(&self) {
+        let is_idle = |shared: &Shared| {
+            Arc::strong_count(shared) == 1
+                && shared.try_lock().is_some_and(|directory| directory.waiting == 0)
+        };
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            let idle = shard.iter().find_map(|(&dir, shared)| is_idle(shared).then_some(dir));
+            if let Some(dir) = idle {
+                shard.remove(&dir);
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
