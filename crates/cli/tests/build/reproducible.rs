@@ -8,7 +8,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use oracle::{require, scratch};
 
 use crate::build::common::{
-    EPOCH, FORMATS, build_command, common_sample, sample_in, small_sample, succeed, tar,
+    EPOCH, FORMATS, build_command, common_sample, sample_in, small_sample, small_xfs_sample,
+    succeed, tar,
 };
 
 /// Builds with a fixed epoch and returns a checksum of the image.
@@ -108,7 +109,7 @@ fn compression_does_not_matter() {
 #[test]
 fn what_is_not_written_does_not_matter() {
     let directory = scratch();
-    let (source, _) = sample_in(directory.path(), &small_sample(4096));
+    let (source, _) = sample_in(directory.path(), &small_xfs_sample());
     let image = directory.path().join("image");
     let file = source.join("late");
     fs::write(&file, "contents").unwrap();
