@@ -1,12 +1,16 @@
-# To be sourced, at the root of the project: a bucket on the loopback, served by s3s-fs behind a proxy that adds 20 ms to each
-# request and counts. Sets `place` (a directory that goes in the end), `url` and `proxy`, and what clients need in the
+# To be sourced, at the root of the project: a bucket on the loopback, served by s3s-fs (or by versitygw, if
+# DISKWRIGHT_ANYWHERE_SERVER is production) behind a proxy that adds 20 ms to each request and counts. Sets `place` (a directory that goes in the end), `url` and `proxy`, and what clients need in the
 # environment; `counts` answers what was counted since it was asked last.
 
 place=$(mktemp -d)
 pids=()
 clean_up() {
+    # What is mounted there must not be removed with it.
+    awk -v top="$place/" 'index($2, top) == 1 { print $2 }' /proc/self/mounts | while read -r point; do
+        fusermount3 -uz "$point" 2>/dev/null || umount -l "$point"
+    done
     ((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null
-    rm -rf "$place"
+    rm -rf --one-file-system "$place"
 }
 trap clean_up EXIT
 fail() { echo "${0##*/}: $*" >&2; exit 1; }
@@ -25,8 +29,14 @@ proxy=$(free_port)
 mkdir -p "$place/store/bucket"
 export AWS_ACCESS_KEY_ID=of-the-test AWS_SECRET_ACCESS_KEY=of-the-test-too AWS_REGION=us-east-1
 export AWS_ENDPOINT=http://127.0.0.1:$proxy AWS_ALLOW_HTTP=true
-target/tools/servers/bin/s3s-fs --host 127.0.0.1 --port "$server" --access-key "$AWS_ACCESS_KEY_ID" \
-    --secret-key "$AWS_SECRET_ACCESS_KEY" "$place/store" >"$place/server.log" 2>&1 &
+servers=target/tools/servers/bin
+if [[ ${DISKWRIGHT_ANYWHERE_SERVER:-light} == production ]]; then
+    $servers/versitygw --access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --region "$AWS_REGION" \
+        --port "127.0.0.1:$server" posix "$place/store" >"$place/server.log" 2>&1 &
+else
+    $servers/s3s-fs --host 127.0.0.1 --port "$server" --access-key "$AWS_ACCESS_KEY_ID" \
+        --secret-key "$AWS_SECRET_ACCESS_KEY" "$place/store" >"$place/server.log" 2>&1 &
+fi
 pids+=($!)
 python3 scripts/delay_proxy.py "$proxy" "$server" 0.02 >"$place/proxy.log" 2>&1 &
 pids+=($!)

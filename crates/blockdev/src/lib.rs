@@ -70,6 +70,11 @@ pub trait BlockDevice: Send + Sync {
     /// Returns when everything written before the call is durable.
     fn flush(&self) -> io::Result<()>;
 
+    /// Whether a flush takes so long, whatever was written, that those who want one should wait for each other a little.
+    fn has_long_flushes(&self) -> bool {
+        false
+    }
+
     /// Nothing that is written after the call survives a crash that does not leave everything that was written before it.
     /// A device that makes writes durable in their order has nothing to do for that; others flush.
     ///

@@ -66,6 +66,10 @@ impl BlockDevice for WindowDevice {
         self.inner.flush()
     }
 
+    fn has_long_flushes(&self) -> bool {
+        self.inner.has_long_flushes()
+    }
+
     fn barrier(&self) -> io::Result<()> {
         self.inner.barrier()
     }

@@ -19,3 +19,14 @@ pub(crate) fn first_steps() -> String {
     let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
     FIRST_STEPS.lines().filter(has).collect::<Vec<_>>().join("\n")
 }
+
+/// What to say of a command that this program was built without; `None` if it is another word.
+#[cfg(not(feature = "anywhere"))]
+pub(crate) fn not_built_in(word: Option<std::ffi::OsString>) -> Option<String> {
+    let word = word?;
+    let word = ["commit", "gc", "publish", "volume"].into_iter().find(|name| *name == word)?;
+    Some(format!(
+        "this build does not have {word}; one with the feature anywhere does (cargo install diskwright-cli --features \
+         anywhere)"
+    ))
+}

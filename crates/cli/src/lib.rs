@@ -30,6 +30,11 @@ pub fn main() -> ExitCode {
         terminal::lines(format!("{}\n", guide::first_steps()).as_bytes());
         return ExitCode::from(Outcome::Usage as u8);
     }
+    #[cfg(not(feature = "anywhere"))]
+    if let Some(message) = guide::not_built_in(std::env::args_os().nth(1)) {
+        terminal::message(&message);
+        return ExitCode::from(Outcome::Usage as u8);
+    }
     let cli = cli::Cli::parse();
     terminal::show_messages_of_libraries();
     let outcome = commands::run(&cli).unwrap_or_else(|error| {

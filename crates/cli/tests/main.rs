@@ -1,5 +1,6 @@
 //! What the library and the program promise: judged by e2fsck, xfs_repair, the kernel, and programs at work.
 
+mod advice;
 #[cfg(feature = "anywhere")]
 mod anywhere;
 mod build;

@@ -89,7 +89,10 @@ pub enum Error {
     #[error("{0}")]
     Mount(io::Error),
     /// None of this program's mounts is there.
-    #[error("{}: no image is mounted there by diskwright", shown(path))]
+    #[error(
+        "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright tells where some are",
+        shown(path)
+    )]
     NotMounted {
         /// Where it should be.
         path: PathBuf,
@@ -323,6 +326,7 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
         E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",
         E::Exists => "choose another name, or remove or replace what has it",
         E::NoSpace | E::NoInodes => "remove something, or build a larger image",
+        E::Encrypted => "mount the image with a kernel, and add the key there",
         E::NoAttribute => "diskwright dump IMAGE inode PATH tells which there are",
         E::Device(_) => "see that the image can be read and written, then: diskwright recover",
         _ => return None,

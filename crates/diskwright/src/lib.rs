@@ -14,7 +14,7 @@
 //! - [`mod@check`] finds what is wrong in an image, and [`repair`] mends it.
 //! - [`resize`] makes one larger or smaller in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) are what the commands of the same names do.
-//! - [`mod@tune`] changes what the superblock of ext4 says of its file system.
+//! - [`mod@tune`] changes what the superblock says of its file system.
 //! - `anywhere` reads images that are no local files, with the feature of that name.
 //! - `publish` publishes images in object storage, with the feature `anywhere`.
 //! - [`mod@map`] draws what lies where in an image.

@@ -38,6 +38,13 @@ impl Mount {
         Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
     }
 
+    /// The user who mounted it, as FUSE says; root if nothing says.
+    #[cfg(feature = "mount")]
+    pub(crate) fn user(&self) -> u32 {
+        let user = |word: &str| word.strip_prefix("user_id=")?.parse().ok();
+        self.options.split(',').find_map(user).unwrap_or(0)
+    }
+
     /// Whether its files are nowhere but in the cache.
     #[cfg(feature = "workload")]
     pub(crate) fn is_cache(&self) -> bool {

@@ -1,10 +1,11 @@
-//! Changing what the superblock of ext2, ext3 or ext4 says of its file system.
+//! Changing what the superblock says of its file system.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use blockdev::FileDevice;
+use blockdev::{BlockDevice, FileDevice};
 use ext4::format::superblock::RawSuperblock;
+pub use xfs::tune::NewUuid;
 
 use crate::image::{self, Kind, probe_kind};
 use crate::{Error, Image, OpenImage, Result, lock};
@@ -20,19 +21,42 @@ pub fn change_superblock(
     options: &OpenImage,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    if Image::open_rootless(path, &OpenImage { norecovery: true, ..*options })?
-        .info()
-        .needs_recovery
-    {
+    let device =
+        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
+    ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
+}
+
+/// Gives an image of XFS another UUID, after what its log holds was replayed.
+///
+/// # Errors
+/// If the image is in use, damaged, or of another format. But for what was in the log, nothing was written then.
+pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
+    let device = settled(path, options, Kind::Xfs, "its superblock is not one of XFS")?;
+    xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
+}
+
+/// The device of an image that is of this kind and needs no recovery any more.
+fn settled(
+    path: &Path,
+    options: &OpenImage,
+    kind: Kind,
+    otherwise: &'static str,
+) -> Result<Arc<dyn BlockDevice>> {
+    let found = Image::open_rootless(path, &OpenImage { norecovery: true, ..*options })?;
+    if found.info().needs_recovery {
+        drop(found);
         Image::recover(path, options)?;
     }
     let file = lock::open_to_write(path)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
     let device = image::window(path, Arc::new(device), options)?;
-    let at = |source| Error::Image { image: path.to_owned(), source };
-    if probe_kind(path, &device, options)? != Kind::Ext {
-        return Err(at(vfs::Error::Invalid("its superblock is not one of ext2, ext3 or ext4")));
+    if probe_kind(path, &device, options)? != kind {
+        return Err(at(path, vfs::Error::Invalid(otherwise)));
     }
-    let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
-    ext4::tune::change_superblock(&*device, &mut change).map_err(at)
+    Ok(device)
+}
+
+fn at(path: &Path, source: vfs::Error) -> Error {
+    Error::Image { image: path.to_owned(), source }
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let mended = mend(&wish.image, wish.may(), wish.undo.as_deref());
-    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.failed(e))?)?)
+    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?)?)
 }
 
 /// What the image says of itself; `None` if it cannot be opened as it is.
@@ -73,7 +73,7 @@ fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
             Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_repair is for that")))
         }
         Ok(image) => Ok(Some(image.info().clone())),
-        Err(e) if e.outcome() == diskwright::Outcome::Io => Err(STATUSES.failed(e)),
+        Err(e) if e.outcome() == diskwright::Outcome::Io => Err(STATUSES.of(&e)),
         Err(_) => Ok(None),
     }
 }

@@ -35,6 +35,11 @@ impl Statuses {
         Failure { message: message.to_string(), status: self.failed }
     }
 
+    /// The same of what the library says, with what to do next.
+    pub(crate) fn of(self, error: &diskwright::Error) -> Failure {
+        self.failed(error.with_advice())
+    }
+
     /// An option of the namesake that is not supported.
     pub(crate) fn refused(self, option: impl Display, why: &str) -> Failure {
         self.usage(format_args!("{option} is not supported: {why}"))

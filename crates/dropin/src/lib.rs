@@ -1,4 +1,4 @@
-//! Programs of e2fsprogs and xfsprogs by their own names and options, on images.
+//! Programs of e2fsprogs, xfsprogs and others by their own names and options, on images.
 //!
 //! Builders call `mke2fs -d`, `e2fsck -pf` or `resize2fs`, and what they call is not theirs to change. Each
 //! [`Program`] takes the arguments that its namesake's manual page has, does the same to an image by the engine of
@@ -6,6 +6,7 @@
 //! name: it is left out of account only where what was asked for holds all the same.
 #![forbid(unsafe_code)]
 
+mod android;
 mod blkid;
 mod debugfs;
 mod dumpe2fs;

@@ -63,15 +63,19 @@ pub(crate) fn make(
     file: &File,
     statuses: Statuses,
 ) -> Result<ImageInfo, Failure> {
-    diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
-    let is_raw = options.output.format == OutputFormat::Raw;
-    build(options, &Silent).map_err(|e| statuses.failed(e))?;
-    if !is_raw {
+    make_shipped(options, statuses)?;
+    if options.output.format != OutputFormat::Raw {
         return Ok(ImageInfo::default());
     }
     let info = describe(&options.image, statuses)?;
     file.keep_length(statuses)?;
     Ok(info)
+}
+
+/// Makes a file system in whatever format it is shipped in.
+pub(crate) fn make_shipped(options: &BuildOptions, statuses: Statuses) -> Result<(), Failure> {
+    diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
+    build(options, &Silent).map(drop).map_err(|e| statuses.failed(e))
 }
 
 /// Makes it in a file that goes away again, and empty.
@@ -86,7 +90,7 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
 
 fn describe(image: &Path, statuses: Statuses) -> Result<ImageInfo, Failure> {
     let image = Image::open_rootless(image, &OpenImage::default());
-    Ok(image.map_err(|e| statuses.failed(e))?.info().clone())
+    Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
 }
 
 /// Takes the time that the environment says.

@@ -9,11 +9,11 @@ use crate::invoked::Invoked;
 #[cfg(target_os = "linux")]
 use crate::mount;
 use crate::{
-    blkid, debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_admin, xfs_growfs,
-    xfs_repair,
+    android, blkid, debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_admin,
+    xfs_growfs, xfs_repair,
 };
 
-/// A program of e2fsprogs or xfsprogs that there is a namesake of.
+/// A program of e2fsprogs, xfsprogs or others that there is a namesake of.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     name: &'static str,
@@ -42,6 +42,8 @@ static PROGRAMS: &[Program] = &[
     Program { name: "xfs_info", run: xfs_growfs::info },
     Program { name: "xfs_admin", run: xfs_admin::run },
     Program { name: "blkid", run: blkid::run },
+    Program { name: "make_ext4fs", run: android::make_ext4fs },
+    Program { name: "e2fsdroid", run: android::e2fsdroid },
     #[cfg(target_os = "linux")]
     Program { name: "fuse2fs", run: mount::fuse2fs },
     #[cfg(target_os = "linux")]

@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     let before = info(&wish.image)?;
     if wish.only_least {
         let planned = plan_shrink(&wish.image, &OpenImage::default(), Least::Possible);
-        let planned = planned.map_err(|e| STATUSES.failed(e))?;
+        let planned = planned.map_err(|e| STATUSES.of(&e))?;
         say(format_args!("Estimated minimum size of the filesystem: {}", planned.after.blocks));
         return Ok(0);
     }
@@ -48,8 +48,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
 }
 
 fn info(image: &Path) -> Result<ImageInfo, Failure> {
-    let opened =
-        Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.failed(e))?;
+    let opened = Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.of(&e))?;
     let info = opened.info().clone();
     if info.format == "xfs" {
         return Err(
@@ -62,7 +61,7 @@ fn info(image: &Path) -> Result<ImageInfo, Failure> {
 /// `None` if there is nothing to do.
 fn resize(wish: &Wish, before: &ImageInfo, file: &File) -> Result<Option<Report>, Failure> {
     let open = OpenImage::default();
-    let failed = |e: diskwright::Error| STATUSES.failed(e);
+    let failed = |e: diskwright::Error| STATUSES.of(&e);
     let block = u64::from(before.block_size);
     let (blocks, least) = if wish.is_least {
         (0, Least::Possible)

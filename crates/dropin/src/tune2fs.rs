@@ -87,7 +87,7 @@ pub(crate) fn label(arguments: Vec<OsString>, _: &Invoked) -> Ended {
 
 fn apply(image: &Path, changes: &[Change]) -> Result<(), Failure> {
     let mut all = |raw: &mut RawSuperblock| changes.iter().try_for_each(|change| change(raw));
-    change_superblock(image, &OpenImage::default(), &mut all).map_err(|e| STATUSES.failed(e))
+    change_superblock(image, &OpenImage::default(), &mut all).map_err(|e| STATUSES.of(&e))
 }
 
 fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failure> {

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use diskwright::{Image, OpenImage};
+use diskwright::tune::{NewUuid, change_xfs_uuid};
+use diskwright::{Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
+use crate::making;
 use crate::words::{Word, Words};
 
 /// The label that stands for none.
@@ -18,6 +20,7 @@ const LABEL_BYTES_MAX: usize = 12;
 #[derive(Default)]
 struct Wish {
     label: Option<Vec<u8>>,
+    uuid: Option<NewUuid>,
     shows_label: bool,
     shows_uuid: bool,
 }
@@ -34,8 +37,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let image = words.named(image)?;
-    if !(wish.label.is_some() || wish.shows_label || wish.shows_uuid) {
-        return Err(STATUSES.usage("say what to do: -l, -u or -L"));
+    let changes = wish.label.is_some() || wish.uuid.is_some();
+    if !(changes || wish.shows_label || wish.shows_uuid) {
+        return Err(STATUSES.usage("say what to do: -l, -u, -L or -U"));
     }
     wish.follow(&image)?;
     Ok(0)
@@ -55,11 +59,7 @@ impl Wish {
             }
             // It is the image's own file.
             'f' => {}
-            'U' => {
-                return Err(words.refused(
-                    "all metadata carry the UUID: diskwright convert --uuid makes the file system anew",
-                ));
-            }
+            'U' => self.uuid = Some(words.by(uuid)?),
             'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
             'c' | 'O' => {
                 return Err(words.refused(
@@ -76,8 +76,7 @@ impl Wish {
 
     /// Changes first, then shows.
     fn follow(&self, path: &Path) -> Result<(), Failure> {
-        let opened = Image::open_rootless(path, &OpenImage::default().norecovery(true));
-        let info = opened.map_err(|e| STATUSES.failed(e))?.info().clone();
+        let info = looked_at(path)?;
         if info.format != "xfs" {
             return Err(STATUSES.failed(format_args!(
                 "{} holds {}, not XFS",
@@ -91,21 +90,46 @@ impl Wish {
             set_label(path, new)?;
             label = String::from_utf8_lossy(new).into_owned();
         }
+        let mut uuid = info.uuid;
+        if let Some(new) = self.uuid {
+            change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
+            uuid = looked_at(path)?.uuid;
+        }
         if self.shows_label || self.label.is_some() {
             say(format_args!(
                 "{} = \"{label}\"",
                 if self.label.is_some() { "new label" } else { "label" }
             ));
         }
-        if self.shows_uuid {
-            say(format_args!("UUID = {}", info.uuid));
+        if self.shows_uuid || self.uuid.is_some() {
+            let which = if self.uuid.is_some() { "new UUID" } else { "UUID" };
+            say(format_args!("{which} = {uuid}"));
         }
         Ok(())
     }
 }
 
+fn looked_at(path: &Path) -> Result<ImageInfo, Failure> {
+    let opened = Image::open_rootless(path, &OpenImage::default().norecovery(true));
+    Ok(opened.map_err(|e| STATUSES.of(&e))?.info().clone())
+}
+
+/// A UUID, `nil`, `generate` (another one), or `restore` (the one that the file system was made with).
+fn uuid(text: &str) -> Result<NewUuid, String> {
+    match text {
+        "generate" => Ok(NewUuid::Given(making::random_uuid())),
+        "nil" => Ok(NewUuid::Given([0; 16])),
+        "restore" => Ok(NewUuid::First),
+        _ => {
+            let parsed = uuid::Uuid::try_parse(text);
+            let given = parsed.map(|uuid| NewUuid::Given(uuid.into_bytes()));
+            given.map_err(|_| "write a UUID, generate, restore or nil".into())
+        }
+    }
+}
+
 fn set_label(path: &Path, label: &[u8]) -> Result<(), Failure> {
-    let failed = |e: diskwright::Error| STATUSES.failed(e);
+    let failed = |e: diskwright::Error| STATUSES.of(&e);
     let image = diskwright::fs::Image::open_writable(path).map_err(failed)?;
     image.set_label(label).map_err(failed)?;
     image.close().map_err(failed)

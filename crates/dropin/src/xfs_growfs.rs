@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
     });
     let report = grow(&image, &OpenImage::default(), bytes.transpose()?);
-    let report = report.map_err(|e| STATUSES.failed(e))?;
+    let report = report.map_err(|e| STATUSES.of(&e))?;
     if report.is_nothing() {
         say(format_args!("data size unchanged, skipping"));
     } else {
@@ -59,8 +59,7 @@ pub(crate) fn info(arguments: Vec<OsString>, _: &Invoked) -> Ended {
 }
 
 fn look(image: &Path) -> Result<ImageInfo, Failure> {
-    let opened =
-        Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.failed(e))?;
+    let opened = Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.of(&e))?;
     let info = opened.info().clone();
     if info.format == "xfs" {
         return Ok(info);

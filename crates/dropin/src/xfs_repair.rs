@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let may = if wish.only_look { May::Look } else { May::Mend };
-    let mended = mend(&wish.image, may, None).map_err(|e| STATUSES.failed(e))?;
+    let mended = mend(&wish.image, may, None).map_err(|e| STATUSES.of(&e))?;
     if mended.is_interrupted {
         return Ok(Outcome::Interrupted as u8);
     }

@@ -128,13 +128,28 @@ impl Engine {
     /// If something else could not be written before, this is still done where it can be, and fails all the
     /// same: every caller learns that something was lost.
     pub fn checkpoint(&self) -> Result<()> {
-        let wanted = self.running_epoch();
-        let mut writer = self.writer.lock();
-        // Another thread may have written it while this one waited.
-        if writer.durable < wanted {
-            self.guarded(|| self.write_checkpoint(&mut writer))?;
-        }
+        self.write_up_to(self.running_epoch())?;
         self.check_alive()
+    }
+
+    /// Makes `wanted` durable, together with others who want that where the device is slow. Whether this thread has
+    /// written it: then what it wrote to the device before is durable, too.
+    fn write_up_to(&self, wanted: Epoch) -> Result<bool> {
+        let mut is_written = false;
+        let mut write = || {
+            let mut writer = self.writer.lock();
+            // Another thread may have written it while this one waited.
+            is_written = writer.durable < wanted;
+            if is_written {
+                self.guarded(|| self.write_checkpoint(&mut writer))?;
+            }
+            Ok(writer.durable)
+        };
+        match &self.gathering {
+            Some(gathering) => gathering.share(wanted, write)?,
+            None => write().map(drop)?,
+        }
+        Ok(is_written)
     }
 
     /// Makes durable what was committed and what was written to the device without a transaction. A flush
@@ -153,15 +168,7 @@ impl Engine {
             return self.sync();
         }
         let needed = self.needed.load(Ordering::Acquire);
-        let is_flushed = {
-            let mut writer = self.writer.lock();
-            let is_missing = writer.durable < needed;
-            if is_missing {
-                self.guarded(|| self.write_checkpoint(&mut writer))?;
-            }
-            is_missing
-        };
-        if !is_flushed {
+        if !self.write_up_to(needed)? {
             self.guarded(|| Ok(self.device().flush()?))?;
         }
         self.check_alive()

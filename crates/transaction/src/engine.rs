@@ -11,6 +11,7 @@ use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
 use crate::checkpoint::{Log, Writer};
 use crate::checkpoint_lock::CheckpointLock;
+use crate::gather::Gathering;
 use crate::guard::Guard;
 use crate::locks::atomic::{AtomicU64, AtomicUsize};
 use crate::locks::{ArcRwLockWriteGuard, Mutex};
@@ -89,6 +90,8 @@ pub struct Engine {
     pub(crate) keeps_last: bool,
     /// Only where the device is slow to read.
     ahead: Option<Box<Ahead>>,
+    /// Only where it is slow to flush.
+    pub(crate) gathering: Option<Box<Gathering>>,
 }
 
 impl Engine {
@@ -104,6 +107,7 @@ impl Engine {
         let log_blocks = log.as_ref().map_or(usize::MAX, |log| log.blocks_max());
         let permits = Permits::for_log(log_blocks);
         let ahead = Ahead::of(&*device);
+        let gathering = device.has_long_flushes().then(Box::default);
         let guard = Arc::new(Guard::new(device));
         Self {
             device: guard.clone(),
@@ -124,6 +128,7 @@ impl Engine {
             logged_blocks_max: blocks / 4,
             keeps_last: permits.is_some(),
             ahead,
+            gathering,
             permits,
         }
     }

@@ -131,6 +131,10 @@ impl BlockDevice for Guard {
         self.inner.flush().inspect_err(|_| self.fail())
     }
 
+    fn has_long_flushes(&self) -> bool {
+        self.inner.has_long_flushes()
+    }
+
     fn barrier(&self) -> io::Result<()> {
         self.check_writes()?;
         self.inner.barrier().inspect_err(|_| self.fail())

@@ -30,6 +30,7 @@ mod cache;
 mod checkpoint;
 mod checkpoint_lock;
 mod engine;
+mod gather;
 mod guard;
 pub mod locks;
 mod permits;

@@ -220,6 +220,11 @@ impl BlockDevice for Volume {
         self.flushed().map_err(|error| self.named(error))
     }
 
+    /// One is a request to the bucket.
+    fn has_long_flushes(&self) -> bool {
+        true
+    }
+
     /// The database's log is in the order of the writes, and of what is not flushed a crash leaves what came first.
     fn barrier(&self) -> io::Result<()> {
         self.check_usable()

@@ -31,6 +31,7 @@ pub mod resize;
 #[cfg(test)]
 mod stub;
 mod survey;
+pub mod tune;
 mod volume;
 mod xattr;
 

@@ -479,14 +479,13 @@ class ImageFile(AbstractBufferedFile):  # type: ignore[misc,unused-ignore]
             else:
                 image.write_bytes(self._place, b"")
 
-    def _upload_chunk(self, final: bool = False) -> bool:
+    def _upload_chunk(self, final: bool = False) -> None:
         data = self.buffer.getvalue()
         if data:
             with self.fs._use(write=True) as image, image.open(self._place, "r+b", 0) as file:
                 file.seek(self._at)
                 file.write(data)
             self._at += len(data)
-        return True
 
     def commit(self) -> None:
         """Gives a file of a transaction its name."""

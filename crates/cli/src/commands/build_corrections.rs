@@ -63,6 +63,7 @@ impl CorrectionArgs {
             manifests: self.manifest.clone(),
             file_contexts: self.file_contexts.clone(),
             rules: rules.into_iter().flatten().cloned().collect(),
+            ..CorrectionOptions::default()
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use oracle::{require, scratch};
 
 use crate::build::common::{
-    EPOCH, FORMATS, build_command, common_sample, sample_in, small_sample, succeed, tar,
+    EPOCH, FORMATS, build_command, common_sample, sample_in, small_sample, small_xfs_sample,
+    succeed, tar,
 };
 
 /// Builds with a fixed epoch and returns a checksum of the image.
@@ -101,4 +103,38 @@ fn compression_does_not_matter() {
     command.env("SOURCE_DATE_EPOCH", EPOCH.to_string());
     succeed(command.stdin(fs::File::open(&archive).unwrap()));
     assert_eq!(first, oracle::digest(&image), "standard input");
+}
+
+/// What is replaced on the way into the image is not in it, so it says nothing of the image, its UUID included.
+#[test]
+fn what_is_not_written_does_not_matter() {
+    let directory = scratch();
+    let (source, _) = sample_in(directory.path(), &small_xfs_sample());
+    let image = directory.path().join("image");
+    let file = source.join("late");
+    fs::write(&file, "contents").unwrap();
+    let set_time = |sec: i64| {
+        let time = UNIX_EPOCH + Duration::from_secs(u64::try_from(sec).unwrap());
+        fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    };
+    for options in
+        ["", "--fs xfs", "--owner 5:6", "--fs xfs --owner 5:6", "--owner 5:6 --chmod *=644"]
+    {
+        set_time(EPOCH + 1);
+        let first = image_of(&source, &image, options);
+        // Later than the epoch, as before.
+        set_time(EPOCH + 1_000_000);
+        assert_eq!(first, image_of(&source, &image, options), "{options}");
+        set_time(EPOCH - 1);
+        assert_ne!(first, image_of(&source, &image, options), "{options}");
+    }
+    if rustix::process::geteuid().is_root() {
+        set_time(EPOCH + 1);
+        let first = image_of(&source, &image, "--owner 5:6");
+        std::os::unix::fs::chown(&file, Some(77), Some(78)).unwrap();
+        assert_eq!(first, image_of(&source, &image, "--owner 5:6"), "another owner");
+        let first = image_of(&source, &image, "");
+        std::os::unix::fs::chown(&file, Some(79), Some(78)).unwrap();
+        assert_ne!(first, image_of(&source, &image, ""), "another owner");
+    }
 }

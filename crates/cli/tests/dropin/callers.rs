@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{contents, file, home, run_with};
 
 /// Who calls, whether the image's file is there before with so many bytes, and how. `{}` is the image.
-const CALLS: [(&str, u64, &str); 11] = [
+const CALLS: [(&str, u64, &str); 15] = [
     ("buildroot", 0, "mkfs.ext4 -d tree -r 1 -N 0 -m 5 -L rootfs -I 256 -O ^64bit {} 64M"),
     ("buildroot, ext2", 0, "mkfs.ext2 -d tree -r 1 -N 0 -m 5 -L rootfs -O ^64bit {} 60M"),
     ("Mender", 0, "mkfs.ext4 -F -r 1 -N 0 -d tree -L data {} 64M"),
@@ -28,6 +28,15 @@ const CALLS: [(&str, u64, &str); 11] = [
          nodiscard,lazy_itable_init=1,hash_seed=0a28e812-3747-40bc-8194-e08e509097d1 -b 4096 -T default -d tree -q {}",
     ),
     ("ubuntu-image", 0, "mkfs.ext4 -b 4096 -d tree -L writable {} 96M"),
+    ("mkosi", 96 << 20, "mkfs.ext4 -I 256 -L root -M / -d tree {}"),
+    ("vmdb2", 64 << 20, "mkfs.ext4 -L root -O ^large_dir -O ^metadata_csum_seed {}"),
+    (
+        "Android",
+        0,
+        "mke2fs -O ^has_journal -L system -N 4096 -I 256 -M /system -m 0 -U 0a28e812-3747-40bc-8194-e08e509097d0 -E \
+         hash_seed=0a28e812-3747-40bc-8194-e08e509097d1 -t ext4 -b 4096 {} 16384",
+    ),
+    ("Android, with a journal", 0, "mke2fs -M /data -j -t ext4 -b 4096 {} 16384"),
     ("Kubernetes", 64 << 20, "mkfs.ext4 -F -m0 {}"),
     ("Kubernetes, large", 3 << 30, "mkfs.ext4 -F -m0 {}"),
     ("a small one", 0, "mke2fs -t ext3 -F -q {} 2048"),
@@ -40,6 +49,7 @@ fn header(image: &Path) -> BTreeMap<String, String> {
     let text = String::from_utf8(output.stdout).unwrap();
     let wanted = [
         "Filesystem volume name",
+        "Last mounted on",
         "Filesystem features",
         "Default mount options",
         "Filesystem state",

@@ -1,6 +1,7 @@
-//! Programs of e2fsprogs and xfsprogs by their own names: the calls that builders make, every option of the manual
+//! Programs of e2fsprogs, xfsprogs and others by their own names: the calls that builders make, every option of the manual
 //! pages, and statuses.
 
+mod android;
 mod callers;
 mod ext;
 mod fakeroot;

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{done, file, home, run};
 
 /// Options that work, with values.
-const MKE2FS: [&str; 27] = [
+const MKE2FS: [&str; 28] = [
     "-b 1024",
     "-b -2048",
     "-D",
@@ -28,6 +28,7 @@ const MKE2FS: [&str; 27] = [
     "-J size=4",
     "-L label",
     "-m 2.5",
+    "-M /mnt",
     "-n",
     "-N 500",
     "-o Linux",
@@ -36,14 +37,13 @@ const MKE2FS: [&str; 27] = [
     "-v",
 ];
 /// Options that are refused.
-const NOT_MKE2FS: [&str; 26] = [
+const NOT_MKE2FS: [&str; 25] = [
     "-c",
     "-C 65536",
     "-e panic",
     "-g 8192",
     "-G 32",
     "-l list",
-    "-M /mnt",
     "-o hurd",
     "-r 0",
     "-S",
@@ -152,6 +152,84 @@ const NOT_MKFS_XFS: [&str; 20] = [
 const XFS_REPAIR: [&str; 11] =
     ["-f", "-L", "-m 100", "-M", "-n", "-P", "-t 10", "-v", "-e", "-o bhash=100", "-o ag_stride=2"];
 const NOT_XFS_REPAIR: [&str; 5] = ["-c bigtime=1", "-d", "-l log", "-r data", "-o force_geometry"];
+const MAKE_EXT4FS: [&str; 17] = [
+    "-b 1024",
+    "-B blocks",
+    "-f",
+    "-g 32768",
+    "-i 5000",
+    "-I 128",
+    "-j 2048",
+    "-J",
+    "-L label",
+    "-m 1.5",
+    "-s",
+    "-S contexts",
+    "-T 1600000000",
+    "-T -1",
+    "-u",
+    "-v",
+    "-w",
+];
+const NOT_MAKE_EXT4FS: [&str; 8] =
+    ["-a /system", "-c", "-d base", "-D base", "-g 4096", "-t", "-X", "-z"];
+const E2FSDROID: [&str; 4] = ["-B blocks", "-e", "-T 1600000000", "-C fs_config"];
+const NOT_E2FSDROID: [&str; 8] =
+    ["-a /system", "-d base", "-D base", "-g 0:0:1", "-p product", "-s", "-S contexts", "-u 0:0:1"];
+const XFS_ADMIN: [&str; 9] = [
+    "-f -l",
+    "-l",
+    "-L label",
+    "-L --",
+    "-u",
+    "-U generate",
+    "-U nil",
+    "-U restore",
+    "-U 0a28e812-3747-40bc-8194-e08e509097d0",
+];
+const NOT_XFS_ADMIN: [&str; 6] = ["-c 0", "-e", "-j", "-O bigtime=1", "-p", "-r device"];
+const TUNE2FS: [&str; 21] = [
+    "-c 20",
+    "-C 3",
+    "-e continue",
+    "-E stride=4",
+    "-E stripe_width=8",
+    "-E mount_opts=noatime",
+    "-f -L label",
+    "-g 0",
+    "-i 30d",
+    "-l",
+    "-L label",
+    "-m 2",
+    "-M /srv",
+    "-o acl",
+    "-O large_dir",
+    "-r 10",
+    "-T now",
+    "-T 20200101",
+    "-u 0",
+    "-U random",
+    "-V",
+];
+const NOT_TUNE2FS: [&str; 15] = [
+    "-E clear_mmp",
+    "-E encoding=utf8",
+    "-E encoding_flags=strict",
+    "-E force_fsck",
+    "-E hash_alg=tea",
+    "-E ^test_fs",
+    "-E orphan_file_size=1m",
+    "-s 0",
+    "-E mmp_update_interval=5",
+    "-E test_fs",
+    "-I 512",
+    "-j",
+    "-J size=4",
+    "-Q usrquota",
+    "-z undo",
+];
+const DUMPE2FS: [&str; 3] = ["-h -x", "-h -f", "-V"];
+const NOT_DUMPE2FS: [&str; 5] = ["-b", "-g", "-i", "-m", "-o superblock=1"];
 const NOT_XFS_GROWFS: [&str; 10] =
     ["-e 4", "-i", "-l", "-L 4", "-m 5", "-p mtab", "-r", "-R 4", "-t mtab", "-x"];
 
@@ -186,6 +264,49 @@ fn each_option_works_or_is_refused_by_its_name() {
     }
     refused(&home, "xfs_repair {} image", &NOT_XFS_REPAIR, 1);
     refused(&home, "xfs_growfs {} image", &NOT_XFS_GROWFS, 1);
+}
+
+#[test]
+fn so_does_each_option_of_what_changes_superblocks() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mkfs.xfs -q -d size=320m image");
+    for option in XFS_ADMIN {
+        done(dir, &format!("xfs_admin {option} image"));
+    }
+    refused(&home, "xfs_admin {} image", &NOT_XFS_ADMIN, 1);
+    done(dir, "mkfs.ext4 -q image 32M");
+    for option in TUNE2FS {
+        done(dir, &format!("tune2fs {option} image"));
+    }
+    refused(&home, "tune2fs {} image", &NOT_TUNE2FS, 1);
+    for option in DUMPE2FS {
+        done(dir, &format!("dumpe2fs {option} image"));
+    }
+    refused(&home, "dumpe2fs {} image", &NOT_DUMPE2FS, 1);
+    oracle::require!(Tool("e2fsck"));
+    oracle::e2fsck(dir.join("image"));
+}
+
+#[test]
+fn so_does_each_option_of_what_makes_images_for_devices() {
+    let home = home();
+    let dir = home.path();
+    fs::write(dir.join("contexts"), "/.* u:object_r:x:s0\n").unwrap();
+    fs::create_dir(dir.join("empty")).unwrap();
+    fs::write(dir.join("fs_config"), " 0 0 755\n").unwrap();
+    for option in MAKE_EXT4FS {
+        done(dir, &format!("make_ext4fs -l 32M {option} image tree"));
+        let _ = fs::remove_file(dir.join("image"));
+    }
+    refused(&home, "make_ext4fs -l 32M {} image tree", &NOT_MAKE_EXT4FS, 1);
+    assert!(!dir.join("image").exists());
+    for option in E2FSDROID {
+        done(dir, "mkfs.ext4 -q -b 4096 image 32M");
+        done(dir, &format!("e2fsdroid -f empty {option} image"));
+    }
+    done(dir, "mkfs.ext4 -q -b 4096 image 32M");
+    refused(&home, "e2fsdroid -f tree {} image", &NOT_E2FSDROID, 1);
 }
 
 fn refused(home: &tempfile::TempDir, line: &str, options: &[&str], status: i32) {

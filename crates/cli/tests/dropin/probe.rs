@@ -88,14 +88,15 @@ fn xfs_admin_shows_and_sets_what_it_can() {
     assert_eq!(done(dir, "xfs_admin -lu image"), format!("label = \"other\"\nUUID = {UUID}\n"));
     done(dir, "xfs_admin -L -- image");
     assert_eq!(done(dir, "xfs_admin -l image"), "label = \"\"\n");
-    for option in ["-U generate", "-e", "-j", "-p", "-c 0", "-O bigtime=1", "-r x"] {
+    for option in ["-e", "-j", "-p", "-c 0", "-O bigtime=1", "-r x"] {
         let ended = run(dir, &format!("xfs_admin {option} image"));
         assert_eq!(ended.status, 1, "{option}: {ended:?}");
         assert!(ended.messages.contains("not supported"), "{option}: {ended:?}");
     }
     done(dir, "mkfs.ext4 -q ext4 8M");
     for (line, expected) in [
-        ("xfs_admin image", "-l, -u or -L"),
+        ("xfs_admin image", "-l, -u, -L or -U"),
+        ("xfs_admin -U something image", "-U"),
         ("xfs_admin -l ext4", "not XFS"),
         ("xfs_admin -L muchtoolongforit image", "12"),
     ] {
@@ -104,4 +105,36 @@ fn xfs_admin_shows_and_sets_what_it_can() {
     }
     oracle::require!(Tool("xfs_repair"));
     oracle::xfs_repair(dir.join("image"));
+}
+
+#[test]
+fn xfs_admin_gives_another_uuid() {
+    const OTHER: &str = "11111111-2222-3333-4444-555555555555";
+    oracle::require!(Tool("xfs_repair"));
+    let home = home();
+    let dir = home.path();
+    done(dir, &format!("mkfs.xfs -q -m uuid={UUID} -d size=320m -p tree image"));
+    let judge = |uuid: &str, has_other: bool| {
+        assert_eq!(done(dir, "xfs_admin -u image"), format!("UUID = {uuid}\n"));
+        assert_eq!(done(dir, "blkid -o value -s UUID image").trim(), uuid);
+        assert_eq!(super::contents(dir, "image", "/etc/file-17"), "17");
+        let info = diskwright::Image::open(&dir.join("image"), &diskwright::OpenImage::default());
+        let features = format!("{:?}", info.unwrap().info().features);
+        assert_eq!(features.contains("meta-uuid"), has_other, "{features}");
+        oracle::xfs_repair(dir.join("image"));
+    };
+    assert_eq!(done(dir, &format!("xfs_admin -U {OTHER} image")), format!("new UUID = {OTHER}\n"));
+    judge(OTHER, true);
+    // What writes goes on, and what it wrote can be read.
+    let image = diskwright::fs::Image::open_writable(dir.join("image")).unwrap();
+    image.write("/new", "new").unwrap();
+    image.close().unwrap();
+    judge(OTHER, true);
+    let said = done(dir, "xfs_admin -U generate image");
+    let made = said.trim().strip_prefix("new UUID = ").unwrap().to_owned();
+    assert!(made != OTHER && made != UUID);
+    judge(&made, true);
+    done(dir, "xfs_admin -U restore image");
+    judge(UUID, false);
+    assert_eq!(super::contents(dir, "image", "/new"), "new");
 }

@@ -3,6 +3,7 @@
 use source::{Entry, EntryKind};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::writer::Policy;
 use super::{BuildOptions, Format};
 
 /// Sets the hashes of this version apart from those of any other use.
@@ -23,6 +24,10 @@ impl Identity {
         for feature in &options.features {
             hash.update(feature.name.as_bytes());
             hash.update(&[u8::from(feature.is_on)]);
+        }
+        if let Some(place) = &options.last_mounted {
+            hash.update(b"last mounted");
+            hash.update(place);
         }
         if options.format == Format::Xfs {
             hash.update(b"xfs");
@@ -75,15 +80,18 @@ impl Identity {
         self.hash.update(&bytes.to_le_bytes());
     }
 
-    /// Adds an entry: all but the contents of files.
-    pub(super) fn add(&mut self, entry: &Entry) {
+    /// Adds an entry as it is written by `policy`: all but the contents of files. What the policy replaces is not
+    /// in the image, so it is not in the hash.
+    pub(super) fn add(&mut self, entry: &Entry, policy: &Policy) {
         let metadata = &entry.metadata;
+        let owner = policy.owner_of(metadata);
+        let mtime = policy.clamped(metadata.mtime);
         self.field(&entry.path);
         self.hash.update(&metadata.permissions.to_le_bytes());
-        self.hash.update(&metadata.uid.to_le_bytes());
-        self.hash.update(&metadata.gid.to_le_bytes());
-        self.hash.update(&metadata.mtime.sec.to_le_bytes());
-        self.hash.update(&metadata.mtime.nsec.to_le_bytes());
+        self.hash.update(&owner.uid.to_le_bytes());
+        self.hash.update(&owner.gid.to_le_bytes());
+        self.hash.update(&mtime.sec.to_le_bytes());
+        self.hash.update(&mtime.nsec.to_le_bytes());
         match &entry.kind {
             EntryKind::Directory => self.hash.update(b"d"),
             EntryKind::File(content) => {

@@ -483,7 +483,7 @@ impl Build<'_> {
             }
             while let Some(entry) = source.next_entry()? {
                 self.check_goes_on()?;
-                identity.add(&entry);
+                identity.add(&entry, &policy);
                 writer.add(entry, source)?;
                 let made = writer.made();
                 if made.entries.is_multiple_of(1024) {

@@ -254,6 +254,8 @@ pub struct BuildOptions {
     pub free: u64,
     /// Label.
     pub label: Option<Vec<u8>>,
+    /// The directory that it was last mounted on, as its superblock says (ext4).
+    pub last_mounted: Option<Vec<u8>>,
     /// UUID; `None` derives one from the contents.
     pub uuid: Option<[u8; 16]>,
     /// Seed of directory hashes (ext4); `None` derives one from the options.
@@ -314,6 +316,7 @@ setters!(BuildOptions {
     size_min: u64,
     free: u64,
     label: impl Into<Vec<u8>> = Some(label.into()),
+    last_mounted: impl Into<Vec<u8>> = Some(last_mounted.into()),
     uuid: [u8; 16] = Some(uuid),
     hash_seed: [u8; 16] = Some(hash_seed),
     features: Vec<FeatureChange>,
@@ -353,6 +356,7 @@ impl BuildOptions {
             size_min: 0,
             free: 0,
             label: None,
+            last_mounted: None,
             uuid: None,
             hash_seed: None,
             features: Vec::new(),

@@ -39,6 +39,22 @@ pub(super) struct Policy {
     pub(super) is_trial: bool,
 }
 
+impl Policy {
+    /// Who owns an entry in the image.
+    pub(super) fn owner_of(&self, metadata: &Metadata) -> Owner {
+        self.owner.unwrap_or(Owner { uid: metadata.uid, gid: metadata.gid })
+    }
+
+    /// A time of the source as it is in the image.
+    pub(super) fn clamped(&self, time: Time) -> Timestamp {
+        let time = Timestamp { sec: time.sec, nsec: time.nsec };
+        match self.latest {
+            Some(latest) => time.min(Timestamp { sec: latest, nsec: 0 }),
+            None => time,
+        }
+    }
+}
+
 /// What has been made so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Made {
@@ -478,10 +494,11 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     fn new_inode(&self, metadata: &Metadata, time: Timestamp) -> NewInode {
+        let owner = self.policy.owner_of(metadata);
         NewInode {
             permissions: metadata.permissions,
-            uid: self.policy.owner.map_or(metadata.uid, |o| o.uid),
-            gid: self.policy.owner.map_or(metadata.gid, |o| o.gid),
+            uid: owner.uid,
+            gid: owner.gid,
             time,
             // Directories get their own times at the end.
             parent_time: None,
@@ -491,13 +508,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     /// What the source does not say is the modification time, so that reading a source does not change the image
     /// made of it.
     fn times(&self, metadata: &Metadata, inode: Option<&InodeDetails>) -> Times {
-        let clamp = |time: Time| {
-            let time = Timestamp { sec: time.sec, nsec: time.nsec };
-            match self.policy.latest {
-                Some(latest) => time.min(Timestamp { sec: latest, nsec: 0 }),
-                None => time,
-            }
-        };
+        let clamp = |time: Time| self.policy.clamped(time);
         let mtime = clamp(metadata.mtime);
         if self.policy.mtime_only {
             return Times::all(mtime);

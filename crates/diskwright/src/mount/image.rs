@@ -8,6 +8,7 @@ use std::path::Path;
 
 use vfs::FileSystem;
 
+use super::served::Served;
 use crate::edit::OpenToEdit;
 use crate::{Image, OpenImage, Result, host};
 
@@ -15,7 +16,10 @@ use crate::{Image, OpenImage, Result, host};
 pub struct OpenToMount {
     access: Access,
     name: OsString,
+    is_place: bool,
     warnings: Vec<String>,
+    /// Of what is no file and can be changed. After the access: it goes when the image is closed.
+    served: Option<Served>,
 }
 
 enum Access {
@@ -38,15 +42,23 @@ impl OpenToMount {
         if let Some(open) = Self::open_volume(path, options, read_only)? {
             return Ok(open);
         }
-        let name = name_of(path);
+        let (name, is_place) = (name_of(path), is_place(path));
         if read_only || options.norecovery {
             let image = Image::open(path, options)?;
             let warnings = image.remarks().to_vec();
-            return Ok(Self { access: Access::Read(image), name, warnings });
+            return Ok(Self {
+                access: Access::Read(image),
+                name,
+                is_place,
+                warnings,
+                served: None,
+            });
         }
-        // Opening it reports better what else is wrong.
-        let reason = match Image::read_only_because(path, options).unwrap_or_default() {
-            None if is_only_read(path) => {
+        // Opening it reports better what else is wrong. Who is far away is not asked for what changes nothing.
+        let because = || Image::read_only_because(path, options).unwrap_or_default();
+        let is_only_read = is_only_read(path);
+        let reason = match if is_only_read { None } else { because() } {
+            None if is_only_read => {
                 "what lies there is only read; --overlay FILE keeps changes in a file".into()
             }
             None if is_write_protected(path) => {
@@ -55,14 +67,16 @@ impl OpenToMount {
             }
             None => {
                 let access = Access::Write(Image::edit(path, options)?);
-                return Ok(Self { access, name, warnings: Vec::new() });
+                let is_far = is_place && crate::anywhere::words::file_of(path).is_none();
+                let served = if is_far { Served::begin(&name) } else { None };
+                return Ok(Self { access, name, is_place, warnings: Vec::new(), served });
             }
             Some(reason) => reason,
         };
         let image = Image::open(path, options)?;
         let mut warnings = vec![format!("mounted for reading only: {reason}")];
         warnings.extend_from_slice(image.remarks());
-        Ok(Self { access: Access::Read(image), name, warnings })
+        Ok(Self { access: Access::Read(image), name, is_place, warnings, served: None })
     }
 
     /// Opens an image, or a place, to change it in an overlay: what is written goes into `overlay`, a file that is made if
@@ -74,7 +88,8 @@ impl OpenToMount {
     pub fn open_over(path: &Path, options: &OpenImage, overlay: &Path) -> Result<Self> {
         let device = crate::anywhere::open_overlay(path, overlay)?;
         let access = Access::Write(OpenToEdit::on(path, device, options)?);
-        Ok(Self { access, name: name_of(overlay), warnings: Vec::new() })
+        let (name, is_place) = (name_of(overlay), is_place(path));
+        Ok(Self { access, name, is_place, warnings: Vec::new(), served: None })
     }
 
     /// Opens an image, or a place, for reading only. What is read of it is written to `record` in the end: an order for
@@ -90,7 +105,14 @@ impl OpenToMount {
         let whole = OpenImage { offset: 0, partition: None, ..*options };
         let image = Image::open_on(path, device, &whole)?;
         let warnings = image.remarks().to_vec();
-        Ok(Self { access: Access::Recorded(image, recording), name: name_of(path), warnings })
+        let (name, is_place) = (name_of(path), is_place(path));
+        Ok(Self {
+            access: Access::Recorded(image, recording),
+            name,
+            is_place,
+            warnings,
+            served: None,
+        })
     }
 
     /// Opens what `path` names if that is a volume in a bucket.
@@ -105,7 +127,9 @@ impl OpenToMount {
         } else {
             (Access::Write(OpenToEdit::on(path, device, options)?), Vec::new())
         };
-        Ok(Some(Self { access, name: path.into(), warnings }))
+        let name = OsString::from(path);
+        let served = if read_only { None } else { Served::begin(&name) };
+        Ok(Some(Self { access, name, is_place: true, warnings, served }))
     }
 
     /// Opens an image for reading only, after recovering it where it lies, as kernels do before they mount one
@@ -129,6 +153,11 @@ impl OpenToMount {
         !matches!(self.access, Access::Write(_))
     }
 
+    /// Whether it is no local file: requests may wait for a server.
+    pub(super) fn is_place(&self) -> bool {
+        self.is_place
+    }
+
     /// Remarks for the user who asked for the mount.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -150,12 +179,15 @@ impl OpenToMount {
 
     /// Makes all changes durable and leaves the image clean.
     pub(super) fn close(self) -> Result<()> {
-        match self.access {
+        let closed = match self.access {
             Access::Read(_) => Ok(()),
             #[cfg(feature = "anywhere")]
             Access::Recorded(_, recording) => recording.finish(),
             Access::Write(open) => open.close(),
-        }
+        };
+        // Who waits for this finds it closed.
+        drop(self.served);
+        closed
     }
 }
 
@@ -168,6 +200,10 @@ fn name_of(path: &Path) -> OsString {
     path.to_str().and_then(|word| word.split('?').next()).unwrap_or_default().into()
 }
 
+fn is_place(path: &Path) -> bool {
+    crate::anywhere::words::is_place(path) && !path.exists()
+}
+
 /// Whether it is a place that cannot be changed where it lies.
 fn is_only_read(path: &Path) -> bool {
     #[cfg(feature = "anywhere")]
@@ -178,7 +214,7 @@ fn is_only_read(path: &Path) -> bool {
         place => place.is_some(),
     };
     #[cfg(not(feature = "anywhere"))]
-    return crate::anywhere::words::is_place(path) && !path.exists();
+    return is_place(path);
 }
 
 fn is_block_device(path: &Path) -> bool {
@@ -201,7 +237,8 @@ fn is_write_protected(path: &Path) -> bool {
 /// For reading only. The path is not known.
 impl From<Image> for OpenToMount {
     fn from(image: Image) -> Self {
-        Self { access: Access::Read(image), name: "diskwright".into(), warnings: Vec::new() }
+        let (access, name) = (Access::Read(image), "diskwright".into());
+        Self { access, name, is_place: false, warnings: Vec::new(), served: None }
     }
 }
 
@@ -209,6 +246,12 @@ impl From<OpenToEdit> for OpenToMount {
     fn from(open: OpenToEdit) -> Self {
         let name = open.path();
         let name = std::fs::canonicalize(name).unwrap_or_else(|_| name.to_owned()).into();
-        Self { access: Access::Write(open), name, warnings: Vec::new() }
+        Self {
+            access: Access::Write(open),
+            name,
+            is_place: false,
+            warnings: Vec::new(),
+            served: None,
+        }
     }
 }

@@ -23,6 +23,7 @@
 
 mod image;
 mod options;
+mod served;
 mod signals;
 mod unmount;
 
@@ -89,8 +90,10 @@ impl Mount {
     /// then on, and the image is as after a crash.
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
         let Self { session, image, options } = self;
-        let session_options =
-            SessionOptions { threads: options.thread_count(), io_uring: options.io_uring };
+        let session_options = SessionOptions {
+            threads: options.thread_count(image.is_place()),
+            io_uring: options.io_uring,
+        };
         let adapter =
             Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
         let keeps_space = !is_read_only(&image, &options) && !options.sync;

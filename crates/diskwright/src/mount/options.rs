@@ -11,6 +11,8 @@ use crate::build::Owner;
 /// Time between two syncs unless `commit=` says otherwise: as ext4 has it in the kernel.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Fewest threads of a mount of a place: they wait for a server, as many as there are requests at a time.
+const THREADS_OF_PLACES: usize = 32;
 /// Most threads that may be asked for.
 const THREADS_MAX: usize = 256;
 
@@ -99,7 +101,7 @@ pub struct MountOptions {
     pub sync_interval: Option<Duration>,
     /// What happens when the image is found to be damaged.
     pub on_damage: OnDamage,
-    /// Threads that answer requests; `None` for one per processor, and at least two.
+    /// Threads that answer requests; `None` for one per processor, and at least two; of a place 32.
     pub threads: Option<usize>,
     /// Talk with the kernel over io_uring, if it allows that. Then all of a file counts as data, unless the
     /// mount is read-only.
@@ -266,11 +268,12 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Threads that answer requests.
-    pub(super) fn thread_count(&self) -> usize {
+    /// Threads that answer requests, of an image that is a place or not.
+    pub(super) fn thread_count(&self, is_place: bool) -> usize {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         // With one alone, a request that waits for the device would keep all others waiting.
-        self.threads.unwrap_or_else(|| processors().clamp(2, THREADS_MAX)).max(1)
+        let fewest = if is_place { THREADS_OF_PLACES } else { 2 };
+        self.threads.unwrap_or_else(|| processors().clamp(fewest, THREADS_MAX)).max(1)
     }
 
     /// How requests are answered.
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Never);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(30)));
         assert_eq!(options.on_damage, OnDamage::Continue);
-        assert_eq!(options.thread_count(), 7);
+        assert_eq!(options.thread_count(true), 7);
         assert_eq!(options.fs_name, Some("root.img".into()));
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
@@ -365,7 +368,7 @@ mod tests {
         assert_eq!(options.access_times, AccessTimes::Relative);
         assert_eq!(options.on_damage, OnDamage::ReadOnly);
         assert_eq!(options.sync_interval, Some(Duration::from_secs(5)));
-        assert!(options.thread_count() >= 2);
+        assert!(options.thread_count(false) >= 2 && options.thread_count(true) >= 32);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use super::served;
 use crate::anywhere::words;
 use crate::mounts::{FS_TYPE, Mount};
 use crate::{Error, Image, OpenImage, Result};
@@ -99,17 +100,28 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
 fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
     // A name of its own (`fsname=`) may be that of mounts of any images.
     let is_same = |other: &Mount| is_ours(other) && other.source == mount.source;
-    if mount.source.is_absolute()
+    let is_place = words::is_place(&mount.source);
+    if (mount.source.is_absolute() || is_place)
         && let Some(other) = mounts()?.into_iter().find(is_same)
     {
         return Ok(Released::Mounted(other.point));
     }
+    // Nothing was written to what is only read.
+    if is_place && !was_changed {
+        return Ok(Released::Free);
+    }
+    if is_place {
+        let Some(lock) = served::lock_of(mount.user(), mount.source.as_os_str()) else {
+            return Ok(Released::Unknown);
+        };
+        let is_free = wait(&lock, File::try_lock, options.patience);
+        return Ok(match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
+            true => Released::Free,
+            false => Released::InUse(mount.source.clone()),
+        });
+    }
     // Only now: what is mounted can hide it.
-    let Some(image) = image_of(mount) else {
-        // Nothing was written to what is only read.
-        let is_read = !was_changed && words::is_place(&mount.source);
-        return Ok(if is_read { Released::Free } else { Released::Unknown });
-    };
+    let Some(image) = image_of(mount) else { return Ok(Released::Unknown) };
     let is_free = if was_changed {
         // A reader gets in: the server is done.
         wait(&image, File::try_lock_shared, options.patience)

@@ -99,7 +99,7 @@ impl Session {
         change: impl FnOnce(&Image, &[u8]) -> diskwright::Result<()>,
     ) -> Result<(), Failure> {
         let path = self.path_of(path)?;
-        change(self.image()?, &path).map_err(|e| STATUSES.failed(e))
+        change(self.image()?, &path).map_err(|e| STATUSES.of(&e))
     }
 
     /// `write HOSTFILE FILE`: a new file, with the permissions of the host's.
@@ -114,7 +114,7 @@ impl Session {
         }
         let made =
             image.write(&*path, contents).and_then(|()| image.set_permissions(&*path, permissions));
-        made.map_err(|e| STATUSES.failed(e))
+        made.map_err(|e| STATUSES.of(&e))
     }
 
     /// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`.
@@ -202,7 +202,7 @@ impl Session {
 
     fn stat_mode(&mut self, path: &str) -> Result<u32, Failure> {
         let path = self.path_of(path)?;
-        let found = self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.failed(e))?;
+        let found = self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.of(&e))?;
         Ok(found.mode())
     }
 
@@ -218,7 +218,7 @@ impl Session {
         });
         match (changed, problem) {
             (_, Some(why)) => Err(STATUSES.failed(why)),
-            (changed, None) => changed.map_err(|e| STATUSES.failed(e)),
+            (changed, None) => changed.map_err(|e| STATUSES.of(&e)),
         }
     }
 
@@ -229,7 +229,7 @@ impl Session {
             fields::set_time(&mut raw.wtime, &mut raw.wtime_hi, now);
             Ok(())
         });
-        changed.map_err(|e| STATUSES.failed(e))
+        changed.map_err(|e| STATUSES.of(&e))
     }
 }
 

@@ -57,8 +57,8 @@ impl Session {
 
     fn change_directory(&mut self, path: &str) -> Result<(), Failure> {
         let path = self.path_of(path)?;
-        let path = self.image()?.canonicalize(&*path).map_err(|e| STATUSES.failed(e))?;
-        let metadata = self.image()?.metadata(&*path).map_err(|e| STATUSES.failed(e))?;
+        let path = self.image()?.canonicalize(&*path).map_err(|e| STATUSES.of(&e))?;
+        let metadata = self.image()?.metadata(&*path).map_err(|e| STATUSES.of(&e))?;
         if !metadata.is_dir() {
             return Err(STATUSES.failed("it is no directory"));
         }
@@ -68,12 +68,12 @@ impl Session {
 
     fn metadata(&mut self, path: &str) -> Result<Metadata, Failure> {
         let path = self.path_of(path)?;
-        self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.failed(e))
+        self.image()?.symlink_metadata(&*path).map_err(|e| STATUSES.of(&e))
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, Failure> {
         let path = self.path_of(path)?;
-        self.image()?.read(&*path).map_err(|e| STATUSES.failed(e))
+        self.image()?.read(&*path).map_err(|e| STATUSES.of(&e))
     }
 
     fn list(&mut self, request: &Request) -> Result<(), Failure> {
@@ -124,7 +124,7 @@ impl Session {
         }
         if found.is_symlink() {
             let path = self.path_of(path)?;
-            let target = self.image()?.read_link(&*path).map_err(|e| STATUSES.failed(e))?;
+            let target = self.image()?.read_link(&*path).map_err(|e| STATUSES.of(&e))?;
             say(format_args!("Fast link dest: \"{}\"", diskwright::text::escaped(&target)));
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Session {
             return Err(STATUSES.failed("ea_get has a file and the name of an attribute after it"));
         };
         let path = self.path_of(path)?;
-        let value = self.image()?.get_xattr(&*path, name).map_err(|e| STATUSES.failed(e))?;
+        let value = self.image()?.get_xattr(&*path, name).map_err(|e| STATUSES.of(&e))?;
         let value =
             value.ok_or_else(|| STATUSES.failed(format_args!("there is no attribute {name}")))?;
         match (to, is_bare) {
@@ -227,7 +227,7 @@ fn host_name(name: &[u8]) -> Result<&str, Failure> {
 }
 
 fn dump_tree(image: &Image, path: &[u8], to: &Path) -> Result<(), Failure> {
-    let failed = |e: diskwright::Error| STATUSES.failed(e);
+    let failed = |e: diskwright::Error| STATUSES.of(&e);
     let at = |path: &Path, e: io::Error| STATUSES.failed(format_args!("{}: {e}", path.display()));
     // What is below a directory comes after it.
     let mut below = vec![(path.to_vec(), to.to_owned())];

@@ -113,14 +113,14 @@ impl Session {
                 true => Image::open_writable(&self.path),
                 false => Image::open(&self.path),
             };
-            self.image = Some(opened.map_err(|e| STATUSES.failed(e))?);
+            self.image = Some(opened.map_err(|e| STATUSES.of(&e))?);
         }
         self.image.as_ref().ok_or_else(|| STATUSES.failed("no image is open"))
     }
 
     /// Closes it, so that all changes are in their places.
     fn close(&mut self) -> Result<(), Failure> {
-        self.image.take().map_or(Ok(()), Image::close).map_err(|e| STATUSES.failed(e))
+        self.image.take().map_or(Ok(()), Image::close).map_err(|e| STATUSES.of(&e))
     }
 
     /// Whether to go on.

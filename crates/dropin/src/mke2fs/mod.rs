@@ -80,6 +80,7 @@ fn options(wish: &Wish, profile: &Profile, bytes: u64) -> Result<BuildOptions, F
     options.size = Some(bytes);
     options.force = true;
     options.label = wish.label.clone();
+    options.last_mounted = wish.last_mounted.clone();
     options.features = profile.features.clone();
     options.block_size = wish.block_size.or(profile.block_size);
     options.inode_size = wish.inode_size.or(profile.inode_size);

@@ -81,6 +81,8 @@ fn check(options: &Options) -> Result<()> {
         "the inode size must be a power of two, 128 bytes or more"
     } else if options.label.len() > 16 {
         "a label has at most 16 bytes"
+    } else if options.last_mounted.len() > 64 {
+        "the directory of the last mount has at most 64 bytes"
     } else if !(0.0..=50.0).contains(&options.reserved_percent) {
         "at most 50 percent of the blocks can be reserved"
     } else if options.inodes == InodeCount::PerBytes(0) {
@@ -254,6 +256,7 @@ fn set_identity(raw: &mut RawSuperblock, options: &Options, features: &Features)
     raw.first_ino = superblock::FIRST_INO_REV0.into();
     raw.uuid = options.uuid;
     raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+    raw.last_mounted[..options.last_mounted.len()].copy_from_slice(&options.last_mounted);
     raw.hash_seed = options.hash_seed;
     raw.def_hash_version = HASH_HALF_MD4;
     raw.flags = superblock::FLAG_SIGNED_HASH.into();

@@ -75,6 +75,8 @@ pub struct Options {
     pub inodes: InodeCount,
     /// Label, up to 16 bytes.
     pub label: Vec<u8>,
+    /// The directory that it was last mounted on, as the superblock has it; up to 64 bytes.
+    pub last_mounted: Vec<u8>,
     /// The file system's uuid.
     pub uuid: [u8; 16],
     /// Seed of directory hashes.
@@ -105,6 +107,7 @@ impl Options {
             inode_size: 256,
             inodes: InodeCount::PerBytes(INODE_RATIO_DEFAULT),
             label: Vec::new(),
+            last_mounted: Vec::new(),
             uuid: [0; 16],
             hash_seed: [0; 16],
             features: Vec::new(),

@@ -93,6 +93,11 @@ impl FileCapabilities {
         Ok(found)
     }
 
+    /// Those whose bits are set, all of them effective.
+    pub(crate) fn effective(bits: u64) -> Self {
+        Self { permitted: bits, effective: bits, ..Self::default() }
+    }
+
     /// One list of capabilities with what is done to them.
     fn clause(&mut self, word: &str) -> Result<(), String> {
         let operators = ['=', '+', '-'];

@@ -24,6 +24,9 @@ pub enum RuleFault {
     /// A path that the source does not have.
     #[error("{0:?} is not in the source; correct the path, or leave the line out")]
     Missing(String),
+    /// A file of the source that a list, which must name all, does not name.
+    #[error("{0:?} has no line; add one, or leave the file out of the source")]
+    Unlisted(String),
     /// A path at which there is a file of another type.
     #[error("{path:?}: expected a {expected}, found a {found}")]
     OtherType {

@@ -5,14 +5,16 @@
 //! 2. owners go through the [`OwnerMap`], or become one;
 //! 3. [device tables](crate::table) change what is there; what they add goes through all that follows;
 //! 4. [manifests](crate::mtree) replace attributes;
-//! 5. [file contexts](crate::file_contexts) give labels;
-//! 6. [`Rule`]s change what patterns name, each in its turn.
+//! 5. a list of Android's build (`fs_config`) gives owners, permissions and capabilities;
+//! 6. [file contexts](crate::file_contexts) give labels;
+//! 7. [`Rule`]s change what patterns name, each in its turn.
 //!
 //! A file goes by the first name that the source gives it: its hard links say nothing.
 
 pub(crate) mod capability;
 mod choice;
 pub(crate) mod fault;
+mod fs_config;
 mod globs;
 pub(crate) mod lines;
 pub(crate) mod names;
@@ -52,8 +54,13 @@ pub struct CorrectionOptions {
     pub devices: Vec<PathBuf>,
     /// Manifests whose attributes replace those of the source.
     pub manifests: Vec<PathBuf>,
+    /// A list of owners, permissions and capabilities as Android's build writes it. All files must be in it.
+    pub fs_config: Option<PathBuf>,
     /// File contexts of SELinux.
     pub file_contexts: Option<PathBuf>,
+    /// Where the image will be mounted, in the form of `Entry::path`: the paths of `fs_config` and of file contexts
+    /// begin there.
+    pub mount_point: Vec<u8>,
     /// Changes by pattern, in order.
     pub rules: Vec<Rule>,
 }
@@ -77,6 +84,7 @@ impl CorrectionOptions {
             && self.owner_map.is_none()
             && self.devices.is_empty()
             && self.manifests.is_empty()
+            && self.fs_config.is_none()
             && self.file_contexts.is_none()
             && self.rules.is_empty()
     }
@@ -90,7 +98,9 @@ pub struct Corrections {
     owner: Option<(u32, u32)>,
     tables: tables::Tables,
     manifests: Vec<ManifestCorrection>,
+    fs_config: Option<fs_config::FsConfig>,
     contexts: Option<(PathBuf, FileContexts)>,
+    mount_point: Vec<u8>,
     rules: Vec<Rule>,
     time: Time,
     report: Mutex<CorrectionReport>,
@@ -118,11 +128,20 @@ impl Corrections {
             owner: surroundings.owner,
             tables,
             manifests: options.manifests.iter().map(manifest).collect::<Result<_, _>>()?,
+            fs_config: options.fs_config.as_deref().map(fs_config::FsConfig::read).transpose()?,
             contexts: options.file_contexts.as_deref().map(contexts).transpose()?,
+            mount_point: options.mount_point.clone(),
             rules: options.rules.clone(),
             time: surroundings.time,
             report: Mutex::default(),
         }))
+    }
+
+    /// The path of an entry where the image will be mounted.
+    fn whole(&self, path: &[u8]) -> Vec<u8> {
+        let between: &[u8] =
+            if self.mount_point.is_empty() || path.is_empty() { b"" } else { b"/" };
+        [&self.mount_point, between, path].concat()
     }
 
     /// What was corrected when a source was last read to its end.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::capability::{FileCapabilities, XATTR_NAME};
 use super::globs::Glob;
-use crate::{Entry, EntryKind, Xattr};
+use crate::{Entry, EntryKind, Time, Xattr};
 
 /// What is done to the files that a pattern stands for.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub enum Change {
     Xattr(Xattr),
     /// Capabilities, which only regular files have.
     Capabilities(FileCapabilities),
+    /// One time instead of all others.
+    Time(Time),
 }
 
 /// What permissions become; the second argument says whether the file is a directory.
@@ -85,6 +87,12 @@ impl Rule {
                 Xattr::set(&mut entry.xattrs, XATTR_NAME, &capabilities.to_xattr());
                 return 1;
             }
+            Change::Time(time) => {
+                (metadata.mtime, metadata.atime, metadata.ctime) = (*time, None, None);
+                if let Some(details) = &mut entry.inode {
+                    details.crtime = None;
+                }
+            }
         }
         0
     }
@@ -96,6 +104,7 @@ impl Rule {
             Change::Owner { .. } => "--chown",
             Change::Xattr(_) => "--xattr",
             Change::Capabilities(_) => "--capability",
+            Change::Time(_) => "-T",
         }
     }
 }

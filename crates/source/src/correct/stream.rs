@@ -242,6 +242,9 @@ impl Corrected {
                 self.report.listed += u64::from(list.apply(index, entry)?);
             }
         }
+        if let Some(list) = &corrections.fs_config {
+            list.apply(&corrections.whole(&entry.path), entry)?;
+        }
         self.label(entry)?;
         for (rule, seen) in corrections.rules.iter().zip(&mut self.seen.rules) {
             if rule.is_about(&entry.path, &entry.kind) {
@@ -257,7 +260,7 @@ impl Corrected {
 
     fn label(&mut self, entry: &mut Entry) -> Result<(), SourceError> {
         let Some((file, contexts)) = &self.corrections.contexts else { return Ok(()) };
-        let label = contexts.label(&entry.path, &entry.kind);
+        let label = contexts.label(&self.corrections.whole(&entry.path), &entry.kind);
         match label.map_err(|fault| at_line(file, 0, fault))? {
             Label::Context(context) => {
                 // The kernel and setfiles count the zero at its end.

@@ -32,7 +32,7 @@ Options of -o:
   commit=SECONDS         make changes durable after so long; 0 for never (5)
   errors=remount-ro      allow no changes once the image is found to be damaged (the default)
   errors=continue        go on then; what met the damage gets an error
-  threads=N              threads that answer requests (one per processor, at least 2)
+  threads=N              threads that answer requests (one per processor, at least 2; of a place 32)
   io_uring, no_io_uring  talk with the kernel over io_uring if it allows that, or not (the default)
   fsname=NAME            show this as the device in /proc/mounts, instead of the image's path
   lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and their like

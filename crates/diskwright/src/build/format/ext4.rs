@@ -56,6 +56,7 @@ impl<'a> Ext4Maker<'a> {
                 Inodes::Count(count) => InodeCount::Count(count),
             },
             label: options.label.clone().unwrap_or_default(),
+            last_mounted: options.last_mounted.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or(uuid),
             hash_seed: options.hash_seed.unwrap_or(hash_seed),
             features: self.features.clone(),

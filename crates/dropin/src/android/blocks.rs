@@ -1,0 +1,71 @@
+//! Which blocks files have, as programs that make updates read it: a line for each regular file that has some, its path
+//! where the image will be mounted, and ranges of blocks.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use diskwright::{Image, OpenImage};
+use vfs::ExtentPlace;
+
+use crate::failure::{Failure, STATUSES};
+
+/// Writes the list of an image into a file.
+pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Failure> {
+    let failed = |e: diskwright::Error| STATUSES.of(&e);
+    let names = diskwright::fs::Image::open(image).map_err(failed)?;
+    let opened = Image::open(image, &OpenImage::default()).map_err(failed)?;
+    let block_size = u64::from(opened.info().block_size);
+    let mut out = Vec::new();
+    for entry in names.walk("/").sorted() {
+        let entry = entry.map_err(failed)?;
+        let metadata = entry.metadata();
+        if !metadata.is_file() {
+            continue;
+        }
+        let ranges = ranges(&opened, metadata.ino(), metadata.len(), block_size)?;
+        if ranges.is_empty() {
+            continue;
+        }
+        if !mount_point.is_empty() {
+            out.push(b'/');
+            out.extend_from_slice(mount_point);
+        }
+        out.extend_from_slice(entry.path());
+        let mut text = String::new();
+        for (first, last) in ranges {
+            // Writing to a string cannot fail.
+            let _ = if first == last {
+                write!(text, " {first}")
+            } else {
+                write!(text, " {first}-{last}")
+            };
+        }
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
+    }
+    std::fs::write(to, out).map_err(|e| STATUSES.failed(format_args!("{}: {e}", to.display())))
+}
+
+/// First and last blocks of the runs of a file, in its order.
+fn ranges(
+    image: &Image,
+    ino: vfs::Ino,
+    len: u64,
+    block_size: u64,
+) -> Result<Vec<(u64, u64)>, Failure> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut each = |extent: vfs::MappedExtent| {
+        if let ExtentPlace::Device(byte) | ExtentPlace::Unwritten(byte) = extent.place {
+            let (first, last) = (byte / block_size, (byte + extent.len - 1) / block_size);
+            match ranges.last_mut() {
+                Some((_, end)) if *end + 1 == first => *end = last,
+                _ => ranges.push((first, last)),
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let mapped = image.file_system().extent_map(ino, 0, len, &mut each);
+    mapped.map_err(|e| STATUSES.failed(e))?;
+    Ok(ranges)
+}

@@ -1,0 +1,153 @@
+//! `e2fsdroid`, by which Android's build fills the empty image that mke2fs made.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use diskwright::build::{BuildOptions, BuildSource, FeatureChange, Format};
+use diskwright::output::OutputFormat;
+use ext4::format::superblock::{RawSuperblock, Superblock};
+
+use super::make_ext4fs::NO_TABLE;
+use super::{Files, sparse};
+use crate::dumpe2fs;
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::Invoked;
+use crate::making::File;
+use crate::words::{Word, Words};
+
+#[derive(Default)]
+struct Wish {
+    image: PathBuf,
+    source: Option<PathBuf>,
+    is_raw: bool,
+    has_product: bool,
+    files: Files,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    let wish = read(arguments)?;
+    // The image is made anew as what it was made as, with files in it.
+    let expanded = sparse::expanded(&wish.image)?;
+    let raw = expanded.as_ref().map_or(&*wish.image, |file| file.path());
+    let made = dumpe2fs::superblock(raw)?;
+    refuse_files(raw, &wish.image)?;
+    drop(expanded);
+    let options = wish.options(&made)?;
+    let file = File::look(&wish.image, STATUSES)?;
+    wish.files.make(&options, &file)?;
+    Ok(0)
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut wish = Wish::default();
+    let mut image = None;
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(path) => words.only(&mut image, path)?,
+            Word::Option(letter) => wish.option(letter, &mut words)?,
+        }
+    }
+    wish.image = words.named(image)?;
+    if wish.source.is_none() {
+        return Err(STATUSES.refused(
+            "e2fsdroid without -f",
+            "name the directory: the files of an image that has some are not changed",
+        ));
+    }
+    let files = &wish.files;
+    let is_android =
+        files.mount_point.is_some() || files.file_contexts.is_some() || wish.has_product;
+    if is_android && files.fs_config.is_none() {
+        return Err(STATUSES.refused("-a, -S or -p without -C", NO_TABLE));
+    }
+    Ok(wish)
+}
+
+/// An image that has files already is not one to fill.
+fn refuse_files(raw: &Path, image: &Path) -> Result<(), Failure> {
+    let opened = diskwright::fs::Image::open(raw).map_err(|e| STATUSES.of(&e))?;
+    for entry in opened.read_dir("/").map_err(|e| STATUSES.of(&e))? {
+        let entry = entry.map_err(|e| STATUSES.of(&e))?;
+        if entry.file_name() != b"lost+found" {
+            return Err(STATUSES.failed(format_args!(
+                "{} holds files already ({}): make it anew with mke2fs",
+                image.display(),
+                entry.file_name_lossy()
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Wish {
+    fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
+        if self.files.option(letter, words)? {
+            return Ok(());
+        }
+        match letter {
+            'f' => self.source = Some(words.path()?),
+            'e' => self.is_raw = true,
+            // Where Android's own table would find its additions, which -C has all of.
+            'p' => {
+                words.value()?;
+                self.has_product = true;
+            }
+            's' => return Err(words.refused("blocks of ext4 are not shared")),
+            'u' | 'g' => {
+                return Err(words.refused("owners are those of -C, or those of the directory"));
+            }
+            _ => return Err(words.unknown()),
+        }
+        Ok(())
+    }
+
+    fn options(&self, made: &Superblock) -> Result<BuildOptions, Failure> {
+        let raw = &made.raw;
+        let source = BuildSource::Files(self.source.clone().unwrap_or_default());
+        let mut options = BuildOptions::new(source, &self.image, Format::Ext4);
+        let block_size = made.block_size();
+        let blocks = made.blocks_count;
+        options.size = Some(blocks * u64::from(block_size));
+        options.force = true;
+        options.block_size = Some(block_size);
+        options.inode_size = Some(made.inode_size.into());
+        options.inodes = Some(made.inodes_count.into());
+        options.label = Some(until_zero(&raw.volume_name).to_vec());
+        options.last_mounted = Some(until_zero(&raw.last_mounted).to_vec());
+        options.uuid = Some(raw.uuid);
+        options.hash_seed = Some(raw.hash_seed);
+        // Half a block more, so that rounding down gives the same.
+        let reserved = raw.reserved_blocks();
+        let percent =
+            if reserved == 0 { 0.0 } else { (reserved as f64 + 0.5) * 100.0 / blocks as f64 };
+        options.reserved_percent = Some(percent);
+        options.journal_bytes = journal_bytes(raw);
+        options.features = features(raw);
+        if !self.is_raw {
+            options.output.format = OutputFormat::Sparse;
+        }
+        self.files.correct(&mut options, None)?;
+        options.time = options.time.or(Some(i64::from(raw.mkfs_time.get())));
+        Ok(options)
+    }
+}
+
+/// The size of the journal, which the superblock keeps a copy of: that of its inode comes last.
+fn journal_bytes(raw: &RawSuperblock) -> Option<u64> {
+    let [.., high, low] = &raw.jnl_blocks;
+    let bytes = u64::from(high.get()) << 32 | u64::from(low.get());
+    Some(bytes).filter(|_| raw.journal_inum.get() != 0).filter(|bytes| *bytes > 0)
+}
+
+/// The features that it was made with, and no others.
+fn features(raw: &RawSuperblock) -> Vec<FeatureChange> {
+    let on = |name: &str| FeatureChange { name: name.to_owned(), is_on: true };
+    let mut features = vec![on("none")];
+    features.extend(raw.features().names().iter().map(|name| on(name)));
+    features
+}
+
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}

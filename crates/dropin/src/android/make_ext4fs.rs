@@ -1,0 +1,143 @@
+//! `make_ext4fs`, as OpenWrt and older builds of Android call it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use diskwright::build::{BuildOptions, BuildSource, FeatureChange, Format, Owner};
+use diskwright::output::OutputFormat;
+
+use super::Files;
+use crate::failure::{Ended, Failure, STATUSES};
+use crate::invoked::{Invoked, say};
+use crate::making::{self, File};
+use crate::size;
+use crate::words::{Word, Words};
+
+/// Bytes of a block, and of image for an inode, where nothing else is asked for.
+const BLOCK_BYTES: u32 = 4096;
+
+/// What the program makes, in place of the features of mke2fs. Old kernels and boot loaders read it.
+const FEATURES: &str =
+    "none,has_journal,ext_attr,resize_inode,filetype,extent,sparse_super,large_file,uninit_bg";
+
+#[derive(Default)]
+struct Wish {
+    image: PathBuf,
+    source: Option<PathBuf>,
+    bytes: Option<u64>,
+    block_size: Option<u32>,
+    blocks_per_group: Option<u64>,
+    inodes: Option<u64>,
+    inode_size: Option<u32>,
+    journal_blocks: Option<u64>,
+    no_journal: bool,
+    reserved_percent: Option<f64>,
+    label: Option<Vec<u8>>,
+    is_sparse: bool,
+    has_random_uuid: bool,
+    files: Files,
+}
+
+pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
+    let wish = read(arguments)?;
+    let file = File::look(&wish.image, STATUSES)?;
+    let bytes = wish.bytes.or(file.bytes).filter(|bytes| *bytes > 0);
+    let bytes = bytes.ok_or_else(|| {
+        let image = wish.image.display();
+        STATUSES.failed(format_args!("{image} has no size yet: say -l"))
+    })?;
+    let options = wish.options(bytes)?;
+    wish.files.make(&options, &file)?;
+    say(format_args!("made ext4 of {bytes} bytes in {}", wish.image.display()));
+    Ok(0)
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+    let mut words = Words::new(arguments, STATUSES);
+    let mut wish = Wish::default();
+    let mut operands = Vec::new();
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Operand(operand) => operands.push(operand),
+            Word::Option(letter) => wish.option(letter, &mut words)?,
+        }
+    }
+    let mut operands = operands.into_iter().map(PathBuf::from);
+    wish.image = operands.next().ok_or_else(|| STATUSES.usage("name the image to make"))?;
+    wish.source = operands.next();
+    if let Some(more) = operands.next() {
+        // Where Android's own table of owners would be looked for.
+        let more = more.display();
+        return Err(STATUSES.usage(format_args!("nothing follows the directory: {more}")));
+    }
+    if wish.files.mount_point.is_some() && wish.files.fs_config.is_none() {
+        return Err(STATUSES.refused("-a without -C", NO_TABLE));
+    }
+    Ok(wish)
+}
+
+/// Why owners have to be handed over.
+pub(super) const NO_TABLE: &str =
+    "Android's own table of owners is not here: hand over the build's fs_config by -C";
+
+impl Wish {
+    fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
+        if self.files.option(letter, words)? {
+            return Ok(());
+        }
+        match letter {
+            'l' => self.bytes = Some(words.by(size::bytes)?),
+            'b' => self.block_size = Some(words.by(small)?),
+            'g' => self.blocks_per_group = Some(words.by(size::bytes)?),
+            'i' => self.inodes = Some(words.by(size::bytes)?).filter(|count| *count > 0),
+            'I' => self.inode_size = Some(words.by(small)?),
+            'j' => self.journal_blocks = Some(words.by(size::bytes)?).filter(|count| *count > 0),
+            'J' => self.no_journal = true,
+            'm' => self.reserved_percent = Some(words.parsed()?),
+            'L' => self.label = Some(words.bytes()?),
+            's' => self.is_sparse = true,
+            'u' => self.has_random_uuid = true,
+            // What is there is overwritten, what is not in use is a hole, and nothing is said while it goes on.
+            'f' | 'w' | 'v' => {}
+            'z' => return Err(words.refused("compress the image: gzip")),
+            'c' => return Err(words.refused("sparse images have no checksum here")),
+            't' | 'X' => return Err(words.refused("it is for trying the program itself")),
+            _ => return Err(words.unknown()),
+        }
+        Ok(())
+    }
+
+    fn options(&self, bytes: u64) -> Result<BuildOptions, Failure> {
+        let source = match &self.source {
+            Some(path) => BuildSource::Files(path.clone()),
+            None => BuildSource::Several(Vec::new()),
+        };
+        let block_size = self.block_size.unwrap_or(BLOCK_BYTES);
+        if self.blocks_per_group.is_some_and(|blocks| blocks != u64::from(block_size) * 8) {
+            return Err(STATUSES.refused("-g", "a group has as many blocks as a block has bits"));
+        }
+        let mut options = BuildOptions::new(source, &self.image, Format::Ext4);
+        options.size = Some(bytes);
+        options.force = true;
+        options.block_size = Some(block_size);
+        options.inode_size = self.inode_size;
+        options.inodes = self.inodes;
+        options.label.clone_from(&self.label);
+        options.no_journal = self.no_journal;
+        options.journal_bytes = self.journal_blocks.map(|blocks| blocks * u64::from(block_size));
+        options.reserved_percent = Some(self.reserved_percent.unwrap_or(0.0));
+        let features = FEATURES.split(',').map(str::parse::<FeatureChange>);
+        options.features =
+            features.collect::<Result<_, _>>().map_err(|why| STATUSES.failed(why))?;
+        if self.is_sparse {
+            options.output.format = OutputFormat::Sparse;
+        }
+        self.files.correct(&mut options, Some(Owner { uid: 0, gid: 0 }))?;
+        options.uuid = self.has_random_uuid.then(making::random_uuid);
+        Ok(options)
+    }
+}
+
+fn small(text: &str) -> Result<u32, String> {
+    u32::try_from(size::bytes(text)?).map_err(|_| "it is too large".into())
+}

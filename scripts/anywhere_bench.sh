@@ -1,0 +1,144 @@
+# The parts of scripts/bench-anywhere, to be sourced by it.
+
+# requests COUNTS: all of them.
+requests() { python3 -c 'import json, sys; print(sum(n for kind, n in json.loads(sys.argv[1]).items() if kind.isupper()))' "$1"; }
+now() { date +%s.%N; }
+# since START: seconds.
+since() { python3 -c 'import sys, time; print(f"{time.time() - float(sys.argv[1]):.2f}")' "$1"; }
+# direct COMMAND…: without the proxy, for what is not measured.
+direct() { AWS_ENDPOINT=http://127.0.0.1:$server "$@"; }
+wait_mounted() {
+    for _ in $(seq 300); do mountpoint -q "$1" && return; sleep 0.1; done
+    fail "nothing is mounted at $1"
+}
+
+bench_changed() {
+    "$program" build "$tree" "$place/one.img" --free 64M --force >/dev/null
+    cp --sparse=always "$place/one.img" "$place/two.img"
+    rm -rf "$place/more"
+    mkdir "$place/more"
+    head -c 2000000 /dev/urandom >"$place/more/random"
+    seq 100000 >"$place/more/numbers"
+    "$program" cp -r "$place/more" "$place/two.img:/more" >/dev/null
+    echo "| chunks | first: puts | first: bytes | changed: puts | changed: bytes |"
+    echo "|---|---|---|---|---|"
+    for size in 64K 128K 256K; do
+        counts >/dev/null
+        "$program" publish "$place/one.img" "$url-$size" --name image --chunk-size $size >/dev/null
+        first=$(counts)
+        "$program" publish "$place/two.img" "$url-$size" --name image --chunk-size $size >/dev/null
+        changed=$(counts)
+        echo "| $size | $(value "$first" PUT) | $(value "$first" bytes_sent) | $(value "$changed" PUT) | $(value "$changed" bytes_sent) |"
+    done
+}
+
+# machine NUMBER IMAGE: all names, and one file in fifty, by one mount.
+machine() {
+    mkdir -p "$place/mnt.$1"
+    "$program" mount -o ro "$2" "$place/mnt.$1"
+    (cd "$place/mnt.$1" && find . -type f >"$place/names.$1" &&
+        awk 'NR % 50 == 0' "$place/names.$1" | xargs -d '\n' cat | wc -c >"$place/read.$1")
+    "$program" unmount "$place/mnt.$1"
+}
+
+bench_fleet() {
+    "$program" build "$tree" "$place/one.img" --free 64M --force >/dev/null
+    direct "$program" publish "$place/one.img" "$url-fleet" --name image >/dev/null
+    local image=$url-fleet/names/image all sum bytes
+    echo "| machines | requests | bytes | seconds |"
+    echo "|---|---|---|---|"
+    for machines in 1 10; do
+        counts >/dev/null
+        local jobs=() start
+        start=$(now)
+        for number in $(seq "$machines"); do machine "$number" "$image" & jobs+=($!); done
+        for job in "${jobs[@]}"; do wait "$job"; done
+        all=$(counts)
+        sum=$(requests "$all")
+        bytes=$(value "$all" bytes_received)
+        echo "| $machines | $sum | $bytes | $(since "$start") |"
+    done
+    for machines in 1000 100000; do echo "| $machines (computed) | $((sum * machines / 10)) | $((bytes * machines / 10)) | |"; done
+    echo "Each read $(cat "$place/read.1") bytes of files, of an image of $(stat -c %s "$place/one.img") bytes."
+}
+
+# 100,000 files of 4 to 76 KB in 1,100 directories, which no compression makes smaller; with 5 GB of room in all.
+make_files() {
+    python3 - "$1" <<'PYTHON'
+import os, sys
+top, pool = sys.argv[1], os.urandom(1 << 20)
+for number in range(100_000):
+    folder = f"{top}/{number // 1000}/{number // 91 % 11}"
+    os.makedirs(folder, exist_ok=True)
+    start, length = number * 7919 % (len(pool) - 80_000), 4_000 + number * 104_729 % 72_000
+    with open(f"{folder}/file-{number}", "wb") as file:
+        file.write(number.to_bytes(8, "big") + pool[start : start + length])
+PYTHON
+}
+
+bench_lazy() {
+    local image cold off start all
+    for fs in ext4 xfs; do
+        if [[ ! -d $place/files ]]; then make_files "$place/files"; fi
+        "$program" build "$place/files" "$place/large.img" --fs $fs --size 5G --force >/dev/null
+        direct "$program" publish "$place/large.img" "$url-$fs" --name large >/dev/null
+        image=$url-$fs/names/large
+        mkdir -p "$place/mnt"
+        counts >/dev/null
+        start=$(now)
+        "$program" mount -o ro "$image" "$place/mnt"
+        cat "$place/mnt/77/6/file-77700" >/dev/null
+        echo "$fs: mount and first cat: $(since "$start") s, $(counts)"
+        "$program" unmount "$place/mnt"
+        start=$(now)
+        [[ $("$program" find "$image" / --type f | wc -l) == 100000 ]] || fail "find misses files"
+        cold=$(since "$start")
+        echo "$fs: find of 100,000 files, cold: $cold s, $(counts)"
+        start=$(now)
+        "$program" find "$image" / --type f --no-read-ahead | wc -l >/dev/null
+        off=$(since "$start")
+        echo "$fs: without reading ahead: $off s, $(counts); $(python3 -c "print(f'{$off / $cold:.1f}')") times"
+        export DISKWRIGHT_CACHE=$place/cache
+        "$program" extract "$image" - >/dev/null
+        counts >/dev/null
+        for what in "find $image / --type f" "find $place/large.img / --type f" "extract $image -" "extract $place/large.img -"; do
+            for _ in 1 2 3; do
+                start=$(now)
+                # shellcheck disable=SC2086
+                "$program" $what >/dev/null
+                since "$start"
+            done | sort -n | sed -n 2p | sed "s|^|$fs: warm cache, median of 3, $what: |"
+        done
+        echo "$fs: requests of six with the warm cache: $(counts)"
+        unset DISKWRIGHT_CACHE
+        rm -rf "$place/cache" "$place/large.img" "$place/store/bucket/images/fleet-$fs"
+    done
+    rm -rf "$place/files"
+}
+
+bench_volume() {
+    for fs in ext4 xfs; do
+        local volume=s3://bucket/volumes/$fs
+        mkdir -p "$place/mnt"
+        direct "$program" volume create "$volume" --fs $fs --size 100G
+        "$program" mount "$volume" "$place/mnt"
+        echo "$fs: $(python3 scripts/anywhere_work.py "$place/mnt" "http://127.0.0.1:$proxy")"
+        "$program" unmount "$place/mnt"
+        rm -rf "$place/store/bucket/volumes"
+    done
+    # What the server takes by itself: objects as large as the volume's tables, as many at a time as it puts.
+    head -c 33554432 /dev/urandom >"$place/object"
+    local start
+    start=$(now)
+    for number in $(seq 16); do put_object "$number"; done
+    echo "the server, one put of 32 MiB after the other: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
+    start=$(now)
+    for number in $(seq 4); do (for part in 1 2 3 4; do put_object "$number.$part"; done) & done
+    wait_all
+    echo "the server, four at a time: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
+}
+wait_all() { for job in $(jobs -p); do [[ " ${pids[*]} " == *" $job "* ]] || wait "$job"; done; }
+put_object() {
+    curl -fsS -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -T "$place/object" "http://127.0.0.1:$proxy/bucket/rate/$1"
+}
