@@ -98,43 +98,85 @@ mod tests {
 
     use super::*;
 
-    /// Syncs `rounds` times in each of `threads`; how often was written.
-    fn writes(threads: u64, rounds: u64, took: Duration) -> u64 {
-        let gathering = Gathering::default();
-        // What is committed, and what is durable of it.
-        let (running, writes) = (AtomicU64::new(1), AtomicU64::new(0));
-        let sync = || {
-            let wanted = running.load(Ordering::SeqCst);
-            let write = || {
-                let closed = running.fetch_add(1, Ordering::SeqCst);
-                thread::sleep(took);
-                writes.fetch_add(1, Ordering::SeqCst);
-                Ok(closed)
-            };
-            gathering.share(wanted, write).unwrap();
-        };
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| (0..rounds).for_each(|_| sync()));
-            }
-        });
-        writes.into_inner()
+    /// Longer than any test takes.
+    const EVER: Duration = Duration::from_secs(3600);
+
+    impl Gathering {
+        /// Waits until so many have come whom nobody has written for.
+        fn has_waiting(&self, count: usize) {
+            let mut state = self.state.lock();
+            self.has_come.wait_while(&mut state, |state| state.come < count);
+        }
+
+        /// As after a round in which so many came, and a flush that took very long.
+        fn after_round(expected: usize) -> Self {
+            let until = Some(Instant::now() + EVER);
+            let state = Mutex::new(State { expected, until, ..State::default() });
+            Self { state, ..Self::default() }
+        }
     }
 
     #[test]
-    fn threads_that_sync_again_and_again_share_what_is_written() {
-        let (threads, rounds) = (8, 20);
-        let writes = writes(threads, rounds, Duration::from_millis(40));
-        // In two parties there would be twice as many as rounds.
-        assert!((rounds..rounds * 3 / 2).contains(&writes), "{writes} for {rounds} rounds");
+    fn who_comes_while_another_writes_is_expected_for_the_next_round() {
+        let gathering = Gathering::default();
+        let sync = |wanted| {
+            gathering.share(wanted, || {
+                // The first one writes until all others are there.
+                if wanted == 1 {
+                    gathering.has_waiting(3);
+                }
+                Ok(wanted)
+            })
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| sync(1).unwrap());
+            while !gathering.state.lock().is_led {
+                thread::yield_now();
+            }
+            (0..3).for_each(|_| drop(scope.spawn(|| sync(2).unwrap())));
+        });
+        let state = gathering.state.lock();
+        assert_eq!((state.durable, state.is_led, state.come), (2, false, 0));
+        // Nobody came while the second round was written.
+        assert_eq!(state.expected, 3);
+    }
+
+    #[test]
+    fn who_was_there_in_the_last_round_is_waited_for() {
+        let gathering = Gathering::after_round(3);
+        let writes = AtomicU64::new(0);
+        let sync = || {
+            gathering.share(1, || {
+                writes.fetch_add(1, Ordering::SeqCst);
+                Ok(1)
+            })
+        };
+        thread::scope(|scope| {
+            (0..2).for_each(|_| drop(scope.spawn(|| sync().unwrap())));
+            gathering.has_waiting(2);
+            assert_eq!(writes.load(Ordering::SeqCst), 0);
+            sync().unwrap();
+        });
+        assert_eq!(writes.load(Ordering::SeqCst), 1);
     }
 
     #[test]
     fn one_that_is_alone_waits_for_nobody() {
-        let took = Duration::from_millis(10);
-        let begun = Instant::now();
-        assert_eq!(writes(1, 20, took), 20);
-        assert!(begun.elapsed() < took * 20 * 3 / 2 + WAIT_MAX);
+        let gathering = Gathering::after_round(1);
+        for epoch in 1..20 {
+            gathering.share(epoch, || Ok(epoch)).unwrap();
+            let mut state = gathering.state.lock();
+            assert_eq!(state.expected, 1);
+            state.until = Some(Instant::now() + EVER);
+        }
+    }
+
+    #[test]
+    fn who_does_not_come_is_waited_for_once() {
+        let gathering = Gathering::after_round(2);
+        gathering.state.lock().until = Some(Instant::now());
+        gathering.share(1, || Ok(1)).unwrap();
+        assert_eq!(gathering.state.lock().expected, 1);
     }
 
     #[test]
