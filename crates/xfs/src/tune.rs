@@ -80,7 +80,7 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
 /// The sector of a group's superblock, and where it lies.
 fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<(u64, Vec<u8>)> {
     let raw = &sb.raw;
-    let offset = u64::from(ag) * u64::from(raw.agblocks.get()) << raw.blocklog;
+    let offset = (u64::from(ag) * u64::from(raw.agblocks.get())) << raw.blocklog;
     let mut bytes = vec![0; usize::from(raw.sectsize.get())];
     device.read_at(offset, &mut bytes).map_err(Error::Device)?;
     checksum::check("superblock", &bytes, CRC_OFFSET)?;
