@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
-use crate::log::{log_end, write_clean};
+use crate::log::{log_end, log_is_clean, write_clean};
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 
@@ -77,10 +77,19 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     device.flush().map_err(Error::Device)
 }
 
+/// Whether the log holds changes, so that nothing may be changed but by it.
+///
+/// # Errors
+/// `Corrupt` for a superblock that is damaged; `Unsupported` for a log on another device; `Device` if one cannot be
+/// read.
+pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
+    Ok(!log_is_clean(device, &read_superblock(device)?)?)
+}
+
 /// The sector of a group's superblock, and where it lies.
 fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<(u64, Vec<u8>)> {
     let raw = &sb.raw;
-    let offset = u64::from(ag) * u64::from(raw.agblocks.get()) << raw.blocklog;
+    let offset = (u64::from(ag) * u64::from(raw.agblocks.get())) << raw.blocklog;
     let mut bytes = vec![0; usize::from(raw.sectsize.get())];
     device.read_at(offset, &mut bytes).map_err(Error::Device)?;
     checksum::check("superblock", &bytes, CRC_OFFSET)?;
