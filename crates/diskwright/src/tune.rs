@@ -43,11 +43,27 @@ fn settled(
     kind: Kind,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let found = Image::open_rootless(path, &OpenImage { norecovery: true, ..*options })?;
-    if found.info().needs_recovery {
-        drop(found);
-        Image::recover(path, options)?;
+    let device = device_of_kind(path, options, kind, otherwise)?;
+    let needs_recovery = match kind {
+        Kind::Ext => ext4::tune::needs_recovery(&*device),
+        Kind::Xfs => xfs::tune::needs_recovery(&*device),
+    };
+    if !needs_recovery.map_err(|e| at(path, e))? {
+        return Ok(device);
     }
+    // Its lock would keep the recovery out.
+    drop(device);
+    Image::recover(path, options)?;
+    device_of_kind(path, options, kind, otherwise)
+}
+
+/// The device of an image that is of this kind, locked.
+fn device_of_kind(
+    path: &Path,
+    options: &OpenImage,
+    kind: Kind,
+    otherwise: &'static str,
+) -> Result<Arc<dyn BlockDevice>> {
     let file = lock::open_to_write(path)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
     let device = image::window(path, Arc::new(device), options)?;

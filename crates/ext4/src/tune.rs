@@ -53,6 +53,14 @@ pub fn change_superblock(
     device.flush().map_err(Error::Device)
 }
 
+/// Whether the journal holds changes, so that nothing may be changed but by it.
+///
+/// # Errors
+/// `Corrupt` for a superblock that is damaged; `Device` if it cannot be read.
+pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
+    Ok(read_superblock(device)?.features.incompat(Incompat::RECOVER))
+}
+
 /// Refuses what is not the same file system any more.
 fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<()> {
     let mut bytes = [0; SUPERBLOCK_SIZE];

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
-use crate::log::{log_end, write_clean};
+use crate::log::{log_end, log_is_clean, write_clean};
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 
@@ -75,6 +75,15 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
         device.write_at(*offset, bytes).map_err(Error::Device)?;
     }
     device.flush().map_err(Error::Device)
+}
+
+/// Whether the log holds changes, so that nothing may be changed but by it.
+///
+/// # Errors
+/// `Corrupt` for a superblock that is damaged; `Unsupported` for a log on another device; `Device` if one cannot be
+/// read.
+pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
+    Ok(!log_is_clean(device, &read_superblock(device)?)?)
 }
 
 /// The sector of a group's superblock, and where it lies.

@@ -101,14 +101,14 @@ fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Resul
     // A name of its own (`fsname=`) may be that of mounts of any images.
     let is_same = |other: &Mount| is_ours(other) && other.source == mount.source;
     let is_place = words::is_place(&mount.source);
+    // Nothing was written to what is only read, whoever else reads it.
+    if is_place && !was_changed {
+        return Ok(Released::Free);
+    }
     if (mount.source.is_absolute() || is_place)
         && let Some(other) = mounts()?.into_iter().find(is_same)
     {
         return Ok(Released::Mounted(other.point));
-    }
-    // Nothing was written to what is only read.
-    if is_place && !was_changed {
-        return Ok(Released::Free);
     }
     if is_place {
         let Some(lock) = served::lock_of(mount.user(), mount.source.as_os_str()) else {
