@@ -5,6 +5,22 @@ use vfs::{Corruption, Error, Result};
 
 use super::map::JournalMap;
 
+/// Reads one block of the journal, and nothing beside it.
+pub(super) fn read_block(
+    device: &dyn BlockDevice,
+    map: &JournalMap,
+    block: u32,
+) -> Result<Vec<u8>> {
+    let Some((offset, _)) = map.place_of(block) else { return Err(outside(block)) };
+    let mut bytes = vec![0; map.block_size()];
+    device.read_at(offset, &mut bytes).map_err(Error::Device)?;
+    Ok(bytes)
+}
+
+fn outside(block: u32) -> Error {
+    Corruption::new("journal", format!("block {block} lies outside of it")).into()
+}
+
 /// Bytes read ahead at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -37,8 +53,7 @@ impl<'j> Reader<'j> {
     fn fill(&mut self, block: u32) -> Result<()> {
         let size = self.map.block_size();
         let Some((offset, together)) = self.map.place_of(block) else {
-            let problem = format!("block {block} lies outside of it");
-            return Err(Corruption::new("journal", problem).into());
+            return Err(outside(block));
         };
         self.count = 0;
         let count = together.min((READ_BYTES / size).max(1) as u32);

@@ -5,7 +5,7 @@ use vfs::{Corruption, Error, Result};
 use zerocopy::IntoBytes;
 
 use super::map::JournalMap;
-use super::reader::Reader;
+use super::reader::{Reader, read_block};
 use super::replay::{Log, Revoked, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::alloc::groups::Trust;
@@ -105,8 +105,7 @@ pub(super) fn read_journal_superblock(
     device: &dyn BlockDevice,
     map: &JournalMap,
 ) -> Result<JournalSuperblock> {
-    let mut reader = Reader::new(device, map);
-    JournalSuperblock::parse(reader.block(0)?, map.blocks())
+    JournalSuperblock::parse(&read_block(device, map, 0)?, map.blocks())
 }
 
 /// Writes the journal's superblock.

@@ -37,11 +37,37 @@ pub(super) struct Files {
     /// Inodes, all in group 0.
     pub(super) inodes: Vec<(Ino, Inode)>,
     /// Blocks that are not all zeros.
-    pub(super) blocks: Vec<(Block, Vec<u8>)>,
+    pub(super) blocks: Vec<(Block, Held)>,
     /// Inodes in use, from the first on.
     pub(super) inodes_used: u32,
     /// Blocks that the journal holds.
     pub(super) journal_blocks: u64,
+}
+
+/// What a block holds. There may be thousands, so those that are alike are made when they are written.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// These bytes, and zeros behind them.
+    Start(Vec<u8>),
+    /// A block of the orphan file without orphans, with the seed of the file's checksums.
+    NoOrphans(Option<u32>),
+}
+
+impl Held {
+    /// Makes `block` what is held at `place`.
+    pub(super) fn fill(&self, place: Block, block: &mut [u8]) {
+        match self {
+            Self::Start(bytes) => {
+                let (start, rest) = block.split_at_mut(bytes.len());
+                start.copy_from_slice(bytes);
+                rest.fill(0);
+            }
+            Self::NoOrphans(seed) => {
+                block.fill(0);
+                orphan::seal(block, place, *seed);
+            }
+        }
+    }
 }
 
 /// The seed of metadata checksums, where the file system has them.
@@ -124,7 +150,8 @@ impl Maker<'_> {
         inode.set_flag(flags::EXTENTS, self.sb.features.incompat(Incompat::EXTENTS));
         *inode.i_block_mut() = mapped.i_block;
         self.files.inodes.push((ino, inode));
-        self.files.blocks.extend(mapped.index);
+        let index = mapped.index.into_iter().map(|(place, bytes)| (place, Held::Start(bytes)));
+        self.files.blocks.extend(index);
     }
 
     fn set_blocks(&self, inode: &mut Inode, blocks: u64) {
@@ -195,7 +222,7 @@ impl Maker<'_> {
             dirent::write_tail(&mut bytes);
             dirent::seal(&mut bytes, seed);
         }
-        self.files.blocks.push((place, bytes));
+        self.files.blocks.push((place, Held::Start(bytes)));
     }
 
     /// The blocks kept for descriptors form a file: a double-indirect block names those after the
@@ -212,14 +239,14 @@ impl Maker<'_> {
             let number = u64::from(geometry.gdt_blocks()) + index;
             let block = geometry.gdt_block(0).plus(number);
             set_pointer(&mut double_bytes, (number % per_block) as usize, block);
-            let mut bytes = vec![0; self.block_size()];
+            let mut bytes = vec![0; 4 * backups.len()];
             for (at, backup) in backups.iter().enumerate() {
                 let counterpart = geometry.first_block(*backup).plus(1 + number);
                 set_pointer(&mut bytes, at, counterpart);
             }
-            self.files.blocks.push((block, bytes));
+            self.files.blocks.push((block, Held::Start(bytes)));
         }
-        self.files.blocks.push((double, double_bytes));
+        self.files.blocks.push((double, Held::Start(double_bytes)));
 
         let mut inode = self.new_inode(FileType::Regular, 0o600, 1);
         let reach = DIRECT_BLOCKS + per_block + per_block * per_block;
@@ -244,10 +271,8 @@ impl Maker<'_> {
         };
         let mapped = self.map(JOURNAL_INO, goal, u64::from(len))?;
         let header = RawJournalSuperblock::empty(geometry.block_size(), len, self.options.uuid);
-        let mut bytes = vec![0; self.block_size()];
-        bytes[..header.as_bytes().len()].copy_from_slice(header.as_bytes());
         let first = mapped.blocks().next().ok_or(Error::NoSpace)?;
-        self.files.blocks.push((first, bytes));
+        self.files.blocks.push((first, Held::Start(header.as_bytes().to_vec())));
         self.files.journal_blocks = u64::from(len);
 
         let raw = &mut self.sb.raw;
@@ -270,11 +295,8 @@ impl Maker<'_> {
         let len = (self.geometry.blocks_count / 4096).clamp(32, 512);
         let mapped = self.map(ORPHAN_INO, Block(0), len)?;
         let seed = self.seed(ORPHAN_INO);
-        for place in mapped.blocks() {
-            let mut bytes = vec![0; self.block_size()];
-            orphan::seal(&mut bytes, place, seed);
-            self.files.blocks.push((place, bytes));
-        }
+        let blocks = mapped.blocks().map(|place| (place, Held::NoOrphans(seed)));
+        self.files.blocks.extend(blocks);
         self.sb.raw.orphan_file_inum = (ORPHAN_INO.0 as u32).into();
         let inode = self.new_inode(FileType::Regular, 0o600, 1);
         self.add(ORPHAN_INO, inode, mapped, len);

@@ -13,8 +13,8 @@ use crate::format::group::{self, GroupDescriptor, GroupFlags};
 use crate::format::inode;
 use crate::format::superblock::SUPERBLOCK_OFFSET;
 
-/// Most bytes gathered for one write.
-const RUN_BYTES_MAX: usize = 1 << 20;
+/// Most bytes gathered for one write: more are not written faster, and memory that is touched first takes time.
+const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// What the device holds before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,10 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Re
     let mut writer = Writer { device, start: 0, pending: Vec::new() };
     let descriptors = write_bitmaps(&mut writer, layout)?;
     write_inodes(&mut writer, layout)?;
-    for (place, bytes) in &layout.files.blocks {
-        writer.put(geometry.byte_of(*place), bytes)?;
+    let mut block = vec![0; geometry.block_size() as usize];
+    for (place, held) in &layout.files.blocks {
+        held.fill(*place, &mut block);
+        writer.put(geometry.byte_of(*place), &block)?;
     }
     write_descriptors(&mut writer, layout, &descriptors)?;
     write_superblocks(&mut writer, layout)?;

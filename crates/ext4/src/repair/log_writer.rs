@@ -22,7 +22,7 @@ const CACHE_SHARE: usize = 8;
 /// The journal of an image, to write blocks through.
 ///
 /// While it is open, the superblock calls for recovery, whatever the blocks say that are written.
-struct LogWriter {
+pub(crate) struct LogWriter {
     engine: Engine,
     map: JournalMap,
     blocks_max: usize,
@@ -36,6 +36,14 @@ struct LogWriter {
 /// # Errors
 /// If the device fails.
 pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWriter>>> {
+    Ok(open_writer(device)?.map(|writer| Box::new(writer) as Box<dyn StepWriter>))
+}
+
+/// The same, for who writes past it between transactions.
+///
+/// # Errors
+/// As [`open_log`].
+pub(crate) fn open_writer(device: Arc<dyn BlockDevice>) -> Result<Option<LogWriter>> {
     let Some(journal) = open_journal(&device)? else { return Ok(None) };
     let (journal, map, mut sb) = journal;
     let block_size = sb.block_size() as usize;
@@ -49,7 +57,7 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     set_recovery(&mut sb.raw, true);
     write_superblock(&*device, &sb.raw)?;
     let engine = Engine::new(device, Arc::new(AsTheyAre), Some(Box::new(journal)), options);
-    Ok(Some(Box::new(LogWriter { engine, map, blocks_max, needs_recovery: false })))
+    Ok(Some(LogWriter { engine, map, blocks_max, needs_recovery: false }))
 }
 
 /// The journal, empty. `None` if it cannot be trusted.
@@ -95,6 +103,15 @@ fn write_superblock(device: &dyn BlockDevice, raw: &RawSuperblock) -> Result<()>
 }
 
 impl LogWriter {
+    /// Brings everything to its place and leaves the log empty: what is written past it from now on is not overwritten
+    /// by a replay, until the next transaction. It stays open.
+    ///
+    /// # Errors
+    /// If the device fails; nothing can be written any more then.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        Ok(self.engine.empty_log()?)
+    }
+
     /// Makes a superblock that is about to be written call for recovery, and notes what it said.
     fn keep_recovery(&mut self, bytes: &mut [u8]) {
         let at = SUPERBLOCK_OFFSET as usize % self.block_size();

@@ -1,10 +1,12 @@
 //! Writing changed blocks: all of them or none, where the image has a journal.
 //!
-//! Each commit leaves an empty journal, so what is written past it later is not overwritten by a replay.
+//! Each commit leaves an empty journal, so what is written past it later is not overwritten by a replay. It stays open
+//! from one commit to the next.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use ::repair::StepWriter;
 use blockdev::BlockDevice;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
@@ -16,24 +18,10 @@ use crate::format::superblock::{
     RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 use crate::params::read_superblock;
-use crate::repair::open_log;
+use crate::repair::{LogWriter, open_writer};
 
 /// Most bytes of one write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-
-/// How many blocks can change at once. `None` if the image has no journal, and so nothing sets a limit.
-///
-/// # Errors
-/// `Unsupported` if it has a journal that cannot be written to.
-pub(super) fn capacity(device: &Arc<dyn BlockDevice>) -> Result<Option<usize>> {
-    if !read_superblock(&**device)?.features.compat(Compat::HAS_JOURNAL) {
-        return Ok(None);
-    }
-    let log = open_log(device.clone())?.ok_or_else(no_journal)?;
-    let blocks_max = log.blocks_max();
-    log.close()?;
-    Ok(Some(blocks_max))
-}
 
 fn no_journal() -> Error {
     Error::unsupported(
@@ -87,61 +75,137 @@ impl Copies {
     }
 }
 
-/// Writes changed blocks, as one transaction of the journal. Without a journal the image is marked as not clean
-/// while they are written, and the superblock comes last.
+/// Where changes are committed: the image's journal, or the image itself if it has none.
 ///
-/// # Errors
-/// If the device fails; `Unsupported` if the journal has no room for so many.
-pub(super) fn commit(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
-    let sb = read_superblock(&**device)?;
-    if sb.features.compat(Compat::HAS_JOURNAL) {
-        return commit_at_once(device, blocks);
-    }
-    commit_in_place(&**device, &sb, blocks, &Copies::default())
+/// It must be closed, or the superblock goes on to call for recovery.
+pub(super) struct Commits {
+    device: Arc<dyn BlockDevice>,
+    has_journal: bool,
+    /// The journal, while it is open.
+    log: Option<LogWriter>,
 }
 
-/// As [`commit`], with copies of what is changed: in the same transaction if there is `room` for so many blocks, else
-/// after it. Without a journal they are written after all else, while the image is marked as not clean.
-///
-/// # Errors
-/// As [`commit`].
-pub(super) fn commit_with_copies(
-    device: &Arc<dyn BlockDevice>,
-    mut blocks: Blocks,
-    mut copies: Copies,
-    room: Option<usize>,
-) -> Result<()> {
-    let Some(room) = room else {
-        return commit_in_place(&**device, &read_superblock(&**device)?, &blocks, &copies);
-    };
-    if blocks.len() + copies.len() <= room {
-        blocks.append(&mut copies.others);
-        blocks.append(&mut copies.first);
-        return commit_at_once(device, &blocks);
+impl Commits {
+    /// Those of an image.
+    ///
+    /// # Errors
+    /// If the device fails, or has no file system.
+    pub(super) fn of(device: Arc<dyn BlockDevice>) -> Result<Self> {
+        let has_journal = read_superblock(&*device)?.features.compat(Compat::HAS_JOURNAL);
+        Ok(Self { device, has_journal, log: None })
     }
-    commit_at_once(device, &blocks)?;
-    let mut part = Blocks::new();
-    for (block, bytes) in copies.others {
-        part.insert(block, bytes);
-        if part.len() >= room {
-            commit_at_once(device, &std::mem::take(&mut part))?;
-        }
-    }
-    part.append(&mut copies.first);
-    if part.is_empty() { Ok(()) } else { commit_at_once(device, &part) }
-}
 
-fn commit_at_once(device: &Arc<dyn BlockDevice>, blocks: &Blocks) -> Result<()> {
-    let before = read_superblock(&**device)?.blocks_count;
-    let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
-    if blocks.len() > log.blocks_max() {
+    fn log(&mut self) -> Result<&mut LogWriter> {
+        let log = match self.log.take() {
+            Some(log) => log,
+            None => open_writer(self.device.clone())?.ok_or_else(no_journal)?,
+        };
+        Ok(self.log.insert(log))
+    }
+
+    /// The journal, with room for so many blocks.
+    fn log_for(&mut self, blocks: usize) -> Result<&mut LogWriter> {
+        let log = self.log()?;
         let max = log.blocks_max();
-        log.close()?;
-        return Err(too_many(blocks.len(), max));
+        if blocks > max { Err(too_many(blocks, max)) } else { Ok(log) }
     }
-    log.write(blocks)?;
-    write_home(&**device, log.block_size(), before, blocks)?;
-    log.close()
+
+    /// How many blocks can change at once. `None` if the image has no journal, and so nothing sets a limit.
+    ///
+    /// # Errors
+    /// `Unsupported` if it has a journal that cannot be written to.
+    pub(super) fn capacity(&mut self) -> Result<Option<usize>> {
+        if self.has_journal { Ok(Some(self.log()?.blocks_max())) } else { Ok(None) }
+    }
+
+    /// Writes changed blocks, as one transaction of the journal. Without a journal the image is marked as not clean
+    /// while they are written, and the superblock comes last.
+    ///
+    /// # Errors
+    /// If the device fails; `Unsupported` if the journal has no room for so many.
+    pub(super) fn commit(&mut self, blocks: &Blocks) -> Result<()> {
+        if self.has_journal {
+            return self.commit_at_once(blocks);
+        }
+        let sb = read_superblock(&*self.device)?;
+        commit_in_place(&*self.device, &sb, blocks, &Copies::default())
+    }
+
+    /// As [`Self::commit`], with copies of what is changed: in the same transaction if there is room for them, else after
+    /// it. Without a journal they are written after all else, while the image is marked as not clean.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(super) fn commit_with_copies(
+        &mut self,
+        mut blocks: Blocks,
+        mut copies: Copies,
+    ) -> Result<()> {
+        let Some(room) = self.capacity()? else {
+            let sb = read_superblock(&*self.device)?;
+            return commit_in_place(&*self.device, &sb, &blocks, &copies);
+        };
+        if blocks.len() + copies.len() <= room {
+            blocks.append(&mut copies.others);
+            blocks.append(&mut copies.first);
+            return self.commit_at_once(&blocks);
+        }
+        self.commit_at_once(&blocks)?;
+        let mut part = Blocks::new();
+        for (block, bytes) in copies.others {
+            part.insert(block, bytes);
+            if part.len() >= room {
+                self.commit_at_once(&std::mem::take(&mut part))?;
+            }
+        }
+        part.append(&mut copies.first);
+        if part.is_empty() { Ok(()) } else { self.commit_at_once(&part) }
+    }
+
+    fn commit_at_once(&mut self, blocks: &Blocks) -> Result<()> {
+        let device = Arc::clone(&self.device);
+        let before = read_superblock(&*device)?.blocks_count;
+        let log = self.log_for(blocks.len())?;
+        log.write(blocks)?;
+        write_home(&*device, log.block_size(), before, blocks)?;
+        log.settle()
+    }
+
+    /// As [`Self::commit`], where the journal itself is moved by it: its inode lies in block `place`. That block is
+    /// written to its place after all the others: until then the old journal is the one that is replayed, and has all of
+    /// them; from then on the new one, which is empty.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(super) fn commit_journal_move(&mut self, blocks: &Blocks, place: Block) -> Result<()> {
+        let log = self.log_for(blocks.len())?;
+        let block_size = log.block_size();
+        log.write(blocks)?;
+        let mut others = blocks.clone();
+        let inode = others.remove(&place.0);
+        let at = SUPERBLOCK_OFFSET as usize % block_size;
+        if let Some(bytes) = others.get_mut(&(SUPERBLOCK_OFFSET / block_size as u64))
+            && let Ok(raw) = RawSuperblock::mut_from_bytes(&mut bytes[at..at + SUPERBLOCK_SIZE])
+        {
+            let mut features = raw.features();
+            features.incompat.insert(Incompat::RECOVER);
+            raw.set_features(&features);
+            raw.seal();
+        }
+        let inode = inode.map(|bytes| (place.0, bytes)).into_iter().collect();
+        write_ahead(&*self.device, block_size, &others)?;
+        write_ahead(&*self.device, block_size, &inode)?;
+        // It is another one from now on.
+        self.close()
+    }
+
+    /// Leaves the image as clean as it was. It can be used again.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.log.take().map_or(Ok(()), |log| Box::new(log).close())
+    }
 }
 
 /// Brings blocks that the journal has to their places, where they change the number of blocks from `before`. Kernels
@@ -217,39 +281,4 @@ fn write_superblock(device: &dyn BlockDevice, raw: &mut RawSuperblock) -> Result
     raw.seal();
     device.write_at(SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
     device.flush().map_err(Error::Device)
-}
-
-/// As [`commit`], where the journal itself is moved by it: its inode lies in block `place`. That block is written
-/// to its place after all the others: until then the old journal is the one that is replayed, and has all of them; from
-/// then on the new one, which is empty.
-///
-/// # Errors
-/// As [`commit`].
-pub(super) fn commit_journal_move(
-    device: &Arc<dyn BlockDevice>,
-    blocks: &Blocks,
-    place: Block,
-) -> Result<()> {
-    let mut log = open_log(device.clone())?.ok_or_else(no_journal)?;
-    if blocks.len() > log.blocks_max() {
-        let max = log.blocks_max();
-        log.close()?;
-        return Err(too_many(blocks.len(), max));
-    }
-    let block_size = log.block_size();
-    log.write(blocks)?;
-    let mut others = blocks.clone();
-    let inode = others.remove(&place.0);
-    let at = SUPERBLOCK_OFFSET as usize % block_size;
-    if let Some(bytes) = others.get_mut(&(SUPERBLOCK_OFFSET / block_size as u64))
-        && let Ok(raw) = RawSuperblock::mut_from_bytes(&mut bytes[at..at + SUPERBLOCK_SIZE])
-    {
-        let mut features = raw.features();
-        features.incompat.insert(Incompat::RECOVER);
-        raw.set_features(&features);
-        raw.seal();
-    }
-    write_ahead(&**device, block_size, &others)?;
-    write_ahead(&**device, block_size, &inode.map(|bytes| (place.0, bytes)).into_iter().collect())?;
-    log.close()
 }

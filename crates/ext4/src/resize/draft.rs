@@ -1,6 +1,7 @@
 //! Blocks that are to be changed together, over the image as it is.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -37,8 +38,13 @@ impl Draft {
     }
 
     fn read_device(&self, block: Block) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.block_size];
-        let offset = block.0 * self.block_size as u64;
+        self.read_run(block.0..block.0 + 1)
+    }
+
+    /// Blocks in a row as they are on the device.
+    pub(super) fn read_run(&self, blocks: Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; (blocks.end - blocks.start) as usize * self.block_size];
+        let offset = blocks.start * self.block_size as u64;
         self.device.read_at(offset, &mut bytes).map_err(Error::Device)?;
         Ok(bytes)
     }
@@ -51,7 +57,11 @@ impl Draft {
 
     /// Replaces a whole block, if that changes it.
     pub(super) fn update(&mut self, block: Block, bytes: Vec<u8>) -> Result<()> {
-        if self.read(block)? != bytes {
+        let is_same = match self.blocks.get(&block.0) {
+            Some(known) => *known == bytes,
+            None => self.read_device(block)? == bytes,
+        };
+        if !is_same {
             self.write(block, bytes);
         }
         Ok(())
@@ -59,14 +69,27 @@ impl Draft {
 
     /// Changes bytes of a block.
     pub(super) fn edit(&mut self, block: Block, offset: usize, bytes: &[u8]) -> Result<()> {
-        let mut whole = self.read(block)?;
-        whole[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self.update(block, whole)
+        let range = offset..offset + bytes.len();
+        if let Some(whole) = self.blocks.get_mut(&block.0) {
+            whole[range].copy_from_slice(bytes);
+            return Ok(());
+        }
+        let mut whole = self.read_device(block)?;
+        if whole[range.clone()] != *bytes {
+            whole[range].copy_from_slice(bytes);
+            self.write(block, whole);
+        }
+        Ok(())
     }
 
     /// Blocks that are changed.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// The blocks of a range that are changed.
+    pub(super) fn changed(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+        self.blocks.range(range).map(|(block, bytes)| (*block, &**bytes))
     }
 
     /// All that is changed; the draft begins anew.

@@ -8,8 +8,8 @@ use blockdev::BlockDevice;
 use vfs::Result;
 use zerocopy::IntoBytes;
 
-use super::commit::{Copies, capacity, commit_with_copies, too_many, write_ahead};
-use super::draft::Draft;
+use super::commit::{Commits, Copies, too_many, write_ahead};
+use super::draft::{Blocks, Draft};
 use super::groups::{Groups, no_room_in};
 use super::reserved;
 use crate::alloc::bitmap;
@@ -113,13 +113,27 @@ pub(super) fn write_size(
     let mut now = draft.take();
     let mut ahead = now.split_off(&from.0);
     ahead.append(&mut copies.split_off(&from.0));
-    let room = capacity(device)?;
-    if room.is_some_and(|room| now.len() > room) {
-        return Err(too_many(now.len(), room.unwrap_or_default()));
+    let first = first.and_then(|block| copies.remove_entry(&block)).into_iter().collect();
+    let mut commits = Commits::of(device.clone())?;
+    let written =
+        write_all(&mut commits, device, new, (now, ahead), Copies { others: copies, first });
+    let closed = commits.close();
+    written.and(closed)
+}
+
+/// Writes blocks that the size depends on, and those `ahead` of them, as [`write_size`] does.
+fn write_all(
+    commits: &mut Commits,
+    device: &Arc<dyn BlockDevice>,
+    new: &Params,
+    (now, ahead): (Blocks, Blocks),
+    copies: Copies,
+) -> Result<()> {
+    if let Some(room) = commits.capacity()?.filter(|room| now.len() > *room) {
+        return Err(too_many(now.len(), room));
     }
     write_ahead(&**device, new.block_size(), &ahead)?;
-    let first = first.and_then(|block| copies.remove_entry(&block)).into_iter().collect();
-    commit_with_copies(device, now, Copies { others: copies, first }, room)
+    commits.commit_with_copies(now, copies)
 }
 
 /// The copies of the superblock.

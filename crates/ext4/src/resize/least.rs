@@ -1,5 +1,6 @@
 //! How small a file system can become, by what is in use.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blockdev::BlockDevice;
@@ -46,6 +47,8 @@ struct Usage {
     /// Clusters that files have.
     clusters: u64,
     inodes: u64,
+    /// Metadata of each group: its bitmaps, and its inode table. Of those that go, it is there until they are gone.
+    metadata: Vec<[Range<u64>; 3]>,
 }
 
 impl Usage {
@@ -61,7 +64,14 @@ impl Usage {
             .map(|run| run.end.0.saturating_sub(run.start.0.max(geometry.first_data_block.into())))
             .sum();
         let fixed = fixed >> geometry.cluster_blocks_log;
+        let table = u64::from(geometry.itable_blocks());
+        let metadata = geometry.groups().map(|group| {
+            let desc = groups.get(group);
+            let parts = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, table)];
+            parts.map(|(start, len)| start.0..start.0 + len)
+        });
         Self {
+            metadata: metadata.collect(),
             clusters: (all - free_clusters).saturating_sub(fixed),
             inodes: u64::from(geometry.inodes_count) - free_inodes,
         }
@@ -82,7 +92,10 @@ impl Usage {
         let files = self.clusters << geometry.cluster_blocks_log;
         let is_smaller = geometry.blocks_count < old.geometry.blocks_count;
         let slack = if is_smaller { SLACK_BLOCKS + files / SLACK_SHARE } else { 0 };
-        let needed = u64::from(geometry.first_data_block) + base + tables + files + slack;
+        let end = geometry.blocks_count;
+        let going = self.metadata.iter().skip(geometry.groups_count as usize).flatten();
+        let going: u64 = going.map(|run| run.end.min(end).saturating_sub(run.start)).sum();
+        let needed = u64::from(geometry.first_data_block) + base + tables + files + going + slack;
         if needed > geometry.blocks_count { Err(Error::NoSpace) } else { Ok(()) }
     }
 

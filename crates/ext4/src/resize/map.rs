@@ -27,6 +27,15 @@ pub(super) struct How<'c> {
     pub(super) all: bool,
     /// Contents are metadata, copied block by block and changed.
     pub(super) change: Option<&'c Change<'c>>,
+    /// Blocks of the file from this one on are zeros in the new place, whatever they were.
+    pub(super) zeros_from: u32,
+}
+
+impl How<'_> {
+    /// What is past the new end moves as it is.
+    pub(super) fn plain(ino: u32) -> Self {
+        Self { ino, all: false, change: None, zeros_from: u32::MAX }
+    }
 }
 
 /// Whether an inode has a map of blocks.
@@ -211,7 +220,14 @@ impl Mover {
 
     fn copy_blocks(&self, old: Block, piece: &Extent, how: &How<'_>) -> Result<()> {
         let Some(change) = how.change else {
-            return self.copy(old, piece.start, piece.len.into());
+            let copied = how.zeros_from.saturating_sub(piece.block.0).min(piece.len);
+            if copied > 0 {
+                self.copy(old, piece.start, copied.into())?;
+            }
+            if copied < piece.len {
+                self.clear(piece.start.plus(copied.into()), (piece.len - copied).into())?;
+            }
+            return Ok(());
         };
         for nth in 0..piece.len {
             let to = piece.start.plus(nth.into());
@@ -310,6 +326,7 @@ impl Mover {
                 change(first as u32, new, &mut bytes);
                 self.write_ahead(new, &bytes)?;
             }
+            None if first >= u64::from(how.zeros_from) => self.clear(new, 1)?,
             None => self.copy(old, new, 1)?,
         }
         self.give_up(old, 1);

@@ -2,6 +2,7 @@
 //!
 //! Contents are copied into free blocks first. What was given up in a step is free for others only after it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use blockdev::BlockDevice;
 use vfs::{Corruption, Error, Ino, Result};
 use zerocopy::IntoBytes;
 
-use super::commit::{capacity, commit, commit_journal_move, too_many};
-use super::draft::Draft;
+use super::commit::{Commits, too_many};
+use super::draft::{Blocks, Draft};
 use super::groups::Groups;
 use crate::alloc::bitmap::{self, Bits, find_free_run};
 use crate::format::address::{Block, Group};
@@ -24,7 +25,25 @@ const RUN_CLUSTERS_MAX: u64 = 4096;
 /// Most blocks of a step where no journal sets a limit.
 const STEP_BLOCKS_MAX: usize = 4096;
 /// Bytes that are copied at once.
-const COPY_BYTES: usize = 1 << 20;
+const COPY_BYTES: usize = 256 << 10;
+/// Blocks of inode tables that are read at once.
+const WINDOW_BLOCKS: u64 = 64;
+
+/// A part of the device as it was read, for inodes in order.
+#[derive(Default)]
+struct Window {
+    first: u64,
+    bytes: Vec<u8>,
+}
+
+/// What was moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Inodes that got another number.
+    pub(super) inodes: u64,
+    /// Files of which blocks were moved.
+    pub(super) files: u64,
+}
 
 /// A file system that is being moved below a new end.
 pub(super) struct Mover {
@@ -44,6 +63,15 @@ pub(super) struct Mover {
     freed_in: BTreeSet<u32>,
     /// The cluster from which on to look for free ones.
     next: u64,
+    /// Where inodes were read last. Only steps change inode tables, and moves of these.
+    window: RefCell<Window>,
+    /// Room for what is copied.
+    copied: RefCell<Vec<u8>>,
+    /// What was moved in this step, and in those before.
+    pub(super) moving: Counts,
+    pub(super) moved: Counts,
+    commits: Commits,
+    /// Blocks that a step may change.
     capacity: Option<usize>,
 }
 
@@ -51,7 +79,8 @@ impl Mover {
     pub(super) fn new(device: Arc<dyn BlockDevice>, params: Params, new: Params) -> Result<Self> {
         let draft = Draft::new(device.clone(), params.block_size());
         let groups = Groups::read(&draft, &params)?;
-        let capacity = capacity(&device)?;
+        let mut commits = Commits::of(device.clone())?;
+        let capacity = commits.capacity()?;
         Ok(Self {
             device,
             params,
@@ -63,6 +92,11 @@ impl Mover {
             freed: Vec::new(),
             freed_in: BTreeSet::new(),
             next: 0,
+            window: RefCell::default(),
+            copied: RefCell::default(),
+            moving: Counts::default(),
+            moved: Counts::default(),
+            commits,
             capacity,
         })
     }
@@ -200,18 +234,30 @@ impl Mover {
         self.device.write_at(at, bytes).map_err(Error::Device)
     }
 
-    /// Copies contents of files into blocks that are free before this step.
+    /// Copies contents of files, as they will be after this step, into blocks that are free before it.
     pub(super) fn copy(&self, from: Block, to: Block, blocks: u64) -> Result<()> {
+        self.copy_as_it_is(from, to, blocks)?;
+        for (block, bytes) in self.draft.changed(from.0..from.0 + blocks) {
+            self.write_ahead(to.plus(block - from.0), bytes)?;
+        }
+        Ok(())
+    }
+
+    fn copy_as_it_is(&self, from: Block, to: Block, blocks: u64) -> Result<()> {
         let geometry = &self.params.geometry;
         let (from, to) = (geometry.byte_of(from), geometry.byte_of(to));
         let len = blocks << geometry.block_size_log;
-        let mut bytes = vec![0; (len as usize).min(COPY_BYTES)];
+        let mut bytes = self.copied.borrow_mut();
+        let at_once = (len as usize).min(COPY_BYTES);
+        if bytes.len() < at_once {
+            bytes.resize(at_once, 0);
+        }
         let mut done = 0;
         while done < len {
             let count = ((len - done) as usize).min(COPY_BYTES);
             let piece = &mut bytes[..count];
             self.device.read_at(from + done, piece).map_err(Error::Device)?;
-            let is_zero = piece.iter().all(|byte| *byte == 0);
+            let is_zero = is_zero(piece);
             let written = if is_zero {
                 self.device.zero_range(to + done, count as u64)
             } else {
@@ -223,11 +269,33 @@ impl Mover {
         Ok(())
     }
 
+    /// Makes free blocks read as zeros.
+    pub(super) fn clear(&self, start: Block, blocks: u64) -> Result<()> {
+        let geometry = &self.params.geometry;
+        let (at, len) = (geometry.byte_of(start), blocks << geometry.block_size_log);
+        self.device.zero_range(at, len).map_err(Error::Device)
+    }
+
     /// The slot of an inode.
     pub(super) fn slot(&self, ino: u32) -> Result<Vec<u8>> {
         let (block, offset) = self.slot_place(ino)?;
-        let size = usize::from(self.params.geometry.inode_size);
-        Ok(self.read(block)?[offset..offset + size].to_vec())
+        let range = offset..offset + usize::from(self.params.geometry.inode_size);
+        if let Some((_, bytes)) = self.draft.changed(block.0..block.0 + 1).next() {
+            return Ok(bytes[range].to_vec());
+        }
+        let mut window = self.window.borrow_mut();
+        let start = block.0 - block.0 % WINDOW_BLOCKS;
+        let end = (start + WINDOW_BLOCKS).min(self.params.geometry.blocks_count);
+        if window.bytes.is_empty() || window.first != start {
+            *window = Window { first: start, bytes: self.draft.read_run(start..end)? };
+        }
+        let at = (block.0 - start) as usize * self.block_size();
+        Ok(window.bytes[at + range.start..at + range.end].to_vec())
+    }
+
+    /// Forgets what was read of inode tables, because they change.
+    pub(super) fn forget_tables(&mut self) {
+        self.window.get_mut().bytes.clear();
     }
 
     fn slot_place(&self, ino: u32) -> Result<(Block, usize)> {
@@ -284,17 +352,36 @@ impl Mover {
     /// If the device fails; `Unsupported` if the journal has no room.
     pub(super) fn end_step(&mut self) -> Result<()> {
         let Some(blocks) = self.finish_step()? else { return Ok(()) };
-        commit(&self.device, &blocks)
+        self.commits.commit(&blocks)?;
+        self.count_moved();
+        Ok(())
     }
 
     /// The same for the step that moves the journal, whose inode is `ino`.
     pub(super) fn end_step_with_journal(&mut self, ino: u32) -> Result<()> {
         let (place, _) = self.slot_place(ino)?;
         let Some(blocks) = self.finish_step()? else { return Ok(()) };
-        commit_journal_move(&self.device, &blocks, place)
+        self.commits.commit_journal_move(&blocks, place)?;
+        self.count_moved();
+        Ok(())
     }
 
-    fn finish_step(&mut self) -> Result<Option<super::draft::Blocks>> {
+    /// What was moved in this step stays moved.
+    fn count_moved(&mut self) {
+        let Counts { inodes, files } = std::mem::take(&mut self.moving);
+        self.moved.inodes += inodes;
+        self.moved.files += files;
+    }
+
+    /// Ends the work: what was not committed is left out.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn close(mut self) -> Result<()> {
+        self.commits.close()
+    }
+
+    fn finish_step(&mut self) -> Result<Option<Blocks>> {
         self.freed_in.clear();
         for clusters in std::mem::take(&mut self.freed) {
             for cluster in clusters {
@@ -321,6 +408,13 @@ impl Mover {
         self.draft.edit(place, range.start, raw.as_bytes())?;
         // Contents are there before anything leads to them.
         self.device.flush().map_err(Error::Device)?;
+        self.forget_tables();
         Ok(Some(self.draft.take()))
     }
+}
+
+/// Whether bytes are all zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    let (parts, rest) = bytes.as_chunks::<16>();
+    rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
 }

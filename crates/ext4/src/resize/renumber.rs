@@ -76,20 +76,20 @@ impl Mover {
         Ok(found)
     }
 
-    /// Gives all inodes of vanishing groups new numbers. Returns how many moved.
-    pub(super) fn move_inodes(&mut self) -> Result<u64> {
+    /// Gives all inodes of vanishing groups new numbers.
+    pub(super) fn move_inodes(&mut self) -> Result<()> {
         let vanishing = self.vanishing()?;
         if vanishing.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         self.check_movable(vanishing.len())?;
         let references = self.find_references()?;
         let mut renumbered = HashMap::new();
         for ino in &vanishing {
             self.move_inode(*ino, &references, &mut renumbered)?;
+            self.moving.inodes += 1;
         }
-        self.end_step()?;
-        Ok(vanishing.len() as u64)
+        Ok(())
     }
 
     fn check_movable(&self, count: usize) -> Result<()> {
@@ -236,7 +236,7 @@ impl Mover {
             seal(bytes, number, has_index, seed);
         };
         // Contents of other files stay: only the blocks of their tree have checksums.
-        let whole = How { ino: new, all: true, change: Some(&change) };
+        let whole = How { all: true, change: Some(&change), ..How::plain(new) };
         if is_dir { self.move_file(inode, &whole).map(drop) } else { self.reseal_tree(inode, new) }
     }
 

@@ -132,10 +132,10 @@ fn move_all(
     let old = Params::of(read_superblock(&**device)?);
     let new = target(&old, new.geometry.blocks_count, device.len())?;
     let mut mover = Mover::new(device.clone(), old, new)?;
-    mover.move_tables()?;
-    total.inodes_moved += mover.move_inodes()?;
-    total.files_moved += mover.move_files(progress)?;
-    mover.move_journal()
+    let moved = mover.move_parts(progress);
+    total.inodes_moved += mover.moved.inodes;
+    total.files_moved += mover.moved.files;
+    moved.and(mover.close())
 }
 
 /// Writes the new size, now that nothing is past it.
@@ -152,6 +152,14 @@ fn cut(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<()> {
 }
 
 impl Mover {
+    /// Moves everything, in as few steps as the journal has room for.
+    fn move_parts(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+        self.move_tables()?;
+        self.move_inodes()?;
+        self.move_files(progress)?;
+        self.move_journal()
+    }
+
     /// Moves bitmaps and inode tables of groups that stay, and the block of the resize inode.
     fn move_tables(&mut self) -> Result<()> {
         let end = self.end();
@@ -169,10 +177,9 @@ impl Mover {
                     self.move_table(group, nth, start, len)?;
                 }
             }
-            self.end_step()?;
         }
-        self.move_double()?;
-        self.end_step()
+        self.make_room(16)?;
+        self.move_double()
     }
 
     fn move_table(&mut self, group: Group, which: usize, old: Block, len: u64) -> Result<()> {
@@ -185,6 +192,7 @@ impl Mover {
         let within = (self.params.geometry.flex_groups == 1).then_some(group);
         let new = self.take_together(len, within)?;
         self.copy(old, new, len)?;
+        self.forget_tables();
         let desc = self.groups.get_mut(group);
         match which {
             0 => desc.block_bitmap = new,
@@ -221,11 +229,10 @@ impl Mover {
         self.put_slot(RESIZE_INO, slot)
     }
 
-    /// Moves blocks of all files but the journal. Returns of how many.
-    fn move_files(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<u64> {
+    /// Moves blocks of all files but the journal.
+    fn move_files(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let inodes = self.inodes_in_use()?;
         let total = inodes.len() as u64;
-        let mut moved = 0;
         let mut shared: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (done, ino) in inodes.into_iter().enumerate() {
             let inode = Inode::from_slot(&self.slot(ino)?);
@@ -237,7 +244,7 @@ impl Mover {
                 shared.entry(inode.file_acl()).or_default().push(ino);
             }
             if self.move_blocks(ino, &inode)? {
-                moved += 1;
+                self.moving.files += 1;
             }
             if done % 256 == 0 && !progress(done as u64, total) {
                 self.end_step()?;
@@ -247,9 +254,8 @@ impl Mover {
         for (block, users) in shared {
             self.move_attributes(Block(block), &users)?;
         }
-        self.end_step()?;
         progress(total, total);
-        Ok(moved)
+        Ok(())
     }
 
     fn journal(&self) -> u32 {
@@ -276,7 +282,7 @@ impl Mover {
                 }
             };
             let is_metadata = is_orphans || inode.is_dir();
-            let how = How { ino, all: false, change: is_metadata.then_some(&change) };
+            let how = How { change: is_metadata.then_some(&change), ..How::plain(ino) };
             let moved = self.move_file(&mut inode, &how)?;
             if !moved.any {
                 return Ok(any);
@@ -320,19 +326,21 @@ impl Mover {
         Ok(())
     }
 
-    /// Moves the journal, which is empty between steps.
+    /// Moves the journal, which is empty between steps, and ends the last one.
     fn move_journal(&mut self) -> Result<()> {
         let ino = self.journal();
         if ino == 0 {
-            return Ok(());
+            return self.end_step();
         }
         loop {
+            self.make_room(16)?;
             let mut slot = self.slot(ino)?;
             let mut inode = Inode::from_slot(&slot);
-            let how = How { ino, all: false, change: None };
+            // It is empty, so nothing counts but its superblock.
+            let how = How { zeros_from: 1, ..How::plain(ino) };
             let moved = self.move_file(&mut inode, &how)?;
             if !moved.any {
-                return Ok(());
+                return self.end_step();
             }
             let count = inode.as_bytes().len().min(slot.len());
             slot[..count].copy_from_slice(&inode.as_bytes()[..count]);
