@@ -1,7 +1,7 @@
 //! `dumpe2fs -h`: what the superblock says.
 
 use std::ffi::OsString;
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use ext4::format::superblock::{
 use jiff::tz::Offset;
 
 use crate::failure::{Ended, Failure, STATUSES};
-use crate::invoked::{Invoked, say};
+use crate::invoked::{Invoked, say_all};
 use crate::words::{Word, Words};
 
 /// Values of `def_hash_version`.
@@ -78,119 +78,130 @@ pub(crate) fn superblock(image: &Path) -> Result<Superblock, Failure> {
     Superblock::parse(&bytes, device.len()).map_err(|e| at(&e))
 }
 
-/// Writes a line.
-fn line(name: &str, value: impl Display) {
-    say(format_args!("{:<25} {value}", format!("{name}:")));
+/// Adds a line.
+fn line(out: &mut String, name: &str, value: impl Display) {
+    let _ = writeln!(out, "{:<25} {value}", format!("{name}:"));
 }
 
 /// Shows it in the words of dumpe2fs.
 pub(crate) fn show(raw: &RawSuperblock) {
-    names(raw);
-    counts(raw);
-    times(raw);
-    rest(raw);
-    say(format_args!(""));
+    let mut out = String::with_capacity(4096);
+    names(&mut out, raw);
+    counts(&mut out, raw);
+    times(&mut out, raw);
+    rest(&mut out, raw);
+    out.push('\n');
+    say_all(&out);
 }
 
-fn names(raw: &RawSuperblock) {
-    line("Filesystem volume name", or(text(&raw.volume_name), "<none>"));
-    line("Last mounted on", or(text(&raw.last_mounted), "<not available>"));
-    line("Filesystem UUID", or(uuid_text(&raw.uuid), "<none>"));
+fn names(out: &mut String, raw: &RawSuperblock) {
+    line(out, "Filesystem volume name", or(text(&raw.volume_name), "<none>"));
+    line(out, "Last mounted on", or(text(&raw.last_mounted), "<not available>"));
+    line(out, "Filesystem UUID", or(uuid_text(&raw.uuid), "<none>"));
     line(
+        out,
         "Filesystem magic number",
         format_args!("{:#06X}", raw.magic.get()).to_string().replace("0X", "0x"),
     );
     let revision = raw.rev_level.get();
     line(
+        out,
         "Filesystem revision #",
         format_args!("{revision} ({})", if revision == 0 { "original" } else { "dynamic" }),
     );
-    line("Filesystem features", or(raw.features().names().join(" "), "(none)"));
+    line(out, "Filesystem features", or(raw.features().names().join(" "), "(none)"));
     let flags =
         [(1, "signed_directory_hash"), (2, "unsigned_directory_hash"), (4, "test_filesystem")];
-    line("Filesystem flags", bits(raw.flags.get(), &flags));
-    line("Default mount options", or(mount_options(raw.default_mount_opts.get()), "(none)"));
-    line("Filesystem state", state(raw.state.get()));
+    line(out, "Filesystem flags", bits(raw.flags.get(), &flags));
+    line(out, "Default mount options", or(mount_options(raw.default_mount_opts.get()), "(none)"));
+    line(out, "Filesystem state", state(raw.state.get()));
     let behaviour = match raw.errors.get() {
         2 => "Remount read-only",
         3 => "Panic",
         _ => "Continue",
     };
-    line("Errors behavior", behaviour);
+    line(out, "Errors behavior", behaviour);
     let system = SYSTEMS.get(raw.creator_os.get() as usize);
-    line("Filesystem OS type", system.unwrap_or(&"(unknown os)"));
+    line(out, "Filesystem OS type", system.unwrap_or(&"(unknown os)"));
 }
 
-fn counts(raw: &RawSuperblock) {
+fn counts(out: &mut String, raw: &RawSuperblock) {
     let block_size = 1024_u64 << raw.log_block_size.get().min(6);
     let inodes_per_group = raw.inodes_per_group.get();
     let inode_blocks = u64::from(inodes_per_group) * u64::from(raw.inode_size.get()) / block_size;
-    line("Inode count", raw.inodes_count);
+    line(out, "Inode count", raw.inodes_count);
     line(
+        out,
         "Block count",
         u64::from(raw.blocks_count_hi.get()) << 32 | u64::from(raw.blocks_count_lo.get()),
     );
-    line("Reserved block count", raw.reserved_blocks());
+    line(out, "Reserved block count", raw.reserved_blocks());
     if raw.overhead_clusters.get() > 0 {
-        line("Overhead clusters", raw.overhead_clusters);
+        line(out, "Overhead clusters", raw.overhead_clusters);
     }
-    line("Free blocks", raw.free_blocks());
-    line("Free inodes", raw.free_inodes_count);
-    line("First block", raw.first_data_block);
-    line("Block size", block_size);
-    line("Fragment size", block_size);
+    line(out, "Free blocks", raw.free_blocks());
+    line(out, "Free inodes", raw.free_inodes_count);
+    line(out, "First block", raw.first_data_block);
+    line(out, "Block size", block_size);
+    line(out, "Fragment size", block_size);
     if raw.desc_size.get() > 32 {
-        line("Group descriptor size", raw.desc_size);
+        line(out, "Group descriptor size", raw.desc_size);
     }
     if raw.reserved_gdt_blocks.get() > 0 {
-        line("Reserved GDT blocks", raw.reserved_gdt_blocks);
+        line(out, "Reserved GDT blocks", raw.reserved_gdt_blocks);
     }
-    line("Blocks per group", raw.blocks_per_group);
-    line("Fragments per group", raw.clusters_per_group);
-    line("Inodes per group", inodes_per_group);
-    line("Inode blocks per group", inode_blocks);
+    line(out, "Blocks per group", raw.blocks_per_group);
+    line(out, "Fragments per group", raw.clusters_per_group);
+    line(out, "Inodes per group", inodes_per_group);
+    line(out, "Inode blocks per group", inode_blocks);
+    if raw.raid_stride.get() > 0 {
+        line(out, "RAID stride", raw.raid_stride);
+    }
+    if raw.raid_stripe_width.get() > 0 {
+        line(out, "RAID stripe width", raw.raid_stripe_width);
+    }
     if raw.log_groups_per_flex > 0 {
-        line("Flex block group size", 1_u64 << raw.log_groups_per_flex.min(31));
+        line(out, "Flex block group size", 1_u64 << raw.log_groups_per_flex.min(31));
     }
 }
 
-fn times(raw: &RawSuperblock) {
-    line("Filesystem created", time(raw.mkfs_time.get(), raw.mkfs_time_hi));
-    line("Last mount time", time(raw.mtime.get(), raw.mtime_hi));
-    line("Last write time", time(raw.wtime.get(), raw.wtime_hi));
-    line("Mount count", raw.mnt_count);
-    line("Maximum mount count", raw.max_mnt_count.get() as i16);
-    line("Last checked", time(raw.lastcheck.get(), raw.lastcheck_hi));
+fn times(out: &mut String, raw: &RawSuperblock) {
+    line(out, "Filesystem created", time(raw.mkfs_time.get(), raw.mkfs_time_hi));
+    line(out, "Last mount time", time(raw.mtime.get(), raw.mtime_hi));
+    line(out, "Last write time", time(raw.wtime.get(), raw.wtime_hi));
+    line(out, "Mount count", raw.mnt_count);
+    line(out, "Maximum mount count", raw.max_mnt_count.get() as i16);
+    line(out, "Last checked", time(raw.lastcheck.get(), raw.lastcheck_hi));
     let interval = raw.checkinterval.get();
-    line("Check interval", format_args!("{interval} ({})", or(in_words(interval), "<none>")));
+    line(out, "Check interval", format_args!("{interval} ({})", or(in_words(interval), "<none>")));
 }
 
-fn rest(raw: &RawSuperblock) {
+fn rest(out: &mut String, raw: &RawSuperblock) {
     let owner = |id: u16, kind| match id {
         0 => format!("0 ({kind} root)"),
         id => format!("{id} ({kind} unknown)"),
     };
-    line("Reserved blocks uid", owner(raw.def_resuid.get(), "user"));
-    line("Reserved blocks gid", owner(raw.def_resgid.get(), "group"));
-    line("First inode", raw.first_ino);
+    line(out, "Reserved blocks uid", owner(raw.def_resuid.get(), "user"));
+    line(out, "Reserved blocks gid", owner(raw.def_resgid.get(), "group"));
+    line(out, "First inode", raw.first_ino);
     // The only one with a tab.
-    say(format_args!("Inode size:\t          {}", raw.inode_size.get()));
+    let _ = writeln!(out, "Inode size:\t          {}", raw.inode_size.get());
     if raw.min_extra_isize.get() > 0 {
-        line("Required extra isize", raw.min_extra_isize);
-        line("Desired extra isize", raw.want_extra_isize);
+        line(out, "Required extra isize", raw.min_extra_isize);
+        line(out, "Desired extra isize", raw.want_extra_isize);
     }
     if raw.journal_inum.get() > 0 {
-        line("Journal inode", raw.journal_inum);
+        line(out, "Journal inode", raw.journal_inum);
     }
     let hash = HASHES.get(usize::from(raw.def_hash_version));
-    line("Default directory hash", hash.unwrap_or(&"unknown"));
-    line("Directory Hash Seed", uuid_text(&raw.hash_seed));
+    line(out, "Default directory hash", hash.unwrap_or(&"unknown"));
+    line(out, "Directory Hash Seed", uuid_text(&raw.hash_seed));
     if raw.features().metadata_csum() {
-        line("Checksum type", "crc32c");
-        line("Checksum", format_args!("{:#010x}", raw.checksum.get()));
+        line(out, "Checksum type", "crc32c");
+        line(out, "Checksum", format_args!("{:#010x}", raw.checksum.get()));
     }
     if raw.orphan_file_inum.get() > 0 {
-        line("Orphan file inode", raw.orphan_file_inum);
+        line(out, "Orphan file inode", raw.orphan_file_inum);
     }
 }
 

@@ -45,23 +45,24 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     };
     let name = wish.image.display();
     let mut status = 0;
-    if let Some(info) = look(&wish)? {
-        if info.needs_recovery && wish.answer != Answer::No {
-            say(format_args!("{name}: recovering journal"));
-            // One that cannot be replayed is for the repair to judge.
-            if Image::recover(&wish.image, &OpenImage::default()).is_ok() {
-                status |= CORRECTED;
-            }
+    let mut found = look(&wish)?;
+    if found.as_ref().is_some_and(|info| info.needs_recovery) && wish.answer != Answer::No {
+        say(format_args!("{name}: recovering journal"));
+        // One that cannot be replayed is for the repair to judge.
+        if Image::recover(&wish.image, &OpenImage::default()).is_ok() {
+            status |= CORRECTED;
         }
-        let info = look(&wish)?.unwrap_or(info);
+        found = look(&wish)?.or(found);
+    }
+    if let Some(info) = &found {
         let is_clean = info.state == "clean" && !info.needs_recovery;
         if wish.only_journal || (is_clean && !wish.is_forced) {
-            say(format_args!("{name}: {}", figures("clean", &info)));
+            say(format_args!("{name}: {}", figures("clean", info)));
             return Ok(status);
         }
     }
     let mended = mend(&wish.image, wish.may(), wish.undo.as_deref());
-    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?)?)
+    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
 }
 
 /// What the image says of itself; `None` if it cannot be opened as it is.
@@ -89,8 +90,8 @@ fn figures(state: &str, info: &ImageInfo) -> String {
     )
 }
 
-/// Says how it went, and returns the status.
-fn tell(wish: &Wish, mended: &Mended) -> Ended {
+/// Says how it went, and returns the status. `found` is what the image said before.
+fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
     let name = wish.image.display();
     if mended.is_interrupted {
         say(format_args!("{name}: ended before its time"));
@@ -110,7 +111,8 @@ fn tell(wish: &Wish, mended: &Mended) -> Ended {
         say(format_args!("{name}: {next}"));
         return Ok(UNCORRECTED);
     }
-    if let Some(info) = look(wish)? {
+    let info = if mended.is_changed { look(wish)? } else { found };
+    if let Some(info) = info {
         say(format_args!(
             "{name}: {}",
             figures(if mended.is_changed { "mended" } else { "clean" }, &info)

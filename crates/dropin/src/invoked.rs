@@ -22,3 +22,8 @@ impl Invoked {
 pub(crate) fn say(text: Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{text}");
 }
+
+/// Says lines at once, which end with the last of them.
+pub(crate) fn say_all(lines: &str) {
+    let _ = io::stdout().write_all(lines.as_bytes());
+}

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
-use diskwright::{Image, ImageInfo, OpenImage};
+use diskwright::{Image, OpenImage};
+use ext4::format::features::Incompat;
 
+use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::making::File;
@@ -23,7 +25,7 @@ struct Wish {
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     let wish = read(arguments)?;
     let file = File::look(&wish.image, STATUSES)?;
-    let before = info(&wish.image)?;
+    let before = before(&wish.image)?;
     if wish.only_least {
         let planned = plan_shrink(&wish.image, &OpenImage::default(), Least::Possible);
         let planned = planned.map_err(|e| STATUSES.of(&e))?;
@@ -34,7 +36,7 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
         say(format_args!(
             "The filesystem is already {} ({}k) blocks long.  Nothing to do!",
             before.blocks,
-            before.block_size / 1024
+            before.block_bytes / 1024
         ));
         return Ok(0);
     };
@@ -47,22 +49,34 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     Ok(0)
 }
 
-fn info(image: &Path) -> Result<ImageInfo, Failure> {
+/// The size that a file system has.
+struct Before {
+    blocks: u64,
+    block_bytes: u32,
+}
+
+/// As the superblock says, unless the journal may know better.
+fn before(image: &Path) -> Result<Before, Failure> {
+    if let Ok(sb) = dumpe2fs::superblock(image)
+        && !sb.features.incompat(Incompat::RECOVER)
+    {
+        return Ok(Before { blocks: sb.blocks_count, block_bytes: sb.block_size() });
+    }
     let opened = Image::open_rootless(image, &OpenImage::default()).map_err(|e| STATUSES.of(&e))?;
-    let info = opened.info().clone();
+    let info = opened.info();
     if info.format == "xfs" {
         return Err(
             STATUSES.failed(format_args!("{} holds XFS: xfs_growfs is for that", image.display()))
         );
     }
-    Ok(info)
+    Ok(Before { blocks: info.blocks, block_bytes: info.block_size })
 }
 
 /// `None` if there is nothing to do.
-fn resize(wish: &Wish, before: &ImageInfo, file: &File) -> Result<Option<Report>, Failure> {
+fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
     let open = OpenImage::default();
     let failed = |e: diskwright::Error| STATUSES.of(&e);
-    let block = u64::from(before.block_size);
+    let block = u64::from(before.block_bytes);
     let (blocks, least) = if wish.is_least {
         (0, Least::Possible)
     } else {

@@ -13,7 +13,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{Invoked, say};
 use crate::lists;
-use crate::mke2fs::{UuidWish, features, uuid};
+use crate::mke2fs::{TEST_FILE_SYSTEM, UuidWish, errors_behaviour, features, uuid};
 use crate::size;
 use crate::words::{Word, Words};
 
@@ -120,12 +120,7 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
             wish.add(move |raw| fields::set_time(&mut raw.lastcheck, &mut raw.lastcheck_hi, time));
         }
         'e' => {
-            let behaviour: u16 = match &*words.text()? {
-                "continue" => 1,
-                "remount-ro" => 2,
-                "panic" => 3,
-                _ => return Err(words.wrong("is continue, remount-ro or panic")),
-            };
+            let behaviour = words.by(errors_behaviour)?;
             wish.add(move |raw| raw.errors = behaviour.into());
         }
         'm' | 'r' => reserved(wish, letter, words)?,
@@ -155,6 +150,13 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         _ => return Err(words.unknown()),
     }
     Ok(())
+}
+
+/// The hash that directories get from now on.
+fn hash_version(text: &str) -> Result<u8, String> {
+    let names = ["legacy", "half_md4", "tea"];
+    let found = (0..).zip(names).find(|(_, name)| *name == text);
+    found.map(|(version, _)| version).ok_or_else(|| "it is legacy, half_md4 or tea".into())
 }
 
 /// Text in a field that NULs fill up.
@@ -297,12 +299,20 @@ fn extended(wish: &mut Wish, item: &lists::Item<'_>) -> Result<(), Failure> {
             let options = name::<64>(item.text()?.as_bytes());
             wish.add(move |raw| raw.mount_opts = options);
         }
+        "hash_alg" => {
+            let version = item.by(hash_version)?;
+            wish.add(move |raw| raw.def_hash_version = version);
+        }
+        "test_fs" | "^test_fs" => {
+            let is_on = item.name == "test_fs";
+            wish.add(move |raw| {
+                let others = raw.flags.get() & !TEST_FILE_SYSTEM;
+                raw.flags = (others | if is_on { TEST_FILE_SYSTEM } else { 0 }).into();
+            });
+        }
+        "force_fsck" => return Err(item.refused("e2fsck -f checks at any time")),
         "clear_mmp"
         | "mmp_update_interval"
-        | "force_fsck"
-        | "hash_alg"
-        | "test_fs"
-        | "^test_fs"
         | "encoding"
         | "encoding_flags"
         | "orphan_file_size"

@@ -22,12 +22,20 @@ pub(crate) enum Word {
 pub(crate) struct Words {
     parser: Parser,
     statuses: Statuses,
-    last: char,
+    /// Words that stand for letters.
+    long: &'static [(&'static str, char)],
+    /// The last option, as it was written.
+    last: String,
 }
 
 impl Words {
     pub(crate) fn new(arguments: Vec<OsString>, statuses: Statuses) -> Self {
-        Self { parser: Parser::from_args(arguments), statuses, last: ' ' }
+        Self { parser: Parser::from_args(arguments), statuses, long: &[], last: String::new() }
+    }
+
+    /// The same of a program that has words for its letters.
+    pub(crate) fn with_long(self, long: &'static [(&'static str, char)]) -> Self {
+        Self { long, ..self }
     }
 
     /// The next one.
@@ -35,11 +43,13 @@ impl Words {
         Ok(match self.parser.next().map_err(|e| self.statuses.usage(e))? {
             None => None,
             Some(Arg::Short(letter)) => {
-                self.last = letter;
+                self.last = format!("-{letter}");
                 Some(Word::Option(letter))
             }
             Some(Arg::Long(name)) => {
-                return Err(self.statuses.usage(format_args!("there is no option --{name}")));
+                self.last = format!("--{name}");
+                let known = self.long.iter().find(|(word, _)| *word == name);
+                Some(Word::Option(known.ok_or_else(|| self.unknown())?.1))
             }
             Some(Arg::Value(value)) => Some(Word::Operand(value)),
         })
@@ -98,16 +108,16 @@ impl Words {
 
     /// What is wrong with the last option.
     pub(crate) fn wrong(&self, what: impl Display) -> Failure {
-        self.statuses.usage(format_args!("-{} {what}", self.last))
+        self.statuses.usage(format_args!("{} {what}", self.last))
     }
 
     /// The last option is there in the namesake, and not here.
     pub(crate) fn refused(&self, why: &str) -> Failure {
-        self.statuses.refused(format_args!("-{}", self.last), why)
+        self.statuses.refused(&self.last, why)
     }
 
     /// There is no such option.
     pub(crate) fn unknown(&self) -> Failure {
-        self.statuses.usage(format_args!("there is no option -{}", self.last))
+        self.statuses.usage(format_args!("there is no option {}", self.last))
     }
 }

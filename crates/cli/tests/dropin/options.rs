@@ -6,7 +6,11 @@ use std::process::Command;
 use super::{done, file, home, run};
 
 /// Options that work, with values.
-const MKE2FS: [&str; 28] = [
+const MKE2FS: [&str; 42] = [
+    "-e panic",
+    "-E stride=4",
+    "-E stripe_width=8",
+    "-E test_fs",
     "-b 1024",
     "-b -2048",
     "-D",
@@ -35,12 +39,21 @@ const MKE2FS: [&str; 28] = [
     "-q",
     "-r 1",
     "-v",
+    "-b 4096",
+    "-E android_sparse",
+    "-E hash_seed=0a28e812-3747-40bc-8194-e08e509097d1",
+    "-E packed_meta_blocks=0",
+    "-E root_selinux=label",
+    "-O ^64bit",
+    "-t ext3",
+    "-T news",
+    "-U random",
+    "-V",
 ];
 /// Options that are refused.
-const NOT_MKE2FS: [&str; 25] = [
+const NOT_MKE2FS: [&str; 24] = [
     "-c",
     "-C 65536",
-    "-e panic",
     "-g 8192",
     "-G 32",
     "-l list",
@@ -51,9 +64,6 @@ const NOT_MKE2FS: [&str; 25] = [
     "-b 65536",
     "-E offset=1024",
     "-E resize=1g",
-    "-E stride=4",
-    "-E stripe_width=8",
-    "-E test_fs",
     "-E mmp_update_interval=5",
     "-E num_backup_sb=1",
     "-E packed_meta_blocks=1",
@@ -63,8 +73,11 @@ const NOT_MKE2FS: [&str; 25] = [
     "-E no_copy_xattrs",
     "-J device=x",
     "-J location=5",
+    "-E desc_size=64",
+    "-E encoding_flags=strict",
+    "-J fast_commit_size=1",
 ];
-const E2FSCK: [&str; 13] = [
+const E2FSCK: [&str; 27] = [
     "-a",
     "-b 8193",
     "-B 1024",
@@ -78,6 +91,20 @@ const E2FSCK: [&str; 13] = [
     "-t",
     "-v",
     "-V",
+    "-E ea_ver=2",
+    "-E fixes_only",
+    "-E fragcheck",
+    "-E inode_count_fullmap",
+    "-E no_inode_count_fullmap",
+    "-E nodiscard",
+    "-E no_optimize_extents",
+    "-E optimize_extents",
+    "-E readahead_kb=64",
+    "-n",
+    "-p",
+    "-r",
+    "-y",
+    "-z undo",
 ];
 const NOT_E2FSCK: [&str; 8] = [
     "-c",
@@ -91,7 +118,7 @@ const NOT_E2FSCK: [&str; 8] = [
 ];
 const RESIZE2FS: [&str; 6] = ["-d 2", "-f", "-F", "-p", "-P", "-M"];
 const NOT_RESIZE2FS: [&str; 4] = ["-b", "-s", "-S 4", "-z undo"];
-const MKFS_XFS: [&str; 34] = [
+const MKFS_XFS: [&str; 45] = [
     "-b size=2048",
     "-m crc=1",
     "-m finobt=0",
@@ -126,8 +153,19 @@ const MKFS_XFS: [&str; 34] = [
     "-n size=8192",
     "-n version=ci",
     "-N",
+    "-b size=4096",
+    "-d name=image",
+    "-d size=410m",
+    "-l concurrency=2",
+    "-m uuid=0a28e812-3747-40bc-8194-e08e509097d0",
+    "-n ftype=1",
+    "-n parent=0",
+    "-p tree",
+    "-q",
+    "-s size=1024",
+    "-V",
 ];
-const NOT_MKFS_XFS: [&str; 20] = [
+const NOT_MKFS_XFS: [&str; 33] = [
     "-c options",
     "-m crc=0",
     "-m autofsck=1",
@@ -148,9 +186,36 @@ const NOT_MKFS_XFS: [&str; 20] = [
     "-l version=1",
     "-n ftype=0",
     "-r rtdev=x",
+    "-d max_atomic_write=64k",
+    "-i max_atomic_write=64k",
+    "-l name=x",
+    "-l sectsize=4096",
+    "-l sunit=64",
+    "-m gquota",
+    "-m gqnoenforce",
+    "-m pquota",
+    "-m pqnoenforce",
+    "-m uquota",
+    "-m uqnoenforce",
+    "-r extsize=64k",
+    "-r zoned=1",
 ];
-const XFS_REPAIR: [&str; 11] =
-    ["-f", "-L", "-m 100", "-M", "-n", "-P", "-t 10", "-v", "-e", "-o bhash=100", "-o ag_stride=2"];
+const XFS_REPAIR: [&str; 14] = [
+    "-f",
+    "-L",
+    "-m 100",
+    "-M",
+    "-n",
+    "-P",
+    "-t 10",
+    "-v",
+    "-e",
+    "-o bhash=100",
+    "-o ag_stride=2",
+    "-o noquota",
+    "-o phase2_threads=2",
+    "-V",
+];
 const NOT_XFS_REPAIR: [&str; 5] = ["-c bigtime=1", "-d", "-l log", "-r data", "-o force_geometry"];
 const MAKE_EXT4FS: [&str; 17] = [
     "-b 1024",
@@ -188,7 +253,7 @@ const XFS_ADMIN: [&str; 9] = [
     "-U 0a28e812-3747-40bc-8194-e08e509097d0",
 ];
 const NOT_XFS_ADMIN: [&str; 6] = ["-c 0", "-e", "-j", "-O bigtime=1", "-p", "-r device"];
-const TUNE2FS: [&str; 21] = [
+const TUNE2FS: [&str; 25] = [
     "-c 20",
     "-C 3",
     "-e continue",
@@ -210,18 +275,19 @@ const TUNE2FS: [&str; 21] = [
     "-u 0",
     "-U random",
     "-V",
+    "-E hash_alg=tea",
+    "-E test_fs",
+    "-E ^test_fs",
+    "-E hash_alg=half_md4",
 ];
-const NOT_TUNE2FS: [&str; 15] = [
+const NOT_TUNE2FS: [&str; 12] = [
     "-E clear_mmp",
     "-E encoding=utf8",
     "-E encoding_flags=strict",
     "-E force_fsck",
-    "-E hash_alg=tea",
-    "-E ^test_fs",
     "-E orphan_file_size=1m",
     "-s 0",
     "-E mmp_update_interval=5",
-    "-E test_fs",
     "-I 512",
     "-j",
     "-J size=4",
@@ -229,7 +295,64 @@ const NOT_TUNE2FS: [&str; 15] = [
     "-z undo",
 ];
 const DUMPE2FS: [&str; 3] = ["-h -x", "-h -f", "-V"];
-const NOT_DUMPE2FS: [&str; 5] = ["-b", "-g", "-i", "-m", "-o superblock=1"];
+const NOT_DUMPE2FS: [&str; 6] = ["-b", "-g", "-i", "-m", "-o superblock=1", "-o blocksize=1024"];
+const XFS_GROWFS: [&str; 4] = ["-d", "-D 112640", "-n", "-V"];
+const DEBUGFS: [&str; 6] = ["-c", "-D", "-f requests", "-R ls", "-V", "-w"];
+const NOT_DEBUGFS: [&str; 6] = ["-b 1024", "-d device", "-i", "-n", "-s 8193", "-z undo"];
+const BLKID: [&str; 30] = [
+    "-c /dev/null",
+    "--cache-file /dev/null",
+    "-d",
+    "--no-encoding",
+    "-D",
+    "--no-part-details",
+    "-g",
+    "--garbage-collect",
+    "-n ext4",
+    "--match-types ext4",
+    "-o value",
+    "--output value",
+    "--output=export",
+    "-o full",
+    "-o udev",
+    "-o device",
+    "-O 0",
+    "--offset 0",
+    "-p",
+    "--probe",
+    "-s TYPE",
+    "--match-tag TYPE",
+    "-u filesystem",
+    "--usages filesystem,raid",
+    "-u noraid",
+    "-V",
+    "--version",
+    "-ps TYPE",
+    "-o export -p",
+    "-w /dev/null",
+];
+const NOT_BLKID: [&str; 20] = [
+    "-h",
+    "--help",
+    "-H setting",
+    "--hint setting",
+    "-i",
+    "--info",
+    "-k",
+    "--list-filesystems",
+    "-l",
+    "--list-one",
+    "-L label",
+    "--label label",
+    "-o list",
+    "-S 4096",
+    "--size 4096",
+    "-t TYPE=ext4",
+    "--match-token TYPE=ext4",
+    "-U 0a28e812-3747-40bc-8194-e08e509097d0",
+    "--uuid 0a28e812-3747-40bc-8194-e08e509097d0",
+    "--output list",
+];
 const NOT_XFS_GROWFS: [&str; 10] =
     ["-e 4", "-i", "-l", "-L 4", "-m 5", "-p mtab", "-r", "-R 4", "-t mtab", "-x"];
 
@@ -239,7 +362,8 @@ fn each_option_works_or_is_refused_by_its_name() {
     let dir = home.path();
     for option in MKE2FS {
         let said = done(dir, &format!("mke2fs -t ext4 {option} image 32M"));
-        assert_eq!(option == "-q", said.is_empty(), "{option}: {said}");
+        let is_silent = option == "-q" || option == "-E android_sparse";
+        assert_eq!(is_silent, said.is_empty(), "{option}: {said}");
         let _ = fs::remove_file(dir.join("image"));
     }
     refused(&home, "mke2fs {} image 32M", &NOT_MKE2FS, 1);
@@ -263,6 +387,9 @@ fn each_option_works_or_is_refused_by_its_name() {
         done(dir, &format!("xfs_repair {option} image"));
     }
     refused(&home, "xfs_repair {} image", &NOT_XFS_REPAIR, 1);
+    for option in XFS_GROWFS {
+        done(dir, &format!("xfs_growfs {option} image"));
+    }
     refused(&home, "xfs_growfs {} image", &NOT_XFS_GROWFS, 1);
 }
 
@@ -286,6 +413,27 @@ fn so_does_each_option_of_what_changes_superblocks() {
     refused(&home, "dumpe2fs {} image", &NOT_DUMPE2FS, 1);
     oracle::require!(Tool("e2fsck"));
     oracle::e2fsck(dir.join("image"));
+}
+
+#[test]
+fn so_does_each_option_of_what_looks_into_images() {
+    let home = home();
+    let dir = home.path();
+    done(dir, "mkfs.ext4 -q image 32M");
+    fs::write(dir.join("requests"), "ls\n").unwrap();
+    for option in DEBUGFS {
+        done(dir, &format!("debugfs {option} image"));
+    }
+    refused(&home, "debugfs {} image", &NOT_DEBUGFS, 1);
+    for option in BLKID {
+        assert!(!done(dir, &format!("blkid {option} image")).is_empty(), "{option}");
+    }
+    refused(&home, "blkid {} image", &NOT_BLKID, 4);
+    for nothing in ["-n xfs", "--match-types noext4", "-u nofilesystem", "--usages raid"] {
+        assert_eq!(run(dir, &format!("blkid -p {nothing} image")).status, 2, "{nothing}");
+    }
+    let ended = run(dir, "blkid --sparkles image");
+    assert!(ended.status == 4 && ended.messages.contains("--sparkles"), "{ended:?}");
 }
 
 #[test]

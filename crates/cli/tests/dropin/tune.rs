@@ -68,6 +68,38 @@ fn what_tune2fs_sets_is_there_for_everybody() {
     }
 }
 
+/// What only the superblock has is the same by both programs, the copies too.
+#[test]
+fn hints_of_mke2fs_are_those_of_its_namesake() {
+    oracle::require!(Version("mke2fs", 1, 47), Tool("dumpe2fs"), Tool("e2fsck"));
+    let home = home();
+    let dir = home.path();
+    let hints = "-e remount-ro -E stride=4,stripe_width=8,test_fs";
+    done(dir, &format!("mke2fs -q -t ext4 -F {hints} image 300M"));
+    let mut mke2fs = oracle::command("mke2fs");
+    let mke2fs = mke2fs.current_dir(dir).args(["-q", "-t", "ext4", "-F"]);
+    let made = mke2fs.args(hints.split_whitespace()).args(["theirs", "300M"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let header = |options: &[&str], image: &str| {
+        let mut command = oracle::command("dumpe2fs");
+        let output = command.current_dir(dir).arg("-h").args(options).arg(image).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let wanted = ["Errors behavior", "RAID stride", "RAID stripe width", "Filesystem flags"];
+        let is_wanted = |line: &&str| wanted.iter().any(|name| line.starts_with(name));
+        text.lines().filter(is_wanted).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = header(&[], "theirs");
+    assert_eq!(expected.len(), 4, "{expected:?}");
+    assert_eq!(header(&[], "image"), expected);
+    let copy = ["-o", "superblock=32768", "-o", "blocksize=4096"];
+    assert_eq!(header(&copy, "image"), expected);
+    let ours = done(dir, "dumpe2fs -h image");
+    assert!(expected.iter().all(|line| ours.contains(line.trim_end())), "{ours}");
+    oracle::e2fsck(dir.join("image"));
+    let ended = run(dir, "mke2fs -q -E android_sparse,stride=4 sparse 32M");
+    assert!(ended.status == 1 && ended.messages.contains("android_sparse"), "{ended:?}");
+}
+
 #[test]
 fn what_tune2fs_cannot_do_changes_nothing() {
     let home = home();

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     let (mut found, mut failure) = (0, None);
     for image in &wish.images {
-        match probe::probe(image) {
+        match probe::probe(image, wish.offset) {
             Ok(Found::Tags(tags)) if wish.wants(&tags) => {
                 if found > 0 && matches!(wish.form, Form::Export | Form::Udev) {
                     say(format_args!(""));

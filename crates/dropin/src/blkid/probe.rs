@@ -29,15 +29,16 @@ pub(super) enum Found {
     Unknown,
 }
 
-/// Looks at an image as it lies.
-pub(super) fn probe(image: &Path) -> Result<Found, String> {
-    let open = OpenImage::default().norecovery(true);
+/// Looks at an image as it lies, from byte `offset` of its file on.
+pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
+    let mut open = OpenImage::default().norecovery(true);
+    open.offset = offset;
     match Image::open_rootless(image, &open) {
         Ok(image) => Ok(Found::Tags(tags(image.info()))),
         Err(error @ Error::Host { .. }) => Err(error.to_string()),
         // A damaged one is not nothing.
         Err(_) => {
-            let empty = is_empty(image).map_err(|e| format!("{}: {e}", image.display()))?;
+            let empty = is_empty(image, offset).map_err(|e| format!("{}: {e}", image.display()))?;
             Ok(if empty { Found::Nothing } else { Found::Unknown })
         }
     }
@@ -69,10 +70,10 @@ fn sector(info: &ImageInfo) -> String {
 }
 
 /// Whether there are zeros only at both ends.
-fn is_empty(image: &Path) -> io::Result<bool> {
+fn is_empty(image: &Path, offset: u64) -> io::Result<bool> {
     let mut file = File::open(image)?;
     let len = file.seek(SeekFrom::End(0))?;
-    for start in [0, len.saturating_sub(EDGE_BYTES)] {
+    for start in [offset, len.saturating_sub(EDGE_BYTES).max(offset)] {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         (&mut file).take(EDGE_BYTES).read_to_end(&mut bytes)?;

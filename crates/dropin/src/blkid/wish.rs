@@ -6,7 +6,32 @@ use std::path::PathBuf;
 use super::STATUSES;
 use super::probe::Tag;
 use crate::failure::Failure;
+use crate::size;
 use crate::words::{Word, Words};
+
+/// Words for the options, as blkid(8) has them.
+const LONG: [(&str, char); 20] = [
+    ("cache-file", 'c'),
+    ("no-encoding", 'd'),
+    ("no-part-details", 'D'),
+    ("garbage-collect", 'g'),
+    ("hint", 'H'),
+    ("info", 'i'),
+    ("list-filesystems", 'k'),
+    ("list-one", 'l'),
+    ("label", 'L'),
+    ("match-types", 'n'),
+    ("output", 'o'),
+    ("offset", 'O'),
+    ("probe", 'p'),
+    ("match-tag", 's'),
+    ("size", 'S'),
+    ("match-token", 't'),
+    ("usages", 'u'),
+    ("uuid", 'U'),
+    ("version", 'V'),
+    ("help", 'h'),
+];
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +55,18 @@ pub(super) struct Wish {
     /// Only these types are looked for, or none of these.
     types: Option<(bool, Vec<String>)>,
     pub(super) is_low_level: bool,
+    /// Whether file systems are of use at all.
+    usages: Option<bool>,
+    /// Byte at which the image begins.
+    pub(super) offset: u64,
 }
 
 impl Wish {
     /// Whether a file system of this type is looked for.
     pub(super) fn wants(&self, tags: &[Tag]) -> bool {
+        if self.usages == Some(false) {
+            return false;
+        }
         let Some((only, types)) = &self.types else { return true };
         let found = tags.iter().find(|tag| tag.name == "TYPE");
         found.is_none_or(|found| types.contains(&found.value) == *only)
@@ -53,7 +85,7 @@ impl Wish {
 /// Reads the arguments.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     let mut wish = Wish::default();
-    let mut words = Words::new(arguments, STATUSES);
+    let mut words = Words::new(arguments, STATUSES).with_long(&LONG);
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(image) => wish.images.push(image.into()),
@@ -84,23 +116,38 @@ impl Wish {
             }
             'n' => {
                 let list = words.text()?;
-                let (is_only, list) =
-                    list.strip_prefix("no").map_or((true, &*list), |rest| (false, rest));
-                self.types = Some((is_only, list.split(',').map(String::from).collect()));
+                self.types = Some(only(&list));
             }
+            'u' => {
+                let list = words.text()?;
+                let (is_only, usages) = only(&list);
+                self.usages = Some(usages.iter().any(|usage| usage == "filesystem") == is_only);
+            }
+            'O' => self.offset = words.by(size::bytes)?,
             'V' => self.only_version = true,
             // Images are always read anew, nothing is remembered of them, and no cache is kept.
             'c' | 'w' => drop(words.value()?),
-            'd' | 'g' => {}
+            'd' | 'g' | 'D' => {}
             'i' | 'k' => return Err(words.refused("only file systems are looked for")),
             'l' | 'L' | 'U' | 't' => {
                 return Err(
                     words.refused("devices of the machine are not looked for: name an image")
                 );
             }
-            'O' | 'S' | 'u' | 'D' => return Err(words.refused("an image is looked at as a whole")),
+            'S' => return Err(words.refused("an image is looked at to its end")),
+            'H' => return Err(words.refused("nothing is known of an image but what is in it")),
+            'h' => return Err(words.refused("man blkid has the options")),
             _ => return Err(words.unknown()),
         }
         Ok(())
     }
+}
+
+/// A list of what is looked for, or with `no` before it of what is not; each of those may have its own.
+fn only(list: &str) -> (bool, Vec<String>) {
+    let (is_only, list) = list.strip_prefix("no").map_or((true, list), |rest| (false, rest));
+    let name = |name: &str| {
+        if is_only { name } else { name.strip_prefix("no").unwrap_or(name) }.to_owned()
+    };
+    (is_only, list.split(',').map(name).collect())
 }

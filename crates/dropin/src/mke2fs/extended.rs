@@ -1,5 +1,7 @@
 //! The extended options of mke2fs (`-E`).
 
+use std::str::FromStr;
+
 use diskwright::build::Owner;
 
 use crate::failure::{Failure, STATUSES};
@@ -16,6 +18,11 @@ pub(super) struct Extended {
     pub(super) root_selinux: Option<Vec<u8>>,
     /// Whether the image is written in the sparse format of Android.
     pub(super) is_android_sparse: bool,
+    /// What is known of the disks below, in blocks: hints for who allocates.
+    pub(super) stride: Option<u16>,
+    pub(super) stripe_width: Option<u32>,
+    /// Whether it is for a driver that is being developed.
+    pub(super) is_test: bool,
 }
 
 impl Extended {
@@ -39,15 +46,15 @@ impl Extended {
             "nodiscard" | "discard" | "assume_storage_prezeroed" => drop(item.switch()?),
             // Hints for programs that write a file system's blocks in other places than these.
             "packed_meta_blocks" if !item.switch()? => {}
-            "test_fs" | "stride" | "stripe_width" | "stripe-width" | "mmp_update_interval" => {
-                return Err(item.refused("it is not written into the superblock"));
-            }
+            "stride" => self.stride = Some(item.by(number)?),
+            "stripe_width" | "stripe-width" => self.stripe_width = Some(item.by(number)?),
+            "test_fs" => self.is_test = true,
             "no_copy_xattrs" => return Err(item.refused("the attributes of the source are copied")),
             "offset" => return Err(item.refused("make the image alone, and put it into its place")),
             "resize" | "packed_meta_blocks" | "num_backup_sb" | "orphan_file_size" => {
                 return Err(item.refused("the layout follows from the size"));
             }
-            "encoding" | "encoding_flags" | "quotatype" | "desc_size" => {
+            "encoding" | "encoding_flags" | "quotatype" | "desc_size" | "mmp_update_interval" => {
                 return Err(item.refused("the feature that it belongs to is not made"));
             }
             "revision" => {
@@ -64,6 +71,10 @@ impl Extended {
 fn seed(text: &str) -> Result<[u8; 16], String> {
     let parsed = uuid::Uuid::try_parse(text).map(uuid::Uuid::into_bytes);
     parsed.map_err(|_| "write it as a UUID".into())
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "write a number of blocks".into())
 }
 
 fn permissions(text: &str) -> Result<u16, String> {

@@ -6,9 +6,13 @@ mod profile;
 mod wish;
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use diskwright::OpenImage;
 use diskwright::build::{BuildOptions, BuildSource, Format};
 use diskwright::output::{OutputFormat, OutputOptions};
+use diskwright::tune::change_superblock;
+use ext4::format::superblock::RawSuperblock;
 use source::Xattr;
 use source::correct::{Change, Glob, PermissionChange, Rule};
 
@@ -19,7 +23,12 @@ use config::Config;
 use profile::Profile;
 use wish::Wish;
 
-pub(crate) use wish::{UuidWish, features, uuid};
+pub(crate) use wish::{UuidWish, errors_behaviour, features, uuid};
+
+/// `s_errors`: go on, which is usual.
+const ERRORS_CONTINUE: u16 = 1;
+/// `EXT2_FLAGS_TEST_FILESYS`: it may be used by a driver that is being developed.
+pub(crate) const TEST_FILE_SYSTEM: u32 = 4;
 
 /// Bytes of what a size without a letter counts, unless the size of blocks was given.
 const KIB: u64 = 1 << 10;
@@ -34,15 +43,67 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let bytes = size(&wish, &file)?;
     let profile = Profile::of(&wish, invoked.name, bytes, &config)?;
     let options = options(&wish, &profile, bytes)?;
+    let hints = Hints::of(&wish)?;
     let made = if wish.is_trial {
         making::try_out(options, STATUSES)?
     } else {
-        making::make(&options, &file, STATUSES)?
+        let made = making::make(&options, &file, STATUSES)?;
+        hints.write(&wish.image)?;
+        made
     };
     if !wish.is_quiet {
         tell(&made);
     }
     Ok(0)
+}
+
+/// What the superblock has beside the layout, for those who use the file system.
+struct Hints {
+    errors: Option<u16>,
+    stride: Option<u16>,
+    stripe_width: Option<u32>,
+    is_test: bool,
+}
+
+impl Hints {
+    fn of(wish: &Wish) -> Result<Self, Failure> {
+        let extended = &wish.extended;
+        let hints = Self {
+            errors: wish.errors.filter(|errors| *errors != ERRORS_CONTINUE),
+            stride: extended.stride,
+            stripe_width: extended.stripe_width,
+            is_test: extended.is_test,
+        };
+        if extended.is_android_sparse && !hints.is_none() {
+            return Err(STATUSES.refused(
+                "-E android_sparse with -e, stride, stripe_width or test_fs",
+                "they are written into an image as it lies",
+            ));
+        }
+        Ok(hints)
+    }
+
+    fn is_none(&self) -> bool {
+        let has_numbers = self.stride.is_some() || self.stripe_width.is_some();
+        self.errors.is_none() && !has_numbers && !self.is_test
+    }
+
+    fn write(&self, image: &Path) -> Result<(), Failure> {
+        if self.is_none() {
+            return Ok(());
+        }
+        let mut change = |raw: &mut RawSuperblock| {
+            raw.errors = self.errors.unwrap_or(raw.errors.get()).into();
+            raw.raid_stride = self.stride.unwrap_or(raw.raid_stride.get()).into();
+            raw.raid_stripe_width = self.stripe_width.unwrap_or(raw.raid_stripe_width.get()).into();
+            if self.is_test {
+                raw.flags = (raw.flags.get() | TEST_FILE_SYSTEM).into();
+            }
+            Ok(())
+        };
+        let changed = change_superblock(image, &OpenImage::default(), &mut change);
+        changed.map_err(|e| STATUSES.of(&e))
+    }
 }
 
 fn tell(made: &diskwright::ImageInfo) {

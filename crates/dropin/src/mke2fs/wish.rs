@@ -26,6 +26,8 @@ pub(super) struct Wish {
     pub(super) uuid: Option<UuidWish>,
     pub(super) reserved_percent: Option<f64>,
     pub(super) features: Vec<FeatureChange>,
+    /// `-e`: what the kernel does about errors, as the superblock has it.
+    pub(super) errors: Option<u16>,
     pub(super) has_journal: bool,
     pub(super) journal_bytes: Option<u64>,
     pub(super) kind: Option<String>,
@@ -101,7 +103,7 @@ impl Wish {
             'V' => self.only_version = true,
             'r' => revision(words)?,
             'G' => default_only(words, 16, "other numbers than 16 of groups that lie together")?,
-            'e' => errors_behaviour(words)?,
+            'e' => self.errors = Some(words.by(errors_behaviour)?),
             'o' => creator(words)?,
             // What is written is written, whoever says so and however it goes.
             'F' | 'v' | 'D' => {}
@@ -227,11 +229,13 @@ fn default_only(words: &mut Words, usual: u64, what: &str) -> Result<(), Failure
     Err(words.refused(&format!("{what} are not made")))
 }
 
-fn errors_behaviour(words: &mut Words) -> Result<(), Failure> {
-    match &*words.text()? {
-        "continue" => Ok(()),
-        "remount-ro" | "panic" => Err(words.refused("say it with the mount's option errors=")),
-        _ => Err(words.wrong("is continue, remount-ro or panic")),
+/// What the kernel does about errors, as superblocks have it.
+pub(crate) fn errors_behaviour(text: &str) -> Result<u16, String> {
+    match text {
+        "continue" => Ok(1),
+        "remount-ro" => Ok(2),
+        "panic" => Ok(3),
+        _ => Err("it is continue, remount-ro or panic".into()),
     }
 }
 

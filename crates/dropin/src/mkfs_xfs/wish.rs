@@ -123,6 +123,9 @@ impl Wish {
             "sunit" | "swidth" | "su" | "sw" => {
                 return Err(item.refused("nothing is laid out in stripes"));
             }
+            "max_atomic_write" => {
+                return Err(item.refused("groups are as large as the size calls for"));
+            }
             "rtinherit" | "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
                 return Err(item.refused("set the attribute on the root directory afterwards"));
             }
@@ -145,6 +148,9 @@ impl Wish {
             "attr" if item.text()? == "2" => {}
             "projid32bit" => always(item, true)?,
             "attr" => return Err(item.refused("version 5 has attributes of version 2")),
+            "max_atomic_write" => {
+                return Err(item.refused("groups are as large as the size calls for"));
+            }
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -190,6 +196,9 @@ impl Wish {
             "crc" => always(item, true)?,
             "finobt" | "rmapbt" | "reflink" | "inobtcount" | "bigtime" => self.switch(item)?,
             "autofsck" | "metadir" => always(item, false)?,
+            "uquota" | "uqnoenforce" | "gquota" | "gqnoenforce" | "pquota" | "pqnoenforce" => {
+                return Err(item.refused("quotas are turned on by an option of the mount"));
+            }
             _ => return Err(item.unknown()),
         }
         Ok(())
