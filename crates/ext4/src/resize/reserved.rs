@@ -46,7 +46,9 @@ pub(super) fn bring_up_to_date(
             )
         })?;
         let kept = write_map(draft, new, double)?;
-        let units = (1 + kept) * u64::from(geometry.block_size() / 512);
+        // Each of them counts as a whole cluster.
+        let cluster = u64::from(geometry.cluster_blocks());
+        let units = (1 + kept) * cluster * u64::from(geometry.block_size() / 512);
         inode.set_blocks_512(units, geometry.block_size());
         let count = inode.as_bytes().len().min(slot.len());
         slot[..count].copy_from_slice(&inode.as_bytes()[..count]);

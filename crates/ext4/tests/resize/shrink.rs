@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blockdev::BlockDevice;
+use blockdev::{BlockDevice, RecordingDevice};
 use ext4::resize::{Shrunk, Wish, plan_shrinking, shrink};
 use oracle::{effort, populate_with_kernel, require};
 use vfs::{Error, FileType, Timestamp};
 use workload::tree::Tree;
 
 use super::grow::grow_to;
-use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, tree};
+use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, kind, tree};
 
 /// Shrinks what is in an image, and cuts its file.
 pub(super) fn shrink_to(image: &Path, wish: Wish) -> vfs::Result<Shrunk> {
@@ -204,6 +204,43 @@ fn the_least_size_is_found_past_sizes_that_cannot_be() {
     });
     let shrunk = shrink_to(&image, Wish::Least).unwrap();
     assert!(shrunk.after.bytes() < 20 * MIB, "{shrunk:?}");
+    oracle::e2fsck(&image);
+}
+
+/// e2fsck counts each block that is kept for descriptors as a whole cluster.
+#[test]
+fn clusters_that_are_kept_are_counted_whole() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let folder = oracle::scratch();
+    let kind = Kind {
+        arguments: &["-C", "16384"],
+        size: 200 * MIB,
+        ..kind("clusters that are kept", "ext4", 1024, "bigalloc")
+    };
+    let image = kind.make(folder.path());
+    oracle::e2fsck(&image);
+    for mib in [170, 123] {
+        shrink_to(&image, Wish::Blocks(mib * 1024)).unwrap();
+        oracle::e2fsck(&image);
+    }
+}
+
+/// What goes is there until it is gone: the first size that is tried is one that can be had, and the last.
+#[test]
+fn the_least_size_is_found_at_once() {
+    require!(Tool("e2fsck"), Tool("mke2fs"));
+    let folder = oracle::scratch();
+    let kind = Kind { size: 512 * MIB, ..kind("large", "ext4", 4096, "") };
+    let image = kind.make(folder.path());
+    let recording = Arc::new(RecordingDevice::new(device(&image)));
+    let shared: Arc<dyn BlockDevice> = device(&image);
+    let (before, planned) = plan_shrinking(&shared, Wish::Least).unwrap();
+    drop(shared);
+    let shrunk = shrink(recording.clone(), Wish::Least, &mut |_, _| true).unwrap();
+    assert_eq!((shrunk.before, shrunk.after), (before, planned));
+    let flushes = oracle::crash::flushes(&recording.take()).len();
+    assert!(flushes < 40, "{flushes} flushes");
+    File::options().write(true).open(&image).unwrap().set_len(shrunk.after.bytes()).unwrap();
     oracle::e2fsck(&image);
 }
 
