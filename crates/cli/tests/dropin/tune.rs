@@ -75,10 +75,10 @@ fn hints_of_mke2fs_are_those_of_its_namesake() {
     let home = home();
     let dir = home.path();
     let hints = "-e remount-ro -E stride=4,stripe_width=8,test_fs";
-    done(dir, &format!("mke2fs -q -t ext4 -F {hints} image 300M"));
+    done(dir, &format!("mke2fs -q -t ext4 -F {hints} image 600M"));
     let mut mke2fs = oracle::command("mke2fs");
     let mke2fs = mke2fs.current_dir(dir).args(["-q", "-t", "ext4", "-F"]);
-    let made = mke2fs.args(hints.split_whitespace()).args(["theirs", "300M"]).output().unwrap();
+    let made = mke2fs.args(hints.split_whitespace()).args(["theirs", "600M"]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let header = |options: &[&str], image: &str| {
         let mut command = oracle::command("dumpe2fs");

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         made
     };
     if !wish.is_quiet {
-        tell(&made);
+        tell(&wish.image, &made);
     }
     Ok(0)
 }
@@ -106,7 +106,12 @@ impl Hints {
     }
 }
 
-fn tell(made: &diskwright::ImageInfo) {
+fn tell(image: &Path, made: &diskwright::ImageInfo) {
+    if made.format.is_empty() {
+        // What is not an image as it lies says nothing of itself.
+        say(format_args!("made {} in the sparse format of Android", image.display()));
+        return;
+    }
     say(format_args!(
         "made {} with {} {}k blocks and {} inodes",
         made.format,
