@@ -17,8 +17,16 @@ use crate::clone::{CloneTarget, Range};
 /// stay in the processor's cache between the read and the write.
 const COPY_BYTES: usize = 256 << 10;
 
-/// Files waiting for a thread.
-const QUEUE_LEN: usize = 512;
+/// Files are handed to a thread together until they have so many bytes, or are so many.
+const BATCH_BYTES: u64 = COPY_BYTES as u64;
+const BATCH_FILES: usize = 64;
+
+/// Batches waiting for a thread.
+const QUEUE_LEN: usize = 32;
+
+/// What the host keeps together of a file, in bytes. Zeros behind the end of a file are written only where they are in
+/// the page of its last byte, so that holes of the image stay.
+const PAGE_BYTES: u64 = 4096;
 
 /// A run of a file and where it goes.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +68,18 @@ pub(super) struct Destination {
     pub(super) clones: Option<Arc<CloneTarget>>,
     /// Whether the sum of all contents is wanted: what is shared is read for it.
     pub(super) is_summed: bool,
+    /// Block size of the file system, in bytes: no file has a part of a block.
+    pub(super) block_size: u64,
 }
 
 /// A pool of copying threads, or none: then files are copied as they are handed in.
 pub(super) struct Copier<'scope> {
-    queue: Option<SyncSender<Job>>,
+    queue: Option<SyncSender<Vec<Job>>>,
     threads: Vec<ScopedJoinHandle<'scope, Result<u64, BuildError>>>,
     destination: Destination,
+    /// Files that no thread has yet, and the bytes they have.
+    batch: Vec<Job>,
+    batch_bytes: u64,
     buffer: Vec<u8>,
     /// Sum over the contents copied.
     sum: u64,
@@ -79,39 +92,57 @@ impl<'scope> Copier<'scope> {
         destination: Destination,
         threads: usize,
     ) -> Self {
-        let mut copier =
-            Self { queue: None, threads: Vec::new(), destination, buffer: Vec::new(), sum: 0 };
+        let mut copier = Self {
+            queue: None,
+            threads: Vec::new(),
+            destination,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            buffer: Vec::new(),
+            sum: 0,
+        };
         if threads > 0 {
             let (sender, receiver) = sync_channel(QUEUE_LEN);
             let receiver = Arc::new(Mutex::new(receiver));
             copier.queue = Some(sender);
             for _ in 0..threads {
                 let (receiver, destination) = (Arc::clone(&receiver), copier.destination.clone());
-                copier.threads.push(scope.spawn(move || copy_jobs(&receiver, &destination)));
+                copier.threads.push(scope.spawn(move || copy_batches(&receiver, &destination)));
             }
         }
         copier
     }
 
-    /// Copies `runs` of a file, now or soon.
+    /// Copies `runs` of a file, soon.
     pub(super) fn copy(&mut self, body: Detached, runs: Runs) -> Result<(), BuildError> {
-        let job = Job { body, runs };
-        let Some(queue) = &self.queue else {
-            let sum = self.destination.copy_job(&job, &mut self.buffer)?;
-            self.sum = self.sum.wrapping_add(sum);
-            return Ok(());
-        };
-        if queue.send(job).is_err() {
-            // All threads have ended, which only an error makes them do.
-            self.join()?;
+        self.batch_bytes += runs.as_slice().iter().map(|run| run.len).sum::<u64>();
+        self.batch.push(Job { body, runs });
+        if self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_FILES {
+            self.hand_over()?;
         }
         Ok(())
     }
 
     /// Waits until everything is copied; the sum over all contents, in any order.
     pub(super) fn finish(mut self) -> Result<u64, BuildError> {
+        self.hand_over()?;
         self.join()?;
         Ok(self.sum)
+    }
+
+    fn hand_over(&mut self) -> Result<(), BuildError> {
+        self.batch_bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        let Some(queue) = &self.queue else {
+            let sum = BatchCopy::new(&self.destination, &mut self.buffer).copy_batch(&batch)?;
+            self.sum = self.sum.wrapping_add(sum);
+            return Ok(());
+        };
+        if queue.send(batch).is_err() {
+            // All threads have ended, which only an error makes them do.
+            self.join()?;
+        }
+        Ok(())
     }
 
     fn join(&mut self) -> Result<(), BuildError> {
@@ -126,51 +157,234 @@ impl<'scope> Copier<'scope> {
     }
 }
 
-fn copy_jobs(queue: &Mutex<Receiver<Job>>, destination: &Destination) -> Result<u64, BuildError> {
+fn copy_batches(
+    queue: &Mutex<Receiver<Vec<Job>>>,
+    destination: &Destination,
+) -> Result<u64, BuildError> {
     let mut buffer = Vec::new();
     let mut sum = 0_u64;
     loop {
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
-        let Ok(job) = next else { return Ok(sum) };
-        sum = sum.wrapping_add(destination.copy_job(&job, &mut buffer)?);
+        let Ok(batch) = next else { return Ok(sum) };
+        sum = sum.wrapping_add(BatchCopy::new(destination, &mut buffer).copy_batch(&batch)?);
+    }
+}
+
+/// Copies files of a batch. What lies side by side in the image is written together.
+struct BatchCopy<'a> {
+    destination: &'a Destination,
+    buffer: &'a mut Vec<u8>,
+    /// Bytes of the buffer that are not written yet.
+    used: usize,
+    /// Where they go.
+    start: u64,
+    /// Sum over the contents.
+    sum: u64,
+}
+
+impl<'a> BatchCopy<'a> {
+    fn new(destination: &'a Destination, buffer: &'a mut Vec<u8>) -> Self {
+        Self { destination, buffer, used: 0, start: 0, sum: 0 }
+    }
+
+    /// Returns the sum over the contents.
+    fn copy_batch(mut self, batch: &[Job]) -> Result<u64, BuildError> {
+        self.buffer.resize(COPY_BYTES, 0);
+        for job in batch {
+            let file = job.body.open()?;
+            for run in job.runs.as_slice() {
+                self.copy_run(&file, run)?;
+            }
+            file.finish()?;
+        }
+        self.write()?;
+        Ok(self.sum)
+    }
+
+    fn copy_run(&mut self, file: &ContentFile, run: &Run) -> Result<(), BuildError> {
+        let shared = self.destination.share(file, run);
+        let mut done = if self.destination.is_summed { 0 } else { shared };
+        while done < run.len {
+            let end = if done < shared { shared } else { run.len };
+            let is_shared = done < shared;
+            let from = if is_shared { self.apart()? } else { self.room(run.device_offset + done)? };
+            // Contents are summed by granules, which must not be cut.
+            let at = run.file_offset + done;
+            let room = (COPY_BYTES - from) as u64;
+            let len = (end - done).min(room - (at + room) % identity::GRANULE_BYTES) as usize;
+            let piece = &mut self.buffer[from..from + len];
+            file.read_at(at, piece)?;
+            if self.destination.is_summed {
+                let term = identity::contents_term(at, piece);
+                self.sum = self.sum.wrapping_add(term);
+            }
+            if !is_shared {
+                self.used = from + len;
+            }
+            done += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Room for bytes that are read and not written: all of the buffer.
+    fn apart(&mut self) -> Result<usize, BuildError> {
+        self.write()?;
+        Ok(0)
+    }
+
+    /// Room for bytes that go to a place of the image: behind those before them, if they lie there.
+    fn room(&mut self, at: u64) -> Result<usize, BuildError> {
+        let end = self.start + self.used as u64;
+        // What a block has behind the end of a file is zeros.
+        let unit = self.destination.block_size.min(PAGE_BYTES);
+        let is_next = at == end || at == end.next_multiple_of(unit);
+        let from = at.saturating_sub(self.start) as usize;
+        if self.used > 0 && is_next && from <= COPY_BYTES / 2 {
+            self.buffer[self.used..from].fill(0);
+            return Ok(from);
+        }
+        self.write()?;
+        self.start = at;
+        Ok(0)
+    }
+
+    fn write(&mut self) -> Result<(), BuildError> {
+        let used = std::mem::take(&mut self.used);
+        if used == 0 {
+            return Ok(());
+        }
+        let written = self.destination.device.write_at(self.start, &self.buffer[..used]);
+        written.map_err(BuildError::Write)
     }
 }
 
 impl Destination {
-    /// Copies the contents of a file. Returns their sum.
-    fn copy_job(&self, job: &Job, buffer: &mut Vec<u8>) -> Result<u64, BuildError> {
-        let file = job.body.open()?;
-        let mut sum = 0_u64;
-        for run in job.runs.as_slice() {
-            let shared = self.share(&file, run);
-            let mut done = if self.is_summed { 0 } else { shared };
-            while done < run.len {
-                let end = if done < shared { shared } else { run.len };
-                let len = (end - done).min(COPY_BYTES as u64) as usize;
-                if buffer.len() < len {
-                    buffer.resize(len, 0);
-                }
-                let piece = &mut buffer[..len];
-                file.read_at(run.file_offset + done, piece)?;
-                if done >= shared {
-                    let at = run.device_offset + done;
-                    self.device.write_at(at, piece).map_err(BuildError::Write)?;
-                }
-                if self.is_summed {
-                    sum = sum.wrapping_add(identity::contents_term(run.file_offset + done, piece));
-                }
-                done += len as u64;
-            }
-        }
-        file.finish()?;
-        Ok(sum)
-    }
-
     /// Shares the first bytes of a run with the source, if that can be. Returns how many.
     fn share(&self, file: &ContentFile, run: &Run) -> u64 {
         let Some(clones) = &self.clones else { return 0 };
         let Some(stored) = file.stored(run.file_offset) else { return 0 };
         let Stored { file, offset, len } = stored;
         clones.share(Range { file, offset, len: len.min(run.len) }, run.device_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use source::{Body, Content, ReadContent, SourceError};
+
+    use super::*;
+
+    /// A file whose bytes follow from their places and a number.
+    #[derive(Debug)]
+    struct Numbered(u64);
+
+    impl Numbered {
+        fn bytes(&self, len: usize) -> Vec<u8> {
+            (0..len as u64).map(|at| (at * 7 % 251 + self.0) as u8).collect()
+        }
+    }
+
+    impl ReadContent for Numbered {
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+            let bytes = self.bytes(offset as usize + buf.len());
+            buf.copy_from_slice(&bytes[offset as usize..]);
+            Ok(())
+        }
+    }
+
+    /// An image that counts how often it is written.
+    struct Counting {
+        bytes: Mutex<Vec<u8>>,
+        writes: std::sync::atomic::AtomicUsize,
+    }
+
+    impl BlockDevice for Counting {
+        fn len(&self) -> u64 {
+            self.bytes.lock().unwrap().len() as u64
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+            Ok(())
+        }
+
+        fn zero_range(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Copies files, each with a length, to places. Returns the image, the sum and the number of writes.
+    fn copied(files: &[(u64, u64)], block_size: u64, threads: usize) -> (Vec<u8>, u64, usize) {
+        let (bytes, writes) = (Mutex::new(vec![0xee; 4 << 20]), 0.into());
+        let counting = Arc::new(Counting { bytes, writes });
+        let device = Arc::clone(&counting) as Arc<dyn BlockDevice>;
+        let destination = Destination { device, clones: None, is_summed: true, block_size };
+        let sum = std::thread::scope(|scope| {
+            let mut copier = Copier::start(scope, destination, threads);
+            for (number, &(at, len)) in files.iter().enumerate() {
+                let content = Content::elsewhere(len, None, Arc::new(Numbered(number as u64)));
+                let Body::Detached(body) = content.into_body() else { panic!("nothing to copy") };
+                let run = Run { file_offset: 0, device_offset: at, len };
+                copier.copy(body, Runs::One(run)).unwrap();
+            }
+            copier.finish().unwrap()
+        });
+        let image = counting.bytes.lock().unwrap().clone();
+        (image, sum, counting.writes.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[test]
+    fn files_side_by_side_are_written_together_and_nothing_between_them() {
+        // Lengths, and blocks of 4 KiB that belong to somebody else before each file.
+        let lens: [(u64, u64); 9] = [
+            (1, 0),
+            (4096, 0),
+            (5000, 0),
+            (100, 2),
+            (300_000, 0),
+            (4095, 0),
+            (70_000, 1),
+            (262_144, 0),
+            (3, 0),
+        ];
+        for block_size in [1024, 4096, 65_536] {
+            let mut end = 0_u64;
+            let place = |(len, gap): &(u64, u64)| {
+                let at =
+                    (end.next_multiple_of(block_size) + gap * 4096).next_multiple_of(block_size);
+                end = at + len;
+                (at, *len)
+            };
+            let files: Vec<_> = lens.iter().map(place).collect();
+            let (image, sum, writes) = copied(&files, block_size, 0);
+            let mut expected = vec![0xee; image.len()];
+            let mut expected_sum = 0_u64;
+            for (number, &(at, len)) in files.iter().enumerate() {
+                let bytes = Numbered(number as u64).bytes(len as usize);
+                expected[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+                expected_sum = expected_sum.wrapping_add(identity::contents_term(0, &bytes));
+                // What the last block has behind the end may have become zeros.
+                let (end, unit) = ((at + len) as usize, block_size.min(4096) as usize);
+                let tail = end..end.next_multiple_of(unit);
+                assert!(image[tail.clone()].iter().all(|byte| matches!(byte, 0 | 0xee)));
+                expected[tail.clone()].copy_from_slice(&image[tail]);
+            }
+            assert!(image == expected, "blocks of {block_size} bytes");
+            assert_eq!(sum, expected_sum);
+            assert!(block_size == 65_536 || writes < lens.len(), "{writes} writes");
+            let (with_threads, sum, _) = copied(&files, block_size, 3);
+            assert!(with_threads == image && sum == expected_sum);
+        }
     }
 }

@@ -149,7 +149,7 @@ impl Identity {
 
 /// Unit in which contents are hashed, in bytes. Those who read contents cut them elsewhere than those who stream
 /// them, but at multiples of it, as long as a file lies in whole pages.
-const GRANULE_BYTES: u64 = 4096;
+pub(super) const GRANULE_BYTES: u64 = 4096;
 
 /// What of a file's bytes goes into the hash of an image, summed over all files in any order. Zeros at the ends of a
 /// granule are left out: the one way reads a hole inside of a block as zeros, and the other leaves it out.

@@ -449,9 +449,10 @@ impl Build<'_> {
     }
 
     /// Where the contents of files go.
-    fn destination(&self, device: &Arc<dyn BlockDevice>) -> Destination {
+    fn destination(&self, device: &Arc<dyn BlockDevice>, block_size: u64) -> Destination {
         Destination {
             device: Arc::clone(device),
+            block_size,
             clones: CloneTarget::of(self.target.file()).map(Arc::new),
             is_summed: self.options.uuid.is_none(),
         }
@@ -473,9 +474,10 @@ impl Build<'_> {
             mtime_only: self.input.is_directory(),
             is_trial: fill == Fill::Trial,
         };
+        let destination = self.destination(device, u64::from(fs.statfs()?.block_size));
         thread::scope(|scope| {
             let threads = if fill == Fill::Whole { self.helpers() } else { 0 };
-            let copier = Copier::start(scope, self.destination(device), threads);
+            let copier = Copier::start(scope, destination, threads);
             let mut writer = Writer::new(fs, policy, copier).with_known(known);
             let mut identity = Identity::new(self.options);
             if self.target.is_device() {

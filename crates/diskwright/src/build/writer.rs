@@ -345,7 +345,6 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.buffer.resize(STREAM_BYTES, 0);
         let mut buffer = std::mem::take(&mut self.buffer);
         for run in runs {
-            file.begin(run);
             let mut done = 0;
             while done < run.len {
                 let want = (run.len - done).min(STREAM_BYTES as u64) as usize;
@@ -366,7 +365,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         self.buffer = buffer;
         let known = self.known.as_mut().filter(|_| is_by_file && !runs.is_empty());
         let Some(known) = known else { return Ok(()) };
-        let Some(part) = known.whole(ino, file) else { return Ok(()) };
+        let Some(part) = known.written(ino, runs, file)? else { return Ok(()) };
         self.fs.truncate(ino, 0, None)?;
         known.share(ino, &part)
     }
@@ -381,7 +380,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     ) -> Result<(), BuildError> {
         let Some(known) = &mut self.known else { return Ok(()) };
         let mut looked = Looked::default();
-        known.split(ino, size, (offset, bytes), &mut looked);
+        known.split(ino, size, (offset, bytes), &mut looked)?;
         for part in looked.parts.iter().filter(|part| part.same.is_none()) {
             let start = (part.run.offset - offset) as usize;
             let bytes = &bytes[start..start + part.run.len as usize];
@@ -524,7 +523,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     /// Waits for the copying and settles the times of directories.
     /// Returns what was made, the sum over all contents, and what was not kept.
     pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
-        self.made.shared = self.known.take().map_or(0, |known| known.shared_bytes());
+        self.made.shared = self.known.take().map_or(Ok(0), Known::finish)?;
         let copied = self.copier.finish()?;
         for (ino, change) in &self.directories {
             self.fs.set_attributes(*ino, change)?;

@@ -3,22 +3,20 @@
 //! The contents of files in a compressed layer go into one file without a name that all layers share (the pool), so
 //! that nothing is decompressed twice. Those of a plain layer stay where they are.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use blockdev::FileAt;
 use oci_spec::image::Digest;
 use parking_lot::Mutex;
 
 use super::manifest::{Layer, Packing};
+use super::pool::{Keeper, Pool};
 use super::store::{Store, archive_name};
 use super::verify::{Blob, BlobReader, Hasher};
 use super::{ContainerFault, Limits};
 use crate::content::ArchiveFile;
-use crate::host::temporary_file_in;
 use crate::tar::compress::{Compression, Gzip, MAGIC_LEN, Zstd};
 use crate::tar::readahead::ReadAhead;
 use crate::{Body, Content, Entry, EntryKind, Source, SourceError, TarSource};
@@ -31,40 +29,6 @@ pub(super) const PATH_BYTES_MAX: usize = 4096;
 
 /// Memory that an entry takes beside its names and attributes, in bytes.
 pub(super) const ENTRY_BYTES: u64 = 256;
-
-/// Unit in which files lie in the pool, in bytes.
-const POOL_UNIT: u64 = 512;
-
-/// Where the contents of compressed layers are kept.
-pub(super) struct Pool {
-    archive: Arc<ArchiveFile>,
-    /// First byte that is free.
-    end: AtomicU64,
-    beside: PathBuf,
-    /// Bytes of memory that entries have taken.
-    names: AtomicU64,
-}
-
-impl Pool {
-    pub(super) fn new(beside: &Path) -> Result<Self, SourceError> {
-        let keep = |e| SourceError::io("keep the contents of layers in", beside, e);
-        let file = Arc::new(temporary_file_in(beside).map_err(keep)?);
-        let archive = Arc::new(ArchiveFile { file, path: "the contents of layers".into() });
-        let (end, names) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { archive, end, beside: beside.to_owned(), names })
-    }
-
-    /// Space for `len` bytes; `None` if no file is so long.
-    fn reserve(&self, len: u64) -> Option<u64> {
-        let len = len.checked_next_multiple_of(POOL_UNIT)?;
-        let add = |end: u64| end.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
-        self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()
-    }
-
-    fn file(&self) -> &File {
-        &self.archive.file
-    }
-}
 
 /// What of a blob is seen on its way to the tar reader.
 struct Watch {
@@ -232,7 +196,7 @@ impl LayerReader<'_> {
         let in_place =
             Arc::new(ArchiveFile { file: Arc::clone(&blob.file), path: path.to_owned() });
         let mut entries = Vec::new();
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut keeper = Keeper::new(self.pool);
         while let Some(mut entry) = source.next_entry()? {
             if self.is_cancelled.load(Ordering::Relaxed) {
                 break;
@@ -246,12 +210,13 @@ impl LayerReader<'_> {
                     let offset = blob.offset + source.data_offset();
                     Content::archived_shared(size, runs, &in_place, offset)
                 } else {
-                    let offset = self.keep(source, content.data_len(), limit, blob, &mut buffer)?;
-                    Content::archived_shared(size, runs, &self.pool.archive, offset)
+                    let offset = self.keep(source, content.data_len(), limit, blob, &mut keeper)?;
+                    Content::archived_shared(size, runs, self.pool.archive(), offset)
                 };
             }
             entries.push(entry);
         }
+        keeper.finish()?;
         Ok(entries)
     }
 
@@ -271,39 +236,36 @@ impl LayerReader<'_> {
         };
         let xattrs = entry.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len() + 48);
         let bytes = (entry.path.len() + kind + xattrs.sum::<usize>()) as u64 + ENTRY_BYTES;
-        if self.pool.names.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limits.names_bytes {
+        if self.pool.add_names(bytes) > self.limits.names_bytes {
             return Err(self.fault(ContainerFault::Names { limit: self.limits.names_bytes }));
         }
         Ok(())
     }
 
-    /// Copies the contents of a file into the pool; where to.
+    /// Puts the contents of a file into the pool; where.
     fn keep(
         &self,
         source: &mut TarSource,
         len: u64,
         limit: u64,
         blob: &Blob,
-        buffer: &mut [u8],
+        keeper: &mut Keeper<'_>,
     ) -> Result<u64, SourceError> {
         let expands = || self.fault(ContainerFault::Expands { stored: blob.len, limit });
         if len > limit {
             return Err(expands());
         }
-        let offset = self.pool.reserve(len).ok_or_else(expands)?;
-        let mut done = 0;
-        while done < len {
-            let want = (len - done).min(buffer.len() as u64) as usize;
-            let n = source.read(&mut buffer[..want])?;
-            if n == 0 {
-                return Err(expands());
+        let fill = |buffer: &mut [u8]| {
+            let mut done = 0;
+            while done < buffer.len() {
+                match source.read(&mut buffer[done..])? {
+                    0 => return Err(expands()),
+                    n => done += n,
+                }
             }
-            self.pool.file().write_all_at(&buffer[..n], offset + done).map_err(|e| {
-                SourceError::io("keep the contents of layers in", &self.pool.beside, e)
-            })?;
-            done += n as u64;
-        }
-        Ok(offset)
+            Ok(())
+        };
+        keeper.keep(len, fill)?.ok_or_else(expands)
     }
 
     /// Compares digests after everything was read.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use super::layer::{LayerReader, Pool};
+use super::layer::LayerReader;
 use super::manifest::Layer;
+use super::pool::Pool;
 use super::store::Store;
 use super::whiteout::{Meaning, meaning};
 use super::{ContainerFault, Limits};

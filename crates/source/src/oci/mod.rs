@@ -17,6 +17,7 @@ mod layer;
 mod layer_file;
 mod manifest;
 mod overlay;
+mod pool;
 #[cfg(feature = "pull")]
 mod pull;
 mod reference;
@@ -42,8 +43,9 @@ pub use whiteout::Meaning;
 use crate::tar::compress::expanded_max;
 use crate::{Entry, SourceError};
 use flatten::Flattener;
-use layer::{LayerReader, Pool};
+use layer::LayerReader;
 use manifest::Manifest;
+use pool::Pool;
 use reference::Transport;
 use store::Store;
 use stream::Flat;

@@ -2,7 +2,7 @@
 //! the reader's.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use crate::host::HAS_THREADS;
@@ -23,12 +23,39 @@ enum Reader {
 
 /// What the thread has read.
 struct Chunks {
-    chunks: Receiver<io::Result<Vec<u8>>>,
-    chunk: Vec<u8>,
-    /// Bytes of `chunk` already returned.
+    chunks: Receiver<io::Result<Chunk>>,
+    /// Gives the thread the memory of chunks back.
+    spare: Sender<Chunk>,
+    chunk: Chunk,
+    /// Bytes of the chunk already returned.
     used: usize,
     /// The last chunk, which is empty, or an error has come.
     is_over: bool,
+}
+
+/// Bytes on their way.
+#[derive(Default)]
+struct Chunk {
+    memory: Vec<u8>,
+    /// Bytes that were read.
+    len: usize,
+}
+
+impl Chunk {
+    /// Reads until the chunk is full, or the reader's end or an error comes.
+    fn fill(&mut self, reader: &mut dyn Read) -> io::Result<()> {
+        self.memory.resize(CHUNK_BYTES, 0);
+        self.len = 0;
+        while self.len < CHUNK_BYTES {
+            match reader.read(&mut self.memory[self.len..]) {
+                Ok(0) => break,
+                Ok(n) => self.len += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl ReadAhead {
@@ -37,22 +64,30 @@ impl ReadAhead {
             return Ok(Self(Reader::Here(inner)));
         }
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
-        thread::Builder::new().name("decompress".to_owned()).spawn(move || pump(inner, &sender))?;
-        let chunks = Chunks { chunks, chunk: Vec::new(), used: 0, is_over: false };
+        let (spare, spares) = channel();
+        thread::Builder::new()
+            .name("decompress".to_owned())
+            .spawn(move || pump(inner, &sender, &spares))?;
+        let chunks = Chunks { chunks, spare, chunk: Chunk::default(), used: 0, is_over: false };
         Ok(Self(Reader::Thread(chunks)))
     }
 }
 
 /// Sends chunks up to an empty one or an error, or until nobody wants more.
-fn pump(mut inner: Box<dyn Read + Send>, sender: &SyncSender<io::Result<Vec<u8>>>) {
+fn pump(
+    mut inner: Box<dyn Read + Send>,
+    sender: &SyncSender<io::Result<Chunk>>,
+    spares: &Receiver<Chunk>,
+) {
     loop {
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        let read = inner.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
+        let mut chunk = spares.try_recv().unwrap_or_default();
+        let read = chunk.fill(&mut *inner);
         // What came before an error is good, and an archive may end before it.
-        let is_last = chunk.is_empty() || read.is_err();
-        if (read.is_ok() || !chunk.is_empty()) && sender.send(Ok(chunk)).is_err() {
+        let is_empty = chunk.len == 0;
+        if (read.is_ok() || !is_empty) && sender.send(Ok(chunk)).is_err() {
             return;
         }
+        let is_last = is_empty || read.is_err();
         if let Err(error) = read {
             let _ = sender.send(Err(error));
         }
@@ -73,14 +108,16 @@ impl Read for ReadAhead {
 
 impl Read for Chunks {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.used == self.chunk.len() && !self.is_over {
+        if self.used == self.chunk.len && !self.is_over {
             let ended = || io::Error::other("the thread that decompresses ended early");
             let next = self.chunks.recv().unwrap_or_else(|_| Err(ended()));
-            self.is_over = next.as_ref().map_or(true, Vec::is_empty);
-            self.chunk = next?;
+            self.is_over = next.as_ref().map_or(true, |chunk| chunk.len == 0);
+            let used = std::mem::replace(&mut self.chunk, next?);
             self.used = 0;
+            // The thread may have ended.
+            let _ = self.spare.send(used);
         }
-        let n = (&self.chunk[self.used..]).read(buf)?;
+        let n = (&self.chunk.memory[self.used..self.chunk.len]).read(buf)?;
         self.used += n;
         Ok(n)
     }

@@ -168,4 +168,8 @@ impl ShareBlocks for Xfs {
     fn share(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> vfs::Result<()> {
         self.share_blocks(from, to, len)
     }
+
+    fn read_back(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> vfs::Result<usize> {
+        FileSystem::read(self, ino, offset, buffer)
+    }
 }
