@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -22,6 +23,17 @@ def need(condition: bool, what: str) -> None:
         if os.environ.get("DISKWRIGHT_REQUIRE_TOOLS") == "1":
             pytest.fail(f"needs {what}")
         pytest.skip(f"SKIPPED: needs {what}")
+
+
+def need_modules(*names: str) -> None:
+    """Skips a test where a module is missing that only the full run installs."""
+    for name in names:
+        try:
+            missing = importlib.util.find_spec(name) is None
+        except ModuleNotFoundError:
+            missing = True
+        if missing:
+            pytest.skip(f"SKIPPED: needs {name}, as scripts/test-python without --quick installs it")
 
 
 @pytest.fixture(params=FORMATS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import need_modules
 
 import diskwright
 
@@ -31,13 +31,7 @@ def test_the_tour(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fs", ["ext4", "xfs"])
 def test_other_parsers_find_the_same(fs: str, tmp_path: Path) -> None:
     wanted = ["dissect.xfs"] if fs == "xfs" else ["dissect.extfs", "ext4"]
-    for module in wanted:
-        try:
-            missing = importlib.util.find_spec(module) is None
-        except ModuleNotFoundError:
-            missing = True
-        if missing:
-            pytest.skip(f"SKIPPED: needs {module}, as scripts/test-python without --quick installs it")
+    need_modules(*wanted)
     with diskwright.create(tmp_path / "a.img", 64 << 20, fs=fs, small=True) as image:  # type: ignore[arg-type]
         for number in range(200):
             file = image / f"d{number % 5}" / f"file-{number}"
@@ -51,9 +45,7 @@ def test_other_parsers_find_the_same(fs: str, tmp_path: Path) -> None:
 
 
 def test_data(tmp_path: Path) -> None:
-    for module in ("pandas", "pyarrow", "zarr"):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"SKIPPED: needs {module}, as scripts/test-python without --quick installs it")
+    need_modules("pandas", "pyarrow", "zarr")
     assert "read what they wrote" in run("data.py", tmp_path)
 
 

@@ -6,10 +6,12 @@ use std::ptr;
 use diskwright::fs::ReadDir;
 use parking_lot::Mutex;
 
-use crate::border::{call, check_place, path, put, put_handle, quietly};
+use crate::border::quietly;
 use crate::error::dw_error;
-use crate::handle::{Handle, look, take};
+use crate::failure::Result;
+use crate::handle::{Handle, take};
 use crate::image::dw_image;
+use crate::steps::{Steps, begin, next};
 
 /// A directory that is listed. One thread at a time uses it, as an entry lives until the next is asked for.
 pub struct dw_dir {
@@ -17,7 +19,7 @@ pub struct dw_dir {
 }
 
 impl Handle for dw_dir {
-    type Value = Listing;
+    type Value = Mutex<Listing>;
     const MARK: u64 = u64::from_le_bytes(*b"dw_dir\0\0");
     const NAME: &'static str = "a directory";
 }
@@ -37,11 +39,8 @@ pub struct dw_entry {
     pub reserved: u32,
 }
 
-/// A listing, and the entry that was given last. The lock keeps threads that break the rule from more than reading each
-/// other's names.
-pub(crate) struct Listing(Mutex<Step>);
-
-struct Step {
+/// A listing, and the entry that was given last.
+pub(crate) struct Listing {
     entries: ReadDir,
     /// The name, with NUL.
     name: Vec<u8>,
@@ -49,10 +48,12 @@ struct Step {
 }
 
 // SAFETY: the pointer leads to `name` beside it, which lies on the heap.
-unsafe impl Send for Step {}
+unsafe impl Send for Listing {}
 
-impl Step {
-    fn next(&mut self) -> crate::failure::Result<*const dw_entry> {
+impl Steps for Listing {
+    type Entry = dw_entry;
+
+    fn step(&mut self) -> Result<*const dw_entry> {
         let Some(next) = self.entries.next().transpose()? else { return Ok(ptr::null()) };
         self.name.clear();
         self.name.extend_from_slice(next.file_name());
@@ -79,13 +80,10 @@ pub unsafe extern "C" fn dw_dir_open(
 ) -> c_int {
     // SAFETY: the rules of the header.
     unsafe {
-        call(error, || {
-            put_handle(dir, || {
-                let entries = look(image)?.read_dir(path(at)?)?;
-                let entry =
-                    dw_entry { name: ptr::null(), name_len: 0, ino: 0, mode: 0, reserved: 0 };
-                Ok(Listing(Mutex::new(Step { entries, name: Vec::new(), entry })))
-            })
+        begin(image, at, dir, error, |image, path| {
+            let entries = image.read_dir(path)?;
+            let entry = dw_entry { name: ptr::null(), name_len: 0, ino: 0, mode: 0, reserved: 0 };
+            Ok(Listing { entries, name: Vec::new(), entry })
         })
     }
 }
@@ -99,14 +97,7 @@ pub unsafe extern "C" fn dw_dir_next(
     error: *mut *mut dw_error,
 ) -> c_int {
     // SAFETY: the rules of the header.
-    unsafe {
-        call(error, || {
-            check_place(entry, "the entry")?;
-            entry.write(ptr::null());
-            let next = look(dir)?.0.lock().next()?;
-            put(entry, "the entry", next)
-        })
-    }
+    unsafe { next(dir, entry, error) }
 }
 
 /// Frees a directory. NULL is fine.

@@ -20,6 +20,7 @@
 // In the order of the header.
 mod border;
 mod handle;
+mod steps;
 
 mod version;
 

@@ -7,11 +7,12 @@ use diskwright::fs::Walk;
 use parking_lot::Mutex;
 
 use crate::attributes::dw_metadata;
-use crate::border::{call, check_flags, check_place, path, put, put_handle, quietly};
+use crate::border::{call, check_flags, quietly};
 use crate::error::dw_error;
 use crate::failure::Result;
 use crate::handle::{Handle, look, take};
 use crate::image::dw_image;
+use crate::steps::{Steps, begin, next};
 
 /// The entries of each directory come in the order of the bytes of their names.
 pub const DW_SORTED: u32 = 1;
@@ -22,7 +23,7 @@ pub struct dw_walk {
 }
 
 impl Handle for dw_walk {
-    type Value = Walking;
+    type Value = Mutex<Walking>;
     const MARK: u64 = u64::from_le_bytes(*b"dw_walk\0");
     const NAME: &'static str = "a walk";
 }
@@ -43,9 +44,7 @@ pub struct dw_walk_entry {
 }
 
 /// A walk, and what it gave last.
-pub(crate) struct Walking(Mutex<Step>);
-
-struct Step {
+pub(crate) struct Walking {
     walk: Walk,
     /// The path, with NUL.
     path: Vec<u8>,
@@ -53,10 +52,12 @@ struct Step {
 }
 
 // SAFETY: the pointers lead to `path` beside them, which lies on the heap.
-unsafe impl Send for Step {}
+unsafe impl Send for Walking {}
 
-impl Step {
-    fn next(&mut self) -> Result<*const dw_walk_entry> {
+impl Steps for Walking {
+    type Entry = dw_walk_entry;
+
+    fn step(&mut self) -> Result<*const dw_walk_entry> {
         let Some(next) = self.walk.next().transpose()? else { return Ok(ptr::null()) };
         self.path.clear();
         self.path.extend_from_slice(next.path());
@@ -86,13 +87,11 @@ pub unsafe extern "C" fn dw_walk_open(
 ) -> c_int {
     // SAFETY: the rules of the header.
     unsafe {
-        call(error, || {
-            put_handle(walk, || {
-                check_flags(flags, DW_SORTED)?;
-                let walk = look(image)?.walk(path(at)?);
-                let walk = if flags & DW_SORTED != 0 { walk.sorted() } else { walk };
-                Ok(Walking(Mutex::new(Step { walk, path: Vec::new(), entry: None })))
-            })
+        begin(image, at, walk, error, |image, path| {
+            check_flags(flags, DW_SORTED)?;
+            let walk = image.walk(path);
+            let walk = if flags & DW_SORTED != 0 { walk.sorted() } else { walk };
+            Ok(Walking { walk, path: Vec::new(), entry: None })
         })
     }
 }
@@ -106,14 +105,7 @@ pub unsafe extern "C" fn dw_walk_next(
     error: *mut *mut dw_error,
 ) -> c_int {
     // SAFETY: the rules of the header.
-    unsafe {
-        call(error, || {
-            check_place(entry, "the entry")?;
-            entry.write(ptr::null());
-            let next = look(walk)?.0.lock().next()?;
-            put(entry, "the entry", next)
-        })
-    }
+    unsafe { next(walk, entry, error) }
 }
 
 /// Leaves out what is below the directory that was given last.
@@ -122,7 +114,7 @@ pub unsafe extern "C" fn dw_walk_skip(walk: *mut dw_walk, error: *mut *mut dw_er
     // SAFETY: the rules of the header.
     unsafe {
         call(error, || {
-            look(walk)?.0.lock().walk.skip_current_dir();
+            look(walk)?.lock().walk.skip_current_dir();
             Ok(())
         })
     }

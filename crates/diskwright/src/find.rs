@@ -1,4 +1,15 @@
 //! What `diskwright find` does.
+//!
+//! ```no_run
+//! use diskwright::find::{FindOptions, Style, find};
+//! use diskwright::{Image, OpenImage};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let services = FindOptions::default().name("*.service").style(Style::Lines);
+//! find(image.paths(), b"/etc", &services, &mut std::io::stdout())?;
+//! # Ok(()) }
+//! ```
 
 use std::io::Write;
 

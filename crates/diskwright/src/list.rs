@@ -1,4 +1,14 @@
 //! What `diskwright ls` does.
+//!
+//! ```no_run
+//! use diskwright::list::{ListOptions, Style, list};
+//! use diskwright::{Image, OpenImage};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! list(image.paths(), b"/", &ListOptions::default().style(Style::Long), &mut std::io::stdout())?;
+//! # Ok(()) }
+//! ```
 
 use std::io::Write;
 

@@ -1,4 +1,15 @@
 //! What `diskwright lsattr` does.
+//!
+//! ```no_run
+//! use diskwright::lsattr::{FlagOptions, FlagStyle, list_flags};
+//! use diskwright::{Image, OpenImage};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let how = FlagOptions::default().style(FlagStyle::Names).recursive(true);
+//! list_flags(image.paths(), b"/etc", &how, &mut std::io::stdout())?;
+//! # Ok(()) }
+//! ```
 
 use std::io::Write;
 

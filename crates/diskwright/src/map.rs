@@ -1,4 +1,17 @@
 //! What `diskwright map` does: a picture of what lies where in an image.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//! use diskwright::OpenImage;
+//! use diskwright::map::{CELLS_MAX, Options, survey, svg, write_file};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let place = OpenImage::default();
+//! let mapped = survey("root.img".as_ref(), &place, CELLS_MAX, &mut |_, _| ControlFlow::Continue(()))?;
+//! let options = Options { title: "root".into(), format: mapped.format, ..Options::default() };
+//! write_file("root.svg".as_ref(), svg(&mapped.survey, &options).as_bytes(), false)?;
+//! # Ok(()) }
+//! ```
 
 use std::io::Write;
 use std::ops::ControlFlow;

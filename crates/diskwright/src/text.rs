@@ -1,4 +1,12 @@
 //! What people read and write: names, sizes, times and modes.
+//!
+//! ```
+//! use diskwright::text::{escaped, parse_size, size};
+//!
+//! assert_eq!(parse_size("64M"), Ok(64 << 20));
+//! assert_eq!(size(64 << 20), "64.0 MiB");
+//! assert_eq!(escaped(b"a\nb").to_string(), r"a\nb");
+//! ```
 
 pub use vfs::text::{escaped, hex, mode, size, type_word};
 

@@ -1,4 +1,17 @@
 //! Changing what the superblock says of its file system.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::tune::change_superblock;
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! // Checked every 30 mounts, as by `tune2fs -c 30`.
+//! change_superblock("root.img".as_ref(), &OpenImage::default(), &mut |superblock| {
+//!     superblock.max_mnt_count = 30_u16.into();
+//!     Ok(())
+//! })?;
+//! # Ok(()) }
+//! ```
 
 use std::path::Path;
 use std::sync::Arc;

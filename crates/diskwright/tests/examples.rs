@@ -85,3 +85,20 @@ fn a_backup_has_everything_once() {
         assert_eq!(noted.next().unwrap(), b"value");
     }
 }
+
+/// The head of a module's file.
+fn head(module: &str) -> String {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let places = [source.join(format!("{module}.rs")), source.join(module).join("mod.rs")];
+    let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok()).unwrap();
+    text.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_public_module_begins_with_an_example() {
+    let library = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let text = std::fs::read_to_string(library).unwrap();
+    let modules = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let without: Vec<_> = modules.filter(|module| !head(module).contains("//! ```")).collect();
+    assert!(without.is_empty(), "no example at the head of {without:?}");
+}

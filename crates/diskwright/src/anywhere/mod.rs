@@ -2,6 +2,17 @@
 //!
 //! With the feature `anywhere` they are opened; without it, the words that look like one are told from files that are
 //! missing, to say what would read them. A local file never starts any of it.
+//!
+//! ```no_run
+//! use diskwright::anywhere::{Reading, set_reading};
+//! use diskwright::fs::Image;
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! set_reading(&Reading::default().cache(Some("/var/cache/images".into())))?;
+//! let image = Image::open("https://example.org/images/names/root")?;
+//! println!("{}", image.read_to_string("/etc/os-release")?);
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "anywhere")]
 mod commit;

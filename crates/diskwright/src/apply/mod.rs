@@ -5,6 +5,32 @@
 //! first, then the entries in the order of the layer. If that fits one checkpoint of the journal or log, it happens as
 //! a whole or not at all, also when it fails half way: what is not durable is dropped. Otherwise it happens in steps,
 //! each of which leaves whole files.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::apply::{LayerFile, LayerLimits, LayerOptions, Observer, apply};
+//! use diskwright::edit::Policy;
+//!
+//! # struct Quiet;
+//! # impl Observer for Quiet {
+//! #     fn file(&mut self, _: &[u8]) {}
+//! #     fn copied(&mut self, _: u64) {}
+//! #     fn warning(&mut self, message: &str) {
+//! #         eprintln!("{message}");
+//! #     }
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = LayerFile::load(
+//!     "layer.tar.zst".as_ref(),
+//!     "/var/tmp".as_ref(),
+//!     &LayerLimits::default(),
+//!     &LayerOptions::default(),
+//! )?;
+//! let place = OpenImage::default();
+//! let report = apply(&layer, "root.img".as_ref(), &place, Policy::now(None), &mut Quiet)?;
+//! println!("{} files, {} names removed", report.files, report.removed);
+//! # Ok(()) }
+//! ```
 
 mod hide;
 mod place;
@@ -14,13 +40,15 @@ mod stage;
 use std::path::Path;
 
 use serde::Serialize;
-use source::oci::{ContainerFault, LayerFile};
+use source::oci::ContainerFault;
 
 use crate::edit::{Editor, Policy};
 use crate::list::join;
 use crate::{Error, Image, OpenImage, Result};
 
 pub use crate::extract::Observer;
+pub use ::source::Options as LayerOptions;
+pub use ::source::oci::{LayerFile, Limits as LayerLimits};
 
 use put::Putter;
 use stage::Staged;

@@ -4,6 +4,27 @@
 //! source, on a fresh file system without a journal; the same source and options give the same
 //! bytes, whatever the number of threads. It gets its name only when it is finished, and what it replaces is
 //! locked until then, as for a change of an image.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use diskwright::build::{BuildOptions, Format, Progress, build};
+//!
+//! struct Dots;
+//!
+//! impl Progress for Dots {
+//!     fn made(&self, entries: u64, _bytes: u64) {
+//!         if entries % 1000 == 0 {
+//!             eprint!(".");
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), diskwright::build::BuildError> {
+//! let options = BuildOptions::new(Path::new("rootfs"), "root.img", Format::Ext4).free(64 << 20);
+//! let report = build(&options, &Dots)?;
+//! println!("{} files in {} bytes", report.entries, report.image_bytes);
+//! # Ok(()) }
+//! ```
 
 mod config;
 mod convert;

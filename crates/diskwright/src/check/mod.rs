@@ -6,6 +6,18 @@
 //!
 //! Nothing is ever written to an image, and what its journal or log holds is replayed in memory first: what is
 //! checked is what a mount would show.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::check::{Options, Verdict, check};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let report = check("root.img".as_ref(), &OpenImage::default(), &Options::default())?;
+//! if report.verdict() != Verdict::Clean {
+//!     println!("{} findings", report.count());
+//! }
+//! # Ok(()) }
+//! ```
 
 mod collect;
 mod dispatch;

@@ -2,6 +2,29 @@
 //!
 //! Into an image, every file is whole or absent: its data goes into a file without a name, which
 //! gets its name when the data is durable.
+//!
+//! ```no_run
+//! use diskwright::copy::{CopyOptions, From, Observer, into_image};
+//! use diskwright::edit::Policy;
+//! use diskwright::{Image, OpenImage};
+//!
+//! # struct Quiet;
+//! # impl Observer for Quiet {
+//! #     fn file(&mut self, _: &[u8]) {}
+//! #     fn copied(&mut self, _: u64) {}
+//! #     fn warning(&mut self, message: &str) {
+//! #         eprintln!("{message}");
+//! #     }
+//! # }
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::edit("root.img".as_ref(), &OpenImage::default())?;
+//! let how = CopyOptions::default().recursive(true).preserve(true);
+//! let from = From::Host("rootfs/etc".as_ref());
+//! let report = into_image(image.editor(Policy::now(None)), from, b"/etc", how, &mut Quiet)?;
+//! println!("{} files", report.files);
+//! image.close()?;
+//! # Ok(()) }
+//! ```
 
 pub(crate) mod contents;
 mod import;

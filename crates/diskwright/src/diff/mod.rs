@@ -5,6 +5,29 @@
 //! the way, for the files that have several names, and for a bounded number of files whose contents are compared at
 //! the same time; a layer also keeps what it will hold. What cannot be walked, an archive or a container image, is read
 //! first, and all its names are in memory.
+//!
+//! ```no_run
+//! use diskwright::diff::{DiffOptions, Observer, Side, diff, line};
+//! use diskwright::{Image, OpenImage};
+//!
+//! # struct Quiet;
+//! # impl Observer for Quiet {
+//! #     fn file(&mut self, _: &[u8]) {}
+//! #     fn copied(&mut self, _: u64) {}
+//! #     fn warning(&mut self, message: &str) {
+//! #         eprintln!("{message}");
+//! #     }
+//! # }
+//! # fn main() -> diskwright::Result<()> {
+//! let old = Image::open("old.img".as_ref(), &OpenImage::default())?;
+//! let sides = (Side::Image(&old), Side::Directory("rootfs".as_ref()));
+//! let report = diff(sides.0, sides.1, &DiffOptions::default().threads(2), &mut Quiet, &mut |change| {
+//!     println!("{}", line(change));
+//!     Ok(())
+//! })?;
+//! println!("{} paths are new", report.added);
+//! # Ok(()) }
+//! ```
 
 mod attributes;
 mod change;

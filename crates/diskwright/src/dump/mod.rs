@@ -2,6 +2,19 @@
 //!
 //! Names of fields are those of the format's documents. What is damaged is shown as far as it goes,
 //! and the damage is named beside it. Nothing is replayed, and nothing is written.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::dump::{Target, What, dump};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let what = What::Inode(Target::Path(b"/etc/motd".to_vec()));
+//! let inode = dump("root.img".as_ref(), &OpenImage::default(), &what)?;
+//! for problem in &inode.problems {
+//!     println!("{problem}");
+//! }
+//! # Ok(()) }
+//! ```
 
 mod bytes;
 mod ext4;

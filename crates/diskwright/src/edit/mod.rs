@@ -4,6 +4,19 @@
 //! [`OpenToEdit`] is an image that is open for writing and locked; [`Editor`] has the changes, on
 //! any file system. A change happens as a whole or not at all. Changes become durable in their
 //! order: a program that is killed leaves an image with those up to some moment.
+//!
+//! ```no_run
+//! use diskwright::edit::Policy;
+//! use diskwright::{Image, OpenImage};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::edit("root.img".as_ref(), &OpenImage::default())?;
+//! let editor = image.editor(Policy::now(None));
+//! editor.make_directory(b"/var/lib/app", None, true)?;
+//! editor.symlink(b"../lib/app", b"/var/app", false)?;
+//! image.close()?;
+//! # Ok(()) }
+//! ```
 
 mod attributes;
 mod flags;

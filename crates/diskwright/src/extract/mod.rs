@@ -4,6 +4,26 @@
 //! What cannot be read from the image ends the work, unless it is told to keep going. What cannot
 //! be given to the destination (a device node without the right to make one, an attribute that a
 //! file system does not keep, a socket in an archive) is said, counted and left out.
+//!
+//! ```no_run
+//! use diskwright::extract::{ExtractOptions, Observer, extract_to_directory};
+//! use diskwright::{Image, OpenImage};
+//!
+//! # struct Quiet;
+//! # impl Observer for Quiet {
+//! #     fn file(&mut self, _: &[u8]) {}
+//! #     fn copied(&mut self, _: u64) {}
+//! #     fn warning(&mut self, message: &str) {
+//! #         eprintln!("{message}");
+//! #     }
+//! # }
+//! # fn main() -> diskwright::Result<()> {
+//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let what = ExtractOptions::default().path("/etc").keep_going(true);
+//! let report = extract_to_directory(image.paths(), "etc".as_ref(), &what, &mut Quiet)?;
+//! println!("{} files, {} could not be read", report.files, report.unreadable);
+//! # Ok(()) }
+//! ```
 
 mod archive;
 pub(crate) mod contents;

@@ -1,4 +1,13 @@
 //! What becomes of a finished image before it gets its name: a tree of hashes behind it, and another format.
+//!
+//! ```
+//! use std::path::Path;
+//! use diskwright::build::{BuildOptions, Format};
+//! use diskwright::output::{OutputFormat, OutputOptions};
+//!
+//! let output = OutputOptions::default().format(OutputFormat::Qcow2);
+//! let options = BuildOptions::new(Path::new("rootfs"), "root.qcow2", Format::Xfs).output(output);
+//! ```
 
 mod free;
 

@@ -1,4 +1,14 @@
 //! What `publish` and `gc` do: images in object storage, cut into chunks that images share.
+//!
+//! ```no_run
+//! use diskwright::publish::{PublishOptions, Silent, SweepOptions, gc, publish};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let done = publish(&PublishOptions::new("root.img", "s3://bucket/images"), &Silent)?;
+//! println!("read it as {}", done.place);
+//! gc("s3://bucket/images", &SweepOptions::default())?;
+//! # Ok(()) }
+//! ```
 
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod recording;

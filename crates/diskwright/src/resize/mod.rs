@@ -2,6 +2,18 @@
 //!
 //! A file, and the entry of a partition, are made larger before the file system is, and smaller after it: at no moment
 //! does the file system reach past them.
+//!
+//! ```no_run
+//! use diskwright::OpenImage;
+//! use diskwright::resize::{Least, grow, shrink};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let place = OpenImage::default();
+//! let grown = grow("root.img".as_ref(), &place, Some(20 << 30))?;
+//! println!("{} blocks, before {}", grown.after.blocks, grown.before.blocks);
+//! shrink("root.img".as_ref(), &place, Least::Possible, &mut |_, _| true)?;
+//! # Ok(()) }
+//! ```
 
 mod disk;
 mod dispatch;

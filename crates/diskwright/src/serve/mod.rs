@@ -1,4 +1,17 @@
 //! Images as network block devices: what `diskwright serve` does.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use diskwright::OpenImage;
+//! use diskwright::serve::{Address, Service};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let address: Address = "127.0.0.1:10809".parse()?;
+//! let service = Service::open("root.img".as_ref(), &OpenImage::default(), &address, true)?;
+//! println!("nbd://{}", service.address());
+//! service.serve(&AtomicBool::new(false))?;
+//! # Ok(()) }
+//! ```
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

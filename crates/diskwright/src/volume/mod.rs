@@ -1,6 +1,18 @@
 //! Volumes: file systems that live in a bucket. What `diskwright volume` does.
 //!
 //! A volume is named by its address, as `s3://bucket/name`, and a snapshot of one by `s3://bucket/name@snapshot`.
+//!
+//! ```no_run
+//! use diskwright::Format;
+//! use diskwright::volume::{NewFileSystem, clone, create, snapshot};
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let new = NewFileSystem { format: Format::Ext4, size: 100 << 30, label: b"data".to_vec() };
+//! create("s3://bucket/data", &new)?;
+//! snapshot("s3://bucket/data", "empty", false)?;
+//! clone("s3://bucket/data@empty", "s3://bucket/copy", false)?;
+//! # Ok(()) }
+//! ```
 
 mod create;
 mod export;

@@ -1,5 +1,15 @@
 //! Where the workloads of [`::workload`] are run: file systems in this process and what the kernel has
 //! mounted, each as it is named on the command line.
+//!
+//! ```no_run
+//! use diskwright::workload::{Settings, TargetSpec, contestant};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec: TargetSpec = "memory:xfs,size=8G".parse()?;
+//! let contestant = contestant(&spec, None, &Settings { scratch: std::env::temp_dir() })?;
+//! println!("{}", contestant.describe().name);
+//! # Ok(()) }
+//! ```
 
 #[cfg(target_os = "linux")]
 mod directory;
