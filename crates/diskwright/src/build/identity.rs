@@ -3,7 +3,7 @@
 use source::{Entry, EntryKind};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::writer::Policy;
+use super::policy::Policy;
 use super::{BuildOptions, Format};
 
 /// Sets the hashes of this version apart from those of any other use.

@@ -42,6 +42,7 @@ mod input;
 mod kept;
 mod mapped;
 mod options;
+mod policy;
 mod protect;
 mod several;
 mod ship;
@@ -80,9 +81,10 @@ use identity::Identity;
 use image_source::ImageTree;
 use input::{Contents, Input};
 use kept::Kept;
+use policy::Policy;
 use ship::Shipping;
 use target::Target;
-use writer::{Made, Policy, Writer};
+use writer::{Made, Writer};
 
 use crate::clone::CloneTarget;
 
