@@ -204,6 +204,9 @@ impl Replay<'_, '_> {
             self.empty(work)?;
             let mut gone = handle;
             gone.inode = Inode::zeroed(usize::from(self.op.fs.volume.geometry.inode_size));
+            // Its checksum follows from its generation.
+            gone.inode.set_generation(handle.inode.generation());
+            gone.inode.set_dtime(self.op.fs.clock.deletion());
             self.op.stage_new(gone);
             return Ok(Inactivation::Freed);
         }

@@ -108,3 +108,29 @@ fn what_cannot_all_be_applied_leaves_no_trace() {
         e2fsck(&path);
     }
 }
+
+/// A kernel says of a file that it made and removed again what the file was, and that its name went, if it is asked to make
+/// another one durable in between.
+#[test]
+fn a_file_that_came_and_went_leaves_an_inode_that_is_free() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    let directory = scratch();
+    let path = image(directory.path());
+    let ino = Ino(40);
+    let mut raw = vec![0; 160];
+    raw[..2].copy_from_slice(&0x81a4_u16.to_le_bytes());
+    raw[0x1a] = 1;
+    raw[0x20..0x24].copy_from_slice(&0x8_0000_u32.to_le_bytes());
+    raw[0x64..0x68].copy_from_slice(&0x1234_5678_u32.to_le_bytes());
+    raw[0x80] = 32;
+    let entry = FastCommitEntry { parent: Ino(2), ino, name: b"new".as_slice().into() };
+    let tags = [
+        FastCommitTag::Inode { ino, raw: raw.into() },
+        FastCommitTag::Create(entry.clone()),
+        FastCommitTag::Unlink(entry),
+    ];
+    let fs = open(&path);
+    fs.apply_fast_commits(&tags, None).unwrap();
+    fs.close().unwrap();
+    e2fsck(&path);
+}
