@@ -202,6 +202,7 @@ impl FileSystem for Ext4 {
         len: u64,
         take: &mut dyn FnMut(&[FilePart<'_>]),
     ) -> Result<bool> {
+        self.settle(ino)?;
         look_at(self, ino, |inode| file::read_in_place(self, inode, offset, len, take))
     }
 

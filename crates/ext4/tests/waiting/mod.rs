@@ -108,6 +108,9 @@ fn what_is_done_to_one_file_applies_that_one() {
     let root = fs.root();
     fs.link(ino(213), root, b"linked", None).unwrap();
     assert_eq!(fs.files_waiting(), 96);
+    assert_eq!(fs.read(ino(215), 0, &mut [0; 10]).unwrap(), 0);
+    assert!(!fs.read_in_place(ino(216), 0, 10, &mut |_| ()).unwrap());
+    assert_eq!(fs.files_waiting(), 94);
     fs.unlink(dir, &name(214), None).unwrap();
     assert_eq!(fs.files_waiting(), 0);
     assert!(matches!(fs.lookup(dir, &name(214)), Err(Error::NotFound)));
