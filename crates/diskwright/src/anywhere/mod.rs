@@ -3,7 +3,8 @@
 //! With the feature `anywhere` they are opened; without it, the words that look like one are told from files that are
 //! missing, to say what would read them. A local file never starts any of it.
 //!
-//! ```no_run
+#![cfg_attr(feature = "anywhere", doc = "```no_run")]
+#![cfg_attr(not(feature = "anywhere"), doc = "```ignore")]
 //! use diskwright::anywhere::{Reading, set_reading};
 //! use diskwright::fs::Image;
 //!
