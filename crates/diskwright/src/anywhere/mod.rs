@@ -3,16 +3,18 @@
 //! With the feature `anywhere` they are opened; without it, the words that look like one are told from files that are
 //! missing, to say what would read them. A local file never starts any of it.
 //!
-#![cfg_attr(feature = "anywhere", doc = "```no_run")]
-#![cfg_attr(not(feature = "anywhere"), doc = "```ignore")]
+//! ```no_run
+//! # #[cfg(feature = "anywhere")]
+//! # fn main() -> diskwright::Result<()> {
 //! use diskwright::anywhere::{Reading, set_reading};
 //! use diskwright::fs::Image;
 //!
-//! # fn main() -> diskwright::Result<()> {
 //! set_reading(&Reading::default().cache(Some("/var/cache/images".into())))?;
 //! let image = Image::open("https://example.org/images/names/root")?;
 //! println!("{}", image.read_to_string("/etc/os-release")?);
 //! # Ok(()) }
+//! # #[cfg(not(feature = "anywhere"))]
+//! # fn main() {}
 //! ```
 
 #[cfg(feature = "anywhere")]
